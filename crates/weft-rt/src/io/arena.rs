@@ -1,0 +1,160 @@
+//! Arenas: one mapping of huge pages that many buffers are parts of.
+//!
+//! A driver can register an arena with the kernel once, which spares each transfer the pinning of
+//! its pages; on huge pages it also spares the device one descriptor per 4 KiB.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::buffer::{BUFFER_ALIGNMENT, IoBuf, Recycle};
+
+/// Bytes of a huge page, to which arenas are aligned and rounded.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The longest arena that a driver can register, 1 GiB: the kernel's limit.
+pub const REGISTERED_BYTES_MAX: usize = 1 << 30;
+
+static NEXT_ID: AtomicU32 = AtomicU32::new(0);
+
+/// A mapping of anonymous memory, zeroed, aligned to 2 MiB and on huge pages where the system
+/// grants them.
+#[derive(Debug)]
+pub struct Arena {
+    id: u32,
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an arena only names memory; whoever carves buffers out of it keeps them apart.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Maps at least `bytes` bytes, rounded up to 2 MiB. Memory is taken as it is first touched.
+    ///
+    /// # Errors
+    /// The system's error if it has no address space or memory left.
+    ///
+    /// # Panics
+    /// If `bytes` is 0.
+    pub fn new(bytes: usize) -> io::Result<Arc<Arena>> {
+        assert!(bytes > 0, "an arena has at least one page");
+        let len = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
+        let reserved = len.and_then(|len| len.checked_add(HUGE_PAGE_BYTES));
+        let (Some(len), Some(reserved)) = (len, reserved) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        };
+        // SAFETY: a fresh anonymous mapping touches no existing memory.
+        let raw = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                reserved,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = (raw as usize).next_multiple_of(HUGE_PAGE_BYTES);
+        let head = start - raw as usize;
+        // SAFETY: both pieces lie in the mapping just made and outside the aligned part kept; huge
+        // pages are advice only, so its failure is of no consequence.
+        unsafe {
+            if head > 0 {
+                libc::munmap(raw, head);
+            }
+            libc::munmap((start + len) as *mut libc::c_void, HUGE_PAGE_BYTES - head);
+            libc::madvise(start as *mut libc::c_void, len, libc::MADV_HUGEPAGE);
+        }
+        let ptr = NonNull::new(start as *mut u8).expect("a mapping is not at address zero");
+        Ok(Arc::new(Arena { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), ptr, len }))
+    }
+
+    /// Maps an arena of exactly `count` buffers of `bytes` bytes and gives them all out; the arena
+    /// itself is there to be registered. It is unmapped when it and the last buffer are dropped.
+    ///
+    /// # Errors
+    /// As [`Arena::new`].
+    ///
+    /// # Panics
+    /// If `count` is 0 or `bytes` is not a positive multiple of 4 KiB.
+    pub fn carve(count: usize, bytes: usize) -> io::Result<(Arc<Arena>, Vec<IoBuf>)> {
+        assert!(bytes > 0 && bytes.is_multiple_of(BUFFER_ALIGNMENT), "buffers of {bytes} bytes");
+        let arena = Arena::new(count * bytes)?;
+        let owner: Arc<dyn Recycle> = Arc::new(Keep(arena.clone()));
+        let buffers = (0..count)
+            .map(|index| {
+                // SAFETY: the part lies in the arena, which `owner` keeps mapped; the arena is new,
+                // and no part of it is given out twice.
+                unsafe {
+                    let start = arena.ptr.add(index * bytes);
+                    IoBuf::from_owner(start, bytes, Some(arena.id), owner.clone())
+                }
+            })
+            .collect();
+        Ok((arena, buffers))
+    }
+
+    /// The arena's number, unique in the process.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Address of the first byte.
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// Bytes mapped.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Always false: an arena has at least one huge page.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// True if `[ptr, ptr + len)` lies in this arena.
+    pub fn contains(&self, ptr: NonNull<u8>, len: usize) -> bool {
+        let before = (ptr.as_ptr() as usize).checked_sub(self.ptr.as_ptr() as usize);
+        before.and_then(|before| before.checked_add(len)).is_some_and(|end| end <= self.len)
+    }
+}
+
+/// Keeps an arena mapped while buffers of it exist.
+struct Keep(Arc<Arena>);
+
+impl Recycle for Keep {
+    fn recycle(&self, start: NonNull<u8>, len: usize) {
+        debug_assert!(self.0.contains(start, len), "the buffer is part of the arena");
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and, by the contract of `IoBuf::from_owner`, unused.
+        unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_are_aligned_and_zeroed() {
+        let arena = Arena::new(5 << 20).unwrap();
+        assert_eq!(arena.len(), 6 << 20);
+        assert_eq!(arena.as_ptr().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
+        // SAFETY: the arena is mapped, and nobody else uses it.
+        let bytes = unsafe { std::slice::from_raw_parts(arena.as_ptr().as_ptr(), arena.len()) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+}

@@ -1,0 +1,156 @@
+//! Buffers that a device can read into: aligned, and owned by exactly one party at any time.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Alignment in bytes of every buffer: what O_DIRECT asks for on all devices that we know.
+pub const BUFFER_ALIGNMENT: usize = 4096;
+
+/// Takes back the memory of an [`IoBuf`] that is dropped.
+///
+/// Called on whichever thread drops the buffer, which is a worker's own when a device finishes a
+/// request whose coroutine is gone.
+pub trait Recycle: Send + Sync {
+    /// The buffer at `ptr` of `len` bytes is no longer used by anyone.
+    fn recycle(&self, ptr: NonNull<u8>, len: usize);
+}
+
+/// An owned, aligned buffer: of the heap, or a part of an [`Arena`](super::Arena).
+///
+/// It moves into a request and comes back with the completion, so that nobody else can touch the
+/// memory while the kernel writes to it; if the coroutine is dropped meanwhile, the reactor keeps
+/// the buffer until the completion arrives.
+pub struct IoBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+    arena: Option<u32>,
+    owner: Option<Arc<dyn Recycle>>,
+}
+
+// SAFETY: an `IoBuf` owns its memory exclusively, and its owner is `Send + Sync`.
+unsafe impl Send for IoBuf {}
+// SAFETY: shared access only reads the bytes.
+unsafe impl Sync for IoBuf {}
+
+impl IoBuf {
+    /// A zeroed buffer of `len` bytes of the heap, aligned to 4 KiB.
+    ///
+    /// # Panics
+    /// If `len` is 0 or the allocator has no memory.
+    pub fn zeroed(len: usize) -> IoBuf {
+        assert!(len > 0, "an empty buffer cannot be transferred");
+        let layout = Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("buffer length");
+        // SAFETY: the layout has a non-zero size.
+        let raw = unsafe { alloc(layout) };
+        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        // SAFETY: `alloc` returned `len` writable bytes.
+        unsafe { ptr.write_bytes(0, len) };
+        IoBuf { ptr, len, arena: None, owner: None }
+    }
+
+    /// A buffer over memory that belongs to `owner`, which gets it back when the buffer is dropped.
+    /// `arena` names the arena that the memory is a part of, if it is one.
+    ///
+    /// # Safety
+    /// `[ptr, ptr + len)` must be initialized, valid for reads and writes and not used by anyone
+    /// else until `owner.recycle` is called with it.
+    pub unsafe fn from_owner(
+        ptr: NonNull<u8>,
+        len: usize,
+        arena: Option<u32>,
+        owner: Arc<dyn Recycle>,
+    ) -> IoBuf {
+        IoBuf { ptr, len, arena, owner: Some(owner) }
+    }
+
+    /// Gives up the buffer without telling its owner, which from here on has to be told otherwise.
+    ///
+    /// # Panics
+    /// If it is a buffer of the heap, which has no owner.
+    pub fn into_raw(mut self) -> (NonNull<u8>, usize) {
+        let parts = (self.ptr, self.len);
+        assert!(self.owner.take().is_some(), "a buffer of the heap has no owner");
+        std::mem::forget(self);
+        parts
+    }
+
+    /// Address of the first byte.
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// Id of the arena that the buffer is a part of, if it is.
+    pub fn arena(&self) -> Option<u32> {
+        self.arena
+    }
+}
+
+impl Deref for IoBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is initialized, `len` bytes long, and ours alone (see `from_owner`).
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for IoBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for IoBuf {
+    fn drop(&mut self) {
+        match self.owner.take() {
+            Some(owner) => owner.recycle(self.ptr, self.len),
+            None => {
+                let layout = Layout::from_size_align(self.len, BUFFER_ALIGNMENT).expect("as made");
+                // SAFETY: without an owner the memory came from `alloc` with this layout.
+                unsafe { dealloc(self.ptr.as_ptr(), layout) }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for IoBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IoBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn heap_buffers_are_aligned_and_zero() {
+        let buf = IoBuf::zeroed(5000);
+        assert_eq!(buf.as_ptr().as_ptr() as usize % BUFFER_ALIGNMENT, 0);
+        assert!(buf.iter().all(|&byte| byte == 0));
+        assert_eq!(buf.len(), 5000);
+    }
+
+    #[test]
+    fn an_owner_gets_its_memory_back() {
+        struct Count(AtomicUsize);
+        impl Recycle for Count {
+            fn recycle(&self, _: NonNull<u8>, len: usize) {
+                self.0.fetch_add(len, Ordering::Relaxed);
+            }
+        }
+        let owner = Arc::new(Count(AtomicUsize::new(0)));
+        let mut memory = [0u8; 64];
+        let ptr = NonNull::from(&mut memory).cast();
+        // SAFETY: `memory` outlives the buffer and is not used meanwhile.
+        let buf = unsafe { IoBuf::from_owner(ptr, 64, None, owner.clone()) };
+        drop(buf);
+        assert_eq!(owner.0.load(Ordering::Relaxed), 64);
+    }
+}

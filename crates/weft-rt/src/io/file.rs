@@ -1,0 +1,222 @@
+//! Files and block devices, opened for direct I/O.
+
+use std::fmt;
+use std::fs::FileType;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::sim::SimFile;
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads only.
+    Read,
+    /// Reads and writes; the file must exist.
+    ReadWrite,
+    /// Reads and writes; the file must not exist yet.
+    Create,
+}
+
+/// What went wrong with a file, naming it.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It could not be opened.
+    #[error("cannot open {path} for {purpose}: {source}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What it was to be opened for.
+        purpose: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A request failed.
+    #[error("cannot {operation} {len} bytes at offset {offset} of {path}: {source}")]
+    Transfer {
+        /// `read`, `write`, `sync` or `allocate`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Byte offset of the request.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file ends before the bytes asked for.
+    #[error(
+        "{path} ends after {got} of the {len} bytes asked for at offset {offset}: it is truncated"
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset of the request.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Bytes there were.
+        got: u64,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{path} is neither a file nor a block device")]
+    Kind {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+/// What lies behind a [`File`].
+#[derive(Debug)]
+pub(crate) enum Backing {
+    /// A descriptor of the operating system.
+    Os(OwnedFd),
+    /// A file of a simulated disk, which only the `sim` driver serves.
+    Sim(Arc<SimFile>),
+}
+
+struct FileInner {
+    path: PathBuf,
+    backing: Backing,
+    direct: bool,
+}
+
+/// An open file or block device; clones share it, and the last one closes it.
+#[derive(Clone)]
+pub struct File {
+    inner: Arc<FileInner>,
+}
+
+impl File {
+    /// Opens a file or block device with O_DIRECT; without, where its file system has no direct I/O.
+    ///
+    /// # Errors
+    /// [`FileError::Open`] with the system's reason; [`FileError::Kind`] for a directory or pipe.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<File, FileError> {
+        let path = path.as_ref();
+        let transfers = |kind: FileType| kind.is_file() || kind.is_block_device();
+        // Before opening, which would wait for the other end of a pipe.
+        if std::fs::metadata(path).is_ok_and(|found| !transfers(found.file_type())) {
+            return Err(FileError::Kind { path: path.into() });
+        }
+        let open = |flags: i32| {
+            std::fs::OpenOptions::new()
+                .read(true)
+                .write(access != Access::Read)
+                .create_new(access == Access::Create)
+                .custom_flags(flags)
+                .open(path)
+        };
+        let purpose = match access {
+            Access::Read => "reading",
+            Access::ReadWrite => "writing",
+            Access::Create => "creation",
+        };
+        let (file, direct) = match open(libc::O_DIRECT) {
+            Ok(file) => (file, true),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                // A file system without direct I/O may have created the file before refusing.
+                let plain = if access == Access::Create && path.exists() {
+                    std::fs::OpenOptions::new().read(true).write(true).open(path)
+                } else {
+                    open(0)
+                };
+                match plain {
+                    Ok(file) => (file, false),
+                    Err(source) => {
+                        return Err(FileError::Open { path: path.into(), purpose, source });
+                    }
+                }
+            }
+            Err(source) => return Err(FileError::Open { path: path.into(), purpose, source }),
+        };
+        let kind = file
+            .metadata()
+            .map_err(|source| FileError::Open { path: path.into(), purpose, source })?
+            .file_type();
+        if !transfers(kind) {
+            return Err(FileError::Kind { path: path.into() });
+        }
+        let inner = FileInner { path: path.into(), backing: Backing::Os(file.into()), direct };
+        Ok(File { inner: Arc::new(inner) })
+    }
+
+    /// A handle on a file of a simulated disk.
+    pub(crate) fn simulated(path: PathBuf, file: Arc<SimFile>) -> File {
+        File { inner: Arc::new(FileInner { path, backing: Backing::Sim(file), direct: true }) }
+    }
+
+    /// The path that the file was opened by.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// True if transfers bypass the operating system's page cache.
+    pub fn is_direct(&self) -> bool {
+        self.inner.direct
+    }
+
+    /// Bytes in the file or on the block device now.
+    ///
+    /// # Errors
+    /// [`FileError::Transfer`] with the system's reason.
+    pub fn size(&self) -> Result<u64, FileError> {
+        match &self.inner.backing {
+            Backing::Sim(file) => Ok(file.len()),
+            Backing::Os(fd) => {
+                // SAFETY: seeking to the end touches no memory, and nobody uses the offset.
+                let end = unsafe { libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_END) };
+                u64::try_from(end).map_err(|_| FileError::Transfer {
+                    operation: "find the end of",
+                    path: self.inner.path.clone(),
+                    offset: 0,
+                    len: 0,
+                    source: io::Error::last_os_error(),
+                })
+            }
+        }
+    }
+
+    /// The descriptor, for drivers that serve the operating system's files.
+    pub(crate) fn raw_fd(&self) -> Option<RawFd> {
+        match &self.inner.backing {
+            Backing::Os(fd) => Some(fd.as_raw_fd()),
+            Backing::Sim(_) => None,
+        }
+    }
+
+    /// What lies behind the handle.
+    pub(crate) fn backing(&self) -> &Backing {
+        &self.inner.backing
+    }
+
+    /// A handle that does not keep the file open, and an identity to compare handles by.
+    pub(crate) fn downgrade(&self) -> WeakFile {
+        WeakFile(Arc::downgrade(&self.inner))
+    }
+
+    /// Equal for clones of one handle, and only for them while any is alive.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.inner) as usize
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File({})", self.inner.path.display())
+    }
+}
+
+/// A [`File`] that may have been closed.
+pub(crate) struct WeakFile(std::sync::Weak<FileInner>);
+
+impl WeakFile {
+    /// True while a handle keeps the file open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}

@@ -1,0 +1,183 @@
+//! The futures of device requests.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::buffer::IoBuf;
+use super::driver::Operation;
+use super::file::{File, FileError};
+use super::reactor::{Finished, Job, Started};
+use crate::exec::current::{try_worker, with_worker};
+use crate::exec::worker::WorkerContext;
+
+/// A buffer and what became of its transfer: bytes transferred, or the error.
+pub type TransferResult = (Result<usize, FileError>, IoBuf);
+
+impl File {
+    /// Reads into the whole of `buffer` from byte `offset` on; fewer bytes only where the file
+    /// ends. With direct I/O, offset and length must be multiples of 4 KiB.
+    ///
+    /// The future runs on a worker. Dropping it abandons the result, never the memory.
+    pub fn read(&self, buffer: IoBuf, offset: u64) -> Transfer {
+        Transfer::new(self, Operation::Read, buffer, offset)
+    }
+
+    /// Reads exactly the whole of `buffer`.
+    ///
+    /// # Errors
+    /// As [`File::read`], and [`FileError::Truncated`] if the file ends before.
+    pub async fn read_exact(&self, buffer: IoBuf, offset: u64) -> TransferResult {
+        let len = buffer.len();
+        let (result, buffer) = self.read(buffer, offset).await;
+        let result = result.and_then(|got| {
+            if got == len {
+                return Ok(len);
+            }
+            Err(FileError::Truncated {
+                path: self.path().into(),
+                offset,
+                len: len as u64,
+                got: got as u64,
+            })
+        });
+        (result, buffer)
+    }
+
+    /// Writes the whole of `buffer` at byte `offset`. With direct I/O, offset and length must be
+    /// multiples of 4 KiB. What was written survives power loss only after [`File::sync`].
+    pub fn write(&self, buffer: IoBuf, offset: u64) -> Transfer {
+        Transfer::new(self, Operation::Write, buffer, offset)
+    }
+
+    /// Makes everything written so far durable.
+    pub fn sync(&self) -> Command {
+        Command::new(self, Operation::Sync, 0, 0)
+    }
+
+    /// Reserves space for `len` bytes from `offset` on, so that writing there cannot run out of it;
+    /// the file grows if it was shorter, and reads there give zeros.
+    pub fn allocate(&self, offset: u64, len: u64) -> Command {
+        Command::new(self, Operation::Allocate, offset, len)
+    }
+}
+
+/// A request on its way through a worker's reactor.
+enum Stage {
+    New(Job),
+    InFlight { key: u32, file: File, operation: Operation, offset: u64, len: u64 },
+    Done,
+}
+
+struct InFlight {
+    stage: Stage,
+    /// Tied to the worker that first polled it.
+    _local: PhantomData<*const ()>,
+}
+
+impl InFlight {
+    fn new(job: Job) -> InFlight {
+        InFlight { stage: Stage::New(job), _local: PhantomData }
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<(Result<usize, FileError>, Option<IoBuf>)> {
+        let (finished, file, operation, offset, len) =
+            match std::mem::replace(&mut self.stage, Stage::Done) {
+                Stage::New(job) => {
+                    let (file, operation) = (job.file.clone(), job.operation);
+                    let (offset, len) = (job.offset, job.len);
+                    match with_worker(|worker| worker.reactor().start(job)) {
+                        Started::Finished(finished) => (finished, file, operation, offset, len),
+                        Started::InFlight(key) => {
+                            self.stage = Stage::InFlight { key, file, operation, offset, len };
+                            return self.poll(context);
+                        }
+                    }
+                }
+                Stage::InFlight { key, file, operation, offset, len } => {
+                    let mut replaced = None;
+                    let poll =
+                        |worker: &WorkerContext| worker.reactor().poll(key, context, &mut replaced);
+                    match with_worker(poll) {
+                        Poll::Ready(finished) => (finished, file, operation, offset, len),
+                        Poll::Pending => {
+                            self.stage = Stage::InFlight { key, file, operation, offset, len };
+                            return Poll::Pending;
+                        }
+                    }
+                }
+                Stage::Done => panic!("a finished transfer was polled again"),
+            };
+        let (result, buffer): Finished = finished;
+        let result = result.map_err(|source| FileError::Transfer {
+            operation: match operation {
+                Operation::Read => "read",
+                Operation::Write => "write",
+                Operation::Sync => "sync",
+                Operation::Allocate => "allocate",
+            },
+            path: file.path().into(),
+            offset,
+            len,
+            source,
+        });
+        Poll::Ready((result, buffer))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        // A worker that has ended has waited for all its requests.
+        if let Stage::InFlight { key, .. } = self.stage
+            && let Some(worker) = try_worker()
+        {
+            let buffer = worker.reactor().abandon(key);
+            // Dropped here, without a borrow of the reactor: its owner may wake somebody.
+            drop(buffer);
+        }
+    }
+}
+
+/// The future of a read or write.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Transfer(InFlight);
+
+impl Transfer {
+    fn new(file: &File, operation: Operation, buffer: IoBuf, offset: u64) -> Transfer {
+        let len = buffer.len() as u64;
+        let file = file.clone();
+        Transfer(InFlight::new(Job { operation, file, buffer: Some(buffer), offset, len }))
+    }
+}
+
+impl Future for Transfer {
+    type Output = TransferResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<TransferResult> {
+        self.0.poll(context).map(|(result, buffer)| {
+            (result, buffer.expect("a transfer has a buffer, which comes back"))
+        })
+    }
+}
+
+/// The future of a sync or allocation.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Command(InFlight);
+
+impl Command {
+    fn new(file: &File, operation: Operation, offset: u64, len: u64) -> Command {
+        Command(InFlight::new(Job { operation, file: file.clone(), buffer: None, offset, len }))
+    }
+}
+
+impl Future for Command {
+    type Output = Result<(), FileError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), FileError>> {
+        self.0.poll(context).map(|(result, _)| result.map(drop))
+    }
+}

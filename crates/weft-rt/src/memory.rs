@@ -1,0 +1,253 @@
+//! The memory budget: one ledger for everything in the process that may grow.
+//!
+//! Whoever wants memory reserves the bytes first and holds a [`Reservation`] while it has them. If they
+//! are not free it waits, first come, first served: while somebody waits nobody overtakes, so a big
+//! request is not starved by small ones. An operator that could write some of its memory to the SSD
+//! instead asks with [`Holder::reserve_or_spill`], and is told to spill when waiting would be in
+//! vain: every other holder waits too (or [`Ledger::ask_to_spill`] was called).
+//!
+//! What is used, and whether somebody waits, lie in one word: reserving and releasing are one atomic
+//! exchange as long as there is enough.
+
+mod account;
+
+use std::sync::Arc;
+
+use account::{Account, Outcome, Wait, Want};
+
+/// Why memory was refused for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// More than the whole budget.
+    #[error(
+        "{requested_bytes} bytes of memory are needed at once, but the setting memory_limit allows \
+         {limit_bytes} bytes in all: raise memory_limit"
+    )]
+    TooLarge {
+        /// What the caller would hold in one piece.
+        requested_bytes: u64,
+        /// The budget.
+        limit_bytes: u64,
+    },
+}
+
+/// The answer to [`Ledger::reserve_or_spill`].
+#[derive(Debug)]
+pub enum Grant {
+    /// The memory is the caller's.
+    Memory(Reservation),
+    /// The caller should write some of what it holds to the SSD and reuse that memory. One that holds
+    /// nothing asks again with a plain `reserve`.
+    Spill,
+}
+
+/// A memory budget in bytes. Clones are the same budget.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    account: Arc<Account>,
+}
+
+impl Ledger {
+    /// A budget of `limit_bytes`.
+    pub fn new(limit_bytes: u64) -> Ledger {
+        Ledger { account: Arc::new(Account::new(limit_bytes)) }
+    }
+
+    /// Bytes in use. May be above the limit after the limit was lowered.
+    pub fn used(&self) -> u64 {
+        self.account.used_bytes()
+    }
+
+    /// Most bytes that were in use at a time.
+    pub fn peak(&self) -> u64 {
+        self.account.peak_bytes()
+    }
+
+    /// The budget in bytes.
+    pub fn limit(&self) -> u64 {
+        self.account.limit_bytes()
+    }
+
+    /// Changes the budget. What is reserved stays reserved; who waits for more than the new budget
+    /// gets an error.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        self.account.set_limit(limit_bytes);
+    }
+
+    /// Reserves `bytes` if they are free and nobody waits.
+    pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
+        self.account.try_take(bytes).then(|| self.reservation(bytes))
+    }
+
+    /// Reserves `bytes`, waiting until they are free.
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLarge`] if they are more than the budget, now or once it is lowered.
+    pub async fn reserve(&self, bytes: u64) -> Result<Reservation, MemoryError> {
+        self.memory(self.want(bytes)).await
+    }
+
+    /// Reserves `bytes`, waiting until they are free or it is told to spill: at once if there is no
+    /// [`Holder`] that does not wait itself, or by [`Ledger::ask_to_spill`].
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLarge`] if they are more than the budget, now or once it is lowered.
+    pub async fn reserve_or_spill(&self, bytes: u64) -> Result<Grant, MemoryError> {
+        self.memory_or_spill(Want { spillable: true, ..self.want(bytes) }).await
+    }
+
+    /// Tells everybody who waits and can spill to do so; returns how many there were.
+    pub fn ask_to_spill(&self) -> usize {
+        self.account.ask_to_spill()
+    }
+
+    /// Registers someone whose memory comes and goes with its work: one worker's share of an operator.
+    ///
+    /// Memory is known not to become free by itself when all holders wait for memory. So a holder is
+    /// dropped before its owner waits for something else that another holder has to do.
+    pub fn holder(&self) -> Holder {
+        self.account.add_holder();
+        Holder { ledger: self.clone() }
+    }
+
+    fn want(&self, bytes: u64) -> Want {
+        Want { bytes, whole_bytes: bytes, spillable: false, is_holder: false }
+    }
+
+    async fn memory(&self, want: Want) -> Result<Reservation, MemoryError> {
+        match Wait::new(&self.account, want).await {
+            Outcome::Memory => Ok(self.reservation(want.bytes)),
+            Outcome::TooLarge(error) => Err(error),
+            Outcome::Spill => unreachable!("only those who can spill are told to"),
+        }
+    }
+
+    async fn memory_or_spill(&self, want: Want) -> Result<Grant, MemoryError> {
+        match Wait::new(&self.account, want).await {
+            Outcome::Memory => Ok(Grant::Memory(self.reservation(want.bytes))),
+            Outcome::TooLarge(error) => Err(error),
+            Outcome::Spill => Ok(Grant::Spill),
+        }
+    }
+
+    /// The reservation of `bytes` that have been taken already.
+    fn reservation(&self, bytes: u64) -> Reservation {
+        Reservation { ledger: self.clone(), bytes }
+    }
+}
+
+/// Someone whose memory comes and goes with its work; see [`Ledger::holder`]. It waits for one thing
+/// at a time.
+#[derive(Debug)]
+pub struct Holder {
+    ledger: Ledger,
+}
+
+impl Holder {
+    /// The budget it holds memory of.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// As [`Ledger::try_reserve`].
+    pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
+        self.ledger.try_reserve(bytes)
+    }
+
+    /// As [`Ledger::reserve`]; the holder counts as waiting meanwhile. To be used by one that has
+    /// nothing to spill: if all holders wait so, only memory that no holder has can come free.
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLarge`] if `bytes` are more than the budget, now or once it is lowered.
+    pub async fn reserve(&mut self, bytes: u64) -> Result<Reservation, MemoryError> {
+        let want = Want { is_holder: true, ..self.ledger.want(bytes) };
+        self.ledger.memory(want).await
+    }
+
+    /// Reserves `bytes`, waiting until they are free or it is told to spill: as soon as all other
+    /// holders wait too, or by [`Ledger::ask_to_spill`].
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLarge`] if `bytes` are more than the budget, now or once it is lowered.
+    pub async fn reserve_or_spill(&mut self, bytes: u64) -> Result<Grant, MemoryError> {
+        let want = Want { is_holder: true, spillable: true, ..self.ledger.want(bytes) };
+        self.ledger.memory_or_spill(want).await
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.ledger.account.remove_holder();
+    }
+}
+
+/// Bytes of the budget, given back when it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping the reservation gives the memory back"]
+pub struct Reservation {
+    ledger: Ledger,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// How many bytes it is.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds `bytes` if they are free and nobody waits.
+    pub fn try_grow(&mut self, bytes: u64) -> bool {
+        let taken = self.ledger.account.try_take(bytes);
+        self.bytes += if taken { bytes } else { 0 };
+        taken
+    }
+
+    /// Adds `bytes`, waiting until they are free. (The caller must not count on memory that others
+    /// free only when this reservation is given back.)
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLarge`] if the reservation would exceed the budget, now or once it is lowered.
+    pub async fn grow(&mut self, bytes: u64) -> Result<(), MemoryError> {
+        let whole_bytes = self.bytes.saturating_add(bytes);
+        let ledger = self.ledger.clone();
+        let more = ledger.memory(Want { whole_bytes, ..ledger.want(bytes) }).await?;
+        self.merge(more);
+        Ok(())
+    }
+
+    /// Gives `bytes` of it back.
+    ///
+    /// # Panics
+    /// If it has fewer.
+    pub fn shrink(&mut self, bytes: u64) {
+        drop(self.split(bytes));
+    }
+
+    /// Makes `bytes` of it a reservation of their own.
+    ///
+    /// # Panics
+    /// If it has fewer.
+    pub fn split(&mut self, bytes: u64) -> Reservation {
+        assert!(bytes <= self.bytes, "{bytes} bytes of a reservation of {}", self.bytes);
+        self.bytes -= bytes;
+        self.ledger.reservation(bytes)
+    }
+
+    /// Adds what `other` has.
+    ///
+    /// # Panics
+    /// If it is a reservation in another budget.
+    pub fn merge(&mut self, mut other: Reservation) {
+        assert!(Arc::ptr_eq(&self.ledger.account, &other.ledger.account), "two budgets");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.ledger.account.release(self.bytes);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,293 @@
+//! The account behind a ledger: what is used, and the line of those who wait.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::MemoryError;
+use crate::sync::lock;
+use crate::sync::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::sync::turnstile::{Left, Ticket, Turnstile};
+use crate::sync::wake_list::WakeList;
+
+/// The bit of the word that says: somebody waits. It is set and cleared only under the lock of the
+/// line, and is set whenever the line is not empty.
+const WAITING: u64 = 1 << 63;
+
+#[derive(Debug)]
+pub(super) struct Account {
+    /// The bytes in use, and [`WAITING`].
+    state: AtomicU64,
+    limit_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    turnstile: Turnstile<Want, Outcome>,
+    holders: usize,
+    /// Of those, the ones that wait for memory.
+    holders_waiting: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+/// What somebody waits for.
+pub(super) struct Want {
+    pub(super) bytes: u64,
+    /// What has to fit into the limit: the bytes and what the caller already holds in the same piece.
+    pub(super) whole_bytes: u64,
+    pub(super) spillable: bool,
+    pub(super) is_holder: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
+    Memory,
+    Spill,
+    TooLarge(MemoryError),
+}
+
+impl Account {
+    /// Nothing used of `limit_bytes`.
+    pub(super) fn new(limit_bytes: u64) -> Account {
+        let line = Line { turnstile: Turnstile::new(), holders: 0, holders_waiting: 0 };
+        Account {
+            state: AtomicU64::new(0),
+            limit_bytes: AtomicU64::new(limit_bytes.min(WAITING - 1)),
+            peak_bytes: AtomicU64::new(0),
+            line: Mutex::new(line),
+        }
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.state.load(Ordering::Relaxed) & !WAITING
+    }
+
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_limit(&self, limit_bytes: u64) {
+        let limit_bytes = limit_bytes.min(WAITING - 1);
+        let mut wakers = WakeList::new();
+        let mut line = lock(&self.line);
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        line.refuse_too_large(limit_bytes, &mut wakers);
+        self.settle_into(line, wakers);
+    }
+
+    pub(super) fn ask_to_spill(&self) -> usize {
+        let mut wakers = WakeList::new();
+        let mut line = lock(&self.line);
+        let told = line.tell_to_spill(&mut wakers);
+        self.settle_into(line, wakers);
+        told
+    }
+
+    pub(super) fn add_holder(&self) {
+        lock(&self.line).holders += 1;
+    }
+
+    pub(super) fn remove_holder(&self) {
+        let mut line = lock(&self.line);
+        line.holders -= 1;
+        self.settle(line);
+    }
+
+    /// Takes `bytes` if they are free and nobody waits.
+    pub(super) fn try_take(&self, bytes: u64) -> bool {
+        self.take_unless(WAITING, bytes)
+    }
+
+    /// Takes `bytes` if they are free and none of the bits `barred` is set.
+    fn take_unless(&self, barred: u64, bytes: u64) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            let limit = self.limit_bytes();
+            let used = (state & !WAITING).checked_add(bytes).filter(|used| *used <= limit);
+            let Some(used) = used.filter(|_| state & barred == 0) else {
+                return bytes == 0;
+            };
+            let exchanged = self.state.compare_exchange_weak(
+                state,
+                used | state & WAITING,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match exchanged {
+                Ok(_) => {
+                    if used > self.peak_bytes.load(Ordering::Relaxed) {
+                        self.peak_bytes.fetch_max(used, Ordering::Relaxed);
+                    }
+                    return true;
+                }
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Gives `bytes` back, to whoever is first in line.
+    pub(super) fn release(&self, bytes: u64) {
+        let state = self.state.fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(state & !WAITING >= bytes, "released more than was reserved");
+        if state & WAITING != 0 && bytes != 0 {
+            self.settle(lock(&self.line));
+        }
+    }
+
+    fn settle(&self, line: MutexGuard<'_, Line>) {
+        self.settle_into(line, WakeList::new());
+    }
+
+    /// Serves the line as far as it goes, then releases its lock and wakes whom that concerns.
+    fn settle_into(&self, mut line: MutexGuard<'_, Line>, mut wakers: WakeList) {
+        self.serve(&mut line, &mut wakers);
+        while line.is_stuck() && line.tell_to_spill(&mut wakers) > 0 {
+            self.serve(&mut line, &mut wakers);
+        }
+        if line.turnstile.is_empty() {
+            self.state.fetch_and(!WAITING, Ordering::AcqRel);
+        }
+        drop(line);
+        wakers.wake_all();
+    }
+
+    /// Gives memory to those first in line, while there is enough.
+    fn serve(&self, line: &mut Line, wakers: &mut WakeList) {
+        while let Some(&want) = line.turnstile.first() {
+            if !self.take_unless(0, want.bytes) {
+                return;
+            }
+            line.holders_waiting -= usize::from(want.is_holder);
+            wakers.push(line.turnstile.settle_first(Outcome::Memory));
+        }
+    }
+}
+
+impl Line {
+    /// True if every holder waits.
+    fn is_stuck(&self) -> bool {
+        self.holders == self.holders_waiting
+    }
+
+    fn tell_to_spill(&mut self, wakers: &mut WakeList) -> usize {
+        let mut told = 0;
+        let holders_waiting = &mut self.holders_waiting;
+        self.turnstile.settle_where(
+            |want| {
+                want.spillable.then(|| {
+                    told += 1;
+                    *holders_waiting -= usize::from(want.is_holder);
+                    Outcome::Spill
+                })
+            },
+            |waker| wakers.push(waker),
+        );
+        told
+    }
+
+    fn refuse_too_large(&mut self, limit_bytes: u64, wakers: &mut WakeList) {
+        let holders_waiting = &mut self.holders_waiting;
+        self.turnstile.settle_where(
+            |want| {
+                let error = want.exceeds(limit_bytes)?;
+                *holders_waiting -= usize::from(want.is_holder);
+                Some(Outcome::TooLarge(error))
+            },
+            |waker| wakers.push(waker),
+        );
+    }
+}
+
+impl Want {
+    fn exceeds(&self, limit_bytes: u64) -> Option<MemoryError> {
+        let requested_bytes = self.whole_bytes;
+        (requested_bytes > limit_bytes)
+            .then_some(MemoryError::TooLarge { requested_bytes, limit_bytes })
+    }
+}
+
+/// A wait for memory. [`Outcome::Memory`] means that the bytes have been taken.
+pub(super) struct Wait<'a> {
+    account: &'a Account,
+    want: Want,
+    ticket: Option<Ticket>,
+}
+
+impl<'a> Wait<'a> {
+    pub(super) fn new(account: &'a Account, want: Want) -> Wait<'a> {
+        Wait { account, want, ticket: None }
+    }
+}
+
+impl Future for Wait<'_> {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let Wait { account, want, ticket } = *self;
+        // Cloned before the lock is taken; what it replaces is dropped after the lock is released.
+        let mut waker;
+        let waker_to_keep;
+        let mut line;
+        let ticket = match ticket {
+            Some(ticket) => {
+                waker = context.waker().clone();
+                line = lock(&account.line);
+                ticket
+            }
+            None => {
+                if let Some(error) = want.exceeds(account.limit_bytes()) {
+                    return Poll::Ready(Outcome::TooLarge(error));
+                }
+                if account.take_unless(WAITING, want.bytes) {
+                    return Poll::Ready(Outcome::Memory);
+                }
+                waker = context.waker().clone();
+                waker_to_keep = waker.clone();
+                line = lock(&account.line);
+                // Once more, now that the limit cannot be lowered under us.
+                if let Some(error) = want.exceeds(account.limit_bytes()) {
+                    return Poll::Ready(Outcome::TooLarge(error));
+                }
+                // Whoever releases from now on settles the line; what came free before, we see below.
+                account.state.fetch_or(WAITING, Ordering::AcqRel);
+                line.holders_waiting += usize::from(want.is_holder);
+                let ticket = line.turnstile.enter(want, waker_to_keep);
+                self.ticket = Some(ticket);
+                // It may be free by now; or this was the last holder that did not wait.
+                account.settle(line);
+                line = lock(&account.line);
+                ticket
+            }
+        };
+        let Some(outcome) = line.turnstile.poll(ticket, &mut waker) else { return Poll::Pending };
+        self.ticket = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut line = lock(&self.account.line);
+        let left = line.turnstile.leave(ticket);
+        match left {
+            Some(Left::Waiting(want, waker)) => {
+                line.holders_waiting -= usize::from(want.is_holder);
+                // Those behind may need less.
+                self.account.settle(line);
+                drop(waker);
+            }
+            Some(Left::Settled(Outcome::Memory)) => {
+                drop(line);
+                self.account.release(self.want.bytes);
+            }
+            Some(Left::Settled(Outcome::Spill | Outcome::TooLarge(_))) | None => {}
+        }
+    }
+}

@@ -1,0 +1,239 @@
+use std::pin::pin;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use super::*;
+use crate::sync::block_on;
+use crate::sync::testing::{Random, WakeCount, poll_counted, poll_once, seeds};
+
+fn memory<E: std::fmt::Debug>(poll: Poll<Result<Reservation, E>>) -> Reservation {
+    match poll {
+        Poll::Ready(Ok(reservation)) => reservation,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn is_spill(poll: &Poll<Result<Grant, MemoryError>>) -> bool {
+    matches!(poll, Poll::Ready(Ok(Grant::Spill)))
+}
+
+#[test]
+fn counts_what_is_held() {
+    let ledger = Ledger::new(100);
+    let mut one = ledger.try_reserve(60).unwrap();
+    assert!(ledger.try_reserve(41).is_none());
+    assert!(one.try_grow(40) && !one.try_grow(1));
+    assert_eq!((ledger.used(), ledger.peak(), ledger.limit()), (100, 100, 100));
+    one.shrink(30);
+    let two = one.split(20);
+    assert_eq!((one.bytes(), two.bytes(), ledger.used()), (50, 20, 70));
+    one.merge(two);
+    assert_eq!((one.bytes(), ledger.used()), (70, 70));
+    block_on(one.grow(5)).unwrap();
+    drop(one);
+    assert_eq!((ledger.used(), ledger.peak()), (0, 100));
+    assert_eq!(ledger.try_reserve(0).unwrap().bytes(), 0);
+    assert!(ledger.try_reserve(u64::MAX).is_none());
+    drop(Ledger::new(u64::MAX).try_reserve(u64::MAX / 2).unwrap());
+}
+
+#[test]
+fn refuses_at_once_what_can_never_fit() {
+    let ledger = Ledger::new(100);
+    let error = MemoryError::TooLarge { requested_bytes: 101, limit_bytes: 100 };
+    assert_eq!(block_on(ledger.reserve(101)).unwrap_err(), error);
+    assert_eq!(block_on(ledger.reserve_or_spill(101)).unwrap_err(), error);
+    let mut held = ledger.try_reserve(60).unwrap();
+    assert_eq!(block_on(held.grow(41)).unwrap_err(), error);
+    let text = error.to_string();
+    assert!(["101", "100", "memory_limit"].iter().all(|part| text.contains(part)), "{text}");
+}
+
+#[test]
+fn serves_in_order_and_lets_nobody_overtake() {
+    let ledger = Ledger::new(100);
+    let (first, second) = (ledger.try_reserve(50).unwrap(), ledger.try_reserve(40).unwrap());
+    let wakes = WakeCount::new();
+    let (mut big, mut small) = (pin!(ledger.reserve(80)), pin!(ledger.reserve(10)));
+    assert!(poll_counted(big.as_mut(), &wakes).is_pending());
+    assert!(ledger.try_reserve(10).is_none(), "somebody waits");
+    assert!(poll_once(small.as_mut()).is_pending());
+    drop(second);
+    assert!(poll_once(small.as_mut()).is_pending());
+    assert_eq!(wakes.get(), 0);
+    drop(first);
+    assert_eq!(wakes.get(), 1);
+    let big = memory(poll_once(big));
+    let small = memory(poll_once(small));
+    assert_eq!(ledger.used(), big.bytes() + small.bytes());
+    assert!(ledger.try_reserve(10).is_some());
+}
+
+#[test]
+fn a_dropped_wait_passes_the_turn_on() {
+    let ledger = Ledger::new(100);
+    let held = ledger.try_reserve(50).unwrap();
+    let mut last = pin!(ledger.reserve(50));
+    {
+        let mut big = pin!(ledger.reserve(80));
+        assert!(poll_once(big.as_mut()).is_pending());
+        assert!(poll_once(last.as_mut()).is_pending());
+    }
+    let last = memory(poll_once(last));
+    let mut after = pin!(ledger.reserve(60));
+    {
+        let mut granted = pin!(ledger.reserve(60));
+        assert!(poll_once(granted.as_mut()).is_pending());
+        assert!(poll_once(after.as_mut()).is_pending());
+        drop((held, last));
+        assert_eq!(ledger.used(), 60);
+        assert!(poll_once(after.as_mut()).is_pending());
+    }
+    drop(memory(poll_once(after)));
+    assert_eq!(ledger.used(), 0);
+    assert!(ledger.try_reserve(100).is_some());
+}
+
+#[test]
+fn the_limit_changes_while_in_use() {
+    let ledger = Ledger::new(100);
+    let held = ledger.try_reserve(80).unwrap();
+    ledger.set_limit(50);
+    assert_eq!((ledger.used(), ledger.limit()), (80, 50));
+    assert!(ledger.try_reserve(1).is_none());
+    let (mut fits, mut too_large) = (pin!(ledger.reserve(30)), pin!(ledger.reserve(40)));
+    assert!(poll_once(fits.as_mut()).is_pending());
+    assert!(poll_once(too_large.as_mut()).is_pending());
+    ledger.set_limit(35);
+    let error = MemoryError::TooLarge { requested_bytes: 40, limit_bytes: 35 };
+    assert!(matches!(poll_once(too_large), Poll::Ready(Err(refused)) if refused == error));
+    ledger.set_limit(110);
+    drop(memory(poll_once(fits)));
+    drop(held);
+}
+
+#[test]
+fn a_holder_spills_when_all_others_wait() {
+    let ledger = Ledger::new(100);
+    let buffer_pool = ledger.try_reserve(60).unwrap();
+    let (mut one, mut two, three) = (ledger.holder(), ledger.holder(), ledger.holder());
+    let held = one.try_reserve(40).unwrap();
+    {
+        let wakes = WakeCount::new();
+        let mut first = pin!(one.reserve_or_spill(10));
+        let mut second = pin!(two.reserve_or_spill(10));
+        assert!(poll_counted(first.as_mut(), &wakes).is_pending());
+        assert!(poll_once(second.as_mut()).is_pending());
+        drop(three);
+        assert_eq!(wakes.get(), 1);
+        assert!(is_spill(&poll_once(first)));
+        assert!(is_spill(&poll_once(second)));
+    }
+
+    // One waits in line with nothing to spill, the other spills for it.
+    let mut plain = pin!(two.reserve(10));
+    assert!(poll_once(plain.as_mut()).is_pending());
+    assert!(is_spill(&poll_once(pin!(one.reserve_or_spill(10)))));
+    drop(held);
+    drop(memory(poll_once(plain)));
+    drop(buffer_pool);
+}
+
+#[test]
+fn spills_when_asked_or_when_nobody_holds() {
+    let ledger = Ledger::new(100);
+    let held = ledger.try_reserve(100).unwrap();
+    assert!(is_spill(&poll_once(pin!(ledger.reserve_or_spill(1)))));
+    let running = ledger.holder();
+    let mut waiting = pin!(ledger.reserve_or_spill(1));
+    let mut plain = pin!(ledger.reserve(1));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    assert!(poll_once(plain.as_mut()).is_pending());
+    assert_eq!(ledger.ask_to_spill(), 1);
+    assert_eq!(ledger.ask_to_spill(), 0);
+    assert!(is_spill(&poll_once(waiting)));
+    assert!(poll_once(plain.as_mut()).is_pending());
+    drop(held);
+    drop(memory(poll_once(plain)));
+    let granted = block_on(ledger.reserve_or_spill(100)).unwrap();
+    assert!(matches!(granted, Grant::Memory(reservation) if reservation.bytes() == 100));
+    drop(running);
+}
+
+#[test]
+fn a_holder_that_gives_up_its_wait_runs_again() {
+    let ledger = Ledger::new(10);
+    let held = ledger.try_reserve(10).unwrap();
+    let (mut one, mut two) = (ledger.holder(), ledger.holder());
+    assert!(poll_once(pin!(one.reserve_or_spill(1))).is_pending());
+    let mut waiting = pin!(two.reserve_or_spill(1));
+    assert!(poll_once(waiting.as_mut()).is_pending(), "the first does not wait any more");
+    drop(one);
+    assert!(is_spill(&poll_once(waiting)));
+    drop(held);
+}
+
+/// Threads that hold, grow, shrink, give up and spill: the budget is never exceeded, nobody hangs, and
+/// in the end everything is free.
+#[test]
+fn is_obeyed_among_threads() {
+    const LIMIT: u64 = 1_000;
+    let spilled = AtomicU64::new(0);
+    for seed in seeds("ledger threads") {
+        let ledger = Ledger::new(LIMIT);
+        let in_use = AtomicU64::new(0);
+        let start = Barrier::new(4);
+        let claim = |bytes: u64| {
+            let used = in_use.fetch_add(bytes, Ordering::SeqCst) + bytes;
+            assert!(used <= LIMIT, "{used} bytes");
+        };
+        let give = |bytes: u64| {
+            in_use.fetch_sub(bytes, Ordering::SeqCst);
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (ledger, claim, give) = (&ledger, &claim, &give);
+                let (spilled, start) = (&spilled, &start);
+                scope.spawn(move || {
+                    let mut random = Random(seed + thread);
+                    let mut holder = ledger.holder();
+                    let mut held = ledger.try_reserve(0).unwrap();
+                    start.wait();
+                    for _ in 0..1_000 {
+                        if random.below(8) == 0 {
+                            std::thread::yield_now();
+                        }
+                        let bytes = random.below(400);
+                        if random.below(4) == 0 {
+                            let given_up = poll_once(pin!(holder.reserve_or_spill(bytes)));
+                            drop(given_up);
+                        }
+                        let part = random.below(held.bytes() + 1);
+                        if random.below(3) == 0 || held.bytes() + bytes > LIMIT {
+                            give(part);
+                            held.shrink(part);
+                            continue;
+                        }
+                        match block_on(holder.reserve_or_spill(bytes)).unwrap() {
+                            Grant::Memory(more) => {
+                                claim(bytes);
+                                held.merge(more);
+                            }
+                            Grant::Spill => {
+                                spilled.fetch_add(1, Ordering::Relaxed);
+                                give(part);
+                                held.shrink(part);
+                            }
+                        }
+                    }
+                    give(held.bytes());
+                });
+            }
+        });
+        assert_eq!((ledger.used(), in_use.into_inner()), (0, 0));
+        assert!(ledger.peak() <= LIMIT);
+        assert!(ledger.try_reserve(LIMIT).is_some());
+    }
+    assert!(spilled.into_inner() > 0, "memory was never short");
+}

@@ -1,0 +1,9 @@
+//! The runtime through its public interface, over every driver.
+
+mod abandoned;
+mod drivers;
+mod executor;
+mod foreign;
+mod panics;
+mod shutdown;
+mod transfers;
