@@ -1,0 +1,169 @@
+//! What can go wrong in an experiment.
+
+use std::io;
+use std::path::PathBuf;
+
+use weft_buffer::static_cache::CacheError;
+use weft_buffer::{BufferError, BufferPool, PageId};
+use weft_rt::io::FileError;
+use weft_rt::{JoinError, MorselError, RuntimeError};
+
+use crate::report::ReportError;
+use crate::report::units::bytes as in_units;
+use crate::tpch::{LayoutError, TpchError};
+
+/// Why an experiment has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Options that contradict each other or the machine.
+    #[error("{0}")]
+    Usage(String),
+    /// The data could not be generated or opened, or an answer was wrong.
+    #[error(transparent)]
+    Tpch(#[from] TpchError),
+    /// A page could not be read.
+    #[error("{what}; {advice}", what = .0, advice = of_buffer(.0))]
+    Buffer(#[from] BufferError),
+    /// A page could not be read from a simulated device.
+    #[error("{device}: {source}; {advice}", advice = of_simulated(source))]
+    Simulated {
+        /// The device in words.
+        device: String,
+        /// What happened.
+        source: BufferError,
+    },
+    /// A sound page that holds something else than the experiment expects.
+    #[error("{page:?} in {path} is not usable: {source}; delete the file and run again")]
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// The page.
+        page: PageId,
+        /// What is wrong with it.
+        source: LayoutError,
+    },
+    /// A walk through memory ended elsewhere than it must.
+    #[error(
+        "the walks of {batch} coroutines through {place} read {found:#x} in all where {expected:#x} \
+         is right; test the machine's memory"
+    )]
+    WrongWalk {
+        /// Memory or cache.
+        place: &'static str,
+        /// Coroutines.
+        batch: u32,
+        /// The sum of the last words read.
+        found: u64,
+        /// What it has to be.
+        expected: u64,
+    },
+    /// More memory than there is.
+    #[error("{purpose} would take {} of memory, {} are available; {advice}", in_units(*.bytes), in_units(*.available))]
+    Memory {
+        /// What for.
+        purpose: &'static str,
+        /// Bytes needed.
+        bytes: u64,
+        /// Bytes available.
+        available: u64,
+        /// What the user can do.
+        advice: &'static str,
+    },
+    /// The file to read from does not fit.
+    #[error(
+        "the disk is full at {path}, which needs {mib} MiB; free some space, or choose a smaller \
+         --size, another --data or another --device"
+    )]
+    DiskFull {
+        /// The file that could not be written.
+        path: PathBuf,
+        /// Its size.
+        mib: u64,
+    },
+    /// A file could not be opened, read or written.
+    #[error("{what}; {advice}", what = .0, advice = of_file(.0))]
+    File(#[from] FileError),
+    /// Something other than a device request failed.
+    #[error("cannot {action} {path}: {source}; check the path and its permissions")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The workers could not be started.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A worker's task was lost.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The run was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// The report could not be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// fio did not do its part.
+    #[error("fio: {0}; install fio, or leave out --fio")]
+    Fio(String),
+}
+
+impl BenchError {
+    /// The error for page number `page` of a pool's table.
+    pub fn layout(pool: &BufferPool, page: usize, source: LayoutError) -> BenchError {
+        let page = pool.table().id(page);
+        BenchError::Layout { path: pool.devices().of(page).path().to_owned(), page, source }
+    }
+}
+
+/// What to do about a page that cannot be had.
+fn of_buffer(error: &BufferError) -> &'static str {
+    match error {
+        BufferError::Read(error) => of_file(error),
+        BufferError::Page { .. } => "delete the file and run again, which writes it anew",
+        BufferError::Memory { .. } => "use a lower --depth or fewer --threads",
+    }
+}
+
+/// What to do about a page that cannot be had from a simulated device.
+fn of_simulated(error: &BufferError) -> &'static str {
+    match error {
+        BufferError::Read(FileError::Transfer { .. }) => {
+            "simulated devices fail only when --sim-error-after asks for it"
+        }
+        other => of_buffer(other),
+    }
+}
+
+/// What to do about a file that cannot be used.
+fn of_file(error: &FileError) -> &'static str {
+    match error {
+        FileError::Open { .. } => "check that the path is the one you mean and may be read",
+        FileError::Transfer { .. } => {
+            "see the kernel's log (dmesg) for the device, or use another --data or --device"
+        }
+        FileError::Truncated { .. } => "delete the file and run again, which writes it anew",
+        FileError::Kind { .. } => "name a directory, a file or a block device",
+    }
+}
+
+impl From<CacheError> for BenchError {
+    fn from(error: CacheError) -> BenchError {
+        match error {
+            CacheError::Buffer(error) => error.into(),
+            CacheError::Join(error) => error.into(),
+        }
+    }
+}
+
+impl From<MorselError<BenchError>> for BenchError {
+    fn from(error: MorselError<BenchError>) -> BenchError {
+        match error {
+            MorselError::Failed(error) => error,
+            MorselError::Cancelled => BenchError::Cancelled,
+            MorselError::Join(error) => error.into(),
+        }
+    }
+}

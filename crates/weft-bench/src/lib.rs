@@ -1,0 +1,123 @@
+//! The experiments: what coroutines buy on this machine.
+//!
+//! Each experiment takes its options, measures points, checks every answer, and hands the points to
+//! the [`report`]. Synchronous and asynchronous runs are interleaved in one process, so that what
+//! else the machine does meanwhile hits both.
+
+pub mod args;
+pub mod data;
+pub mod dram;
+pub mod error;
+pub mod experiment;
+pub mod fio;
+pub mod harness;
+pub mod optimum;
+pub mod report;
+pub mod resident;
+pub mod scratch;
+pub mod tpch;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+
+use args::{AllArgs, BenchArgs, CommonArgs, Experiment};
+pub use error::BenchError;
+use experiment::{io, lookup, prefetch, scan};
+use report::{Machine, Point, Settings};
+
+/// Runs the experiment that the arguments ask for and prints its points.
+///
+/// # Errors
+/// [`BenchError`] with the reason: bad options or data, a failed device, a wrong answer.
+pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    let common = args.experiment.common();
+    let mut machine = Machine::detect(&args.experiment.places());
+    machine.date = today();
+    // Before minutes of measuring, not after.
+    if let Some(directory) = &common.out {
+        report::prepare(directory)?;
+    }
+    let points = match &args.experiment {
+        Experiment::All(all) => run_all(all, &machine)?,
+        Experiment::Io(io) => io::run(io, &machine)?,
+        Experiment::Scan(scan) => scan::run(scan, &machine)?,
+        Experiment::Lookup(lookup) => lookup::run(lookup, &machine)?,
+        Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
+    };
+    let text = if common.json {
+        report::json::to_lines(&points)?
+    } else {
+        report::table::render(&points, report::table::Layout::of_stdout())
+    };
+    print(&text)?;
+    if let Some(directory) = &common.out {
+        let page = write_report(directory, &machine, common, &points)?;
+        if !common.json {
+            print(&format!("The report is {page}.\n"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Every experiment, at sizes that take a few minutes.
+fn run_all(all: &AllArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
+    let mut points = Vec::new();
+    for command in all.commands() {
+        match command {
+            Experiment::Io(io) => points.extend(io::run(&io, machine)?),
+            Experiment::Scan(scan) => points.extend(scan::run(&scan, machine)?),
+            Experiment::Lookup(lookup) => points.extend(lookup::run(&lookup, machine)?),
+            Experiment::Prefetch(prefetch) => points.extend(prefetch::run(&prefetch, machine)?),
+            Experiment::All(_) => unreachable!("all consists of the others"),
+        }
+    }
+    Ok(points)
+}
+
+fn print(text: &str) -> Result<(), BenchError> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(source) => {
+            Err(BenchError::Io { action: "write to", path: "standard output".into(), source })
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Writes the report; the path of its page.
+fn write_report(
+    directory: &Path,
+    machine: &Machine,
+    common: &CommonArgs,
+    points: &[Point],
+) -> Result<String, BenchError> {
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let entries = vec![
+        ("repetitions".to_owned(), common.repeat.to_string()),
+        ("seed".to_owned(), common.seed.to_string()),
+        ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    let settings = Settings { command: format!("weft {command}"), entries };
+    let files = report::write(directory, machine, &settings, points)?;
+    Ok(files.last().map(|page| page.display().to_string()).unwrap_or_default())
+}
+
+/// Today's date, UTC, as year-month-day.
+fn today() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let day = (since.as_secs() / 86_400) as i64;
+    // Days since 1 March of year 0: leap days come last in a year that starts in March.
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}

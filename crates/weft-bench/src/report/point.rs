@@ -1,0 +1,221 @@
+//! [`Point`]: one measured point, the unit that every experiment hands to the report. A point carries
+//! everything needed to place it in a figure, so that a file of points alone redraws the report.
+
+use serde::{Deserialize, Serialize};
+
+/// One measured point: the settings under which it was taken and what was measured.
+///
+/// Serializes to one flat JSON object (only `latency_us` nests) with the field names below; an option
+/// that is `None` is left out. [`FIELD_HELP`] explains each field to a reader of the files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Which experiment: `io`, `scan`, `lookup` or `prefetch`.
+    pub experiment: String,
+    /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
+    /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// The I/O driver: `blocking`, `uring`, `posix`, `sim`, `sim-blocking`; `fio` for a run of fio,
+    /// `memory` for no I/O at all.
+    pub driver: String,
+    /// Whether the device was simulated. Such points are labelled wherever they are shown.
+    pub simulated: bool,
+    /// The device or its model, in words.
+    pub device: String,
+    /// Worker threads.
+    pub threads: u32,
+    /// I/O depth per thread (requests in flight); for `prefetch` the batch size (coroutines).
+    pub depth: u32,
+    /// Fraction of the pages (scan) or of the lookups (lookup) served from memory, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<f64>,
+    /// Size of a page or of one read, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_size: Option<u64>,
+    /// Morsel boundary: `weak` starts the next morsel as soon as one ends, `hard` waits for the batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boundary: Option<String>,
+    /// TPC-H scale factor of the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// How often the run was repeated; `seconds` is the median of these.
+    pub repetitions: u32,
+    /// Median run time, seconds. Every rate of the point belongs to this median run.
+    pub seconds: f64,
+    /// Shortest run, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_min: Option<f64>,
+    /// Longest run, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_max: Option<f64>,
+    /// Throughput of all threads, 10^9 bytes of processed (scan) or read (io) data per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gb_per_s: Option<f64>,
+    /// Index lookups per second, all threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lookups_per_s: Option<f64>,
+    /// Completed reads per second, all threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops: Option<f64>,
+    /// Latency of one read from submission to resumption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<LatencyUs>,
+    /// Time per operation, nanoseconds (prefetch: one memory access).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns_per_op: Option<f64>,
+    /// What one suspension and resumption costs above the work itself, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead_ns: Option<f64>,
+    /// Bytes read from the device in the median run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_read: Option<u64>,
+    /// Reads sent to the device in the median run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<u64>,
+    /// Lookups that waited for a read another one had already started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_shared: Option<u64>,
+    /// Best throughput that the measured device and memory bandwidths permit, 10^9 bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimum_gb_per_s: Option<f64>,
+    /// Throughput divided by that of the blocking driver with the same threads, same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_to_blocking: Option<f64>,
+    /// Throughput divided by that of fio with the same settings, same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_to_fio: Option<f64>,
+    /// Largest resident memory of the process during the runs, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes_peak: Option<u64>,
+    /// `correct` when the answer was checked and right; otherwise what was wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+}
+
+/// Percentiles of read latency, µs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyUs {
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// The slowest read.
+    pub max: f64,
+}
+
+impl Point {
+    /// Whether the driver waits for each read before it issues the next: the synchronous baseline.
+    pub fn is_blocking(&self) -> bool {
+        self.driver == "blocking" || self.driver.ends_with("-blocking")
+    }
+
+    /// Whether the driver is one of Weft's that keep several reads in flight (`fio` is neither).
+    pub fn is_asynchronous(&self) -> bool {
+        !self.is_blocking() && matches!(self.driver.as_str(), "uring" | "posix" | "sim")
+    }
+
+    /// Throughput per thread, 10^9 bytes per second.
+    pub fn gb_per_s_per_thread(&self) -> Option<f64> {
+        self.gb_per_s.map(|rate| rate / f64::from(self.threads.max(1)))
+    }
+
+    /// Lookups per second per thread.
+    pub fn lookups_per_s_per_thread(&self) -> Option<f64> {
+        self.lookups_per_s.map(|rate| rate / f64::from(self.threads.max(1)))
+    }
+}
+
+/// What each field of a point means, one per line, for `--help` and for readers of the files.
+pub const FIELD_HELP: &str = "\
+experiment           io | scan | lookup | prefetch
+pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
+                     dram-sequential | dram-random | dram-latency; prefetch: the variant
+driver               blocking | uring | posix | sim | sim-blocking | fio | memory
+simulated            true if the device was simulated, not measured
+device               the device, in words
+threads              worker threads
+depth                I/O depth per thread; prefetch: batch size (coroutines)
+cached               fraction of pages (scan) or lookups (lookup) served from memory, 0 to 1
+page_size            bytes per page or per read
+boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
+scale                TPC-H scale factor
+repetitions          runs; the values belong to the median run
+seconds              median run time
+seconds_min          shortest run
+seconds_max          longest run
+gb_per_s             throughput of all threads, 10^9 bytes/s
+lookups_per_s        index lookups per second, all threads
+iops                 completed reads per second, all threads
+latency_us           latency of a read in microseconds:
+  p50                  median
+  p90                  90th percentile
+  p99                  99th percentile
+  p999                 99.9th percentile
+  max                  slowest read
+ns_per_op            nanoseconds per operation (prefetch: per memory access)
+overhead_ns          nanoseconds of one suspend-resume round above the work itself
+bytes_read           bytes read from the device
+reads                reads sent to the device
+reads_shared         lookups that waited for a read started by another
+optimum_gb_per_s     best throughput that device and memory bandwidth permit, 10^9 bytes/s
+ratio_to_blocking    throughput / that of the blocking driver, same threads, same run
+ratio_to_fio         throughput / that of fio, same settings, same run
+resident_bytes_peak  largest resident memory of the process, bytes
+answer               correct, or what was wrong
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic;
+
+    #[test]
+    fn field_help_names_every_field() {
+        let value = serde_json::to_value(synthetic::complete_point()).unwrap();
+        let helped: Vec<&str> = FIELD_HELP
+            .lines()
+            // Further lines of an explanation are indented to where it starts.
+            .filter(|line| !line.starts_with("    "))
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        let object = value.as_object().unwrap();
+        let nested = object["latency_us"].as_object().unwrap();
+        for name in object.keys().chain(nested.keys()) {
+            assert!(helped.contains(&name.as_str()), "FIELD_HELP does not explain {name}");
+        }
+        assert_eq!(helped.len(), object.len() + nested.len());
+    }
+
+    #[test]
+    fn none_is_left_out_and_reads_back() {
+        let point = Point { experiment: "scan".into(), driver: "uring".into(), ..Point::default() };
+        let text = serde_json::to_string(&point).unwrap();
+        assert!(!text.contains("cached") && !text.contains("null"), "{text}");
+        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point);
+    }
+
+    #[test]
+    fn per_thread_rates_divide_by_threads() {
+        let point = Point { threads: 4, gb_per_s: Some(8.0), ..Point::default() };
+        assert_eq!(point.gb_per_s_per_thread(), Some(2.0));
+        assert_eq!(point.lookups_per_s_per_thread(), None);
+    }
+
+    #[test]
+    fn drivers_are_told_apart() {
+        for (driver, blocking, asynchronous) in [
+            ("blocking", true, false),
+            ("sim-blocking", true, false),
+            ("uring", false, true),
+            ("sim", false, true),
+            ("fio", false, false),
+        ] {
+            let point = Point { driver: driver.into(), ..Point::default() };
+            assert_eq!((point.is_blocking(), point.is_asynchronous()), (blocking, asynchronous));
+        }
+    }
+}
