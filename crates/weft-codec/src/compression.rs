@@ -1,0 +1,78 @@
+//! Block-level compression of what the encodings leave, where it pays.
+
+use std::borrow::Cow;
+
+use crate::error::{Result, damaged};
+
+/// What may be applied to the encoded bytes of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Nothing.
+    None,
+    /// LZ4: cheap to decode.
+    Lz4,
+    /// ZSTD at a level of 1 to 22: smaller, several times slower to decode.
+    Zstd(i32),
+}
+
+const NONE: u8 = 0;
+const LZ4: u8 = 1;
+const ZSTD: u8 = 2;
+
+/// No block is stored in less than this fraction of its encoded size, so that a reader of untrusted
+/// bytes knows how much memory they may ask for.
+const MAX_RATIO: usize = 255;
+
+/// The tag of what was applied, and the result if it is not the body itself.
+pub(crate) fn compress(body: &[u8], compression: Compression) -> (u8, Option<Vec<u8>>) {
+    let (tag, stored) = match compression {
+        Compression::None => return (NONE, None),
+        Compression::Lz4 => (LZ4, lz4_flex::block::compress(body)),
+        Compression::Zstd(level) => match zstd::bulk::compress(body, level.clamp(1, 22)) {
+            Ok(stored) => (ZSTD, stored),
+            // Only a lack of memory: the body itself is as good.
+            Err(_) => return (NONE, None),
+        },
+    };
+    let pays = stored.len() <= body.len() - body.len() / 10 && stored.len() < body.len();
+    if pays && body.len() <= stored.len() * MAX_RATIO { (tag, Some(stored)) } else { (NONE, None) }
+}
+
+/// The name of a tag, for encoding trees.
+pub(crate) fn name(tag: u8) -> &'static str {
+    match tag {
+        LZ4 => "lz4",
+        ZSTD => "zstd",
+        _ => "none",
+    }
+}
+
+/// Gives back the body of `len` bytes.
+pub(crate) fn decompress(tag: u8, stored: &[u8], len: usize) -> Result<Cow<'_, [u8]>> {
+    let name = name(tag);
+    if tag > ZSTD {
+        return Err(damaged("header", format!("unknown compression {tag}")));
+    }
+    let bound = if tag == NONE { stored.len() } else { stored.len().saturating_mul(MAX_RATIO) };
+    if len > bound.min(2 * crate::MAX_BODY_BYTES) {
+        return Err(damaged("header", format!("{} bytes for a body of {len}", stored.len())));
+    }
+    let body = match tag {
+        NONE => Cow::Borrowed(stored),
+        LZ4 => {
+            let mut body = vec![0; len];
+            let got = lz4_flex::block::decompress_into(stored, &mut body)
+                .map_err(|error| damaged(name, error.to_string()))?;
+            body.truncate(got);
+            Cow::Owned(body)
+        }
+        _ => Cow::Owned(
+            zstd::bulk::decompress(stored, len)
+                .map_err(|error| damaged(name, error.to_string()))?,
+        ),
+    };
+    if body.len() != len {
+        return Err(damaged(name, format!("a body of {} bytes instead of {len}", body.len())));
+    }
+    Ok(body)
+}

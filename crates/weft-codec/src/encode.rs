@@ -1,0 +1,156 @@
+//! From an Arrow array to the bytes of a block.
+
+use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, StringViewArray};
+use arrow_array::{ArrowPrimitiveType, PrimitiveArray, types::*};
+use arrow_array::{BinaryArray, LargeBinaryArray, LargeStringArray, StringArray, cast::AsArray};
+use arrow_buffer::{ArrowNativeType, NullBuffer};
+use arrow_schema::DataType;
+use bytemuck::Pod;
+
+use crate::compression::{self, Compression};
+use crate::error::{Error, Result};
+use crate::lane::Lane;
+use crate::physical::Physical;
+use crate::reader::put;
+use crate::{bools, floats, ints, strings, wide};
+
+/// How a block is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Levels of cascading encodings: 0 (none) to 3.
+    pub cascade_depth: u8,
+    /// What is tried on the encoded bytes; kept only where it saves a tenth or more.
+    pub compression: Compression,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { cascade_depth: 3, compression: Compression::Lz4 }
+    }
+}
+
+/// Encodes all rows of `array` as one block.
+///
+/// # Errors
+/// [`Error::TooManyRows`] beyond [`crate::MAX_ROWS`], [`Error::TooManyBytes`] if strings exceed
+/// [`crate::MAX_BODY_BYTES`], [`Error::UnsupportedType`] as [`Physical::of`].
+pub fn encode(array: &dyn Array, options: &Options) -> Result<Vec<u8>> {
+    let physical = Physical::of(array.data_type())?;
+    if array.len() > crate::MAX_ROWS {
+        return Err(Error::TooManyRows { rows: array.len() });
+    }
+    let mut body = Vec::new();
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    if let Some(nulls) = nulls {
+        bools::encode(nulls.inner(), options.cascade_depth.min(3), &mut body);
+    }
+    let validity_bytes = body.len();
+    values(array, physical, nulls, options.cascade_depth.min(3), &mut body)?;
+
+    let (compression, stored) = compression::compress(&body, options.compression);
+    let mut out = Vec::with_capacity(crate::block::HEADER_BYTES + body.len());
+    out.extend_from_slice(&[crate::block::VERSION, physical as u8, compression, 0]);
+    put(&mut out, array.len() as u32);
+    put(&mut out, validity_bytes as u32);
+    put(&mut out, body.len() as u32);
+    out.extend_from_slice(stored.as_deref().unwrap_or(&body));
+    Ok(out)
+}
+
+fn values(
+    array: &dyn Array,
+    physical: Physical,
+    nulls: Option<&NullBuffer>,
+    level: u8,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    match physical {
+        Physical::Boolean => {
+            let array: &BooleanArray = array.as_boolean();
+            // What lies under a null is nobody's: false compresses best.
+            match nulls {
+                Some(nulls) => bools::encode(&(array.values() & nulls.inner()), level, out),
+                None => bools::encode(array.values(), level, out),
+            }
+        }
+        Physical::Int8 => integers::<Int8Type, u8>(array, nulls, true, level, out),
+        Physical::Int16 => integers::<Int16Type, u16>(array, nulls, true, level, out),
+        Physical::Int32 => integers::<Int32Type, u32>(array, nulls, true, level, out),
+        Physical::Int64 => integers::<Int64Type, u64>(array, nulls, true, level, out),
+        Physical::UInt8 => integers::<UInt8Type, u8>(array, nulls, false, level, out),
+        Physical::UInt16 => integers::<UInt16Type, u16>(array, nulls, false, level, out),
+        Physical::UInt32 => integers::<UInt32Type, u32>(array, nulls, false, level, out),
+        Physical::UInt64 => integers::<UInt64Type, u64>(array, nulls, false, level, out),
+        Physical::Int128 => wide::encode(&filled::<Decimal128Type>(array, nulls), level, out),
+        Physical::Float32 => floats::encode(&filled::<Float32Type>(array, nulls), level, out),
+        Physical::Float64 => floats::encode(&filled::<Float64Type>(array, nulls), level, out),
+        Physical::Utf8 | Physical::Binary => strings::encode(&slices(array, nulls), level, out)?,
+    }
+    Ok(())
+}
+
+fn integers<T: ArrowPrimitiveType, L: Lane + Pod>(
+    array: &dyn Array,
+    nulls: Option<&NullBuffer>,
+    signed: bool,
+    level: u8,
+    out: &mut Vec<u8>,
+) where
+    T::Native: Pod,
+{
+    ints::encode::<L>(bytemuck::cast_slice(&filled::<T>(array, nulls)), signed, level, out);
+}
+
+/// The values, with nulls replaced by the valid value before them (the first one's, by the next).
+fn filled<T: ArrowPrimitiveType>(array: &dyn Array, nulls: Option<&NullBuffer>) -> Vec<T::Native> {
+    // The logical type does not matter: the physical type has the same native values.
+    let data = array.to_data();
+    let values = data.buffer::<T::Native>(0)[..data.len()].to_vec();
+    let Some(nulls) = nulls else { return values };
+    let first = nulls.valid_indices().next();
+    let mut last = first.map_or(T::Native::usize_as(0), |row| values[row]);
+    let fill = |(value, valid)| {
+        last = if valid { value } else { last };
+        last
+    };
+    values.into_iter().zip(nulls.iter()).map(fill).collect()
+}
+
+/// The bytes of every row; nulls are the only value if all valid ones are the same, else empty.
+fn slices<'a>(array: &'a dyn Array, nulls: Option<&NullBuffer>) -> Vec<&'a [u8]> {
+    let rows = 0..array.len();
+    let any = array.as_any();
+    let mut slices: Vec<&[u8]> = if let Some(array) = any.downcast_ref::<StringViewArray>() {
+        rows.map(|row| array.value(row).as_bytes()).collect()
+    } else if let Some(array) = any.downcast_ref::<BinaryViewArray>() {
+        rows.map(|row| array.value(row)).collect()
+    } else if let Some(array) = any.downcast_ref::<StringArray>() {
+        rows.map(|row| array.value(row).as_bytes()).collect()
+    } else if let Some(array) = any.downcast_ref::<LargeStringArray>() {
+        rows.map(|row| array.value(row).as_bytes()).collect()
+    } else if let Some(array) = any.downcast_ref::<BinaryArray>() {
+        rows.map(|row| array.value(row)).collect()
+    } else {
+        let array: &LargeBinaryArray = array.as_binary();
+        rows.map(|row| array.value(row)).collect()
+    };
+    if let Some(nulls) = nulls {
+        let first: &[u8] = nulls.valid_indices().next().map_or(&[], |row| slices[row]);
+        let constant = nulls.valid_indices().all(|row| slices[row] == first);
+        for (slice, valid) in slices.iter_mut().zip(nulls.iter()) {
+            if !valid {
+                *slice = if constant { first } else { &[] };
+            }
+        }
+    }
+    slices
+}
+
+/// An array of a primitive physical type as `data_type`, which has the same native values.
+pub(crate) fn reinterpret<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    data_type: &DataType,
+) -> ArrayRef {
+    let data = array.to_data().into_builder().data_type(data_type.clone());
+    arrow_array::make_array(data.build().expect("the same native type"))
+}

@@ -1,0 +1,73 @@
+//! What can be wrong with the bytes of a block, or with a request to encode or decode one.
+
+use arrow_schema::DataType;
+
+/// Why a block cannot be encoded or decoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The block ends before what its encoding needs.
+    #[error(
+        "the block is damaged: {encoding} needs {needed} more bytes, {left} are left; \
+         restore it from a backup or load the table again"
+    )]
+    Truncated {
+        /// The encoding, or the part of the block, that was being read.
+        encoding: &'static str,
+        /// How many bytes it needed, in bytes.
+        needed: usize,
+        /// How many bytes there are, in bytes.
+        left: usize,
+    },
+    /// The bytes say something impossible.
+    #[error(
+        "the block is damaged: {encoding}: {what}; restore it from a backup or load the table again"
+    )]
+    Damaged {
+        /// The encoding, or the part of the block, that was being read.
+        encoding: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+    /// An array is too long for one block.
+    #[error("a block holds at most {max} rows, not {rows}: split the array", max = crate::MAX_ROWS)]
+    TooManyRows {
+        /// Rows of the array.
+        rows: usize,
+    },
+    /// The strings of an array are too long for one block.
+    #[error(
+        "a block holds at most {max} bytes, not {bytes}: split the array into shorter blocks",
+        max = crate::MAX_BODY_BYTES
+    )]
+    TooManyBytes {
+        /// Bytes of the encoded strings.
+        bytes: usize,
+    },
+    /// The type of an array has no physical type here.
+    #[error("columns of type {0} cannot be encoded: cast them to a supported type")]
+    UnsupportedType(DataType),
+    /// A block was asked for as a type that it does not hold.
+    #[error("the block holds {physical} values, not {requested}: check the schema of the table")]
+    WrongType {
+        /// What the block holds.
+        physical: crate::Physical,
+        /// What was asked for.
+        requested: DataType,
+    },
+    /// A row beyond the end of the block.
+    #[error("the block has {rows} rows, there is no row {row}: rows count from 0")]
+    NoSuchRow {
+        /// The row asked for.
+        row: usize,
+        /// Rows of the block.
+        rows: usize,
+    },
+}
+
+/// A result with this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The error for bytes that `encoding` cannot have written.
+pub(crate) fn damaged(encoding: &'static str, what: impl Into<String>) -> Error {
+    Error::Damaged { encoding, what: what.into() }
+}

@@ -1,0 +1,117 @@
+//! Floats: their bits as integers, or ALP (Afroozeh et al., SIGMOD 2024): integers times a power of
+//! ten, with the values that do not come back bit for bit as exceptions.
+
+use alp::{ALPFloat, Exponents};
+use bytemuck::Pod;
+
+use crate::encoding::Encoding;
+use crate::error::{Result, damaged};
+use crate::ints;
+use crate::lane::Lane;
+use crate::reader::{Reader, put};
+
+/// A float with the integer that holds its bits.
+pub(crate) trait Real: ALPFloat<ALPInt: Pod> + Pod {
+    /// The unsigned integer of the same width.
+    type Bits: Lane + Pod;
+}
+
+impl Real for f32 {
+    type Bits = u32;
+}
+
+impl Real for f64 {
+    type Bits = u64;
+}
+
+/// Appends a node that holds `values`.
+pub(crate) fn encode<F: Real>(values: &[F], level: u8, out: &mut Vec<u8>) {
+    let mut bits = Vec::new();
+    ints::encode::<F::Bits>(bytemuck::cast_slice(values), false, level, &mut bits);
+    match encode_alp(values, level) {
+        Some(alp) if alp.len() < bits.len() => out.extend_from_slice(&alp),
+        _ => out.extend_from_slice(&bits),
+    }
+}
+
+/// An ALP node; nothing if more than a tenth of the values would be exceptions.
+fn encode_alp<F: Real>(values: &[F], level: u8) -> Option<Vec<u8>> {
+    if values.is_empty() || level == 0 {
+        return None;
+    }
+    let (exponents, integers, positions, exceptions, _) = alp::encode(values, None);
+    if exceptions.len() > values.len() / 10 {
+        return None;
+    }
+    let mut out = vec![Encoding::Alp as u8, exponents.e, exponents.f];
+    put(&mut out, exceptions.len() as u32);
+    positions.iter().for_each(|&position| put(&mut out, position as u16));
+    out.extend_from_slice(bytemuck::cast_slice(&exceptions));
+    ints::encode::<F::Bits>(bytemuck::cast_slice(&integers), true, level - 1, &mut out);
+    Some(out)
+}
+
+/// An ALP payload: exponent and factor, the positions and bits of exceptions, and the integers.
+pub(crate) struct Alp<'a> {
+    exponents: Exponents,
+    positions: &'a [u8],
+    exceptions: &'a [u8],
+    pub(crate) integers: &'a [u8],
+}
+
+impl<'a> Alp<'a> {
+    pub(crate) fn open<F: Real>(mut reader: Reader<'a>, rows: usize) -> Result<Self> {
+        let exponents = Exponents { e: reader.value()?, f: reader.value()? };
+        if usize::from(exponents.e.max(exponents.f)) >= F::F10.len().min(F::IF10.len()) {
+            return Err(damaged("alp", format!("exponents {exponents}")));
+        }
+        let len = reader.length()?;
+        if len > rows {
+            return Err(damaged("alp", format!("{len} exceptions in {rows} rows")));
+        }
+        let positions = reader.take(len * 2)?;
+        let exceptions = reader.take(len * size_of::<F>())?;
+        Ok(Self { exponents, positions, exceptions, integers: reader.rest() })
+    }
+
+    /// Row and value of every exception.
+    fn exceptions<F: Real>(&self) -> impl Iterator<Item = (usize, F)> {
+        let rows = self.positions.as_chunks::<2>().0.iter().map(|&row| u16::from_le_bytes(row));
+        let values = self.exceptions.chunks_exact(size_of::<F>());
+        rows.map(usize::from).zip(values.map(bytemuck::pod_read_unaligned))
+    }
+}
+
+/// Decodes all `rows` values of a node.
+pub(crate) fn decode<F: Real>(node: &[u8], rows: usize) -> Result<Vec<F>> {
+    let (encoding, reader) = Encoding::open(node, 0)?;
+    if encoding != Encoding::Alp {
+        return Ok(bytemuck::cast_vec(ints::decode::<F::Bits>(node, rows, 0)?));
+    }
+    let alp = Alp::open::<F>(reader, rows)?;
+    let mut integers = ints::decode::<F::Bits>(alp.integers, rows, 1)?;
+    let exponents = alp.exponents;
+    alp::decode_slice_inplace::<F>(bytemuck::cast_slice_mut(&mut integers), exponents);
+    let mut values: Vec<F> = bytemuck::cast_vec(integers);
+    for (row, value) in alp.exceptions() {
+        let Some(slot) = values.get_mut(row) else {
+            return Err(damaged("alp", format!("an exception in row {row} of {rows}")));
+        };
+        *slot = value;
+    }
+    Ok(values)
+}
+
+/// Decodes the value of row `row` of a node of `rows` values.
+pub(crate) fn value<F: Real>(node: &[u8], row: usize, rows: usize) -> Result<F> {
+    let (encoding, reader) = Encoding::open(node, 0)?;
+    if encoding != Encoding::Alp {
+        return Ok(bytemuck::cast(ints::value::<F::Bits>(node, row, rows, 0)?));
+    }
+    let alp = Alp::open::<F>(reader, rows)?;
+    if let Some((_, value)) = alp.exceptions().find(|&(position, _)| position == row) {
+        return Ok(value);
+    }
+    let integer = ints::value::<F::Bits>(alp.integers, row, rows, 1)?;
+    Ok(alp::decode_single::<F>(bytemuck::cast(integer), alp.exponents))
+}

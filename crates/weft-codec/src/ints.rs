@@ -1,0 +1,136 @@
+//! Integers of 8 to 64 bits: the chooser among their encodings, decoding, and point reads.
+//!
+//! The chooser knows the exact sizes of constant, plain, frame-of-reference and delta from a pass
+//! over the block; a dictionary is tried if a sample of a few runs repeats itself, run-length if
+//! runs are long. Children are encoded by the same chooser, one level down (BtrBlocks, SIGMOD 2023, §3).
+
+use crate::dictionary::{self, Dictionary};
+use crate::encoding::Encoding;
+use crate::error::{Result, damaged};
+use crate::lane::Lane;
+use crate::packed::{self, Packed};
+use crate::reader::put;
+use crate::runs::{self, Runs};
+
+/// A more elaborate encoding must save a tenth of the simpler one's size.
+fn pays(elaborate: usize, simple: usize) -> bool {
+    elaborate < simple - simple / 10
+}
+
+/// Appends a node that holds `values`, with at most `level` levels of cascading encodings.
+/// `signed` says how the values are ordered.
+pub(crate) fn encode<T: Lane>(values: &[T], signed: bool, level: u8, out: &mut Vec<u8>) {
+    let plain = size_of_val(values);
+    if values.is_empty() {
+        return put(out, Encoding::Plain as u8);
+    }
+    let run_count = runs::count(values);
+    if run_count == 1 {
+        put(out, Encoding::Constant as u8);
+        return put(out, values[0]);
+    }
+    let (mut best, mut best_size) = (Encoding::Plain, plain);
+    for (encoding, delta) in [(Encoding::FrameOfReference, false), (Encoding::Delta, true)] {
+        let size = packed::size(values, signed, delta);
+        if pays(size, best_size) {
+            (best, best_size) = (encoding, size);
+        }
+    }
+    let mut cascade = Vec::new();
+    if level > 0 && run_count <= values.len() / 4 {
+        let (run_values, lasts) = runs::find(values);
+        let mut node = vec![Encoding::RunLength as u8];
+        let mut child = Vec::new();
+        encode(&run_values, signed, level - 1, &mut child);
+        runs::write(&child, &lasts, level - 1, &mut node);
+        if pays(node.len(), best_size) {
+            best_size = node.len();
+            cascade = node;
+        }
+    }
+    if level > 0
+        && let Some(estimate) = dictionary::estimate(values)
+        && pays(estimate, best_size)
+        && let Some((entries, codes)) = dictionary::build(values)
+    {
+        let mut node = vec![Encoding::Dictionary as u8];
+        let mut child = Vec::new();
+        encode(&entries, signed, level - 1, &mut child);
+        dictionary::write(&child, entries.len(), &codes, level - 1, &mut node);
+        if pays(node.len(), best_size) {
+            cascade = node;
+        }
+    }
+    if !cascade.is_empty() {
+        return out.extend_from_slice(&cascade);
+    }
+    put(out, best as u8);
+    match best {
+        Encoding::Plain => out.extend_from_slice(bytemuck::cast_slice(values)),
+        _ => packed::encode(values, signed, best == Encoding::Delta, out),
+    }
+}
+
+/// Decodes all `rows` values of a node at level `depth`.
+pub(crate) fn decode<T: Lane>(node: &[u8], rows: usize, depth: u8) -> Result<Vec<T>> {
+    let (encoding, mut reader) = Encoding::open(node, depth)?;
+    match encoding {
+        Encoding::Plain => {
+            let bytes = reader.take(rows * size_of::<T>())?;
+            reader.end()?;
+            Ok(bytemuck::pod_collect_to_vec(bytes))
+        }
+        Encoding::Constant => {
+            let value = reader.value()?;
+            reader.end()?;
+            Ok(vec![value; rows])
+        }
+        Encoding::FrameOfReference | Encoding::Delta => {
+            let packed = Packed::open::<T>(reader, rows, encoding == Encoding::Delta)?;
+            Ok(packed.decode(rows))
+        }
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            let entries = decode::<T>(dictionary.entries, dictionary.len, depth + 1)?;
+            dictionary.gather(&entries, rows, depth + 1)
+        }
+        Encoding::RunLength => {
+            let runs = Runs::open(reader, rows)?;
+            let values = decode::<T>(runs.values, runs.len, depth + 1)?;
+            let mut out = Vec::with_capacity(rows);
+            for (value, len) in values.into_iter().zip(runs.lengths(rows, depth + 1)?) {
+                out.resize(out.len() + len, value);
+            }
+            Ok(out)
+        }
+        _ => Err(encoding.misplaced("integers")),
+    }
+}
+
+/// Decodes the value of row `row` of a node of `rows` values.
+pub(crate) fn value<T: Lane>(node: &[u8], row: usize, rows: usize, depth: u8) -> Result<T> {
+    if row >= rows {
+        return Err(damaged("node", format!("no value {row} among {rows}")));
+    }
+    let (encoding, mut reader) = Encoding::open(node, depth)?;
+    match encoding {
+        Encoding::Plain => {
+            reader.take(row * size_of::<T>())?;
+            reader.value()
+        }
+        Encoding::Constant => reader.value(),
+        Encoding::FrameOfReference | Encoding::Delta => {
+            Ok(Packed::open::<T>(reader, rows, encoding == Encoding::Delta)?.value(row))
+        }
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            let code = dictionary.code(row, rows, depth + 1)?;
+            value(dictionary.entries, code, dictionary.len, depth + 1)
+        }
+        Encoding::RunLength => {
+            let runs = Runs::open(reader, rows)?;
+            value(runs.values, runs.run(row, depth + 1)?, runs.len, depth + 1)
+        }
+        _ => Err(encoding.misplaced("integers")),
+    }
+}

@@ -1,0 +1,162 @@
+//! Frame-of-reference and delta: chunks of 1,024 integers, bit-packed with a width of their own.
+//!
+//! A last chunk that is not full is filled up with its last value. Delta restarts at each chunk, so a
+//! point read sums at most 1,023 differences.
+
+use crate::error::{Error, Result, damaged};
+use crate::lane::{self, CHUNK, Lane, packed_bytes};
+use crate::reader::{Reader, put};
+
+/// Base and width of every chunk of an array.
+struct Plan<T> {
+    firsts: Vec<T>,
+    bases: Vec<T>,
+    widths: Vec<u8>,
+}
+
+/// The chunk `values`, filled up with its last value.
+fn filled<T: Lane>(values: &[T]) -> [T; CHUNK] {
+    let mut chunk = [values[values.len() - 1]; CHUNK];
+    chunk[..values.len()].copy_from_slice(values);
+    chunk
+}
+
+/// The differences to the value before; the first is the least of them.
+fn differences<T: Lane>(chunk: &[T; CHUNK]) -> [T; CHUNK] {
+    let mut out = [T::zeroed(); CHUNK];
+    for i in 1..CHUNK {
+        out[i] = chunk[i].minus(chunk[i - 1]);
+    }
+    out[0] = least_and_range(&out[1..], true).0;
+    out
+}
+
+/// The least value, and the width of the difference of greatest and least.
+fn least_and_range<T: Lane>(values: &[T], signed: bool) -> (T, usize) {
+    let order = |value: T| if signed { value.flip_sign() } else { value };
+    let mut min = order(values[0]);
+    let mut max = min;
+    for &value in values {
+        min = min.min(order(value));
+        max = max.max(order(value));
+    }
+    (order(min), max.minus(min).width())
+}
+
+fn plan<T: Lane>(values: &[T], signed: bool, delta: bool) -> Plan<T> {
+    let mut plan = Plan { firsts: Vec::new(), bases: Vec::new(), widths: Vec::new() };
+    for chunk in values.chunks(CHUNK) {
+        let (base, width) = if delta {
+            plan.firsts.push(chunk[0]);
+            least_and_range(&differences(&filled(chunk)), true)
+        } else {
+            least_and_range(chunk, signed)
+        };
+        plan.bases.push(base);
+        plan.widths.push(width as u8);
+    }
+    plan
+}
+
+/// Bytes that [`encode`] would append for `values`, which are not empty.
+pub(crate) fn size<T: Lane>(values: &[T], signed: bool, delta: bool) -> usize {
+    let plan = plan(values, signed, delta);
+    let heads = (plan.firsts.len() + plan.bases.len()) * size_of::<T>() + plan.widths.len();
+    heads + plan.widths.iter().map(|&width| packed_bytes(width.into())).sum::<usize>()
+}
+
+/// Appends the payload of a frame-of-reference (or delta) node. `values` are not empty.
+pub(crate) fn encode<T: Lane>(values: &[T], signed: bool, delta: bool, out: &mut Vec<u8>) {
+    let plan = plan(values, signed, delta);
+    plan.firsts.iter().for_each(|&first| put(out, first));
+    plan.bases.iter().for_each(|&base| put(out, base));
+    out.extend_from_slice(&plan.widths);
+    for (chunk, values) in values.chunks(CHUNK).enumerate() {
+        let mut values = filled(values);
+        if delta {
+            values = differences(&values);
+        }
+        lane::pack(&values, plan.bases[chunk], plan.widths[chunk].into(), out);
+    }
+}
+
+/// A frame-of-reference or delta payload, checked.
+pub(crate) struct Packed<'a> {
+    firsts: Option<&'a [u8]>,
+    bases: &'a [u8],
+    widths: &'a [u8],
+    packed: &'a [u8],
+}
+
+fn at<T: Lane>(values: &[u8], index: usize) -> T {
+    bytemuck::pod_read_unaligned(&values[index * size_of::<T>()..][..size_of::<T>()])
+}
+
+impl<'a> Packed<'a> {
+    /// Reads the payload of `rows` values of `T`.
+    pub(crate) fn open<T: Lane>(
+        mut reader: Reader<'a>,
+        rows: usize,
+        delta: bool,
+    ) -> Result<Packed<'a>> {
+        let name = if delta { "delta" } else { "frame-of-reference" };
+        let chunks = rows.div_ceil(CHUNK);
+        let firsts = if delta { Some(reader.take(chunks * size_of::<T>())?) } else { None };
+        let bases = reader.take(chunks * size_of::<T>())?;
+        let widths = reader.take(chunks)?;
+        let packed = reader.rest();
+        if let Some(width) = widths.iter().find(|&&width| usize::from(width) > T::BITS) {
+            return Err(damaged(name, format!("{width} bits for values of {} bits", T::BITS)));
+        }
+        let needed = widths.iter().map(|&width| packed_bytes(width.into())).sum();
+        if packed.len() < needed {
+            return Err(Error::Truncated { encoding: name, needed, left: packed.len() });
+        }
+        if packed.len() > needed {
+            return Err(damaged(name, format!("{} bytes too many", packed.len() - needed)));
+        }
+        Ok(Packed { firsts, bases, widths, packed })
+    }
+
+    /// All `rows` values.
+    pub(crate) fn decode<T: Lane>(&self, rows: usize) -> Vec<T> {
+        let mut out = Vec::with_capacity(self.widths.len() * CHUNK);
+        let mut packed = self.packed;
+        for (chunk, &width) in self.widths.iter().enumerate() {
+            let (head, tail) = packed.split_at(packed_bytes(width.into()));
+            packed = tail;
+            let start = out.len();
+            out.resize(start + CHUNK, T::zeroed());
+            let slot = (&mut out[start..]).try_into().expect("a chunk was just added");
+            self.unpack(chunk, head, slot);
+        }
+        out.truncate(rows);
+        out
+    }
+
+    fn unpack<T: Lane>(&self, chunk: usize, packed: &[u8], out: &mut [T; CHUNK]) {
+        lane::unpack(packed, self.widths[chunk].into(), at(self.bases, chunk), out);
+        if let Some(firsts) = self.firsts {
+            let mut sum = at::<T>(firsts, chunk);
+            out[0] = sum;
+            for value in &mut out[1..] {
+                sum = sum.plus(*value);
+                *value = sum;
+            }
+        }
+    }
+
+    /// The value of row `row`, which is one of the block's.
+    pub(crate) fn value<T: Lane>(&self, row: usize) -> T {
+        let (chunk, index) = (row / CHUNK, row % CHUNK);
+        let before = self.widths[..chunk].iter().map(|&width| packed_bytes(width.into())).sum();
+        let width = usize::from(self.widths[chunk]);
+        let packed = &self.packed[before..][..packed_bytes(width)];
+        if self.firsts.is_some() {
+            let mut values = [T::zeroed(); CHUNK];
+            self.unpack(chunk, packed, &mut values);
+            return values[index];
+        }
+        lane::unpack_one::<T>(packed, width, index).plus(at(self.bases, chunk))
+    }
+}

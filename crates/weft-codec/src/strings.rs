@@ -1,0 +1,177 @@
+//! Strings and binaries: the chooser among their encodings, decoding into views, and point reads.
+//!
+//! Where strings lie is written as their ends (u32), which delta turns into bit-packed lengths with a
+//! restart each 1,024 rows; so a point read need not sum all lengths.
+
+use std::borrow::Cow;
+
+use arrow_array::builder::make_view;
+
+use crate::dictionary::{self, Dictionary};
+use crate::encoding::Encoding;
+use crate::error::{Error, Result, damaged};
+use crate::fsst::{self, Fsst};
+use crate::ints;
+use crate::reader::{Reader, put, put_child};
+
+/// Strings in Arrow's layout: 16-byte views into one buffer.
+pub(crate) struct Views {
+    pub(crate) views: Vec<u128>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Appends a node that holds `values`.
+///
+/// # Errors
+/// [`Error::TooManyBytes`] if all values together exceed [`crate::MAX_BODY_BYTES`].
+pub(crate) fn encode(values: &[&[u8]], level: u8, out: &mut Vec<u8>) -> Result<()> {
+    let bytes = values.iter().map(|value| value.len()).sum();
+    if !values.is_empty() && values.iter().all(|value| *value == values[0]) {
+        if values[0].len() > crate::MAX_BODY_BYTES {
+            return Err(Error::TooManyBytes { bytes: values[0].len() });
+        }
+        put(out, Encoding::Constant as u8);
+        out.extend_from_slice(values[0]);
+        return Ok(());
+    }
+    if bytes > crate::MAX_BODY_BYTES {
+        return Err(Error::TooManyBytes { bytes });
+    }
+    let mut best = plain(values, bytes, level);
+    if level > 0 && bytes > 0 {
+        if let Some(node) = fsst::encode(values, level)
+            && node.len() < best.len() - best.len() / 10
+        {
+            best = node;
+        }
+        if dictionary::estimate(values).is_some()
+            && let Some((entries, codes)) = dictionary::build(values)
+        {
+            let mut node = vec![Encoding::Dictionary as u8];
+            let mut child = Vec::new();
+            encode(&entries, level - 1, &mut child)?;
+            dictionary::write(&child, entries.len(), &codes, level - 1, &mut node);
+            // Decoding a dictionary is cheaper than decoding symbols.
+            if node.len() < best.len() {
+                best = node;
+            }
+        }
+    }
+    out.extend_from_slice(&best);
+    Ok(())
+}
+
+fn plain(values: &[&[u8]], bytes: usize, level: u8) -> Vec<u8> {
+    let mut node = Vec::with_capacity(bytes + bytes / 8 + 64);
+    node.push(Encoding::Plain as u8);
+    write_ends(values.iter().map(|value| value.len()), level, &mut node);
+    values.iter().for_each(|value| node.extend_from_slice(value));
+    node
+}
+
+/// Appends, as a child, where strings of the lengths given end, in bytes.
+pub(crate) fn write_ends(lengths: impl Iterator<Item = usize>, level: u8, out: &mut Vec<u8>) {
+    let mut end = 0;
+    let ends: Vec<u32> = lengths
+        .map(|len| {
+            end += len as u32;
+            end
+        })
+        .collect();
+    let mut child = Vec::new();
+    ints::encode(&ends, false, level.saturating_sub(1), &mut child);
+    put_child(out, &child);
+}
+
+/// The range of string `row`, within `bytes` bytes.
+pub(crate) fn range(
+    ends: &[u8],
+    row: usize,
+    rows: usize,
+    bytes: usize,
+    depth: u8,
+) -> Result<(usize, usize)> {
+    let end = ints::value::<u32>(ends, row, rows, depth)? as usize;
+    let start = match row {
+        0 => 0,
+        _ => ints::value::<u32>(ends, row - 1, rows, depth)? as usize,
+    };
+    if start > end || end > bytes {
+        return Err(damaged("strings", format!("string {row} is {start}..{end} of {bytes} bytes")));
+    }
+    Ok((start, end))
+}
+
+/// Checks `ends` and makes the views of the strings in `bytes`.
+pub(crate) fn views(bytes: Vec<u8>, ends: &[u32], utf8: bool) -> Result<Views> {
+    let text = if utf8 { Some(text(&bytes)?) } else { None };
+    let mut views = Vec::with_capacity(ends.len());
+    let mut start = 0;
+    for &end in ends {
+        let whole = text.is_none_or(|text| text.is_char_boundary(end as usize));
+        let string = bytes.get(start as usize..end as usize).filter(|_| whole);
+        let Some(string) = string else {
+            return Err(damaged("strings", format!("a string is {start}..{end}")));
+        };
+        views.push(make_view(string, 0, start));
+        start = end;
+    }
+    if start as usize != bytes.len() {
+        let what = format!("strings of {start} bytes instead of {}", bytes.len());
+        return Err(damaged("strings", what));
+    }
+    Ok(Views { views, bytes })
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|error| damaged("strings", error.to_string()))
+}
+
+/// Decodes all `rows` values of a node at level `depth`; `utf8` has them checked.
+pub(crate) fn decode(node: &[u8], rows: usize, utf8: bool, depth: u8) -> Result<Views> {
+    let (encoding, mut reader) = Encoding::open(node, depth)?;
+    match encoding {
+        Encoding::Constant => {
+            let bytes = reader.rest().to_vec();
+            let end = u32::try_from(bytes.len())
+                .map_err(|_| damaged("constant", format!("a string of {} bytes", bytes.len())))?;
+            let one = views(bytes, &[end], utf8)?;
+            Ok(Views { views: vec![one.views[0]; rows], bytes: one.bytes })
+        }
+        Encoding::Plain => {
+            let ends = ints::decode(reader.child()?, rows, depth + 1)?;
+            views(reader.rest().to_vec(), &ends, utf8)
+        }
+        Encoding::Fsst => Fsst::open(reader)?.decode(rows, utf8, depth + 1),
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            let entries = decode(dictionary.entries, dictionary.len, utf8, depth + 1)?;
+            let views = dictionary.gather(&entries.views, rows, depth + 1)?;
+            Ok(Views { views, bytes: entries.bytes })
+        }
+        _ => Err(encoding.misplaced("strings")),
+    }
+}
+
+/// Decodes the bytes of row `row` of a node of `rows` values at level `depth`.
+pub(crate) fn value(node: &[u8], row: usize, rows: usize, depth: u8) -> Result<Cow<'_, [u8]>> {
+    let (encoding, mut reader) = Encoding::open(node, depth)?;
+    match encoding {
+        Encoding::Constant => Ok(reader.rest().into()),
+        Encoding::Plain => plain_value(reader, row, rows, depth + 1).map(Cow::Borrowed),
+        Encoding::Fsst => Fsst::open(reader)?.value(row, rows, depth + 1).map(Cow::Owned),
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            let code = dictionary.code(row, rows, depth + 1)?;
+            value(dictionary.entries, code, dictionary.len, depth + 1)
+        }
+        _ => Err(encoding.misplaced("strings")),
+    }
+}
+
+fn plain_value<'a>(mut reader: Reader<'a>, row: usize, rows: usize, depth: u8) -> Result<&'a [u8]> {
+    let ends = reader.child()?;
+    let bytes = reader.rest();
+    let (start, end) = range(ends, row, rows, bytes.len(), depth)?;
+    Ok(&bytes[start..end])
+}
