@@ -1,3 +1,5 @@
+//! Tests of the ledger: order, spilling, cancellation, threads.
+
 use std::pin::pin;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};

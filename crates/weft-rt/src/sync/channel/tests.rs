@@ -1,3 +1,5 @@
+//! Tests of the bounded channel: order, back-pressure, closing, cancellation, threads.
+
 use std::pin::pin;
 
 use super::*;

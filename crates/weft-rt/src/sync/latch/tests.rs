@@ -1,3 +1,5 @@
+//! Tests of the hybrid latch: exclusion, order, versions, cancellation, threads.
+
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
