@@ -1,11 +1,13 @@
 //! Booleans, and the validity of every other type: constant, runs, or a bitmap (least bit first).
 
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer};
+use arrow_buffer::{BooleanBuffer, Buffer};
 
+use crate::condition;
 use crate::encoding::Encoding;
 use crate::error::{Result, damaged};
 use crate::ints;
 use crate::reader::put;
+use crate::rows::Rows;
 use crate::runs::{self, Runs};
 
 /// Appends a node that holds `values`.
@@ -44,7 +46,7 @@ pub(crate) fn decode(node: &[u8], rows: usize) -> Result<BooleanBuffer> {
         Encoding::Constant => {
             let value = boolean(encoding, reader.value()?)?;
             reader.end()?;
-            Ok(if value { BooleanBuffer::new_set(rows) } else { BooleanBuffer::new_unset(rows) })
+            Ok(condition::all(value, rows))
         }
         Encoding::Plain => {
             let bitmap = reader.take(rows.div_ceil(8))?;
@@ -54,14 +56,16 @@ pub(crate) fn decode(node: &[u8], rows: usize) -> Result<BooleanBuffer> {
         Encoding::RunLength => {
             let runs = Runs::open(reader, rows)?;
             let values = ints::decode::<u8>(runs.values, runs.len, 1)?;
-            let mut out = BooleanBufferBuilder::new(rows);
-            for (value, len) in values.into_iter().zip(runs.lengths(rows, 1)?) {
-                out.append_n(len, boolean(encoding, value)?);
-            }
-            Ok(out.finish())
+            let values = values.into_iter().map(|value| boolean(encoding, value));
+            runs.spread(&values.collect::<Result<_>>()?, rows, 1)
         }
         _ => Err(encoding.misplaced("booleans")),
     }
+}
+
+/// Decodes the values of `rows` of a node.
+pub(crate) fn read(node: &[u8], rows: Rows) -> Result<BooleanBuffer> {
+    Ok(rows.pick_bits(decode(node, rows.of())?))
 }
 
 /// Decodes the value of row `row` of a node of `rows` values.

@@ -6,9 +6,13 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
+use arrow_buffer::BooleanBuffer;
+
+use crate::condition::Condition;
 use crate::error::{Result, damaged};
 use crate::ints;
 use crate::reader::{Reader, put, put_child};
+use crate::rows::Rows;
 
 /// A multiplicative hash: dictionaries are built once per block, from our own data.
 #[derive(Default)]
@@ -118,17 +122,38 @@ impl<'a> Dictionary<'a> {
         Ok(Self { len, entries, codes: reader.rest() })
     }
 
-    /// Replaces the code of each of `rows` rows by its entry.
-    pub(crate) fn gather<T: Copy>(&self, entries: &[T], rows: usize, depth: u8) -> Result<Vec<T>> {
-        let codes = ints::decode::<u16>(self.codes, rows, depth)?;
+    /// The codes of `rows`, each of which is one of an entry.
+    pub(crate) fn codes(&self, rows: Rows, depth: u8) -> Result<Vec<u16>> {
+        let codes = ints::read::<u16>(self.codes, rows, depth)?;
         let greatest = usize::from(codes.iter().copied().max().unwrap_or(0));
-        if greatest >= entries.len() {
-            let what = format!("code {greatest} of {} entries", entries.len());
-            return Err(damaged("dictionary", what));
+        if greatest >= self.len {
+            return Err(damaged("dictionary", format!("code {greatest} of {} entries", self.len)));
         }
-        // SAFETY: no code is greater than `greatest`, which is an index of `entries`.
-        let entry = |&code: &u16| unsafe { *entries.get_unchecked(usize::from(code)) };
-        Ok(codes.iter().map(entry).collect())
+        Ok(codes)
+    }
+
+    /// The entries that must be read for `codes`, and the codes by their places among these.
+    pub(crate) fn used(&self, mut codes: Vec<u16>) -> (Used, Vec<u16>) {
+        if codes.len() * 4 > self.len {
+            return (Used { of: self.len, entries: None }, codes);
+        }
+        let mut entries: Vec<u32> = codes.iter().map(|&code| code.into()).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        for code in &mut codes {
+            *code = entries.partition_point(|&entry| entry < u32::from(*code)) as u16;
+        }
+        (Used { of: self.len, entries: Some(entries) }, codes)
+    }
+
+    /// A bit per row, given which entries satisfy a condition.
+    pub(crate) fn filter(
+        &self,
+        entries: &BooleanBuffer,
+        rows: usize,
+        depth: u8,
+    ) -> Result<BooleanBuffer> {
+        ints::filter::<u16>(self.codes, rows, &Condition::codes(entries), depth)
     }
 
     /// The code of row `row` of `rows`.
@@ -139,4 +164,31 @@ impl<'a> Dictionary<'a> {
         }
         Ok(code)
     }
+}
+
+/// The entries of a dictionary that must be read.
+pub(crate) struct Used {
+    of: usize,
+    entries: Option<Vec<u32>>,
+}
+
+impl Used {
+    pub(crate) fn rows(&self) -> Rows<'_> {
+        match &self.entries {
+            None => Rows::All(self.of),
+            Some(entries) => Rows::picked(self.of, entries),
+        }
+    }
+}
+
+/// Replaces each code by its entry.
+pub(crate) fn gather<T: Copy>(entries: &[T], codes: &[u16]) -> Result<Vec<T>> {
+    let greatest = usize::from(codes.iter().copied().max().unwrap_or(0));
+    if !codes.is_empty() && greatest >= entries.len() {
+        let what = format!("code {greatest} of {} entries", entries.len());
+        return Err(damaged("dictionary", what));
+    }
+    // SAFETY: no code is greater than `greatest`, which is an index of `entries` if there is a code.
+    let entry = |&code: &u16| unsafe { *entries.get_unchecked(usize::from(code)) };
+    Ok(codes.iter().map(entry).collect())
 }

@@ -3,7 +3,7 @@
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, StringViewArray};
 use arrow_array::{ArrowPrimitiveType, PrimitiveArray, types::*};
 use arrow_array::{BinaryArray, LargeBinaryArray, LargeStringArray, StringArray, cast::AsArray};
-use arrow_buffer::{ArrowNativeType, NullBuffer};
+use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use bytemuck::Pod;
 
@@ -103,21 +103,25 @@ fn integers<T: ArrowPrimitiveType, L: Lane + Pod>(
 
 /// The values, with nulls replaced by the valid value before them (the first one's, by the next).
 fn filled<T: ArrowPrimitiveType>(array: &dyn Array, nulls: Option<&NullBuffer>) -> Vec<T::Native> {
-    // The logical type does not matter: the physical type has the same native values.
-    let data = array.to_data();
-    let values = data.buffer::<T::Native>(0)[..data.len()].to_vec();
-    let Some(nulls) = nulls else { return values };
+    let values = native::<T>(array);
+    let Some(nulls) = nulls else { return values.to_vec() };
     let first = nulls.valid_indices().next();
     let mut last = first.map_or(T::Native::usize_as(0), |row| values[row]);
     let fill = |(value, valid)| {
         last = if valid { value } else { last };
         last
     };
-    values.into_iter().zip(nulls.iter()).map(fill).collect()
+    values.iter().copied().zip(nulls.iter()).map(fill).collect()
+}
+
+/// The values of an array whose type has these native ones, whatever else it is; any under nulls.
+pub(crate) fn native<T: ArrowPrimitiveType>(array: &dyn Array) -> ScalarBuffer<T::Native> {
+    let data = array.to_data();
+    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
 /// The bytes of every row; nulls are the only value if all valid ones are the same, else empty.
-fn slices<'a>(array: &'a dyn Array, nulls: Option<&NullBuffer>) -> Vec<&'a [u8]> {
+pub(crate) fn slices<'a>(array: &'a dyn Array, nulls: Option<&NullBuffer>) -> Vec<&'a [u8]> {
     let rows = 0..array.len();
     let any = array.as_any();
     let mut slices: Vec<&[u8]> = if let Some(array) = any.downcast_ref::<StringViewArray>() {

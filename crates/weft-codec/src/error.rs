@@ -54,6 +54,26 @@ pub enum Error {
         /// What was asked for.
         requested: DataType,
     },
+    /// A predicate that values of this type cannot satisfy or not.
+    #[error(
+        "the block holds {physical} values, {predicate} is no predicate on these: compare with a value of the column's type"
+    )]
+    WrongPredicate {
+        /// What the block holds.
+        physical: crate::Physical,
+        /// The predicate.
+        predicate: String,
+    },
+    /// A selection of another number of rows than the block's.
+    #[error(
+        "the block has {rows} rows, a selection of {selected} rows was given: pass a bit per row"
+    )]
+    WrongSelection {
+        /// Rows of the selection.
+        selected: usize,
+        /// Rows of the block.
+        rows: usize,
+    },
     /// A row beyond the end of the block.
     #[error("the block has {rows} rows, there is no row {row}: rows count from 0")]
     NoSuchRow {

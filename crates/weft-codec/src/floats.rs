@@ -2,13 +2,16 @@
 //! ten, with the values that do not come back bit for bit as exceptions.
 
 use alp::{ALPFloat, Exponents};
+use arrow_buffer::BooleanBuffer;
 use bytemuck::Pod;
 
+use crate::condition::{self, Condition};
 use crate::encoding::Encoding;
 use crate::error::{Result, damaged};
 use crate::ints;
 use crate::lane::Lane;
 use crate::reader::{Reader, put};
+use crate::rows::Rows;
 
 /// A float with the integer that holds its bits.
 pub(crate) trait Real: ALPFloat<ALPInt: Pod> + Pod {
@@ -82,24 +85,41 @@ impl<'a> Alp<'a> {
     }
 }
 
-/// Decodes all `rows` values of a node.
-pub(crate) fn decode<F: Real>(node: &[u8], rows: usize) -> Result<Vec<F>> {
+/// Decodes the values of `rows` of a node.
+pub(crate) fn read<F: Real>(node: &[u8], rows: Rows) -> Result<Vec<F>> {
     let (encoding, reader) = Encoding::open(node, 0)?;
     if encoding != Encoding::Alp {
-        return Ok(bytemuck::cast_vec(ints::decode::<F::Bits>(node, rows, 0)?));
+        return Ok(bytemuck::cast_vec(ints::read::<F::Bits>(node, rows, 0)?));
     }
-    let alp = Alp::open::<F>(reader, rows)?;
-    let mut integers = ints::decode::<F::Bits>(alp.integers, rows, 1)?;
+    let alp = Alp::open::<F>(reader, rows.of())?;
+    let mut integers = ints::read::<F::Bits>(alp.integers, rows, 1)?;
     let exponents = alp.exponents;
     alp::decode_slice_inplace::<F>(bytemuck::cast_slice_mut(&mut integers), exponents);
     let mut values: Vec<F> = bytemuck::cast_vec(integers);
     for (row, value) in alp.exceptions() {
-        let Some(slot) = values.get_mut(row) else {
-            return Err(damaged("alp", format!("an exception in row {row} of {rows}")));
-        };
-        *slot = value;
+        if row >= rows.of() {
+            return Err(damaged("alp", format!("an exception in row {row} of {}", rows.of())));
+        }
+        if let Some(position) = rows.position(row) {
+            values[position] = value;
+        }
     }
     Ok(values)
+}
+
+/// A bit per row of a node that says whether the bits of its value satisfy `condition`.
+pub(crate) fn filter<F: Real>(
+    node: &[u8],
+    rows: usize,
+    condition: &Condition<F::Bits>,
+) -> Result<BooleanBuffer> {
+    let (encoding, _) = Encoding::open(node, 0)?;
+    if encoding != Encoding::Alp {
+        return ints::filter(node, rows, condition, 0);
+    }
+    let mut words = Vec::new();
+    condition.mask(bytemuck::cast_slice(&read::<F>(node, Rows::All(rows))?), &mut words);
+    Ok(condition::bits(words, rows))
 }
 
 /// Decodes the value of row `row` of a node of `rows` values.

@@ -4,6 +4,7 @@
 //! Payload: number of symbols (u8), their lengths (u8 each), the symbols (eight bytes each), the ends
 //! of the strings, the ends of their codes (both children), the codes as the rest.
 
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use fsst::{Compressor, Decompressor, ESCAPE_CODE, Symbol};
 
 use crate::dictionary;
@@ -11,7 +12,9 @@ use crate::encoding::Encoding;
 use crate::error::{Result, damaged};
 use crate::ints;
 use crate::reader::{Reader, put};
+use crate::rows::Rows;
 use crate::strings::{self, Views};
+use crate::text::Text;
 
 /// Below this many bytes the table of symbols does not pay.
 const MIN_BYTES: usize = 1024;
@@ -96,9 +99,59 @@ impl<'a> Fsst<'a> {
         Ok(bytes)
     }
 
-    pub(crate) fn decode(&self, rows: usize, utf8: bool, depth: u8) -> Result<Views> {
+    pub(crate) fn read(&self, rows: Rows, utf8: bool, depth: u8) -> Result<Views> {
+        let ends = ints::decode::<u32>(self.ends, rows.of(), depth)?;
+        match rows {
+            Rows::All(_) => strings::views(self.decompress(self.codes)?, &ends, utf8),
+            Rows::Picked { of, rows } => {
+                let (bytes, ends) = self.picked(&ends, of, rows, depth)?;
+                strings::views(bytes, &ends, utf8)
+            }
+        }
+    }
+
+    /// The bytes of some strings, one after the other, and where each then ends; `ends` are those of all
+    /// `of` strings.
+    fn picked(
+        &self,
+        ends: &[u32],
+        of: usize,
+        rows: &[u32],
+        depth: u8,
+    ) -> Result<(Vec<u8>, Vec<u32>)> {
+        let code_ends = ints::decode::<u32>(self.code_ends, of, depth)?;
+        let (codes, _) = strings::picked(self.codes, &code_ends, rows)?;
+        let mut end = 0_u32;
+        let length = |&row: &u32| {
+            let (start, stop) = strings::bounds(ends, row as usize);
+            end = end.wrapping_add((stop as u32).wrapping_sub(start as u32));
+            end
+        };
+        let picked_ends = rows.iter().map(length).collect();
+        Ok((self.decompress(&codes)?, picked_ends))
+    }
+
+    /// A bit per row: only strings whose length does not decide are decoded.
+    pub(crate) fn filter(&self, rows: usize, condition: &Text, depth: u8) -> Result<BooleanBuffer> {
         let ends = ints::decode::<u32>(self.ends, rows, depth)?;
-        strings::views(self.decompress(self.codes)?, &ends, utf8)
+        let mut out = BooleanBufferBuilder::new(rows);
+        let mut undecided = Vec::new();
+        for row in 0..rows {
+            let (start, end) = strings::bounds(&ends, row);
+            let decided = condition.decide(end.saturating_sub(start));
+            if decided.is_none() {
+                undecided.push(row as u32);
+            }
+            out.append(decided == Some(true));
+        }
+        if undecided.len() > rows / 2 {
+            return strings::each(&self.decompress(self.codes)?, &ends, condition);
+        }
+        let (bytes, ends) = self.picked(&ends, rows, &undecided, depth)?;
+        for row in strings::each(&bytes, &ends, condition)?.set_indices() {
+            out.set_bit(undecided[row] as usize, true);
+        }
+        Ok(out.finish())
     }
 
     pub(crate) fn value(&self, row: usize, rows: usize, depth: u8) -> Result<Vec<u8>> {

@@ -4,12 +4,16 @@
 //! over the block; a dictionary is tried if a sample of a few runs repeats itself, run-length if
 //! runs are long. Children are encoded by the same chooser, one level down (BtrBlocks, SIGMOD 2023, §3).
 
-use crate::dictionary::{self, Dictionary};
+use arrow_buffer::BooleanBuffer;
+
+use crate::condition::{self, Condition};
+use crate::dictionary::{self, Dictionary, gather};
 use crate::encoding::Encoding;
 use crate::error::{Result, damaged};
 use crate::lane::Lane;
 use crate::packed::{self, Packed};
 use crate::reader::put;
+use crate::rows::Rows;
 use crate::runs::{self, Runs};
 
 /// A more elaborate encoding must save a tenth of the simpler one's size.
@@ -73,37 +77,93 @@ pub(crate) fn encode<T: Lane>(values: &[T], signed: bool, level: u8, out: &mut V
 
 /// Decodes all `rows` values of a node at level `depth`.
 pub(crate) fn decode<T: Lane>(node: &[u8], rows: usize, depth: u8) -> Result<Vec<T>> {
+    read(node, Rows::All(rows), depth)
+}
+
+/// Decodes the values of `rows` of a node at level `depth`.
+pub(crate) fn read<T: Lane>(node: &[u8], rows: Rows, depth: u8) -> Result<Vec<T>> {
     let (encoding, mut reader) = Encoding::open(node, depth)?;
     match encoding {
         Encoding::Plain => {
-            let bytes = reader.take(rows * size_of::<T>())?;
+            let bytes = reader.take(rows.of() * size_of::<T>())?;
             reader.end()?;
-            Ok(bytemuck::pod_collect_to_vec(bytes))
+            Ok(match rows {
+                Rows::All(_) => bytemuck::pod_collect_to_vec(bytes),
+                Rows::Picked { rows, .. } => rows.iter().map(|&row| at(bytes, row)).collect(),
+            })
         }
         Encoding::Constant => {
             let value = reader.value()?;
             reader.end()?;
-            Ok(vec![value; rows])
+            Ok(vec![value; rows.len()])
         }
         Encoding::FrameOfReference | Encoding::Delta => {
-            let packed = Packed::open::<T>(reader, rows, encoding == Encoding::Delta)?;
-            Ok(packed.decode(rows))
+            let packed = Packed::open::<T>(reader, rows.of(), encoding == Encoding::Delta)?;
+            Ok(match rows {
+                Rows::All(rows) => packed.decode(rows),
+                Rows::Picked { rows, .. } => packed.pick(rows),
+            })
         }
         Encoding::Dictionary => {
             let dictionary = Dictionary::open(reader)?;
-            let entries = decode::<T>(dictionary.entries, dictionary.len, depth + 1)?;
-            dictionary.gather(&entries, rows, depth + 1)
+            let codes = dictionary.codes(rows, depth + 1)?;
+            let (used, codes) = dictionary.used(codes);
+            gather(&read(dictionary.entries, used.rows(), depth + 1)?, &codes)
+        }
+        Encoding::RunLength => {
+            let runs = Runs::open(reader, rows.of())?;
+            let values = decode::<T>(runs.values, runs.len, depth + 1)?;
+            let mut out = Vec::with_capacity(rows.of());
+            for (value, len) in values.into_iter().zip(runs.lengths(rows.of(), depth + 1)?) {
+                out.resize(out.len() + len, value);
+            }
+            Ok(rows.pick(out))
+        }
+        _ => Err(encoding.misplaced("integers")),
+    }
+}
+
+/// The value of a row among plain ones.
+fn at<T: Lane>(bytes: &[u8], row: u32) -> T {
+    bytemuck::pod_read_unaligned(&bytes[row as usize * size_of::<T>()..][..size_of::<T>()])
+}
+
+/// A bit per row of a node at level `depth` that says whether its value satisfies `condition`.
+pub(crate) fn filter<T: Lane>(
+    node: &[u8],
+    rows: usize,
+    condition: &Condition<T>,
+    depth: u8,
+) -> Result<BooleanBuffer> {
+    if let Condition::All(all) = condition {
+        return Ok(condition::all(*all, rows));
+    }
+    let (encoding, mut reader) = Encoding::open(node, depth)?;
+    match encoding {
+        Encoding::Constant => {
+            let mut word = Vec::new();
+            condition.mask(&[reader.value()?], &mut word);
+            Ok(condition::all(word == [1], rows))
+        }
+        Encoding::FrameOfReference | Encoding::Delta => {
+            let packed = Packed::open::<T>(reader, rows, encoding == Encoding::Delta)?;
+            Ok(packed.filter(rows, condition))
+        }
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            let entries = filter(dictionary.entries, dictionary.len, condition, depth + 1)?;
+            dictionary.filter(&entries, rows, depth + 1)
         }
         Encoding::RunLength => {
             let runs = Runs::open(reader, rows)?;
-            let values = decode::<T>(runs.values, runs.len, depth + 1)?;
-            let mut out = Vec::with_capacity(rows);
-            for (value, len) in values.into_iter().zip(runs.lengths(rows, depth + 1)?) {
-                out.resize(out.len() + len, value);
-            }
-            Ok(out)
+            let values = filter(runs.values, runs.len, condition, depth + 1)?;
+            runs.spread(&values, rows, depth + 1)
         }
-        _ => Err(encoding.misplaced("integers")),
+        _ => {
+            let mut words = Vec::new();
+            condition.mask(&decode(node, rows, depth)?, &mut words);
+            Ok(condition::bits(words, rows))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::hash::Hash;
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
-use fastlanes::{BitPacking, FoR};
+use fastlanes::{BitPacking, FL_ORDER, FoR};
 
 /// How many values one bit-packed chunk holds.
 pub(crate) const CHUNK: usize = 1024;
@@ -23,6 +23,22 @@ pub(crate) trait Lane:
     fn width(self) -> usize;
     /// Flips the sign bit: the order of signed integers becomes the order of unsigned ones.
     fn flip_sign(self) -> Self;
+    /// One.
+    const ONE: Self;
+    /// Whether the sign bit is set.
+    fn is_negative(self) -> bool;
+    /// The greatest number of `width` bits.
+    fn greatest(width: usize) -> Self;
+    /// The least and the greatest number of this width.
+    fn domain(signed: bool) -> (i128, i128);
+    /// The lowest bits of a number.
+    fn wrap(value: i128) -> Self;
+    /// The number, if its highest bit is its sign.
+    fn signed(self) -> i128;
+    /// The number in 64 bits.
+    fn to_u64(self) -> u64;
+    /// The lowest bits of 64.
+    fn from_u64(value: u64) -> Self;
 }
 
 macro_rules! lane {
@@ -43,6 +59,35 @@ macro_rules! lane {
             #[inline(always)]
             fn flip_sign(self) -> Self {
                 self ^ (1 << (<$t>::BITS - 1))
+            }
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn is_negative(self) -> bool {
+                self >> (<$t>::BITS - 1) == 1
+            }
+            #[inline(always)]
+            fn greatest(width: usize) -> Self {
+                <$t>::MAX.checked_shr(<$t>::BITS - width as u32).unwrap_or(0)
+            }
+            fn domain(signed: bool) -> (i128, i128) {
+                let max = i128::from(<$t>::MAX);
+                if signed { (-(max / 2) - 1, max / 2) } else { (0, max) }
+            }
+            #[inline(always)]
+            fn wrap(value: i128) -> Self {
+                value as $t
+            }
+            fn signed(self) -> i128 {
+                let (min, _) = Self::domain(true);
+                i128::from(self.flip_sign()) + min
+            }
+            #[inline(always)]
+            fn to_u64(self) -> u64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn from_u64(value: u64) -> Self {
+                value as $t
             }
         }
     )*};
@@ -74,13 +119,26 @@ pub(crate) fn unpack<T: Lane>(packed: &[u8], width: usize, base: T, out: &mut [T
     });
 }
 
-/// Unpacks value `index` (below 1,024) of a chunk.
+/// Unpacks value `index` (below 1,024) of a chunk, as FastLanes orders it: of the value's two words,
+/// neither of which need be aligned.
 pub(crate) fn unpack_one<T: Lane>(packed: &[u8], width: usize, index: usize) -> T {
-    assert!(index < CHUNK, "an index within the chunk");
-    with_words(packed, width, |words: &[T]| {
-        // SAFETY: `with_words` checked the length of the input.
-        unsafe { T::unchecked_unpack_single(width, words, index) }
-    })
+    assert!(index < CHUNK && width <= T::BITS, "an index within the chunk");
+    if width == 0 {
+        return T::zeroed();
+    }
+    let lanes = CHUNK / T::BITS;
+    let (s, within) = (index / 128, index % 128);
+    let row = FL_ORDER[within / lanes * lanes / 16] * 8 + s;
+    let (word, shift) = (row * width / T::BITS, row * width % T::BITS);
+    let word_at = |word: usize| {
+        let at = (word * lanes + within % lanes) * size_of::<T>();
+        bytemuck::pod_read_unaligned::<T>(&packed[at..][..size_of::<T>()]).to_u64()
+    };
+    let mut value = word_at(word) >> shift;
+    if shift + width > T::BITS {
+        value |= word_at(word + 1) << (T::BITS - shift);
+    }
+    T::from_u64(value & (u64::MAX >> (64 - width)))
 }
 
 /// Hands `packed` on as aligned words, copied only when it is not aligned.

@@ -43,28 +43,39 @@
 mod block;
 mod bools;
 mod compression;
+mod condition;
+mod decode;
 mod dictionary;
 mod encode;
 mod encoding;
 mod error;
+mod filter;
 mod floats;
 mod fsst;
 mod ints;
 mod lane;
 mod packed;
 mod physical;
+mod predicate;
 mod reader;
+mod rows;
 mod runs;
+mod scalar;
 mod strings;
+mod text;
 mod tree;
 mod wide;
+mod zone;
 
-pub use block::{Block, Scalar};
+pub use block::Block;
 pub use compression::Compression;
 pub use encode::{Options, encode};
 pub use encoding::Encoding;
 pub use error::{Error, Result};
 pub use physical::Physical;
+pub use predicate::{Op, Predicate};
+pub use scalar::Scalar;
+pub use zone::{Zone, zone};
 
 /// Rows that a block holds at most.
 pub const MAX_ROWS: usize = 65_536;

@@ -3,9 +3,15 @@
 //! A last chunk that is not full is filled up with its last value. Delta restarts at each chunk, so a
 //! point read sums at most 1,023 differences.
 
+use arrow_buffer::BooleanBuffer;
+
+use crate::condition::{self, Condition};
 use crate::error::{Error, Result, damaged};
 use crate::lane::{self, CHUNK, Lane, packed_bytes};
 use crate::reader::{Reader, put};
+
+/// Up to so many values of a chunk are unpacked one by one.
+const FEW: usize = 16;
 
 /// Base and width of every chunk of an array.
 struct Plan<T> {
@@ -132,6 +138,56 @@ impl<'a> Packed<'a> {
         }
         out.truncate(rows);
         out
+    }
+
+    /// The values of some rows: a chunk is unpacked only where several of its values are picked.
+    pub(crate) fn pick<T: Lane>(&self, rows: &[u32]) -> Vec<T> {
+        let mut out = Vec::with_capacity(rows.len());
+        let (mut chunk, mut packed) = (0, self.packed);
+        let mut values = [T::zeroed(); CHUNK];
+        for group in rows.chunk_by(|&a, &b| a as usize / CHUNK == b as usize / CHUNK) {
+            while chunk < group[0] as usize / CHUNK {
+                packed = &packed[packed_bytes(self.widths[chunk].into())..];
+                chunk += 1;
+            }
+            let width = usize::from(self.widths[chunk]);
+            let head = &packed[..packed_bytes(width)];
+            let indexes = group.iter().map(|&row| row as usize % CHUNK);
+            if self.firsts.is_none() && group.len() <= FEW {
+                let base = at::<T>(self.bases, chunk);
+                out.extend(
+                    indexes.map(|index| lane::unpack_one::<T>(head, width, index).plus(base)),
+                );
+            } else {
+                self.unpack(chunk, head, &mut values);
+                out.extend(indexes.map(|index| values[index]));
+            }
+        }
+        out
+    }
+
+    /// A bit per row that says whether its value satisfies `condition`; chunks whose base and width
+    /// decide are not unpacked.
+    pub(crate) fn filter<T: Lane>(&self, rows: usize, condition: &Condition<T>) -> BooleanBuffer {
+        let mut words = Vec::with_capacity(rows.div_ceil(CHUNK) * CHUNK / 64);
+        let mut packed = self.packed;
+        let mut values = [T::zeroed(); CHUNK];
+        for (chunk, &width) in self.widths.iter().enumerate() {
+            let (head, tail) = packed.split_at(packed_bytes(width.into()));
+            packed = tail;
+            let known = match self.firsts {
+                None => condition.decide(at(self.bases, chunk), width.into()),
+                Some(_) => None,
+            };
+            match known {
+                Some(all) => Condition::All(all).mask(&values, &mut words),
+                None => {
+                    self.unpack(chunk, head, &mut values);
+                    condition.mask(&values, &mut words);
+                }
+            }
+        }
+        condition::bits(words, rows)
     }
 
     fn unpack<T: Lane>(&self, chunk: usize, packed: &[u8], out: &mut [T; CHUNK]) {

@@ -2,6 +2,8 @@
 //!
 //! Payload: number of runs (u32), their values as a child, their last rows (u16) as the rest.
 
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+
 use crate::error::{Result, damaged};
 use crate::ints;
 use crate::reader::{Reader, put, put_child};
@@ -66,6 +68,20 @@ impl<'a> Runs<'a> {
             return Err(damaged("run-length", format!("runs of {end} rows instead of {rows}")));
         }
         Ok(lengths)
+    }
+
+    /// A bit per row, given one per run.
+    pub(crate) fn spread(
+        &self,
+        values: &BooleanBuffer,
+        rows: usize,
+        depth: u8,
+    ) -> Result<BooleanBuffer> {
+        let mut out = BooleanBufferBuilder::new(rows);
+        for (value, len) in values.iter().zip(self.lengths(rows, depth)?) {
+            out.append_n(len, value);
+        }
+        Ok(out.finish())
     }
 
     /// The run that holds row `row`. All ends are decoded: they are usually delta-encoded, and a

@@ -6,13 +6,17 @@
 use std::borrow::Cow;
 
 use arrow_array::builder::make_view;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 
-use crate::dictionary::{self, Dictionary};
+use crate::condition;
+use crate::dictionary::{self, Dictionary, gather};
 use crate::encoding::Encoding;
 use crate::error::{Error, Result, damaged};
 use crate::fsst::{self, Fsst};
 use crate::ints;
 use crate::reader::{Reader, put, put_child};
+use crate::rows::Rows;
+use crate::text::Text;
 
 /// Strings in Arrow's layout: 16-byte views into one buffer.
 pub(crate) struct Views {
@@ -97,7 +101,7 @@ pub(crate) fn range(
         _ => ints::value::<u32>(ends, row - 1, rows, depth)? as usize,
     };
     if start > end || end > bytes {
-        return Err(damaged("strings", format!("string {row} is {start}..{end} of {bytes} bytes")));
+        return Err(outside(start, end, bytes));
     }
     Ok((start, end))
 }
@@ -127,8 +131,8 @@ fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| damaged("strings", error.to_string()))
 }
 
-/// Decodes all `rows` values of a node at level `depth`; `utf8` has them checked.
-pub(crate) fn decode(node: &[u8], rows: usize, utf8: bool, depth: u8) -> Result<Views> {
+/// Decodes the values of `rows` of a node at level `depth`; `utf8` has them checked.
+pub(crate) fn read(node: &[u8], rows: Rows, utf8: bool, depth: u8) -> Result<Views> {
     let (encoding, mut reader) = Encoding::open(node, depth)?;
     match encoding {
         Encoding::Constant => {
@@ -136,21 +140,87 @@ pub(crate) fn decode(node: &[u8], rows: usize, utf8: bool, depth: u8) -> Result<
             let end = u32::try_from(bytes.len())
                 .map_err(|_| damaged("constant", format!("a string of {} bytes", bytes.len())))?;
             let one = views(bytes, &[end], utf8)?;
-            Ok(Views { views: vec![one.views[0]; rows], bytes: one.bytes })
+            Ok(Views { views: vec![one.views[0]; rows.len()], bytes: one.bytes })
         }
         Encoding::Plain => {
-            let ends = ints::decode(reader.child()?, rows, depth + 1)?;
-            views(reader.rest().to_vec(), &ends, utf8)
+            let ends = ints::decode::<u32>(reader.child()?, rows.of(), depth + 1)?;
+            let bytes = reader.rest();
+            match rows {
+                Rows::All(_) => views(bytes.to_vec(), &ends, utf8),
+                Rows::Picked { rows, .. } => {
+                    let (bytes, ends) = picked(bytes, &ends, rows)?;
+                    views(bytes, &ends, utf8)
+                }
+            }
         }
-        Encoding::Fsst => Fsst::open(reader)?.decode(rows, utf8, depth + 1),
+        Encoding::Fsst => Fsst::open(reader)?.read(rows, utf8, depth + 1),
         Encoding::Dictionary => {
             let dictionary = Dictionary::open(reader)?;
-            let entries = decode(dictionary.entries, dictionary.len, utf8, depth + 1)?;
-            let views = dictionary.gather(&entries.views, rows, depth + 1)?;
-            Ok(Views { views, bytes: entries.bytes })
+            let codes = dictionary.codes(rows, depth + 1)?;
+            let (used, codes) = dictionary.used(codes);
+            let entries = read(dictionary.entries, used.rows(), utf8, depth + 1)?;
+            Ok(Views { views: gather(&entries.views, &codes)?, bytes: entries.bytes })
         }
         _ => Err(encoding.misplaced("strings")),
     }
+}
+
+/// The bytes of some strings, one after the other, and where each then ends.
+pub(crate) fn picked(bytes: &[u8], ends: &[u32], rows: &[u32]) -> Result<(Vec<u8>, Vec<u32>)> {
+    let mut out = Vec::new();
+    let mut out_ends = Vec::with_capacity(rows.len());
+    for &row in rows {
+        let (start, end) = bounds(ends, row as usize);
+        let string = bytes.get(start..end);
+        out.extend_from_slice(string.ok_or_else(|| outside(start, end, bytes.len()))?);
+        out_ends.push(out.len() as u32);
+    }
+    Ok((out, out_ends))
+}
+
+/// Where string `row` lies.
+pub(crate) fn bounds(ends: &[u32], row: usize) -> (usize, usize) {
+    let start = if row == 0 { 0 } else { ends[row - 1] as usize };
+    (start, ends[row] as usize)
+}
+
+fn outside(start: usize, end: usize, bytes: usize) -> Error {
+    damaged("strings", format!("a string is {start}..{end} of {bytes} bytes"))
+}
+
+/// A bit per row of a node at level `depth` that says whether its value satisfies `condition`.
+pub(crate) fn filter(
+    node: &[u8],
+    rows: usize,
+    condition: &Text,
+    depth: u8,
+) -> Result<BooleanBuffer> {
+    let (encoding, mut reader) = Encoding::open(node, depth)?;
+    match encoding {
+        Encoding::Constant => Ok(condition::all(condition.holds(reader.rest()), rows)),
+        Encoding::Plain => {
+            let ends = ints::decode::<u32>(reader.child()?, rows, depth + 1)?;
+            each(reader.rest(), &ends, condition)
+        }
+        Encoding::Fsst => Fsst::open(reader)?.filter(rows, condition, depth + 1),
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            let entries = filter(dictionary.entries, dictionary.len, condition, depth + 1)?;
+            dictionary.filter(&entries, rows, depth + 1)
+        }
+        _ => Err(encoding.misplaced("strings")),
+    }
+}
+
+/// A bit for each of the strings in `bytes`.
+pub(crate) fn each(bytes: &[u8], ends: &[u32], condition: &Text) -> Result<BooleanBuffer> {
+    let mut out = BooleanBufferBuilder::new(ends.len());
+    for row in 0..ends.len() {
+        let (start, end) = bounds(ends, row);
+        let string = bytes.get(start..end).ok_or_else(|| outside(start, end, bytes.len()))?;
+        out.append(condition.holds(string));
+    }
+    Ok(out.finish())
 }
 
 /// Decodes the bytes of row `row` of a node of `rows` values at level `depth`.

@@ -1,9 +1,13 @@
 //! 128-bit integers (decimals): as 64-bit integers where all fit, else as two halves.
 
+use arrow_buffer::BooleanBuffer;
+
+use crate::condition::{self, Numbers};
 use crate::encoding::Encoding;
 use crate::error::Result;
 use crate::ints;
 use crate::reader::{put, put_child};
+use crate::rows::Rows;
 
 /// Appends a node that holds `values`.
 pub(crate) fn encode(values: &[i128], level: u8, out: &mut Vec<u8>) {
@@ -24,21 +28,32 @@ fn join(high: u64, low: u64) -> i128 {
     (i128::from(high as i64) << 64) | i128::from(low)
 }
 
-/// Decodes all `rows` values of a node.
-pub(crate) fn decode(node: &[u8], rows: usize) -> Result<Vec<i128>> {
+/// Decodes the values of `rows` of a node.
+pub(crate) fn read(node: &[u8], rows: Rows) -> Result<Vec<i128>> {
     let (encoding, mut reader) = Encoding::open(node, 0)?;
     match encoding {
         Encoding::Narrow => {
-            let low = ints::decode::<u64>(reader.rest(), rows, 1)?;
+            let low = ints::read::<u64>(reader.rest(), rows, 1)?;
             Ok(low.into_iter().map(|value| i128::from(value as i64)).collect())
         }
         Encoding::Wide => {
-            let high = ints::decode::<u64>(reader.child()?, rows, 1)?;
-            let low = ints::decode::<u64>(reader.rest(), rows, 1)?;
+            let high = ints::read::<u64>(reader.child()?, rows, 1)?;
+            let low = ints::read::<u64>(reader.rest(), rows, 1)?;
             Ok(high.into_iter().zip(low).map(|(high, low)| join(high, low)).collect())
         }
         _ => Err(encoding.misplaced("128-bit integers")),
     }
+}
+
+/// A bit per row of a node that says whether its value satisfies `condition`.
+pub(crate) fn filter(node: &[u8], rows: usize, condition: &Numbers) -> Result<BooleanBuffer> {
+    let (encoding, mut reader) = Encoding::open(node, 0)?;
+    if encoding == Encoding::Narrow {
+        return ints::filter::<u64>(reader.rest(), rows, &condition.lanes(true), 1);
+    }
+    let mut words = Vec::new();
+    condition::append(&read(node, Rows::All(rows))?, &mut words, |value| condition.holds(value));
+    Ok(condition::bits(words, rows))
 }
 
 /// Decodes the value of row `row` of a node of `rows` values.

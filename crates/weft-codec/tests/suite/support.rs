@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, StringViewArray, types::*};
+use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray, types::*};
 use arrow_array::{ArrowPrimitiveType, BinaryViewArray, PrimitiveArray};
+use arrow_schema::DataType;
 use fastrand::Rng;
-use weft_codec::Physical;
+use weft_codec::{Physical, Scalar};
 
 /// How the values of a column follow each other.
 #[derive(Debug, Clone, Copy)]
@@ -162,6 +163,41 @@ pub fn column(
                 bytes.zip(nulls).map(|(bytes, null)| (!null).then_some(bytes)),
             ))
         }
+    }
+}
+
+/// What a row of an array holds.
+pub fn scalar(array: &dyn Array, row: usize) -> Scalar {
+    if array.is_null(row) {
+        return Scalar::Null;
+    }
+    match array.data_type() {
+        DataType::Boolean => Scalar::Boolean(array.as_boolean().value(row)),
+        DataType::Int8 => Scalar::Int(array.as_primitive::<Int8Type>().value(row).into()),
+        DataType::Int16 => Scalar::Int(array.as_primitive::<Int16Type>().value(row).into()),
+        DataType::Int32 => Scalar::Int(array.as_primitive::<Int32Type>().value(row).into()),
+        DataType::Int64 => Scalar::Int(array.as_primitive::<Int64Type>().value(row)),
+        DataType::UInt8 => Scalar::UInt(array.as_primitive::<UInt8Type>().value(row).into()),
+        DataType::UInt16 => Scalar::UInt(array.as_primitive::<UInt16Type>().value(row).into()),
+        DataType::UInt32 => Scalar::UInt(array.as_primitive::<UInt32Type>().value(row).into()),
+        DataType::UInt64 => Scalar::UInt(array.as_primitive::<UInt64Type>().value(row)),
+        DataType::Decimal128(..) => {
+            Scalar::Int128(array.as_primitive::<Decimal128Type>().value(row))
+        }
+        DataType::Float32 => Scalar::Float32(array.as_primitive::<Float32Type>().value(row)),
+        DataType::Float64 => Scalar::Float64(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Utf8View => Scalar::Bytes(array.as_string_view().value(row).into()),
+        DataType::BinaryView => Scalar::Bytes(array.as_binary_view().value(row).into()),
+        other => panic!("no physical type: {other}"),
+    }
+}
+
+/// Floats as their bits, so that every NaN is itself.
+pub fn bits(scalar: Scalar) -> Scalar {
+    match scalar {
+        Scalar::Float32(value) => Scalar::UInt(value.to_bits().into()),
+        Scalar::Float64(value) => Scalar::UInt(value.to_bits()),
+        other => other,
     }
 }
 

@@ -1,10 +1,9 @@
 //! No bytes make a decoder panic, hang, or ask for memory without bound.
 
-mod support;
-
+use crate::support::{SHAPES, Shape, TYPES, column, seeds};
+use arrow_buffer::BooleanBuffer;
 use fastrand::Rng;
-use support::{SHAPES, Shape, TYPES, column, seeds};
-use weft_codec::{Block, Compression, Error, Options, Physical, encode};
+use weft_codec::{Block, Compression, Error, Op, Options, Physical, Predicate, Scalar, encode};
 
 /// Decodes whatever can be decoded; only that it returns, and returns sound arrays, matters.
 fn read(bytes: &[u8], row: usize) {
@@ -15,6 +14,34 @@ fn read(bytes: &[u8], row: usize) {
     }
     drop(block.value(row % block.rows().max(1)));
     drop(block.describe());
+    for predicate in predicates() {
+        if let Ok(mask) = block.filter(&predicate) {
+            assert_eq!(mask.len(), block.rows());
+        }
+    }
+    let selected = BooleanBuffer::collect_bool(block.rows(), |other| other % 37 == row % 37);
+    if let Ok(array) = block.decode_selected(&selected, &block.physical().data_type()) {
+        assert_eq!(array.len(), selected.count_set_bits());
+        array.to_data().validate_full().expect("a selection is sound");
+    }
+}
+
+/// Predicates on every type.
+fn predicates() -> Vec<Predicate> {
+    let values = [
+        Scalar::Boolean(true),
+        Scalar::Int(77),
+        Scalar::Float32(1.5),
+        Scalar::Float64(1.5),
+        Scalar::Bytes(b"7".to_vec()),
+    ];
+    let mut predicates = vec![Predicate::IsNull, Predicate::StartsWith(b"1".to_vec())];
+    for value in values {
+        predicates.push(Predicate::Compare(Op::Eq, value.clone()));
+        predicates.push(Predicate::Compare(Op::Lt, value.clone()));
+        predicates.push(Predicate::In(vec![value.clone(), Scalar::Null, value]));
+    }
+    predicates
 }
 
 fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {

@@ -1,0 +1,145 @@
+//! From the bytes of a block to an Arrow array, of all rows or of selected ones.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, PrimitiveArray};
+use arrow_array::{StringViewArray, types::*};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+
+use crate::block::Block;
+use crate::encode::reinterpret;
+use crate::error::{Error, Result};
+use crate::lane::Lane;
+use crate::physical::Physical;
+use crate::rows::Rows;
+use crate::strings::Views;
+use crate::{bools, floats, ints, strings, wide};
+
+/// If more than one of so many rows is selected, all are decoded and then filtered.
+const DENSE: usize = 4;
+
+impl Block<'_> {
+    /// Decodes all rows, as the physical type's own Arrow type (strings as views, 128-bit integers as
+    /// `Decimal128(38, 0)`).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
+    pub fn decode(&self) -> Result<ArrayRef> {
+        self.decode_as(&self.physical().data_type())
+    }
+
+    /// Decodes all rows as `data_type`: a date, timestamp, decimal, or the physical type itself.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`] if the block holds something else or `data_type` is a string type other
+    /// than a view; [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
+    pub fn decode_as(&self, data_type: &DataType) -> Result<ArrayRef> {
+        self.read(Rows::All(self.rows()), data_type)
+    }
+
+    /// Decodes the rows whose bits in `selected` are set, as [`Block::decode_as`] does all: where few
+    /// are, only their values or the chunks that hold these.
+    ///
+    /// # Errors
+    /// [`Error::WrongSelection`] if there is not a bit per row, otherwise as [`Block::decode_as`].
+    pub fn decode_selected(
+        &self,
+        selected: &BooleanBuffer,
+        data_type: &DataType,
+    ) -> Result<ArrayRef> {
+        let rows = self.rows();
+        if selected.len() != rows {
+            return Err(Error::WrongSelection { selected: selected.len(), rows });
+        }
+        let count = selected.count_set_bits();
+        if count == rows {
+            return self.decode_as(data_type);
+        }
+        if count * DENSE > rows {
+            let all = self.decode_as(data_type)?;
+            let mask = BooleanArray::new(selected.clone(), None);
+            return Ok(arrow_select::filter::filter(&all, &mask).expect("a bit per row"));
+        }
+        let picked: Vec<u32> = selected.set_indices_u32().collect();
+        self.read(Rows::picked(rows, &picked), data_type)
+    }
+
+    fn read(&self, rows: Rows, data_type: &DataType) -> Result<ArrayRef> {
+        let views = matches!(self.physical(), Physical::Utf8 | Physical::Binary);
+        if Physical::of(data_type)? != self.physical()
+            || views && *data_type != self.physical().data_type()
+        {
+            let requested = data_type.clone();
+            return Err(Error::WrongType { physical: self.physical(), requested });
+        }
+        let node = self.node();
+        let nulls = match self.validity() {
+            Some(node) => Some(NullBuffer::new(bools::read(node, rows)?)),
+            None => None,
+        };
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        Ok(match self.physical() {
+            Physical::Boolean => Arc::new(BooleanArray::new(bools::read(node, rows)?, nulls)),
+            Physical::Int8 => integers::<Int8Type, u8>(node, rows, nulls, data_type)?,
+            Physical::Int16 => integers::<Int16Type, u16>(node, rows, nulls, data_type)?,
+            Physical::Int32 => integers::<Int32Type, u32>(node, rows, nulls, data_type)?,
+            Physical::Int64 => integers::<Int64Type, u64>(node, rows, nulls, data_type)?,
+            Physical::UInt8 => integers::<UInt8Type, u8>(node, rows, nulls, data_type)?,
+            Physical::UInt16 => integers::<UInt16Type, u16>(node, rows, nulls, data_type)?,
+            Physical::UInt32 => integers::<UInt32Type, u32>(node, rows, nulls, data_type)?,
+            Physical::UInt64 => integers::<UInt64Type, u64>(node, rows, nulls, data_type)?,
+            Physical::Int128 => {
+                primitive::<Decimal128Type>(Buffer::from(wide::read(node, rows)?), nulls, data_type)
+            }
+            Physical::Float32 => primitive::<Float32Type>(
+                Buffer::from(floats::read::<f32>(node, rows)?),
+                nulls,
+                data_type,
+            ),
+            Physical::Float64 => primitive::<Float64Type>(
+                Buffer::from(floats::read::<f64>(node, rows)?),
+                nulls,
+                data_type,
+            ),
+            Physical::Utf8 => string_view(strings::read(node, rows, true, 0)?, nulls),
+            Physical::Binary => binary_view(strings::read(node, rows, false, 0)?, nulls),
+        })
+    }
+}
+
+fn integers<T: ArrowPrimitiveType, L: Lane>(
+    node: &[u8],
+    rows: Rows,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> Result<ArrayRef>
+where
+    Buffer: From<Vec<L>>,
+{
+    let values = ints::read::<L>(node, rows, 0)?;
+    Ok(primitive::<T>(Buffer::from(values), nulls, data_type))
+}
+
+fn primitive<T: ArrowPrimitiveType>(
+    values: Buffer,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> ArrayRef {
+    let array = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls);
+    if *data_type == T::DATA_TYPE { Arc::new(array) } else { reinterpret(&array, data_type) }
+}
+
+fn string_view(strings: Views, nulls: Option<NullBuffer>) -> ArrayRef {
+    let buffers = [Buffer::from(strings.bytes)];
+    // SAFETY: `strings::views` made every view from a range of the one buffer, on boundaries of
+    // characters of its valid UTF-8; there is a view and a validity bit per row.
+    Arc::new(unsafe { StringViewArray::new_unchecked(strings.views.into(), buffers, nulls) })
+}
+
+fn binary_view(strings: Views, nulls: Option<NullBuffer>) -> ArrayRef {
+    let buffers = [Buffer::from(strings.bytes)];
+    // SAFETY: `strings::views` made every view from a range of the one buffer; there is a view and a
+    // validity bit per row.
+    Arc::new(unsafe { BinaryViewArray::new_unchecked(strings.views.into(), buffers, nulls) })
+}

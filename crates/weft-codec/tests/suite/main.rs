@@ -1,0 +1,7 @@
+//! What the crate promises, on seeded columns of every type and shape.
+
+mod chooser;
+mod corruption;
+mod predicates;
+mod round_trip;
+mod support;
