@@ -1,1 +1,59 @@
-//! The database directory.
+//! The database directory: tables in row groups on one or more devices, and commits that are all or nothing.
+//!
+//! A [`Store`] is an open directory. What it holds is looked at through [`Snapshot`]s, which never change:
+//! [`Snapshot::table`] gives a [`Table`], [`Table::scan`] its rows as Arrow batches, [`Table::get`] one row.
+//! Rows are written through a [`TableWriter`] and become visible by [`Store::commit`], together with all
+//! other [`Change`]s. The files are described byte by byte in `docs/FILE_FORMAT.md`.
+//!
+//! Nothing here knows SQL: expressions and views are texts, names are case-sensitive.
+#![forbid(unsafe_code)]
+
+mod append;
+mod array_bytes;
+mod change;
+mod commit;
+mod core;
+mod data_type;
+mod device;
+mod directory;
+mod draft;
+mod error;
+mod extent;
+mod group_writer;
+mod lock;
+mod manifest;
+mod manifest_file;
+mod open;
+mod page;
+mod page_io;
+mod pages;
+mod row_group;
+mod scan;
+mod scan_group;
+mod scan_options;
+mod schema;
+mod segment;
+mod snapshot;
+mod space;
+mod spill;
+mod store;
+mod table;
+mod wire;
+mod writer;
+
+pub use change::Change;
+pub use device::DEVICES_MAX;
+pub use directory::Directory;
+pub use error::{Result, StoreError};
+pub use row_group::ROW_GROUP_ROWS_MAX;
+pub use scan::Scan;
+pub use scan_options::{ROW_ID, ScanOptions, ScanStats};
+pub use schema::{COLUMNS_MAX, Column, TableSchema, scan_type};
+pub use snapshot::Snapshot;
+pub use store::{Store, StoreOptions, StoreStats};
+pub use table::Table;
+pub use weft_codec::{Op, Predicate, Scalar, Zone};
+pub use writer::{PartitionWriter, TableWriter, WriterOptions, WrittenGroups};
+
+/// Version of the format of the files.
+pub const FORMAT_VERSION: u32 = 1;

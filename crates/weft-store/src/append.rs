@@ -1,0 +1,257 @@
+//! Adding row groups to the end of a table.
+//!
+//! Many small commits must make neither many small row groups nor rewrite the last one each time: as in a
+//! binary counter, a row group is joined with the one before it while that is less than twice as long. A row
+//! is so rewritten at most some 16 times, and a table has some 16 short row groups at most. The segments of
+//! the directory are treated alike. Row ids do not change.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use weft_codec::Block as Decoder;
+
+use crate::error::{Result, StoreError};
+use crate::extent::Extent;
+use crate::group_writer::{WrittenGroup, no_hints, write_group};
+use crate::manifest::SegmentEntry;
+use crate::page_io::PageSource;
+use crate::pages::{PageKind, PageRun, units_of};
+use crate::row_group::{ROW_GROUP_ROWS_MAX, RowGroup};
+use crate::schema::{TableSchema, scan_type};
+use crate::segment::{Segment, encode, occupied};
+use crate::snapshot::Access;
+use crate::space::{Allocation, Space};
+use crate::table::TableVersion;
+use crate::writer::WrittenGroups;
+
+/// Row groups of a segment, at most.
+const SEGMENT_GROUPS_MAX: usize = 1024;
+
+/// Row groups that are longer, in encoded bytes, are not joined: their values are long.
+const JOIN_BYTES_MAX: u64 = 16 << 20;
+
+/// A table with more rows.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    pub(crate) version: TableVersion,
+    pub(crate) taken: Vec<Allocation>,
+    pub(crate) freed: Vec<Extent>,
+}
+
+/// A row group of the table, or one to be added.
+#[derive(Debug)]
+enum Piece {
+    Old(RowGroup),
+    New(WrittenGroup),
+}
+
+impl Piece {
+    fn group(&self) -> &RowGroup {
+        match self {
+            Piece::Old(group) => group,
+            Piece::New(written) => &written.group,
+        }
+    }
+}
+
+/// Row groups that are to become one.
+#[derive(Debug)]
+struct Join {
+    pieces: Vec<Piece>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Join {
+    fn of(piece: Piece) -> Join {
+        let group = piece.group();
+        Join { rows: group.rows.into(), bytes: group.bytes(), pieces: vec![piece] }
+    }
+
+    /// True if the row group behind should be joined with this one.
+    fn takes(&self, next: &Join) -> bool {
+        is_short_before(self.rows, next.rows)
+            && self.rows + next.rows <= ROW_GROUP_ROWS_MAX as u64
+            && self.bytes + next.bytes <= JOIN_BYTES_MAX
+    }
+}
+
+fn is_short_before(rows: u64, next: u64) -> bool {
+    rows < 2 * next
+}
+
+/// Which row groups are to become one: the binary counter.
+fn joins(pieces: Vec<Piece>) -> Vec<Join> {
+    let mut joins: Vec<Join> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        joins.push(Join::of(piece));
+        while let [.., before, last] = &joins[..]
+            && before.takes(last)
+        {
+            let last = joins.pop().expect("there are two");
+            let before = joins.last_mut().expect("there are two");
+            before.pieces.extend(last.pieces);
+            before.rows += last.rows;
+            before.bytes += last.bytes;
+        }
+    }
+    joins
+}
+
+/// Adds row groups to a table, on a worker. What is new is written when this returns.
+pub(crate) async fn append(
+    version: &TableVersion,
+    groups: WrittenGroups,
+    space: &Arc<Space>,
+    access: &Access,
+) -> Result<Appended> {
+    check_schema(version, &groups)?;
+    let mut segments = version.segments.clone();
+    let mut freed = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut next_row_id = version.next_row_id;
+    for mut written in groups.groups {
+        written.group.first_row = next_row_id;
+        next_row_id += u64::from(written.group.rows);
+        pieces.push(Piece::New(written));
+    }
+    let columns = version.schema.columns.len();
+    while let (Some(segment), Some(first)) = (segments.last(), pieces.first()) {
+        let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
+        let old = segment.load(&access.source, version.id, columns).await.map_err(at_table)?;
+        let rows: u64 = pieces.iter().map(|piece| u64::from(piece.group().rows)).sum();
+        let first_rows = u64::from(first.group().rows).max(rows.min(ROW_GROUP_ROWS_MAX as u64));
+        let joinable = old.last().is_some_and(|last| {
+            is_short_before(last.rows.into(), first_rows)
+                && (last.rows + first.group().rows) as usize <= ROW_GROUP_ROWS_MAX
+        });
+        let fits = old.len() + pieces.len() <= SEGMENT_GROUPS_MAX;
+        if !joinable && !(fits && old.len() < 2 * pieces.len()) {
+            break;
+        }
+        freed.push(segment.entry.stored.extent());
+        let old = old.iter().cloned().map(Piece::Old);
+        pieces = old.chain(pieces).collect();
+        segments.pop();
+    }
+    let mut taken = Vec::new();
+    let mut groups = Vec::with_capacity(pieces.len());
+    for join in joins(pieces) {
+        let (group, allocation) = execute(join, version, space, access, &mut freed).await?;
+        groups.push(group);
+        taken.extend(allocation);
+    }
+    while !groups.is_empty() {
+        let rest = groups.split_off(groups.len().min(SEGMENT_GROUPS_MAX));
+        let (segment, allocation) = write_segment(groups, version, space).await?;
+        segments.push(Arc::new(segment));
+        taken.push(allocation);
+        groups = rest;
+    }
+    let schema = version.schema.clone();
+    let version = TableVersion::new(version.id, schema, next_row_id, segments);
+    Ok(Appended { version, taken, freed })
+}
+
+/// Checks that rows were written for a table like this one.
+fn check_schema(version: &TableVersion, groups: &WrittenGroups) -> Result<()> {
+    let types = |schema: &TableSchema| -> Vec<_> {
+        schema
+            .columns
+            .iter()
+            .map(|column| (scan_type(&column.data_type), column.nullable))
+            .collect()
+    };
+    if types(&version.schema) == types(&groups.schema) {
+        return Ok(());
+    }
+    Err(StoreError::Mismatch {
+        table: version.schema.name.clone(),
+        problem: "they were written for other columns".into(),
+    })
+}
+
+/// Makes one row group of those to be joined.
+async fn execute(
+    mut join: Join,
+    version: &TableVersion,
+    space: &Arc<Space>,
+    access: &Access,
+    freed: &mut Vec<Extent>,
+) -> Result<(RowGroup, Option<Allocation>)> {
+    if join.pieces.len() == 1 {
+        return Ok(match join.pieces.pop().expect("one piece") {
+            Piece::Old(group) => (group, None),
+            Piece::New(written) => (written.group, Some(written.allocation)),
+        });
+    }
+    let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::new(); version.schema.columns.len()];
+    for piece in &join.pieces {
+        let at_table = |error: StoreError| {
+            let row = piece.group().first_row;
+            error.at(format!("table {}, row group from row {row}", version.schema.name))
+        };
+        let arrays = decode_group(piece.group(), &version.schema, &access.source).await;
+        for (column, arrays) in columns.iter_mut().zip(arrays.map_err(at_table)?) {
+            column.extend(arrays);
+        }
+    }
+    let hints = no_hints(columns.len());
+    let mut written = write_group(space, &version.schema, columns, &hints).await?;
+    written.group.first_row = join.pieces[0].group().first_row;
+    assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
+    freed.extend(join.pieces.iter().filter_map(|piece| match piece {
+        Piece::Old(group) => Some(group.extent),
+        Piece::New(_) => None,
+    }));
+    Ok((written.group, Some(written.allocation)))
+}
+
+/// All rows of a row group: the blocks of each column.
+async fn decode_group(
+    group: &RowGroup,
+    schema: &TableSchema,
+    source: &PageSource,
+) -> Result<Vec<Vec<ArrayRef>>> {
+    let mut columns = Vec::with_capacity(group.chunks.len());
+    for (chunk, column) in group.chunks.iter().zip(&schema.columns) {
+        let at_column = |error: StoreError| error.at(format!("column {}", column.name));
+        let stored: Vec<_> = chunk.blocks.iter().map(|block| block.stored).collect();
+        let read = source.read(&stored, PageKind::Block).await;
+        let blocks = read.map_err(|(_, error)| at_column(error))?;
+        let data_type = scan_type(&column.data_type);
+        let mut arrays = Vec::with_capacity(blocks.len());
+        for (bytes, block) in blocks.iter().zip(&chunk.blocks) {
+            let array = Decoder::open(&bytes.payload()).and_then(|open| {
+                let array = open.decode_as(&data_type)?;
+                Ok(array)
+            });
+            let damaged = |error| at_column(source.undecodable(&block.stored, &error));
+            let array = array.map_err(damaged)?;
+            source.check_rows(block, array.len()).map_err(at_column)?;
+            arrays.push(array);
+        }
+        columns.push(arrays);
+    }
+    Ok(columns)
+}
+
+async fn write_segment(
+    groups: Vec<RowGroup>,
+    version: &TableVersion,
+    space: &Arc<Space>,
+) -> Result<(Segment, Allocation)> {
+    let bytes = encode(&groups, version.id, version.schema.columns.len());
+    let allocation = space.allocate(units_of(bytes.len())).await?;
+    let mut run = PageRun::new(allocation.extent(), [bytes.len()].into_iter());
+    let stored = run.push(&bytes, PageKind::Segment);
+    run.write(space).await?;
+    let entry = SegmentEntry {
+        stored,
+        row_groups: groups.len() as u32,
+        rows: groups.iter().map(|group| u64::from(group.rows)).sum(),
+        bytes: groups.iter().map(RowGroup::bytes).sum(),
+        extents: occupied(&groups, &stored),
+    };
+    Ok((Segment::loaded(entry, groups), allocation))
+}

@@ -1,0 +1,60 @@
+//! What a commit can change.
+
+use crate::schema::TableSchema;
+use crate::writer::WrittenGroups;
+
+/// One change of a commit. The changes of a commit apply in order, all or none.
+#[derive(Debug)]
+pub enum Change {
+    /// Makes an empty table.
+    CreateTable {
+        /// Name and columns.
+        schema: TableSchema,
+        /// Takes the place of the table of that name, if there is one.
+        or_replace: bool,
+    },
+    /// Removes a table.
+    DropTable {
+        /// Its name.
+        name: String,
+        /// The identity that it must have, if the statement relies on it.
+        expected: Option<u64>,
+    },
+    /// Gives a table another name.
+    RenameTable {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// Makes a view.
+    CreateView {
+        /// Its name.
+        name: String,
+        /// The query, as SQL text.
+        sql: String,
+        /// Takes the place of the view of that name, if there is one.
+        or_replace: bool,
+    },
+    /// Removes a view.
+    DropView {
+        /// Its name.
+        name: String,
+    },
+    /// Adds rows to the end of a table.
+    Append {
+        /// The table's name.
+        table: String,
+        /// The identity that the table must have; none if an earlier change of this commit made it.
+        expected: Option<u64>,
+        /// The rows.
+        groups: WrittenGroups,
+    },
+    /// Sets an option for good, or takes it back.
+    SetOption {
+        /// Its name.
+        name: String,
+        /// Its value; none to take it back.
+        value: Option<String>,
+    },
+}

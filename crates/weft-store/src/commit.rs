@@ -1,0 +1,105 @@
+//! Commits: all or nothing, durable when acknowledged, one after the other.
+//!
+//! The order: data pages are written and made durable on all devices, and both copies of the new manifest
+//! under temporary names; then these get their names, and the directory is made durable. A failure before
+//! the names change leaves the old state. One while they change, or of a sync, leaves it open what a crash
+//! would find: no further commit is taken until the database is opened again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::{join, join_all};
+
+use crate::change::Change;
+use crate::core::Core;
+use crate::device;
+use crate::directory::off_worker;
+use crate::draft::Draft;
+use crate::error::{Result, StoreError};
+use crate::manifest_file;
+use crate::snapshot::Snapshot;
+use crate::space::Device;
+
+/// What is to be committed together.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) changes: Vec<Change>,
+    /// A device to be added, in this directory.
+    pub(crate) device: Option<PathBuf>,
+}
+
+/// Commits, on a worker.
+pub(crate) async fn commit(core: &Arc<Core>, work: Work) -> Result<Arc<Snapshot>> {
+    let _turn = core.committing.reserve(1).await?;
+    core.check_writable("change it")?;
+    let mut draft = Draft::new(core.snapshot());
+    for change in work.changes {
+        draft.apply(change, &core.space, &core.access).await?;
+    }
+    let device = match work.device {
+        Some(path) => Some(add_device(core, &mut draft, path).await?),
+        None => None,
+    };
+    let manifest = draft.manifest();
+    let prepared = manifest_file::prepare(&core.directory, &manifest, core.sync);
+    let (prepared, synced) = join(prepared, sync_devices(core)).await;
+    if let Err(error) = prepared.and(synced) {
+        manifest_file::discard(&core.directory);
+        return Err(error);
+    }
+    let (directory, sync) = (core.directory.clone(), core.sync);
+    let published = off_worker(move || manifest_file::publish(&directory, sync)).await;
+    let taken = std::mem::take(&mut draft.taken);
+    // From here on the new space may be named by what is on the disk.
+    for allocation in taken {
+        allocation.keep();
+    }
+    if let Err(error) = published.flatten() {
+        core.halt(&error);
+        return Err(error);
+    }
+    if let Some(device) = device {
+        core.space.add_device(device);
+    }
+    Ok(install(core, draft))
+}
+
+/// Makes a durable generation the current one.
+fn install(core: &Arc<Core>, mut draft: Draft) -> Arc<Snapshot> {
+    let freed = std::mem::take(&mut draft.freed);
+    let generation = core.snapshot().generation + 1;
+    let snapshot = Arc::new(draft.into_snapshot(core.space.pin(generation)));
+    core.space.free_after(generation, freed);
+    // The old generation goes when nobody looks at it any more: maybe now.
+    drop(core.replace(snapshot.clone()));
+    snapshot
+}
+
+/// Makes what was written durable; if that fails, nobody can say any more what is.
+async fn sync_devices(core: &Core) -> Result<()> {
+    if !core.sync {
+        return Ok(());
+    }
+    let devices = core.space.devices();
+    let synced = join_all(devices.iter().map(|device| device.sync())).await;
+    synced.into_iter().collect::<Result<()>>().inspect_err(|error| core.halt(error))
+}
+
+/// Makes the data file of a new device, and names it in the draft.
+async fn add_device(core: &Core, draft: &mut Draft, path: PathBuf) -> Result<Device> {
+    let number = draft.devices.len();
+    let problem = if draft.devices.contains(&path) {
+        Some("the database has this device already".to_owned())
+    } else if number >= device::DEVICES_MAX {
+        Some(format!("a database has at most {} devices", device::DEVICES_MAX))
+    } else {
+        None
+    };
+    if let Some(problem) = problem {
+        return Err(StoreError::Device { number, path, problem });
+    }
+    let directory = device::device_directory(&core.directory, &path);
+    let file = device::create(&directory, &core.snapshot().database, number, core.sync).await?;
+    draft.devices.push(path);
+    Device::new(file, &[])
+}

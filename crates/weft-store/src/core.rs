@@ -1,0 +1,79 @@
+//! What an open database consists of; shared by its handles, snapshots and tasks.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use weft_rt::memory::Ledger;
+
+use crate::directory::Directory;
+use crate::error::{Result, StoreError};
+use crate::snapshot::{Access, Snapshot};
+use crate::space::Space;
+
+/// An open database.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) directory: Directory,
+    pub(crate) space: Arc<Space>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) read_only: bool,
+    /// False for temporary databases, which need not survive anything.
+    pub(crate) sync: bool,
+    /// One commits at a time: a budget of 1.
+    pub(crate) committing: Ledger,
+    current: RwLock<Arc<Snapshot>>,
+    /// Why no more commits are taken.
+    halted: Mutex<Option<String>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        directory: Directory,
+        space: Arc<Space>,
+        snapshot: Snapshot,
+        read_only: bool,
+        sync: bool,
+    ) -> Core {
+        Core {
+            directory,
+            space,
+            access: snapshot.access.clone(),
+            read_only,
+            sync,
+            committing: Ledger::new(1),
+            current: RwLock::new(Arc::new(snapshot)),
+            halted: Mutex::new(None),
+        }
+    }
+
+    /// The newest generation.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes `snapshot` the newest generation; returns the one before.
+    pub(crate) fn replace(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut current, snapshot)
+    }
+
+    /// Takes no more commits, because of `reason`.
+    pub(crate) fn halt(&self, reason: &StoreError) {
+        let mut halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
+        halted.get_or_insert_with(|| reason.to_string());
+    }
+
+    /// Checks that the database takes commits.
+    pub(crate) fn check_writable(&self, action: &'static str) -> Result<()> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly { action });
+        }
+        let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*halted {
+            None => Ok(()),
+            Some(reason) => Err(StoreError::Halted {
+                path: self.directory.path().into(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+}

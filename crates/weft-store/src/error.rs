@@ -1,0 +1,235 @@
+//! What can go wrong with a database directory.
+
+use std::io;
+use std::path::PathBuf;
+
+use arrow_schema::DataType;
+use weft_rt::io::FileError;
+use weft_rt::memory::MemoryError;
+use weft_rt::{JoinError, RuntimeError};
+
+/// Why the store could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The directory holds no database.
+    #[error("{path} holds no Weft database: check the path, or create one there")]
+    NotFound {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another process, or another handle of this one, has the database open.
+    #[error("the database {path} is in use by {holder}: close it there first")]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// Who has it, with the number of the process where it is known.
+        holder: String,
+    },
+    /// The operating system refused something.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// What it was tried on.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A request to a device failed, or a file is too short.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A device has no room for what is to be written.
+    #[error(
+        "{path} has no room for {needed_bytes} more bytes: {source}; free space there, or add a device"
+    )]
+    DiskFull {
+        /// The data file.
+        path: PathBuf,
+        /// Bytes that could not be placed.
+        needed_bytes: u64,
+        /// The system's reason.
+        source: Box<FileError>,
+    },
+    /// The bytes of a file are not those that were written.
+    #[error("{path} is damaged: {place}: {problem}; restore the database from a backup")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What the bytes belong to: table, row group and column, where they are known.
+        place: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// A part of a table could not be read.
+    #[error("{place}: {source}")]
+    At {
+        /// Table, row group and column.
+        place: String,
+        /// Why.
+        source: Box<StoreError>,
+    },
+    /// The database was written by another version of the format.
+    #[error(
+        "{path} has format version {found}, but this program reads version {supported}: use the \
+         version of Weft that wrote it, export the data and import them here"
+    )]
+    FormatVersion {
+        /// The file.
+        path: PathBuf,
+        /// Version in the file.
+        found: u32,
+        /// The version that this program reads and writes.
+        supported: u32,
+    },
+    /// A device of the database is not the one that it should be.
+    #[error("device {number} of the database, {path}: {problem}")]
+    Device {
+        /// The device's number.
+        number: usize,
+        /// Its data file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// The database is open for reading only.
+    #[error("cannot {action}: the database is open for reading only")]
+    ReadOnly {
+        /// What was asked for.
+        action: &'static str,
+    },
+    /// There is no table of that name.
+    #[error("there is no table {name}")]
+    NoSuchTable {
+        /// The name asked for.
+        name: String,
+    },
+    /// There is no view of that name.
+    #[error("there is no view {name}")]
+    NoSuchView {
+        /// The name asked for.
+        name: String,
+    },
+    /// A table or view has the name already.
+    #[error("{kind} {name} exists already")]
+    Exists {
+        /// `table` or `view`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// Somebody else changed what the commit relies on.
+    #[error("table {table} was {change} by another statement meanwhile: run this one again")]
+    Conflict {
+        /// The table.
+        table: String,
+        /// `dropped` or `replaced`.
+        change: &'static str,
+    },
+    /// A table cannot have a column of this type.
+    #[error("column {column} cannot be stored as {data_type}: cast it to a supported type")]
+    UnsupportedType {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// A table's definition is impossible.
+    #[error("table {table}: {problem}")]
+    Schema {
+        /// The table.
+        table: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Rows do not fit the table that they are written to.
+    #[error("rows do not fit table {table}: {problem}")]
+    Mismatch {
+        /// The table.
+        table: String,
+        /// What differs.
+        problem: String,
+    },
+    /// A request names something that is not there.
+    #[error("table {table}: {problem}")]
+    Request {
+        /// The table.
+        table: String,
+        /// What was asked for and what there is.
+        problem: String,
+    },
+    /// Values could not be encoded.
+    #[error("cannot encode {place}: {source}")]
+    Encode {
+        /// Table and column.
+        place: String,
+        /// Why.
+        source: weft_codec::Error,
+    },
+    /// A part of the rows was given up before it was complete.
+    #[error("a part of the rows for table {table} was given up before it was complete")]
+    Incomplete {
+        /// The table.
+        table: String,
+    },
+    /// An earlier failure leaves it open what the directory holds.
+    #[error(
+        "{path} takes no more changes since this failed: {reason}; what was acknowledged before is \
+         safe: close the database and open it again"
+    )]
+    Halted {
+        /// The directory.
+        path: PathBuf,
+        /// The failure.
+        reason: String,
+    },
+    /// The statement was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// The memory limit is too small.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A task panicked or the runtime ended.
+    #[error(transparent)]
+    Task(#[from] JoinError),
+    /// No threads for the runtime.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
+
+impl StoreError {
+    /// The same error with what was being read when it happened.
+    pub(crate) fn at(self, place: impl Into<String>) -> StoreError {
+        match self {
+            StoreError::Damaged { path, place: inner, problem } => {
+                let place = format!("{}: {inner}", place.into());
+                StoreError::Damaged { path, place, problem }
+            }
+            error @ (StoreError::Cancelled | StoreError::At { .. } | StoreError::Task(_)) => error,
+            error => StoreError::At { place: place.into(), source: Box::new(error) },
+        }
+    }
+
+    /// True if a device was full.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            StoreError::DiskFull { .. } => true,
+            StoreError::At { source, .. } => source.is_disk_full(),
+            StoreError::File(error) => is_no_space(error),
+            _ => false,
+        }
+    }
+}
+
+/// True if the system had no space left for a request.
+pub(crate) fn is_no_space(error: &FileError) -> bool {
+    match error {
+        FileError::Transfer { source, .. } | FileError::Open { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        ),
+        FileError::Truncated { .. } | FileError::Kind { .. } => false,
+    }
+}
+
+/// A result with this crate's error.
+pub type Result<T> = std::result::Result<T, StoreError>;

@@ -1,0 +1,137 @@
+//! The lock file, which keeps a second process from changing a database.
+//!
+//! A handle that may write holds an exclusive `flock` on `LOCK`, one that only reads a shared one. The
+//! kernel drops it with the process, however that ends. The file names the process that may write.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::directory::Directory;
+use crate::error::{Result, StoreError};
+
+/// Name of the lock file.
+pub(crate) const LOCK: &str = "LOCK";
+
+/// A lock that is held; dropping it releases it.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: Option<File>,
+    exclusive: bool,
+}
+
+impl Lock {
+    /// Locks a database for writing. A simulated disk belongs to its test and needs no lock.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] if somebody has it open, [`StoreError::Io`].
+    pub(crate) fn exclusive(directory: &Directory) -> Result<Lock> {
+        let Directory::Os(path) = directory else {
+            return Ok(Lock { file: None, exclusive: true });
+        };
+        let file = path.join(LOCK);
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(false).open(&file);
+        let mut opened = opened.map_err(|source| io_error("open", &file, source))?;
+        match opened.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(locked(path, &mut opened)),
+            Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
+        }
+        let lock = Lock { file: Some(opened), exclusive: true };
+        lock.write(&format!("{}\n", std::process::id()))
+            .map_err(|source| io_error("write to", &file, source))?;
+        Ok(lock)
+    }
+
+    /// Locks a database for reading. Without a lock file there is nothing to lock: the database lies
+    /// on a medium that cannot be written, or is a copy.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] if somebody may write to it, [`StoreError::Io`].
+    pub(crate) fn shared(directory: &Directory) -> Result<Lock> {
+        let Directory::Os(path) = directory else {
+            return Ok(Lock { file: None, exclusive: false });
+        };
+        let file = path.join(LOCK);
+        let mut opened = match OpenOptions::new().read(true).open(&file) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Lock { file: None, exclusive: false });
+            }
+            Err(source) => return Err(io_error("open", &file, source)),
+        };
+        match opened.try_lock_shared() {
+            Ok(()) => Ok(Lock { file: Some(opened), exclusive: false }),
+            Err(TryLockError::WouldBlock) => Err(locked(path, &mut opened)),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                Ok(Lock { file: None, exclusive: false })
+            }
+            Err(TryLockError::Error(source)) => Err(io_error("lock", &file, source)),
+        }
+    }
+
+    /// Replaces the file's text.
+    fn write(&self, text: &str) -> io::Result<()> {
+        let Some(mut file) = self.file.as_ref() else { return Ok(()) };
+        file.set_len(0)?;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(text.as_bytes())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.exclusive {
+            // Only a hint for people: whoever comes next goes by the lock itself.
+            self.write("").ok();
+        }
+    }
+}
+
+fn io_error(action: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::Io { action, path: path.into(), source }
+}
+
+fn locked(path: &Path, file: &mut File) -> StoreError {
+    let mut text = String::new();
+    // Whatever cannot be read names nobody.
+    file.read_to_string(&mut text).ok();
+    let holder = match text.trim().parse::<u32>() {
+        Ok(pid) if pid == std::process::id() => format!("this process ({pid}) already"),
+        Ok(pid) => format!("process {pid}"),
+        Err(_) => "another process that reads it".into(),
+    };
+    StoreError::Locked { path: PathBuf::from(path), holder }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_excludes_everybody_and_readers_only_writers() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = Directory::Os(directory.path().into());
+        let writer = Lock::exclusive(&directory).unwrap();
+        let pid = std::process::id().to_string();
+        for refused in [Lock::exclusive(&directory), Lock::shared(&directory)] {
+            let message = refused.unwrap_err().to_string();
+            assert!(message.contains(&pid) && message.contains("in use"), "{message}");
+        }
+        drop(writer);
+        let readers = [Lock::shared(&directory).unwrap(), Lock::shared(&directory).unwrap()];
+        let message = Lock::exclusive(&directory).unwrap_err().to_string();
+        assert!(message.contains("another process that reads it"), "{message}");
+        drop(readers);
+        Lock::exclusive(&directory).unwrap();
+    }
+
+    #[test]
+    fn reading_needs_no_lock_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = Lock::shared(&Directory::Os(directory.path().into())).unwrap();
+        assert!(lock.file.is_none());
+        assert!(!directory.path().join(LOCK).exists());
+    }
+}

@@ -1,0 +1,128 @@
+//! Opening a database: from its files to its newest generation.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weft_rt::Runtime;
+use weft_rt::memory::Ledger;
+
+use crate::core::Core;
+use crate::device::{self, DatabaseId};
+use crate::directory::{Directory, SECTOR_BYTES};
+use crate::error::{Result, StoreError};
+use crate::manifest::Manifest;
+use crate::manifest_file;
+use crate::page_io::PageSource;
+use crate::snapshot::{Access, Snapshot};
+use crate::space::{Device, Space};
+use crate::store::StoreOptions;
+use crate::wire::WireError;
+
+/// Opens or makes the database, on a worker.
+pub(crate) async fn open(
+    directory: Directory,
+    options: &StoreOptions,
+    runtime: Arc<Runtime>,
+    ledger: Ledger,
+) -> Result<Core> {
+    let sync = !options.temporary;
+    let manifest = match manifest_file::read(&directory).await? {
+        Some(found) => {
+            if let Some(problem) = &found.to_repair {
+                log::warn!("{}: {problem}; the other copy is whole", directory.path().display());
+                if !options.read_only {
+                    manifest_file::prepare(&directory, &found.manifest, sync).await?;
+                    manifest_file::publish(&directory, sync)?;
+                }
+            }
+            found.manifest
+        }
+        None if options.create && !options.read_only => create(&directory, options, sync).await?,
+        None => return Err(StoreError::NotFound { path: directory.path().into() }),
+    };
+    if !options.read_only {
+        manifest_file::discard(&directory);
+    }
+    let devices = open_devices(&directory, &manifest, options).await?;
+    let space = Space::new(devices);
+    let access = Arc::new(Access { runtime, source: PageSource::new(space.clone()), ledger });
+    let pin = space.pin(manifest.generation);
+    let snapshot = Snapshot::from_manifest(manifest, access, pin);
+    Ok(Core::new(directory, space, snapshot, options.read_only, sync))
+}
+
+/// Makes an empty database.
+async fn create(directory: &Directory, options: &StoreOptions, sync: bool) -> Result<Manifest> {
+    let database = new_id();
+    let devices = match &options.devices[..] {
+        [] => vec![PathBuf::new()],
+        devices => devices.to_vec(),
+    };
+    for (number, device) in devices.iter().enumerate() {
+        if devices[..number].contains(device) || number >= device::DEVICES_MAX {
+            let problem = "it is given twice, or there are more than 256".to_owned();
+            return Err(StoreError::Device { number, path: device.clone(), problem });
+        }
+        let directory = device::device_directory(directory, device);
+        device::create(&directory, &database, number, sync).await?;
+    }
+    let manifest = Manifest {
+        generation: 1,
+        database,
+        devices,
+        options: Default::default(),
+        views: Default::default(),
+        next_table_id: 1,
+        tables: Default::default(),
+    };
+    manifest_file::prepare(directory, &manifest, sync).await?;
+    manifest_file::publish(directory, sync)?;
+    if sync {
+        directory.sync_parents()?;
+    }
+    Ok(manifest)
+}
+
+/// A number that no other database has.
+fn new_id() -> DatabaseId {
+    let mut id = [0; 16];
+    for (half, bytes) in id.chunks_mut(8).enumerate() {
+        // The standard library seeds it from the system's random numbers.
+        let now = std::time::SystemTime::now();
+        bytes.copy_from_slice(&RandomState::new().hash_one((now, half)).to_le_bytes());
+    }
+    id
+}
+
+/// Opens the data files, and finds out what is free in them.
+async fn open_devices(
+    directory: &Directory,
+    manifest: &Manifest,
+    options: &StoreOptions,
+) -> Result<Vec<Device>> {
+    let live = manifest.live_extents().map_err(|WireError(problem)| StoreError::Damaged {
+        path: directory.path().join("MANIFEST"),
+        place: "the tables' space".into(),
+        problem,
+    })?;
+    let mut devices = Vec::with_capacity(manifest.devices.len());
+    for (number, (path, live)) in manifest.devices.iter().zip(&live).enumerate() {
+        let directory = device::device_directory(directory, path);
+        let file = device::open(&directory, &manifest.database, number, options.read_only).await?;
+        let needed = live.last().map_or(SECTOR_BYTES as u64, |last| last.offset() + last.bytes());
+        let size = file.size()?;
+        if size < needed {
+            return Err(StoreError::Device {
+                number,
+                path: file.path().into(),
+                problem: format!(
+                    "it is truncated: {size} bytes where {needed} are in use; restore the database \
+                     from a backup"
+                ),
+            });
+        }
+        devices.push(Device::new(file, live)?);
+    }
+    Ok(devices)
+}

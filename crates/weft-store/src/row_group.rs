@@ -1,0 +1,169 @@
+//! What the directory of a table knows of a row group: where each column's blocks lie, and their zones.
+
+use weft_codec::Zone;
+
+use crate::extent::Extent;
+use crate::pages::{Stored, units_of};
+use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
+
+/// Rows of a row group, at most: what a block can hold.
+pub const ROW_GROUP_ROWS_MAX: usize = weft_codec::MAX_ROWS;
+
+/// Bytes of the shortest block in a segment: its place and its zone.
+const BLOCK_ENTRY_BYTES: usize = 12 + 9;
+
+/// Rows that lie together: immutable, a chunk for each column, at most 65,536 rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RowGroup {
+    /// Id of the first row; the others follow.
+    pub(crate) first_row: u64,
+    pub(crate) rows: u32,
+    /// What all its blocks occupy.
+    pub(crate) extent: Extent,
+    /// By column.
+    pub(crate) chunks: Box<[Chunk]>,
+}
+
+/// A column of a row group.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Chunk {
+    /// Rows of each block but the last; a power of two, or all rows.
+    pub(crate) block_rows: u32,
+    pub(crate) blocks: Box<[Block]>,
+    /// Of all blocks, if there are several.
+    zone: Option<Box<Zone>>,
+}
+
+/// Rows of a column that are decoded together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Block {
+    pub(crate) stored: Stored,
+    pub(crate) rows: u32,
+    pub(crate) zone: Zone,
+    /// Number of its first page in the segment.
+    pub(crate) first_page: u32,
+}
+
+impl Block {
+    /// A block that has no place yet.
+    pub(crate) fn unplaced(rows: u32, zone: Zone) -> Block {
+        let stored = Stored { device: 0, start: 0, bytes: 0, checksum: 0 };
+        Block { stored, rows, zone, first_page: 0 }
+    }
+}
+
+impl Chunk {
+    pub(crate) fn new(block_rows: u32, blocks: Vec<Block>) -> Chunk {
+        let zone = (blocks.len() > 1).then(|| {
+            let mut zone = blocks[0].zone.clone();
+            let mut rows = u64::from(blocks[0].rows);
+            for block in &blocks[1..] {
+                zone.merge(rows, &block.zone, block.rows.into());
+                rows += u64::from(block.rows);
+            }
+            Box::new(zone)
+        });
+        Chunk { block_rows, blocks: blocks.into(), zone }
+    }
+
+    /// The zone of all its rows.
+    pub(crate) fn zone(&self) -> &Zone {
+        self.zone.as_deref().unwrap_or_else(|| &self.blocks[0].zone)
+    }
+
+    /// Bytes of its blocks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.stored.bytes)).sum()
+    }
+}
+
+impl RowGroup {
+    /// Bytes of all blocks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.chunks.iter().map(Chunk::bytes).sum()
+    }
+
+    /// Numbers its pages, from `next_page` on.
+    pub(crate) fn number_pages(&mut self, next_page: &mut u32) {
+        for block in self.chunks.iter_mut().flat_map(|chunk| &mut chunk.blocks) {
+            block.first_page = *next_page;
+            *next_page = next_page.saturating_add(block.stored.pages().count() as u32);
+        }
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.u64(self.first_row);
+        writer.u32(self.rows);
+        // Flags, delete marks, version chains: none yet.
+        writer.u32(0);
+        writer.u64(0);
+        writer.u64(0);
+        self.extent.write(writer);
+        for chunk in &self.chunks {
+            writer.u32(chunk.block_rows);
+            for block in &chunk.blocks {
+                writer.u32((block.stored.start - self.extent.start) as u32);
+                writer.u32(block.stored.bytes);
+                writer.u32(block.stored.checksum);
+                block.zone.write(&mut writer.0);
+            }
+        }
+    }
+
+    /// Reads a row group of a table with `columns` columns; its pages are not numbered yet.
+    pub(crate) fn read(reader: &mut Reader<'_>, columns: usize) -> WireResult<RowGroup> {
+        let (first_row, rows) = (reader.u64()?, reader.u32()?);
+        if rows == 0 || rows as usize > ROW_GROUP_ROWS_MAX {
+            return wrong(format!("a row group of {rows} rows"));
+        }
+        if first_row.checked_add(rows.into()).is_none() {
+            return wrong(format!("a row group that begins at row {first_row}"));
+        }
+        let (flags, marks, versions) = (reader.u32()?, reader.u64()?, reader.u64()?);
+        if (flags, marks, versions) != (0, 0, 0) {
+            return wrong("a row group with marks that this version does not know");
+        }
+        let extent = Extent::read(reader)?;
+        let mut chunks = Vec::with_capacity(columns);
+        for _ in 0..columns {
+            chunks.push(read_chunk(reader, rows, extent)?);
+        }
+        Ok(RowGroup { first_row, rows, extent, chunks: chunks.into() })
+    }
+}
+
+fn read_chunk(reader: &mut Reader<'_>, rows: u32, extent: Extent) -> WireResult<Chunk> {
+    let block_rows = reader.u32()?;
+    if block_rows == 0 || block_rows > rows {
+        return wrong(format!("blocks of {block_rows} rows in a row group of {rows}"));
+    }
+    let count = rows.div_ceil(block_rows) as usize;
+    reader.expect(count, BLOCK_ENTRY_BYTES)?;
+    let mut blocks = Vec::with_capacity(count);
+    for number in 0..count as u32 {
+        let (offset, bytes, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let units = units_of(bytes as usize);
+        if bytes == 0 || u64::from(offset) + units > extent.units {
+            return wrong(format!("a block of {bytes} bytes at unit {offset} of {}", extent.units));
+        }
+        let start = extent.start + u64::from(offset);
+        let stored = Stored { device: extent.device, start, bytes, checksum };
+        let zone = reader.zone()?;
+        let rows = block_rows.min(rows - number * block_rows);
+        if zone.null_count > rows.into() {
+            return wrong(format!("{} nulls in a block of {rows} rows", zone.null_count));
+        }
+        blocks.push(Block { stored, rows, zone, first_page: 0 });
+    }
+    Ok(Chunk::new(block_rows, blocks))
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a zone.
+    fn zone(&mut self) -> WireResult<Zone> {
+        let mut rest = self.rest();
+        let zone = Zone::read(&mut rest).map_err(|error| WireError(error.to_string()))?;
+        self.set_rest(rest);
+        Ok(zone)
+    }
+}

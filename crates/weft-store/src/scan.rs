@@ -1,0 +1,327 @@
+//! Scans: the rows of a table as Arrow batches, in any order.
+//!
+//! The row groups are the morsels. Workers take them from one queue, a coroutine each, and start the next as
+//! soon as one ends; batches leave through a bounded channel for each partition of the scan, whose consumer
+//! may run on any executor. A consumer that is slow, or goes away, slows down or stops its own workers'
+//! coroutines. Nothing is read before a partition is first polled.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use futures::Stream;
+use weft_rt::cancel::CancelToken;
+use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::sync::channel::{Receiver, Sender, bounded};
+use weft_rt::{Batch, Boundary, JoinHandle, MorselQueue};
+
+use crate::error::{Result, StoreError};
+use crate::page_io::{PageSource, count};
+use crate::row_group::RowGroup;
+use crate::scan_group::scan_group;
+use crate::scan_options::{ROW_ID, ScanCounters, ScanOptions, ScanStats};
+use crate::table::Table;
+
+/// Batches that wait for their consumer, at most.
+const QUEUE_BATCHES: usize = 8;
+
+/// Bytes that the row groups in flight take, in all: at first, so that the first rows come soon and a
+/// consumer that wants only a few does not make much be read, and at most.
+const IN_FLIGHT_BYTES: (u64, u64) = (16 << 20, 512 << 20);
+
+/// What a channel carries: a batch, and its memory while it waits.
+pub(crate) type Item = Result<(RecordBatch, Option<Reservation>)>;
+
+/// What the partitions of a scan share.
+#[derive(Debug)]
+pub(crate) struct ScanShared {
+    pub(crate) table: Arc<Table>,
+    pub(crate) options: ScanOptions,
+    pub(crate) schema: SchemaRef,
+    pub(crate) source: PageSource,
+    pub(crate) counters: ScanCounters,
+    /// Ends this scan, and nothing else.
+    pub(crate) cancel: CancelToken,
+    /// For bytes in flight.
+    pub(crate) in_flight: Ledger,
+    /// One row group at a time may go on although the memory budget has nothing left.
+    pub(crate) unreserved: Ledger,
+    planning: Ledger,
+    plan: OnceLock<Plan>,
+}
+
+/// The row groups that are left after their zones were looked at.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    directory: Vec<Arc<[RowGroup]>>,
+    /// Segment, number in it, number in the table.
+    groups: Vec<(usize, usize, usize)>,
+    queue: MorselQueue,
+}
+
+impl Table {
+    /// The rows as one stream, read by all workers.
+    ///
+    /// # Errors
+    /// [`StoreError::Request`] if there is no such column, or batches are to have no rows.
+    pub fn scan(self: &Arc<Self>, options: ScanOptions) -> Result<Scan> {
+        let workers = self.access.runtime.workers();
+        let shared = ScanShared::new(self, options)?;
+        Ok(Scan::new(shared, (0..workers).collect()))
+    }
+
+    /// The rows as `partitions` streams that share the row groups among them: whoever is ready takes the
+    /// next one.
+    ///
+    /// # Errors
+    /// As [`Table::scan`].
+    pub fn scan_partitions(
+        self: &Arc<Self>,
+        partitions: usize,
+        options: ScanOptions,
+    ) -> Result<Vec<Scan>> {
+        let workers = self.access.runtime.workers();
+        let partitions = partitions.max(1);
+        let shared = ScanShared::new(self, options)?;
+        let of = |partition: usize| -> Vec<usize> {
+            if partitions >= workers {
+                return vec![partition % workers];
+            }
+            (0..workers).filter(|worker| worker % partitions == partition).collect()
+        };
+        Ok((0..partitions).map(|partition| Scan::new(shared.clone(), of(partition))).collect())
+    }
+}
+
+impl ScanShared {
+    fn new(table: &Arc<Table>, options: ScanOptions) -> Result<Arc<ScanShared>> {
+        let filtered = options.predicates.iter().map(|(column, _)| column);
+        table.check_columns(options.projection.iter().chain(filtered))?;
+        if options.batch_rows == 0 || options.io_depth == 0 {
+            return Err(StoreError::Request {
+                table: table.schema().name.clone(),
+                problem: "batches of 0 rows, or 0 row groups in flight".into(),
+            });
+        }
+        let whole = table.arrow_schema();
+        let columns = options.projection.iter().map(|column| whole.field(*column).clone());
+        let row_id = options.with_row_id.then(|| Field::new(ROW_ID, DataType::UInt64, false));
+        let schema = Schema::new(columns.chain(row_id).collect::<Vec<_>>());
+        Ok(Arc::new(ScanShared {
+            source: table.access.source.counted(),
+            cancel: options.cancel.child(),
+            schema: Arc::new(schema),
+            counters: ScanCounters::default(),
+            in_flight: Ledger::new(IN_FLIGHT_BYTES.0),
+            unreserved: Ledger::new(1),
+            planning: Ledger::new(1),
+            plan: OnceLock::new(),
+            table: table.clone(),
+            options,
+        }))
+    }
+
+    /// The plan; the first to ask makes it.
+    async fn plan(&self) -> Result<&Plan> {
+        let _turn = self.planning.reserve(1).await?;
+        if let Some(plan) = self.plan.get() {
+            return Ok(plan);
+        }
+        let directory = self.table.version.load(&self.source).await?;
+        let mut groups = Vec::new();
+        let mut number = 0;
+        for (segment, loaded) in directory.iter().enumerate() {
+            for (within, group) in loaded.iter().enumerate() {
+                if self.options.row_groups.as_ref().is_none_or(|range| range.contains(&number)) {
+                    count(&self.counters.row_groups, 1);
+                    if self.may_match(group) {
+                        groups.push((segment, within, number));
+                    } else {
+                        count(&self.counters.row_groups_pruned, 1);
+                    }
+                }
+                number += 1;
+            }
+        }
+        self.options.progress.add_total(groups.len() as u64);
+        let queue = MorselQueue::new(groups.len() as u64, 1);
+        Ok(self.plan.get_or_init(|| Plan { directory, groups, queue }))
+    }
+
+    fn may_match(&self, group: &RowGroup) -> bool {
+        self.options.predicates.iter().all(|(column, predicate)| {
+            predicate.may_match(group.chunks[*column].zone(), group.rows.into())
+        })
+    }
+
+    /// Lets more be in flight: somebody wants the rows.
+    fn widen(&self) {
+        let limit = self.in_flight.limit();
+        if limit < IN_FLIGHT_BYTES.1 {
+            self.in_flight.set_limit(limit * 2);
+        }
+    }
+}
+
+/// One partition of a scan: a stream of batches.
+#[derive(Debug)]
+pub struct Scan {
+    shared: Arc<ScanShared>,
+    /// The workers that read for it.
+    workers: Vec<usize>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not polled yet.
+    New,
+    Running {
+        receiver: Receiver<Item>,
+        tasks: Vec<JoinHandle<()>>,
+    },
+    Ended,
+}
+
+impl Scan {
+    fn new(shared: Arc<ScanShared>, workers: Vec<usize>) -> Scan {
+        Scan { shared, workers, state: State::New }
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        self.shared.schema.clone()
+    }
+
+    /// What all partitions of the scan have done so far.
+    pub fn stats(&self) -> ScanStats {
+        self.shared.counters.stats(self.shared.source.stats())
+    }
+
+    /// The next batch, for a plain thread, which must be no worker.
+    ///
+    /// # Errors
+    /// As [`Scan::poll_next`].
+    pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
+        weft_rt::sync::block_on(std::future::poll_fn(|context| self.poll_next(context)))
+    }
+
+    /// The next batch; `None` after the last one and after an error. On any executor.
+    ///
+    /// # Errors
+    /// [`StoreError::Cancelled`]; what went wrong with a file, naming table, row group and column.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        if let State::New = self.state {
+            self.state = start(&self.shared, &self.workers);
+        }
+        let State::Running { receiver, tasks } = &mut self.state else {
+            return Poll::Ready(None);
+        };
+        match receiver.poll_recv(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok((batch, memory)))) => {
+                drop(memory);
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.state = State::Ended;
+                self.shared.cancel.cancel();
+                return Poll::Ready(Some(Err(error)));
+            }
+            Poll::Ready(None) => {}
+        }
+        // The channel is closed: whoever fed it has ended, or panicked.
+        while let Some(task) = tasks.last_mut() {
+            match Pin::new(task).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(ended) => {
+                    tasks.pop();
+                    if let Err(error) = ended {
+                        self.state = State::Ended;
+                        return Poll::Ready(Some(Err(error.into())));
+                    }
+                }
+            }
+        }
+        self.state = State::Ended;
+        if self.shared.options.cancel.is_cancelled() {
+            return Poll::Ready(Some(Err(StoreError::Cancelled)));
+        }
+        Poll::Ready(None)
+    }
+}
+
+impl Stream for Scan {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<RecordBatch>>> {
+        Scan::poll_next(self.get_mut(), context)
+    }
+}
+
+/// Starts the workers of a partition.
+fn start(shared: &Arc<ScanShared>, workers: &[usize]) -> State {
+    let (sender, receiver) = bounded(QUEUE_BATCHES);
+    let spawn = |worker: &usize| {
+        let (shared, sender) = (shared.clone(), sender.clone());
+        let runtime = shared.table.access.runtime.clone();
+        runtime.spawn_on(*worker, move || produce(shared, sender))
+    };
+    State::Running { tasks: workers.iter().map(spawn).collect(), receiver }
+}
+
+/// Reads row groups for a partition until there are no more, on a worker.
+async fn produce(shared: Arc<ScanShared>, sender: Sender<Item>) {
+    let plan = match shared.plan().await {
+        Ok(plan) => plan,
+        Err(error) => {
+            // Nobody listens any more if it cannot be sent.
+            sender.send(Err(error)).await.ok();
+            return;
+        }
+    };
+    let depth = shared.options.io_depth.min(weft_rt::BATCH_DEPTH_MAX);
+    let sender = Rc::new(sender);
+    let batch = Batch::new(depth, Boundary::Weak, || {
+        if shared.cancel.is_cancelled() || sender.is_closed() {
+            return None;
+        }
+        let morsel = plan.queue.next()?;
+        let (segment, within, number) = plan.groups[morsel.start as usize];
+        let group = &plan.directory[segment][within];
+        let (shared, sender) = (&shared, sender.clone());
+        Some(async move {
+            match scan_group(shared, group, number, &sender).await {
+                Ok(ControlFlow::Continue(())) => {
+                    shared.widen();
+                    shared.options.progress.add_done(1);
+                    Ok(())
+                }
+                Ok(ControlFlow::Break(())) => Err(None),
+                Err(error) => Err(Some(error)),
+            }
+        })
+    });
+    let ended = until_cancelled(batch, &shared.cancel).await;
+    if let Some(Err(Some(error))) = ended {
+        sender.send(Err(error)).await.ok();
+    }
+}
+
+/// Runs `future` to its end, or drops it when `cancel` is set.
+async fn until_cancelled<T>(future: impl Future<Output = T>, cancel: &CancelToken) -> Option<T> {
+    use futures::future::{Either, select};
+    let (future, cancelled) = (std::pin::pin!(future), std::pin::pin!(cancel.cancelled()));
+    match select(cancelled, future).await {
+        Either::Left(_) => None,
+        Either::Right((output, _)) => Some(output),
+    }
+}

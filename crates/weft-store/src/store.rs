@@ -1,0 +1,236 @@
+//! One open database directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_rt::Runtime;
+use weft_rt::memory::Ledger;
+
+use crate::change::Change;
+use crate::commit::{Work, commit};
+use crate::core::Core;
+use crate::directory::Directory;
+use crate::error::{Result, StoreError};
+use crate::lock::Lock;
+use crate::manifest_file;
+use crate::open::open;
+use crate::schema::TableSchema;
+use crate::snapshot::Snapshot;
+use crate::spill::SpillDirectory;
+use crate::writer::{TableWriter, WriterOptions};
+
+/// How a database is opened.
+#[derive(Clone, Debug, Default)]
+pub struct StoreOptions {
+    /// Changes are refused, and nothing is written to the directory.
+    pub read_only: bool,
+    /// Makes the database if the directory holds none.
+    pub create: bool,
+    /// Directories of its devices, each for a data file: for a new database all of them (none: the
+    /// database's own directory). For an existing one, those it does not have yet are added.
+    pub devices: Vec<PathBuf>,
+    /// The directory goes when the database is closed, and nothing is made durable.
+    pub temporary: bool,
+}
+
+/// What the whole database has read so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Bytes read from devices.
+    pub bytes_read: u64,
+    /// Requests to devices.
+    pub reads: u64,
+    /// Pages that were in memory already.
+    pub cache_hits: u64,
+    /// Time that row groups waited for their pages, summed, in ns.
+    pub io_wait_ns: u64,
+}
+
+/// An open database. It is closed when it and all its snapshots have been dropped.
+#[derive(Debug)]
+pub struct Store {
+    core: Arc<Core>,
+    spill: SpillDirectory,
+    /// Released last.
+    _lock: Lock,
+}
+
+impl Store {
+    /// Opens the database in `directory`. Blocks this thread, which must be no worker.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if there is none and it is not to be made; [`StoreError::Locked`] if
+    /// another process has it; [`StoreError::FormatVersion`], [`StoreError::Device`],
+    /// [`StoreError::Damaged`] and [`StoreError::File`] for what can be wrong with its files.
+    pub fn open(
+        directory: &Directory,
+        options: &StoreOptions,
+        runtime: Arc<Runtime>,
+        ledger: Ledger,
+    ) -> Result<Arc<Store>> {
+        check_directory(directory, options)?;
+        let lock = match options.read_only {
+            true => Lock::shared(directory)?,
+            false => {
+                directory.create()?;
+                Lock::exclusive(directory)?
+            }
+        };
+        let (directory, options) = (directory.clone(), options.clone());
+        let spill = SpillDirectory::new(&directory, options.read_only)?;
+        let temporary = options.temporary;
+        let for_core = (directory.clone(), options.clone(), runtime.clone());
+        let opened = runtime.block_on(move || async move {
+            let (directory, options, runtime) = for_core;
+            open(directory, &options, runtime, ledger).await
+        });
+        let core = Arc::new(opened??);
+        let store = Store {
+            core,
+            spill: if temporary { spill.with_whole(directory) } else { spill },
+            _lock: lock,
+        };
+        for path in &options.devices {
+            if !options.read_only && !store.devices().contains(path) {
+                store.add_device(path)?;
+            }
+        }
+        Ok(Arc::new(store))
+    }
+
+    /// The database as the last commit left it.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.core.snapshot()
+    }
+
+    /// Applies changes, all or none, and returns when they are durable. Commits follow one after the
+    /// other. On any executor; once begun, a commit goes on although the future is dropped.
+    ///
+    /// # Errors
+    /// What is wrong with a change: [`StoreError::Exists`], [`StoreError::NoSuchTable`],
+    /// [`StoreError::NoSuchView`], [`StoreError::Conflict`], [`StoreError::Mismatch`],
+    /// [`StoreError::Schema`], [`StoreError::UnsupportedType`]; [`StoreError::ReadOnly`];
+    /// [`StoreError::DiskFull`] and [`StoreError::File`] if it cannot be written; in all these cases
+    /// nothing has changed. [`StoreError::Halted`] if an earlier failure left it open what is durable.
+    pub async fn commit(&self, changes: Vec<Change>) -> Result<Arc<Snapshot>> {
+        self.run(Work { changes, device: None }).await
+    }
+
+    async fn run(&self, work: Work) -> Result<Arc<Snapshot>> {
+        let core = self.core.clone();
+        self.core.access.runtime.spawn(move || async move { commit(&core, work).await }).await?
+    }
+
+    /// [`Store::commit`] for a plain thread, which must be no worker.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit_blocking(&self, changes: Vec<Change>) -> Result<Arc<Snapshot>> {
+        weft_rt::sync::block_on(self.commit(changes))
+    }
+
+    /// Writes rows for a table with this schema, to be committed with [`Change::Append`].
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`], [`StoreError::Halted`], [`StoreError::UnsupportedType`];
+    /// [`StoreError::Schema`] for columns or row groups that there cannot be.
+    pub fn writer(&self, schema: &TableSchema, options: WriterOptions) -> Result<TableWriter> {
+        self.core.check_writable("write to it")?;
+        schema.check()?;
+        let rows = options.row_group_rows;
+        if rows == 0 || rows > crate::ROW_GROUP_ROWS_MAX {
+            return Err(StoreError::Schema {
+                table: schema.name.clone(),
+                problem: format!("a row group has 1 to 65,536 rows, not {rows}"),
+            });
+        }
+        let access = &self.core.access;
+        Ok(TableWriter::new(
+            access.runtime.clone(),
+            self.core.space.clone(),
+            access.ledger.clone(),
+            Arc::new(schema.clone()),
+            options,
+        ))
+    }
+
+    /// Adds a device: a data file in the directory `path`, which is made. Blocks this thread, which must
+    /// be no worker.
+    ///
+    /// # Errors
+    /// [`StoreError::Device`] if it has a data file already or there are too many; as
+    /// [`Store::commit`].
+    pub fn add_device(&self, path: &Path) -> Result<()> {
+        let work = Work { changes: Vec::new(), device: Some(path.into()) };
+        weft_rt::sync::block_on(self.run(work)).map(drop)
+    }
+
+    /// The directories of the devices, by number; empty for the database's own.
+    pub fn devices(&self) -> Vec<PathBuf> {
+        self.core.snapshot().devices.clone()
+    }
+
+    /// A directory of the operating system for what does not fit in memory; empty when the database was
+    /// opened, and gone after it was closed.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be made.
+    pub fn spill_directory(&self) -> Result<PathBuf> {
+        self.spill.path()
+    }
+
+    /// The database's directory.
+    pub fn path(&self) -> &Path {
+        self.core.directory.path()
+    }
+
+    /// Bytes of all data files.
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.core.space.bytes()
+    }
+
+    /// Bytes of the data files that are free.
+    pub fn bytes_free(&self) -> u64 {
+        self.core.space.free_bytes()
+    }
+
+    /// The memory budget.
+    pub fn ledger(&self) -> &Ledger {
+        &self.core.access.ledger
+    }
+
+    /// The workers.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.core.access.runtime
+    }
+
+    /// What has been read so far.
+    pub fn stats(&self) -> StoreStats {
+        let total = self.core.access.source.total();
+        StoreStats {
+            bytes_read: total.bytes.load(Ordering::Relaxed),
+            reads: total.reads.load(Ordering::Relaxed),
+            cache_hits: total.hits.load(Ordering::Relaxed),
+            io_wait_ns: total.wait_ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Checks that the directory holds a database, or may get one, before anything is written there.
+fn check_directory(directory: &Directory, options: &StoreOptions) -> Result<()> {
+    let names = directory.list()?.unwrap_or_default();
+    let path = || directory.path().to_path_buf();
+    if manifest_file::is_there(&names) {
+        return Ok(());
+    }
+    if options.read_only || !options.create {
+        return Err(StoreError::NotFound { path: path() });
+    }
+    if manifest_file::is_unfinished(&names) {
+        return Ok(());
+    }
+    let problem = "the directory is not empty, and what it holds is no database";
+    let source = std::io::Error::new(std::io::ErrorKind::AlreadyExists, problem);
+    Err(StoreError::Io { action: "create a database in", path: path(), source })
+}

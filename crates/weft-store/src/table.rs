@@ -1,0 +1,221 @@
+//! Tables as a snapshot has them.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_schema::SchemaRef;
+use weft_codec::{Block as Decoder, Scalar, Zone};
+use weft_rt::sync::block_on;
+
+use crate::error::{Result, StoreError};
+use crate::manifest::TableEntry;
+use crate::page_io::PageSource;
+use crate::pages::PageKind;
+use crate::row_group::RowGroup;
+use crate::schema::TableSchema;
+use crate::segment::Segment;
+use crate::snapshot::Access;
+use crate::space::Pin;
+
+/// What a commit left of a table; shared by all snapshots in which it is the same.
+#[derive(Debug)]
+pub(crate) struct TableVersion {
+    pub(crate) id: u64,
+    pub(crate) schema: Arc<TableSchema>,
+    pub(crate) arrow_schema: SchemaRef,
+    pub(crate) next_row_id: u64,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Of each column, over all rows.
+    zones: OnceLock<Vec<Zone>>,
+}
+
+impl TableVersion {
+    pub(crate) fn new(
+        id: u64,
+        schema: Arc<TableSchema>,
+        next_row_id: u64,
+        segments: Vec<Arc<Segment>>,
+    ) -> TableVersion {
+        let arrow_schema = schema.arrow_schema();
+        TableVersion { id, schema, arrow_schema, next_row_id, segments, zones: OnceLock::new() }
+    }
+
+    pub(crate) fn entry(&self) -> TableEntry {
+        TableEntry {
+            id: self.id,
+            schema: self.schema.clone(),
+            next_row_id: self.next_row_id,
+            segments: self.segments.iter().map(|segment| segment.entry.clone()).collect(),
+        }
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.entry.rows).sum()
+    }
+
+    /// The whole directory, on a worker.
+    pub(crate) async fn load(&self, source: &PageSource) -> Result<Vec<Arc<[RowGroup]>>> {
+        let mut directory = Vec::with_capacity(self.segments.len());
+        for segment in &self.segments {
+            let groups = segment.load(source, self.id, self.schema.columns.len()).await;
+            let groups = groups.map_err(|error| error.at(format!("table {}", self.schema.name)))?;
+            directory.push(groups.clone());
+        }
+        Ok(directory)
+    }
+
+    /// The zones, on a worker.
+    async fn zones(&self, source: &PageSource) -> Result<&Vec<Zone>> {
+        if let Some(zones) = self.zones.get() {
+            return Ok(zones);
+        }
+        let directory = self.load(source).await?;
+        let empty = || Zone { min: None, max: None, null_count: 0, exact: false };
+        let mut zones: Vec<Zone> = self.schema.columns.iter().map(|_| empty()).collect();
+        let mut rows = 0;
+        for group in directory.iter().flat_map(|groups| groups.iter()) {
+            for (zone, chunk) in zones.iter_mut().zip(&group.chunks) {
+                zone.merge(rows, chunk.zone(), group.rows.into());
+            }
+            rows += u64::from(group.rows);
+        }
+        Ok(self.zones.get_or_init(|| zones))
+    }
+}
+
+/// A table of a [`Snapshot`](crate::Snapshot), which stays readable while this is kept.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) version: Arc<TableVersion>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) _pin: Pin,
+}
+
+impl Table {
+    /// The table's identity: another table, even one of the same name made later, has another.
+    pub fn id(&self) -> u64 {
+        self.version.id
+    }
+
+    /// Name and columns.
+    pub fn schema(&self) -> &TableSchema {
+        &self.version.schema
+    }
+
+    /// The schema of scans over all columns: strings and binary are views.
+    pub fn arrow_schema(&self) -> SchemaRef {
+        self.version.arrow_schema.clone()
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> u64 {
+        self.version.rows()
+    }
+
+    /// Bytes of the encoded columns.
+    pub fn bytes(&self) -> u64 {
+        self.version.segments.iter().map(|segment| segment.entry.bytes).sum()
+    }
+
+    /// Bytes that the table occupies in the data files.
+    pub fn bytes_on_disk(&self) -> u64 {
+        let segments = self.version.segments.iter();
+        segments.flat_map(|segment| &segment.entry.extents).map(|extent| extent.bytes()).sum()
+    }
+
+    /// Row groups.
+    pub fn row_groups(&self) -> usize {
+        self.version.segments.iter().map(|segment| segment.entry.row_groups as usize).sum()
+    }
+
+    /// The zone of a column over the table: bounds of its values and the number of nulls. Loads the
+    /// table's directory if nobody has used the table yet. Blocks this thread, which must be no worker.
+    ///
+    /// # Errors
+    /// Those of reading the directory; [`StoreError::Request`] if there is no such column.
+    pub fn zone(&self, column: usize) -> Result<Zone> {
+        self.check_columns([&column])?;
+        if self.version.zones.get().is_none() {
+            block_on(self.load())?;
+        }
+        Ok(self.version.zones.get().expect("loaded")[column].clone())
+    }
+
+    /// Loads the directory, so that [`Table::zone`] and scans need not wait for it; on any executor.
+    ///
+    /// # Errors
+    /// Those of reading the directory.
+    pub async fn load(&self) -> Result<()> {
+        let (version, access) = (self.version.clone(), self.access.clone());
+        let loaded = self
+            .access
+            .runtime
+            .spawn(move || async move { version.zones(&access.source).await.map(drop) });
+        loaded.await?
+    }
+
+    /// One row's values in the columns of `projection`: a block of each is read and one value of it
+    /// decoded. `None` if there is no such row. On any executor.
+    ///
+    /// # Errors
+    /// Those of reading; [`StoreError::Request`] if there is no such column.
+    pub async fn get(&self, row_id: u64, projection: &[usize]) -> Result<Option<Vec<Scalar>>> {
+        self.check_columns(projection)?;
+        let (version, access) = (self.version.clone(), self.access.clone());
+        let projection = projection.to_vec();
+        let found = self
+            .access
+            .runtime
+            .spawn(move || async move { get(&version, &access.source, row_id, &projection).await });
+        found.await?
+    }
+
+    pub(crate) fn check_columns<'a>(
+        &self,
+        columns: impl IntoIterator<Item = &'a usize>,
+    ) -> Result<()> {
+        let count = self.version.schema.columns.len();
+        match columns.into_iter().find(|column| **column >= count) {
+            None => Ok(()),
+            Some(column) => Err(StoreError::Request {
+                table: self.version.schema.name.clone(),
+                problem: format!("there is no column number {column}, only {count} columns"),
+            }),
+        }
+    }
+}
+
+async fn get(
+    version: &TableVersion,
+    source: &PageSource,
+    row_id: u64,
+    projection: &[usize],
+) -> Result<Option<Vec<Scalar>>> {
+    let directory = version.load(source).await?;
+    let ends_behind = |group: &RowGroup| group.first_row + u64::from(group.rows) > row_id;
+    let segment = directory.partition_point(|groups| !groups.last().is_some_and(ends_behind));
+    let Some(groups) = directory.get(segment) else { return Ok(None) };
+    let number = groups.partition_point(|group| !ends_behind(group));
+    let Some(group) = groups.get(number).filter(|group| group.first_row <= row_id) else {
+        return Ok(None);
+    };
+    let row = (row_id - group.first_row) as u32;
+    let block = |column: &usize| {
+        let chunk = &group.chunks[*column];
+        &chunk.blocks[(row / chunk.block_rows) as usize]
+    };
+    let stored: Vec<_> = projection.iter().map(|column| block(column).stored).collect();
+    let place = |at: usize| {
+        let column = &version.schema.columns[projection[at]].name;
+        format!("table {}, row {row_id}, column {column}", version.schema.name)
+    };
+    let read = source.read(&stored, PageKind::Block).await;
+    let blocks = read.map_err(|(at, error)| error.at(place(at)))?;
+    let mut values = Vec::with_capacity(projection.len());
+    for (at, (bytes, column)) in blocks.iter().zip(projection).enumerate() {
+        let within = row % group.chunks[*column].block_rows;
+        let payload = bytes.payload();
+        let value = Decoder::open(&payload).and_then(|block| block.value(within as usize));
+        values.push(value.map_err(|error| source.undecodable(&stored[at], &error).at(place(at)))?);
+    }
+    Ok(Some(values))
+}
