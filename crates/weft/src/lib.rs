@@ -1,1 +1,50 @@
-//! Databases and sessions.
+//! Weft as a library: databases, sessions, results.
+//!
+//! ```
+//! use weft::{Database, DatabaseOptions};
+//!
+//! # fn main() -> weft::Result<()> {
+//! let database = Database::in_memory(&DatabaseOptions::default())?;
+//! let session = database.session()?;
+//!
+//! let mut result = session.query("SELECT n, n * n AS square FROM (VALUES (1), (2), (3)) AS t(n)")?;
+//! assert_eq!(result.schema().field(1).name(), "square");
+//! let mut rows = 0;
+//! while let Some(batch) = result.next_batch()? {
+//!     rows += batch.num_rows();
+//! }
+//! assert_eq!(rows, 3);
+//!
+//! let prepared = session.prepare("SELECT $1 + 1")?;
+//! assert_eq!(prepared.parameters(), 1);
+//! let batches = prepared.query(&[41.into()])?.collect()?;
+//! assert_eq!(weft::to_text(&batches)?[0], ["42"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Database`] is one open directory, shared by any number of [`Session`]s on any threads. A
+//! statement that was started runs on the database's threads, while its [`QueryResult`] is read;
+//! a [`CancelHandle`] stops it from anywhere.
+
+#![forbid(unsafe_code)]
+
+mod complete;
+mod database;
+mod prepared;
+mod result;
+mod session;
+mod text;
+
+pub use arrow;
+pub use complete::{Completions, keywords};
+pub use database::{Database, DatabaseOptions, DatabaseStats};
+pub use prepared::Prepared;
+pub use result::QueryResult;
+pub use session::Session;
+pub use text::to_text;
+pub use weft_rt::progress::ProgressSnapshot;
+pub use weft_sql::{
+    CancelHandle, ErrorKind, Position, Result, ResultKind, Setting, SqlError as Error, Statement,
+    Value, is_incomplete,
+};

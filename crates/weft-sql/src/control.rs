@@ -1,0 +1,99 @@
+//! The strings by which a running statement is held: stop it, ask how far it is.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::MetricValue;
+use weft_rt::cancel::CancelToken;
+use weft_rt::progress::{Progress, ProgressSnapshot};
+
+use crate::error::{Result, SqlError};
+
+const RUNNING: u8 = 0;
+const COMMITTING: u8 = 1;
+const CANCELLED: u8 = 2;
+
+/// Cancels one statement, from any thread. Clones are the same handle.
+#[derive(Clone, Debug)]
+pub struct CancelHandle {
+    control: Arc<Control>,
+}
+
+impl CancelHandle {
+    /// Stops the statement: whoever waits for its result gets an error of the kind `Cancelled`, at
+    /// once. A statement that is past the point of no return (its changes are being made durable)
+    /// goes on, and one that has ended stays as it is.
+    pub fn cancel(&self) {
+        self.control.cancel();
+    }
+}
+
+/// What a statement shares with those who hold it.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) token: CancelToken,
+    pub(crate) progress: Arc<Progress>,
+    stage: AtomicU8,
+    /// The plan, whose scans of files count what they read.
+    plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
+}
+
+impl Control {
+    pub(crate) fn handle(self: &Arc<Control>) -> CancelHandle {
+        CancelHandle { control: Arc::clone(self) }
+    }
+
+    pub(crate) fn cancel(&self) {
+        let before =
+            self.stage.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
+        if before.is_ok() {
+            self.token.cancel();
+        }
+    }
+
+    /// Passes the point of no return.
+    ///
+    /// # Errors
+    /// If the statement was cancelled before.
+    pub(crate) fn begin_commit(&self) -> Result<()> {
+        let before =
+            self.stage.compare_exchange(RUNNING, COMMITTING, Ordering::AcqRel, Ordering::Acquire);
+        match before {
+            Ok(_) | Err(COMMITTING) => Ok(()),
+            Err(_) => Err(SqlError::cancelled()),
+        }
+    }
+
+    pub(crate) fn watch(&self, plan: &Arc<dyn ExecutionPlan>) {
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
+    }
+
+    /// How far the statement is.
+    pub(crate) fn snapshot(&self) -> ProgressSnapshot {
+        let mut snapshot = self.progress.snapshot();
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(plan) = plan {
+            count_file_scans(&plan, &mut snapshot);
+        }
+        snapshot
+    }
+}
+
+/// Adds what the scans of files below `plan` have read. (Weft's scans count by themselves.)
+fn count_file_scans(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot) {
+    if plan.name() == "DataSourceExec" {
+        let metrics = plan.metrics().unwrap_or_default();
+        let bytes = metrics
+            .sum(|metric| {
+                matches!(metric.value(), MetricValue::Count { name, .. } if name == "bytes_scanned")
+            })
+            .map_or(0, |value| value.as_usize() as u64);
+        snapshot.bytes_read += bytes;
+        snapshot.units_done += bytes;
+        snapshot.rows += metrics.output_rows().unwrap_or(0) as u64;
+    }
+    for child in plan.children() {
+        count_file_scans(child, snapshot);
+    }
+}

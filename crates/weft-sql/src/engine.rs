@@ -1,0 +1,231 @@
+//! What all sessions of one database share: the memory budget, the threads, DataFusion's
+//! environment, and the settings of the database.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use weft_rt::io::sim::SimDisk;
+use weft_rt::memory::Ledger;
+use weft_rt::{Runtime, RuntimeOptions};
+
+use crate::error::{ErrorKind, Result, SqlError};
+use crate::memory::LedgerPool;
+use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
+
+/// Stack of a thread that runs statements, in bytes: plans are walked recursively.
+const STACK_BYTES: usize = 8 << 20;
+
+/// How a database is opened.
+#[derive(Clone, Debug, Default)]
+pub struct EngineOptions {
+    /// Its directory; `None` for one that is removed when the database is closed.
+    pub path: Option<PathBuf>,
+    /// Open an existing database without changing anything.
+    pub read_only: bool,
+    /// Create the directory if it does not exist.
+    pub create: bool,
+    /// Directories or block devices that a new database also lies on.
+    pub devices: Vec<PathBuf>,
+    /// Settings by name, as in SET.
+    pub settings: Vec<(String, String)>,
+    /// The simulated disk to use, in tests.
+    pub sim: Option<SimDisk>,
+}
+
+/// What a database has done since it was opened, and what it holds. Bytes, and nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Bytes that tables were read with.
+    pub bytes_read: u64,
+    /// Bytes written to the devices.
+    pub bytes_written: u64,
+    /// Time that reads were in flight, summed, in nanoseconds.
+    pub io_wait_ns: u64,
+    /// Pages that were found in memory.
+    pub cache_hits: u64,
+    /// Pages that had to be read.
+    pub cache_misses: u64,
+    /// Bytes of the budget in use.
+    pub memory_used: u64,
+    /// Most bytes of it that were in use at a time.
+    pub memory_peak: u64,
+    /// The budget.
+    pub memory_limit: u64,
+    /// Bytes that operators have spilled at the moment.
+    pub spilled_bytes: u64,
+    /// Bytes on the devices.
+    pub bytes_on_disk: u64,
+}
+
+/// One open database: what its sessions share.
+pub struct Engine {
+    pub(crate) ledger: Ledger,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) environment: Arc<RuntimeEnv>,
+    pub(crate) session_defaults: SessionSettings,
+    pub(crate) datafusion_defaults: Vec<(String, String)>,
+    executor: RwLock<Arc<Executor>>,
+    settings: Mutex<DatabaseSettings>,
+    temp_directory: PathBuf,
+}
+
+/// The threads that run statements.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Executor {
+    fn new(threads: usize) -> Result<Executor> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("weft-sql")
+            .thread_stack_size(STACK_BYTES)
+            .enable_time()
+            .build()
+            .map_err(|error| {
+                SqlError::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
+            })?;
+        Ok(Executor { runtime: Some(runtime) })
+    }
+
+    /// Runs a future on the threads.
+    pub(crate) fn spawn<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(future);
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        // The last statement may end, and drop this, on one of its threads, which cannot wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Engine {
+    /// Opens a database.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for bad settings, [`ErrorKind::Storage`] if the directory cannot be
+    /// opened, [`ErrorKind::Io`] if the system refuses threads or files.
+    pub fn open(options: &EngineOptions) -> Result<Arc<Engine>> {
+        let (settings, session_defaults, datafusion_defaults) =
+            DatabaseSettings::at_open(&options.settings, options.sim.clone())?;
+        let ledger = Ledger::new(settings.memory_limit_bytes);
+        let runtime = Runtime::new(&RuntimeOptions {
+            workers: settings.threads,
+            driver: settings.io_driver.clone(),
+            io_depth: session_defaults.io_depth,
+            ..RuntimeOptions::default()
+        })
+        .map_err(|error| SqlError::new(ErrorKind::Io, error.to_string()))?;
+        let temp_directory = settings.temp_directory.clone().unwrap_or_else(std::env::temp_dir);
+        let pool = LedgerPool::new(ledger.clone(), Box::new(|_| {}));
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .with_disk_manager_builder(
+                DiskManagerBuilder::default()
+                    .with_mode(DiskManagerMode::Directories(vec![temp_directory.clone()]))
+                    .with_max_temp_directory_size(settings.max_temp_bytes),
+            )
+            .build_arc()?;
+        let executor = RwLock::new(Arc::new(Executor::new(settings.threads)?));
+        Ok(Arc::new(Engine {
+            ledger,
+            runtime: Arc::new(runtime),
+            environment,
+            session_defaults,
+            datafusion_defaults,
+            executor,
+            settings: Mutex::new(settings),
+            temp_directory,
+        }))
+    }
+
+    pub(crate) fn settings(&self) -> MutexGuard<'_, DatabaseSettings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn executor(&self) -> Arc<Executor> {
+        Arc::clone(&self.executor.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes a setting of the database, for all sessions, from their next statements on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for those that are fixed, and for bad values.
+    pub(crate) fn set(&self, name: &str, value: Option<&str>) -> Result<()> {
+        let mut changed = self.settings().clone();
+        match value {
+            Some(value) => changed.set(name, value)?,
+            None => changed.reset(name)?,
+        }
+        match name {
+            "memory_limit" => self.ledger.set_limit(changed.memory_limit_bytes),
+            "max_temp_size" => {
+                self.environment
+                    .disk_manager
+                    .set_max_temp_directory_size(changed.max_temp_bytes)?;
+            }
+            "threads" => {
+                let executor = Arc::new(Executor::new(changed.threads)?);
+                // Statements that run go on with the old threads.
+                *self.executor.write().unwrap_or_else(PoisonError::into_inner) = executor;
+            }
+            _ => {}
+        }
+        *self.settings() = changed;
+        Ok(())
+    }
+
+    /// Weft's settings with the values that a session has.
+    pub(crate) fn list_settings(&self, session: &SessionSettings) -> Vec<Setting> {
+        SETTINGS
+            .iter()
+            .filter_map(|(name, description)| {
+                let value = self.show(name, session)?;
+                Some(Setting {
+                    name: (*name).to_owned(),
+                    value,
+                    description: (*description).to_owned(),
+                })
+            })
+            .collect()
+    }
+
+    /// The value of one of Weft's settings, as SHOW prints it.
+    pub(crate) fn show(&self, name: &str, session: &SessionSettings) -> Option<String> {
+        let directory = self.temp_directory.display().to_string();
+        show(name, &self.settings(), session, &directory, self.runtime.driver())
+    }
+
+    /// Weft's settings with the values that a new session has.
+    pub fn settings_list(&self) -> Vec<Setting> {
+        self.list_settings(&self.session_defaults)
+    }
+
+    /// What the database has done and holds.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            memory_used: self.ledger.used(),
+            memory_peak: self.ledger.peak(),
+            memory_limit: self.ledger.limit(),
+            spilled_bytes: self.environment.disk_manager.used_disk_space(),
+            ..Counters::default()
+        }
+    }
+
+    /// The memory budget.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}

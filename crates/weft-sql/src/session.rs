@@ -1,0 +1,272 @@
+//! A session: its settings, its prepared statements, and the statements that it starts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::common::config::{ConfigField, ConfigNonZeroUsize};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::prelude::SessionConfig;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
+use crate::control::{CancelHandle, Control};
+use crate::engine::Engine;
+use crate::error::{ErrorKind, Result, SqlError};
+use crate::run::{self, Run};
+use crate::running::{MESSAGES_MAX, Running};
+use crate::settings::{self, SessionSettings, Setting};
+use crate::types::WeftTypes;
+use crate::value::Value;
+
+/// One user's conversation with a database. Any number of sessions work at the same time; a session
+/// itself may be used from several threads.
+pub struct Session {
+    engine: Arc<Engine>,
+    inner: Mutex<Inner>,
+    /// The statement that was started last.
+    current: Mutex<Option<Arc<Control>>>,
+}
+
+struct Inner {
+    settings: SessionSettings,
+    /// DataFusion's state, with its settings and without a catalog.
+    state: SessionState,
+    /// Texts of prepared statements by their names.
+    prepared: HashMap<String, String>,
+}
+
+impl Session {
+    /// A session with the settings that the database was opened with.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] if one of DataFusion's settings among them is bad.
+    pub fn new(engine: &Arc<Engine>) -> Result<Session> {
+        let settings = engine.session_defaults.clone();
+        let mut config = SessionConfig::new()
+            .with_default_catalog_and_schema(CATALOG, SCHEMA)
+            .with_create_default_catalog_and_schema(false)
+            .with_information_schema(true);
+        config.options_mut().sql_parser.collect_spans = true;
+        for (name, value) in &engine.datafusion_defaults {
+            set_datafusion(&mut config, name, value)?;
+        }
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(Arc::clone(&engine.environment))
+            .with_type_planner(Arc::new(WeftTypes))
+            .with_default_features()
+            .build();
+        let inner = Inner { settings, state, prepared: HashMap::new() };
+        Ok(Session {
+            engine: Arc::clone(engine),
+            inner: Mutex::new(inner),
+            current: Mutex::default(),
+        })
+    }
+
+    /// Starts one statement with these parameters. Its result comes from what is returned.
+    pub fn start(self: &Arc<Session>, sql: &str, parameters: Vec<Value>) -> Running {
+        let control = Arc::new(Control::default());
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&control));
+        let (header, header_receiver) = oneshot::channel();
+        let (messages, message_receiver) = mpsc::channel(MESSAGES_MAX);
+        let run = Run {
+            session: Arc::clone(self),
+            control: Arc::clone(&control),
+            sql: sql.into(),
+            parameters: parameters.iter().map(Value::sql).collect(),
+        };
+        let executor = self.engine.executor();
+        executor.spawn(run::drive(run, header, messages));
+        Running::new(control, header_receiver, message_receiver, executor)
+    }
+
+    /// Cancels the statement that was started last, if it still runs.
+    pub fn cancel(&self) {
+        if let Some(handle) = self.current() {
+            handle.cancel();
+        }
+    }
+
+    /// The statement that was started last.
+    pub fn current(&self) -> Option<CancelHandle> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.as_ref().map(Control::handle)
+    }
+
+    /// Weft's settings with this session's values, then DataFusion's.
+    pub fn settings(&self) -> Vec<Setting> {
+        let inner = self.lock();
+        let mut settings = self.engine.list_settings(&inner.settings);
+        let mut others = inner.state.config_options().entries();
+        others.sort_by(|left, right| left.key.cmp(&right.key));
+        settings.extend(others.into_iter().map(|entry| Setting {
+            name: entry.key,
+            value: entry.value.unwrap_or_default(),
+            description: entry.description.to_owned(),
+        }));
+        settings
+    }
+
+    /// The names of all functions, in order.
+    pub fn functions(&self) -> Vec<String> {
+        let inner = self.lock();
+        let state = &inner.state;
+        let mut names: Vec<String> = state
+            .scalar_functions()
+            .keys()
+            .chain(state.aggregate_functions().keys())
+            .chain(state.window_functions().keys())
+            .chain(state.table_functions().keys())
+            .cloned()
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The names of the tables and views with those of their columns, in order.
+    pub fn relations(&self) -> Vec<(String, Vec<String>)> {
+        Vec::new()
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The settings now.
+    pub(crate) fn session_settings(&self) -> SessionSettings {
+        self.lock().settings.clone()
+    }
+
+    /// What one statement sees.
+    pub(crate) fn statement_catalog(&self) -> Result<StatementCatalog> {
+        let inner = self.lock();
+        let mut state = inner.state.clone();
+        let threads = self.engine.settings().threads;
+        let config = state.config_mut().options_mut();
+        config.execution.target_partitions = threads;
+        config.execution.batch_size = ConfigNonZeroUsize::try_new(inner.settings.batch_rows)?;
+        config.execution.time_zone = inner.settings.timezone.clone();
+        drop(inner);
+        state.mark_start_execution();
+        Ok(StatementCatalog::new(state))
+    }
+
+    /// SET.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for unknown names and bad values.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<()> {
+        match scope(name)? {
+            Scope::Database => self.engine.set(name, Some(value)),
+            Scope::Session => self.lock().settings.set(name, value),
+            Scope::DataFusion => set_datafusion(self.lock().state.config_mut(), name, value),
+        }
+    }
+
+    /// RESET; of everything without a name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for unknown names, and for settings that cannot change.
+    pub(crate) fn reset(&self, name: Option<&str>) -> Result<()> {
+        let defaults = self.engine.session_defaults.clone();
+        let Some(name) = name else {
+            for name in ["memory_limit", "max_temp_size", "threads"] {
+                self.engine.set(name, None)?;
+            }
+            let fresh = Session::new(&self.engine)?;
+            let mut inner = self.lock();
+            inner.settings = defaults;
+            inner.state = fresh.lock().state.clone();
+            return Ok(());
+        };
+        match scope(name)? {
+            Scope::Database => self.engine.set(name, None),
+            Scope::Session => self.lock().settings.reset(name, &defaults),
+            Scope::DataFusion => {
+                let mut inner = self.lock();
+                let options = inner.state.config_mut().options_mut();
+                options.reset(name).map_err(|_| settings::unknown_setting(name))
+            }
+        }
+    }
+
+    /// SHOW one setting.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for unknown names.
+    pub(crate) fn show(&self, name: &str) -> Result<String> {
+        let inner = self.lock();
+        if let Some(value) = self.engine.show(name, &inner.settings) {
+            return Ok(value);
+        }
+        let entries = inner.state.config_options().entries();
+        match entries.into_iter().find(|entry| entry.key == name) {
+            Some(entry) => Ok(entry.value.unwrap_or_default()),
+            None => Err(settings::unknown_setting(name)),
+        }
+    }
+
+    pub(crate) fn keep_prepared(&self, name: String, text: String) {
+        self.lock().prepared.insert(name, text);
+    }
+
+    pub(crate) fn prepared(&self, name: &str) -> Result<String> {
+        self.lock().prepared.get(name).cloned().ok_or_else(|| unknown_prepared(name))
+    }
+
+    pub(crate) fn forget_prepared(&self, name: &str) -> Result<()> {
+        self.lock().prepared.remove(name).map(drop).ok_or_else(|| unknown_prepared(name))
+    }
+}
+
+fn unknown_prepared(name: &str) -> SqlError {
+    SqlError::new(ErrorKind::Semantic, format!("prepared statement {name} does not exist"))
+        .with_hint("prepare it with: PREPARE name AS statement")
+}
+
+enum Scope {
+    Database,
+    Session,
+    DataFusion,
+}
+
+fn scope(name: &str) -> Result<Scope> {
+    Ok(match name {
+        "memory_limit" | "threads" | "max_temp_size" | "io_driver" | "temp_directory" => {
+            Scope::Database
+        }
+        "batch_size" | "io_depth" | "timezone" => Scope::Session,
+        "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),
+        "datafusion.execution.batch_size" => return Err(renamed(name, "batch_size")),
+        "datafusion.execution.time_zone" => return Err(renamed(name, "timezone")),
+        other if other.starts_with("datafusion.") => Scope::DataFusion,
+        other => return Err(settings::unknown_setting(other)),
+    })
+}
+
+fn renamed(name: &str, weft: &str) -> SqlError {
+    SqlError::new(ErrorKind::Setting, format!("{name} follows the setting {weft}"))
+        .with_hint(format!("SET {weft} = …"))
+}
+
+fn set_datafusion(config: &mut SessionConfig, name: &str, value: &str) -> Result<()> {
+    if name.starts_with("datafusion.catalog.") && name != "datafusion.catalog.has_header" {
+        return Err(SqlError::new(ErrorKind::Setting, format!("{name} cannot change")));
+    }
+    config.options_mut().set(name, value).map_err(|error| {
+        let error = SqlError::from(error);
+        match error.message().contains("not found") {
+            true => settings::unknown_setting(name),
+            false => SqlError::new(
+                ErrorKind::Setting,
+                format!("{name} cannot be '{value}': {}", error.message()),
+            ),
+        }
+    })
+}

@@ -1,0 +1,320 @@
+//! The settings that SHOW, SET and RESET know, beside DataFusion's own (`datafusion.…`).
+//!
+//! Nothing is persisted: a database opens with the same settings everywhere, and what differs is
+//! said where it is opened. Some settings belong to the database and hold for all its sessions, the
+//! others to one session.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use weft_rt::io::DriverKind;
+use weft_rt::io::sim::SimDisk;
+use weft_rt::{IO_DEPTH_DEFAULT, IO_DEPTH_MAX};
+
+use crate::error::{ErrorKind, Result, SqlError};
+use crate::sizes::{human_bytes, parse_bytes};
+use crate::suggest;
+
+/// One setting as SHOW lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Its value now.
+    pub value: String,
+    /// What it does.
+    pub description: String,
+}
+
+/// Weft's settings: name and description, in the order of SHOW ALL.
+pub(crate) const SETTINGS: [(&str, &str); 8] = [
+    ("batch_size", "rows that operators pass on at a time; of the session"),
+    ("io_depth", "device requests that a scan keeps in flight per thread; of the session"),
+    (
+        "io_driver",
+        "how devices are reached: auto, uring, posix or blocking; fixed when the database is opened",
+    ),
+    ("max_temp_size", "bytes that spilled data may take on disk; of the database"),
+    (
+        "memory_limit",
+        "memory for cache, operators and loads, as bytes or a share of the machine's; of the database",
+    ),
+    ("temp_directory", "where operators spill; fixed when the database is opened"),
+    ("threads", "threads that run a statement; of the database"),
+    ("timezone", "time zone of the session, such as '+02:00' or 'Europe/Berlin'"),
+];
+
+/// Rows that operators pass on at a time, where nothing else is said.
+const BATCH_ROWS_DEFAULT: usize = 8_192;
+
+/// Share of the machine's memory, in percent, where nothing else is said.
+const MEMORY_PERCENT_DEFAULT: u64 = 75;
+
+/// The settings of a database.
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseSettings {
+    pub(crate) memory_limit_bytes: u64,
+    pub(crate) threads: usize,
+    pub(crate) io_driver: DriverKind,
+    /// `None`: the database's own spill area.
+    pub(crate) temp_directory: Option<PathBuf>,
+    pub(crate) max_temp_bytes: u64,
+}
+
+/// The settings of a session, beside those in DataFusion's configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionSettings {
+    pub(crate) batch_rows: usize,
+    pub(crate) io_depth: usize,
+    pub(crate) timezone: Option<String>,
+}
+
+impl Default for DatabaseSettings {
+    fn default() -> DatabaseSettings {
+        DatabaseSettings {
+            memory_limit_bytes: machine_memory_bytes() / 100 * MEMORY_PERCENT_DEFAULT,
+            threads: thread::available_parallelism().map_or(1, usize::from),
+            io_driver: DriverKind::Auto,
+            temp_directory: None,
+            max_temp_bytes: 1 << 40,
+        }
+    }
+}
+
+impl Default for SessionSettings {
+    fn default() -> SessionSettings {
+        SessionSettings {
+            batch_rows: BATCH_ROWS_DEFAULT,
+            io_depth: IO_DEPTH_DEFAULT,
+            timezone: None,
+        }
+    }
+}
+
+impl DatabaseSettings {
+    /// The settings with these changes, given when the database is opened. What is a session's
+    /// goes to the settings that its sessions start with.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for unknown names and bad values.
+    pub(crate) fn at_open(
+        changes: &[(String, String)],
+        sim: Option<SimDisk>,
+    ) -> Result<(DatabaseSettings, SessionSettings, Vec<(String, String)>)> {
+        let (mut database, mut session) = Self::defaults(sim.as_ref());
+        let mut others = Vec::new();
+        for (name, value) in changes {
+            match name.as_str() {
+                "io_driver" if sim.is_none() => database.io_driver = parse_driver(value)?,
+                "io_driver" => {}
+                "temp_directory" => database.temp_directory = Some(PathBuf::from(value)),
+                "memory_limit" | "threads" | "max_temp_size" => database.set(name, value)?,
+                "batch_size" | "io_depth" | "timezone" => session.set(name, value)?,
+                other if other.starts_with("datafusion.") => {
+                    others.push((name.clone(), value.clone()));
+                }
+                other => return Err(unknown_setting(other)),
+            }
+        }
+        Ok((database, session, others))
+    }
+
+    fn defaults(sim: Option<&SimDisk>) -> (DatabaseSettings, SessionSettings) {
+        let mut database = DatabaseSettings::default();
+        if let Some(disk) = sim {
+            database.io_driver = DriverKind::Sim(disk.clone());
+        }
+        (database, SessionSettings::default())
+    }
+
+    /// Changes one of the settings that can change while the database is open.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for the others, and for bad values.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "memory_limit" => {
+                self.memory_limit_bytes = parse_bytes(name, value, Some(machine_memory_bytes()))?;
+            }
+            "max_temp_size" => self.max_temp_bytes = parse_bytes(name, value, None)?,
+            "threads" => self.threads = parse_count(name, value, 1, 1_024)?,
+            "io_driver" | "temp_directory" => {
+                return Err(SqlError::new(
+                    ErrorKind::Setting,
+                    format!("{name} is fixed while a database is open"),
+                )
+                .with_hint(format!("open the database with it: --set {name}='{value}'")));
+            }
+            other => return Err(unknown_setting(other)),
+        }
+        Ok(())
+    }
+}
+
+impl DatabaseSettings {
+    /// Gives one of the settings the value that it has where nothing is said.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for those that are fixed, and for unknown ones.
+    pub(crate) fn reset(&mut self, name: &str) -> Result<()> {
+        let default = DatabaseSettings::default();
+        match name {
+            "memory_limit" => self.memory_limit_bytes = default.memory_limit_bytes,
+            "max_temp_size" => self.max_temp_bytes = default.max_temp_bytes,
+            "threads" => self.threads = default.threads,
+            other => self.set(other, "")?,
+        }
+        Ok(())
+    }
+}
+
+impl SessionSettings {
+    /// Gives one of the settings the value of `default`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for unknown names.
+    pub(crate) fn reset(&mut self, name: &str, default: &SessionSettings) -> Result<()> {
+        match name {
+            "batch_size" => self.batch_rows = default.batch_rows,
+            "io_depth" => self.io_depth = default.io_depth,
+            "timezone" => self.timezone = default.timezone.clone(),
+            other => return Err(unknown_setting(other)),
+        }
+        Ok(())
+    }
+
+    /// Changes one of the settings.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for unknown names and bad values.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "batch_size" => self.batch_rows = parse_count(name, value, 1, 65_536)?,
+            "io_depth" => self.io_depth = parse_count(name, value, 1, IO_DEPTH_MAX)?,
+            "timezone" => {
+                value.parse::<arrow::array::timezone::Tz>().map_err(|_| {
+                    SqlError::new(ErrorKind::Setting, format!("there is no time zone '{value}'"))
+                        .with_hint("write '+02:00' or a name such as 'Europe/Berlin'")
+                })?;
+                self.timezone = Some(value.to_owned());
+            }
+            other => return Err(unknown_setting(other)),
+        }
+        Ok(())
+    }
+}
+
+/// The value of one of [`SETTINGS`] as SHOW prints it.
+pub(crate) fn show(
+    name: &str,
+    database: &DatabaseSettings,
+    session: &SessionSettings,
+    temp_directory: &str,
+    driver: &str,
+) -> Option<String> {
+    Some(match name {
+        "batch_size" => session.batch_rows.to_string(),
+        "io_depth" => session.io_depth.to_string(),
+        "io_driver" => driver.to_owned(),
+        "max_temp_size" => human_bytes(database.max_temp_bytes),
+        "memory_limit" => human_bytes(database.memory_limit_bytes),
+        "temp_directory" => temp_directory.to_owned(),
+        "threads" => database.threads.to_string(),
+        "timezone" => session.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
+        _ => return None,
+    })
+}
+
+/// No setting has this name.
+pub(crate) fn unknown_setting(name: &str) -> SqlError {
+    let known: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();
+    let error = SqlError::new(ErrorKind::Setting, format!("there is no setting {name}"));
+    match suggest::hint("setting", name, &known) {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+fn parse_count(name: &str, value: &str, min: usize, max: usize) -> Result<usize> {
+    let count = value.trim().replace('_', "").parse::<usize>().ok();
+    count.filter(|count| (min..=max).contains(count)).ok_or_else(|| {
+        SqlError::new(
+            ErrorKind::Setting,
+            format!("{name} cannot be '{value}': give a number from {min} to {max}"),
+        )
+    })
+}
+
+fn parse_driver(value: &str) -> Result<DriverKind> {
+    Ok(match value.trim().to_ascii_lowercase().as_str() {
+        "auto" => DriverKind::Auto,
+        "uring" | "io_uring" => DriverKind::Uring,
+        "posix" => DriverKind::Posix,
+        "blocking" => DriverKind::Blocking,
+        _ => {
+            return Err(SqlError::new(
+                ErrorKind::Setting,
+                format!("io_driver cannot be '{value}': it is auto, uring, posix or blocking"),
+            ));
+        }
+    })
+}
+
+/// Memory in bytes that this process may use: the machine's, or its control group's if that is less.
+pub(crate) fn machine_memory_bytes() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+            line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+        })
+        .map_or(1 << 30, |kib| kib * 1024);
+    control_group_limits().into_iter().fold(machine, u64::min)
+}
+
+/// The limits of the control groups that this process is in, in bytes.
+fn control_group_limits() -> Vec<u64> {
+    let mut files = vec![PathBuf::from("/sys/fs/cgroup/memory/memory.limit_in_bytes")];
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    for group in groups.lines().filter_map(|line| line.strip_prefix("0::/")) {
+        let mut path = PathBuf::from("/sys/fs/cgroup").join(group);
+        while path.starts_with("/sys/fs/cgroup") {
+            files.push(path.join("memory.max"));
+            if !path.pop() {
+                break;
+            }
+        }
+    }
+    files
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .filter_map(|text| text.trim().parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_and_refuses() {
+        let mut database = DatabaseSettings::default();
+        database.set("memory_limit", "1GiB").unwrap();
+        assert_eq!(database.memory_limit_bytes, 1 << 30);
+        database.set("memory_limit", "50%").unwrap();
+        assert_eq!(database.memory_limit_bytes, machine_memory_bytes() / 2);
+        assert!(database.set("threads", "0").is_err());
+        let error = database.set("io_driver", "posix").unwrap_err();
+        assert!(error.message().contains("fixed"), "{error}");
+        let error = database.set("memory_limt", "1").unwrap_err();
+        assert_eq!(error.hint(), Some("did you mean memory_limit?"));
+    }
+
+    #[test]
+    fn knows_time_zones() {
+        let mut session = SessionSettings::default();
+        session.set("timezone", "Europe/Berlin").unwrap();
+        assert!(session.set("timezone", "Mars").is_err());
+    }
+}

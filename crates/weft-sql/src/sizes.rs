@@ -1,0 +1,82 @@
+//! Sizes in bytes as people write and read them.
+
+use crate::error::{ErrorKind, Result, SqlError};
+
+const UNITS: [(&str, u64); 5] =
+    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// `1536` as `1.5 KiB`.
+pub(crate) fn human_bytes(bytes: u64) -> String {
+    for (unit, size) in UNITS {
+        if bytes >= size && size > 1 {
+            let value = bytes as f64 / size as f64;
+            let digits = usize::from(value < 10.0 && bytes % size != 0);
+            return format!("{value:.digits$} {unit}");
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// Reads `4GiB`, `512 MB`, `1000000` or, as a part of `whole`, `75%`.
+///
+/// # Errors
+/// [`ErrorKind::Setting`] for anything else.
+pub(crate) fn parse_bytes(setting: &str, text: &str, whole: Option<u64>) -> Result<u64> {
+    let bad = || {
+        let percent = if whole.is_some() { " or '75%'" } else { "" };
+        SqlError::new(
+            ErrorKind::Setting,
+            format!("{setting} cannot be '{text}': give a size such as '4GiB' or '512MB'{percent}"),
+        )
+    };
+    let text_trimmed = text.trim();
+    let end = text_trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
+        .unwrap_or(text_trimmed.len());
+    let (number, unit) = text_trimmed.split_at(end);
+    let number: f64 = number.replace('_', "").parse().map_err(|_| bad())?;
+    let unit = unit.trim();
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" | "bytes" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "t" | "tb" => 1e12,
+        "ki" | "kib" => 1024.0,
+        "mi" | "mib" => 1024.0 * 1024.0,
+        "gi" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "ti" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "%" => whole.ok_or_else(bad)? as f64 / 100.0,
+        _ => return Err(bad()),
+    };
+    let bytes = number * factor;
+    if !bytes.is_finite() || bytes < 1.0 || bytes > 2f64.powi(62) {
+        return Err(bad());
+    }
+    Ok(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        let parse = |text| parse_bytes("memory_limit", text, Some(1_000)).ok();
+        assert_eq!(parse("4GiB"), Some(4 << 30));
+        assert_eq!(parse("1.5 kb"), Some(1_500));
+        assert_eq!(parse("75%"), Some(750));
+        assert_eq!(parse("1_000"), Some(1_000));
+        for bad in ["", "GiB", "-1", "4 parsecs", "0", "1e9"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn writes_what_people_read() {
+        assert_eq!(human_bytes(17), "17 B");
+        assert_eq!(human_bytes(1536), "1.5 KiB");
+        assert_eq!(human_bytes(4 << 30), "4 GiB");
+        assert_eq!(human_bytes(100 << 20), "100 MiB");
+    }
+}

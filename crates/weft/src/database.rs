@@ -1,0 +1,156 @@
+//! An open database.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weft_rt::io::sim::SimDisk;
+use weft_sql::{Engine, EngineOptions, Result, Setting};
+
+use crate::session::Session;
+
+/// How a database is opened.
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    /// Open an existing database without changing anything. Several processes may read one at once.
+    pub read_only: bool,
+    /// Create the database if there is none at the path.
+    pub create: bool,
+    /// Directories or block devices, beside the database's directory, that a new database also lies
+    /// on.
+    pub devices: Vec<PathBuf>,
+    /// Settings by name, as in SET; those that are fixed while a database is open can be given here.
+    pub settings: Vec<(String, String)>,
+    /// A simulated disk in place of the file system, for tests.
+    pub sim: Option<SimDisk>,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> DatabaseOptions {
+        DatabaseOptions {
+            read_only: false,
+            create: true,
+            devices: Vec::new(),
+            settings: Vec::new(),
+            sim: None,
+        }
+    }
+}
+
+impl DatabaseOptions {
+    /// The same with a setting.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl ToString) -> DatabaseOptions {
+        self.settings.push((name.into(), value.to_string()));
+        self
+    }
+
+    fn engine(&self, path: Option<&Path>) -> EngineOptions {
+        EngineOptions {
+            path: path.map(Path::to_owned),
+            read_only: self.read_only,
+            create: self.create,
+            devices: self.devices.clone(),
+            settings: self.settings.clone(),
+            sim: self.sim.clone(),
+        }
+    }
+}
+
+/// An open database. Clones are the same one; it is closed when the last clone, session and result
+/// of it are gone.
+#[derive(Clone)]
+pub struct Database {
+    engine: Arc<Engine>,
+    path: Option<PathBuf>,
+}
+
+/// What a database has done since it was opened, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseStats {
+    /// Bytes that its tables were read with.
+    pub bytes_read: u64,
+    /// Bytes written to its devices.
+    pub bytes_written: u64,
+    /// Time that reads of tables were in flight, summed over them, in nanoseconds.
+    pub io_wait_ns: u64,
+    /// Pages that were found in memory.
+    pub cache_hits: u64,
+    /// Pages that had to be read.
+    pub cache_misses: u64,
+    /// Bytes of the memory budget in use.
+    pub memory_used: u64,
+    /// Most bytes of it that were in use at a time.
+    pub memory_peak: u64,
+    /// The memory budget in bytes.
+    pub memory_limit: u64,
+    /// Bytes that operators have spilled to disk at the moment.
+    pub spilled_bytes: u64,
+    /// Bytes that the database takes on its devices.
+    pub bytes_on_disk: u64,
+}
+
+impl Database {
+    /// Opens the database in the directory `path`, or creates it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage) if it is locked by another process,
+    /// damaged, of another version, or missing and not to be created;
+    /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) for bad settings.
+    pub fn open(path: impl AsRef<Path>, options: &DatabaseOptions) -> Result<Database> {
+        let path = path.as_ref();
+        let engine = Engine::open(&options.engine(Some(path)))?;
+        Ok(Database { engine, path: Some(path.to_owned()) })
+    }
+
+    /// Opens an empty database in a temporary directory, which is removed when the database is
+    /// closed (or, after a crash, when the next one is opened). It may be larger than memory.
+    ///
+    /// # Errors
+    /// As for [`Database::open`].
+    pub fn in_memory(options: &DatabaseOptions) -> Result<Database> {
+        Ok(Database { engine: Engine::open(&options.engine(None))?, path: None })
+    }
+
+    /// A new session.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) if a setting that the database was opened
+    /// with does not fit.
+    pub fn session(&self) -> Result<Session> {
+        Session::new(self)
+    }
+
+    /// The directory; none for a database in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The settings that a new session has.
+    pub fn settings(&self) -> Vec<Setting> {
+        self.engine.settings_list()
+    }
+
+    /// What the database has done and holds.
+    pub fn stats(&self) -> DatabaseStats {
+        let counters = self.engine.counters();
+        DatabaseStats {
+            bytes_read: counters.bytes_read,
+            bytes_written: counters.bytes_written,
+            io_wait_ns: counters.io_wait_ns,
+            cache_hits: counters.cache_hits,
+            cache_misses: counters.cache_misses,
+            memory_used: counters.memory_used,
+            memory_peak: counters.memory_peak,
+            memory_limit: counters.memory_limit,
+            spilled_bytes: counters.spilled_bytes,
+            bytes_on_disk: counters.bytes_on_disk,
+        }
+    }
+
+    /// Drops this handle. The database is closed when the last one is gone.
+    pub fn close(self) {}
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+}

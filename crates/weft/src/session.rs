@@ -1,0 +1,155 @@
+//! A session with a database.
+
+use std::sync::Arc;
+
+use weft_rt::sync::block_on;
+use weft_sql::{CancelHandle, Position, Result, ResultKind, Setting, SqlError, Statement, Value};
+
+use crate::complete::Completions;
+use crate::database::Database;
+use crate::prepared::Prepared;
+use crate::result::QueryResult;
+
+/// One conversation with a database: settings, prepared statements, one statement after the other.
+/// Clones are the same session.
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<weft_sql::Session>,
+    database: Database,
+}
+
+impl Session {
+    pub(crate) fn new(database: &Database) -> Result<Session> {
+        let inner = Arc::new(weft_sql::Session::new(database.engine())?);
+        Ok(Session { inner, database: database.clone() })
+    }
+
+    /// The database of the session.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Cuts a script into its statements.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Syntax`](crate::ErrorKind::Syntax) where a string, quoted name or comment is not
+    /// closed.
+    pub fn statements(&self, script: &str) -> Result<Vec<Statement>> {
+        weft_sql::split_statements(script)
+    }
+
+    /// Starts one statement and waits until it is planned: then its columns are known. It runs on
+    /// while its result is read; a command has run when [`QueryResult::next_batch`] returns nothing.
+    ///
+    /// To be called from a plain thread; [`Session::start`] is for asynchronous code.
+    ///
+    /// # Errors
+    /// What is wrong with the statement, with a position in `sql` if it has one.
+    pub fn query(&self, sql: &str) -> Result<QueryResult> {
+        self.query_with(sql, Vec::new())
+    }
+
+    pub(crate) fn query_with(&self, sql: &str, parameters: Vec<Value>) -> Result<QueryResult> {
+        let mut running = self.inner.start(sql, parameters);
+        block_on(running.ready())?;
+        Ok(QueryResult::new(running))
+    }
+
+    /// Starts one statement without waiting for anything: a syntax error, too, comes from the
+    /// result. What [`Session::current`] returns cancels it even while it is being planned.
+    pub fn start(&self, sql: &str, parameters: &[Value]) -> QueryResult {
+        QueryResult::new(self.inner.start(sql, parameters.to_vec()))
+    }
+
+    /// Runs one statement to its end and returns how many rows it affected; what it returns is
+    /// thrown away.
+    ///
+    /// # Errors
+    /// What is wrong with the statement, or went wrong with it.
+    pub fn execute(&self, sql: &str) -> Result<u64> {
+        self.query(sql)?.finish()
+    }
+
+    /// Runs all statements of a script, one after the other, and hands the result of each to `each`,
+    /// which reads it (or leaves it, and so lets a command run to its end).
+    ///
+    /// # Errors
+    /// The first one; its position is in the script. The statements before it have been run.
+    pub fn execute_script(
+        &self,
+        script: &str,
+        mut each: impl FnMut(&Statement, &mut QueryResult) -> Result<()>,
+    ) -> Result<()> {
+        for statement in self.statements(script)? {
+            let mut run = || {
+                let mut result = self.query(&statement.text)?;
+                each(&statement, &mut result)?;
+                match result.kind() {
+                    ResultKind::Rows => Ok(()),
+                    ResultKind::Command { .. } => result.finish().map(drop),
+                }
+            };
+            run().map_err(|error| in_script(error, &statement))?;
+        }
+        Ok(())
+    }
+
+    /// Prepares a statement with parameters, written `?`, or `$1`, `$2` and so on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Syntax`](crate::ErrorKind::Syntax).
+    pub fn prepare(&self, sql: &str) -> Result<Prepared> {
+        let parameters = weft_sql::count_parameters(sql)?;
+        Ok(Prepared::new(self.clone(), sql.to_owned(), parameters))
+    }
+
+    /// The statement that was started last, to be cancelled.
+    pub fn current(&self) -> Option<CancelHandle> {
+        self.inner.current()
+    }
+
+    /// Cancels the statement that was started last, if it still runs.
+    pub fn cancel(&self) {
+        self.inner.cancel();
+    }
+
+    /// Weft's settings with this session's values, then DataFusion's.
+    pub fn settings(&self) -> Vec<Setting> {
+        self.inner.settings()
+    }
+
+    /// The names that can be completed.
+    pub fn completions(&self) -> Completions {
+        Completions {
+            tables: self.inner.relations(),
+            functions: self.inner.functions(),
+            settings: self.settings().into_iter().map(|setting| setting.name).collect(),
+        }
+    }
+
+    /// The names of the tables and views, in order.
+    pub fn tables(&self) -> Vec<String> {
+        self.inner.relations().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The names of a table's or view's columns; none if it does not exist.
+    pub fn columns(&self, table: &str) -> Vec<String> {
+        let mut relations = self.inner.relations().into_iter();
+        relations.find(|(name, _)| name == table).map(|(_, columns)| columns).unwrap_or_default()
+    }
+
+    /// The names of all functions, in order.
+    pub fn functions(&self) -> Vec<String> {
+        self.inner.functions()
+    }
+}
+
+/// The error with its position in the script rather than in the statement.
+fn in_script(error: SqlError, statement: &Statement) -> SqlError {
+    let start = statement.position;
+    let Some(Position { line, column }) = error.position() else {
+        return error.with_position(start);
+    };
+    let column = if line == 1 { start.column + column - 1 } else { column };
+    error.with_position(Position { line: start.line + line - 1, column })
+}
