@@ -23,19 +23,48 @@ const ZSTD: u8 = 2;
 /// bytes knows how much memory they may ask for.
 const MAX_RATIO: usize = 255;
 
-/// The tag of what was applied, and the result if it is not the body itself.
+/// Pieces of a long body that are tried first, and their bytes.
+const PIECES: (usize, usize) = (4, 16 << 10);
+
+/// Pieces of a long body, which tell whether the whole is worth trying.
+fn sample(body: &[u8]) -> Option<Vec<u8>> {
+    let (pieces, len) = PIECES;
+    if body.len() <= 2 * pieces * len {
+        return None;
+    }
+    let stride = (body.len() - len) / (pieces - 1);
+    Some((0..pieces).flat_map(|piece| &body[piece * stride..][..len]).copied().collect())
+}
+
+fn apply(body: &[u8], compression: Compression) -> Option<Vec<u8>> {
+    match compression {
+        Compression::None => None,
+        Compression::Lz4 => Some(lz4_flex::block::compress(body)),
+        // It fails only for lack of memory: the body itself is as good.
+        Compression::Zstd(level) => zstd::bulk::compress(body, level.clamp(1, 22)).ok(),
+    }
+}
+
+/// The tag of what was applied, and the result if it is not the body itself. Decompression is far
+/// slower than decoding, so it must save a quarter.
 pub(crate) fn compress(body: &[u8], compression: Compression) -> (u8, Option<Vec<u8>>) {
-    let (tag, stored) = match compression {
-        Compression::None => return (NONE, None),
-        Compression::Lz4 => (LZ4, lz4_flex::block::compress(body)),
-        Compression::Zstd(level) => match zstd::bulk::compress(body, level.clamp(1, 22)) {
-            Ok(stored) => (ZSTD, stored),
-            // Only a lack of memory: the body itself is as good.
-            Err(_) => return (NONE, None),
-        },
+    let tag = match compression {
+        Compression::None => NONE,
+        Compression::Lz4 => LZ4,
+        Compression::Zstd(_) => ZSTD,
     };
-    let pays = stored.len() <= body.len() - body.len() / 10 && stored.len() < body.len();
-    if pays && body.len() <= stored.len() * MAX_RATIO { (tag, Some(stored)) } else { (NONE, None) }
+    let pays = |body: &[u8], stored: &[u8]| stored.len() < body.len() - body.len() / 4;
+    if let Some(sample) = sample(body)
+        && apply(&sample, compression).is_none_or(|stored| !pays(&sample, &stored))
+    {
+        return (NONE, None);
+    }
+    match apply(body, compression) {
+        Some(stored) if pays(body, &stored) && body.len() <= stored.len() * MAX_RATIO => {
+            (tag, Some(stored))
+        }
+        _ => (NONE, None),
+    }
 }
 
 /// The name of a tag, for encoding trees.

@@ -20,13 +20,14 @@ pub(crate) struct FastHasher(u64);
 
 impl Hasher for FastHasher {
     fn write(&mut self, bytes: &[u8]) {
-        let mut words = bytes.chunks_exact(8);
-        for word in &mut words {
-            self.write_u64(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        for &word in bytes.as_chunks().0 {
+            self.write_u64(u64::from_le_bytes(word));
         }
-        let mut last = [0; 8];
-        last[..words.remainder().len()].copy_from_slice(words.remainder());
-        self.write_u64(u64::from_le_bytes(last));
+        // The last bytes: of eight that overlap those before, or of fewer than eight in all.
+        match bytes.last_chunk() {
+            Some(last) => self.write_u64(u64::from_le_bytes(*last)),
+            None => self.write_u64(crate::strings::head(bytes)),
+        }
     }
     fn write_u8(&mut self, value: u8) {
         self.write_u64(value.into());
@@ -63,14 +64,22 @@ pub(crate) fn sample<T: Copy>(values: &[T]) -> Vec<T> {
     (0..runs).flat_map(|run| values[run * stride..][..len].iter().copied()).collect()
 }
 
-/// Bytes that codes take at least, judging by the distinct values of a sample; nothing if the sample
-/// does not repeat itself enough to build a dictionary.
+/// Bytes that codes and entries take, judging by the distinct values of a sample; nothing if that does not repeat
+/// itself enough to build a dictionary. Among `n` values of `d` equally frequent ones, some `n² / 2d`
+/// repeat another, if `d` is large.
 pub(crate) fn estimate<T: Copy + Eq + Hash>(values: &[T]) -> Option<usize> {
     let sample = sample(values);
     let mut seen = Codes::default();
     seen.extend(sample.iter().map(|&value| (value, 0)));
-    let bits = usize::BITS - (seen.len().max(1) - 1).leading_zeros();
-    (seen.len() * 2 <= sample.len()).then(|| values.len() * bits as usize / 8)
+    let repeated = sample.len() - seen.len();
+    let distinct = match repeated {
+        0 => return None,
+        _ if repeated * 2 >= sample.len() => seen.len(),
+        _ => sample.len() * sample.len() / (2 * repeated),
+    };
+    let bits = usize::BITS - (distinct - 1).leading_zeros();
+    let worth = if sample.len() == values.len() { values.len() / 2 } else { values.len() / 4 };
+    (distinct <= worth).then(|| values.len() * bits as usize / 8 + distinct * size_of::<T>() / 2)
 }
 
 /// Sorted entries and a code per row; nothing if more than half of the values are distinct.

@@ -7,11 +7,11 @@ use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use bytemuck::Pod;
 
+use crate::block::HEADER_BYTES;
 use crate::compression::{self, Compression};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::physical::Physical;
-use crate::reader::put;
 use crate::{bools, floats, ints, strings, wide};
 
 /// How a block is encoded.
@@ -19,7 +19,7 @@ use crate::{bools, floats, ints, strings, wide};
 pub struct Options {
     /// Levels of cascading encodings: 0 (none) to 3.
     pub cascade_depth: u8,
-    /// What is tried on the encoded bytes; kept only where it saves a tenth or more.
+    /// What is tried on the encoded bytes; kept only where it saves a quarter or more.
     pub compression: Compression,
 }
 
@@ -39,21 +39,25 @@ pub fn encode(array: &dyn Array, options: &Options) -> Result<Vec<u8>> {
     if array.len() > crate::MAX_ROWS {
         return Err(Error::TooManyRows { rows: array.len() });
     }
-    let mut body = Vec::new();
+    let mut out = vec![0; HEADER_BYTES];
     let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
     if let Some(nulls) = nulls {
-        bools::encode(nulls.inner(), options.cascade_depth.min(3), &mut body);
+        bools::encode(nulls.inner(), options.cascade_depth.min(3), &mut out);
     }
-    let validity_bytes = body.len();
-    values(array, physical, nulls, options.cascade_depth.min(3), &mut body)?;
+    let validity_bytes = out.len() - HEADER_BYTES;
+    values(array, physical, nulls, options.cascade_depth.min(3), &mut out)?;
 
-    let (compression, stored) = compression::compress(&body, options.compression);
-    let mut out = Vec::with_capacity(crate::block::HEADER_BYTES + body.len());
-    out.extend_from_slice(&[crate::block::VERSION, physical as u8, compression, 0]);
-    put(&mut out, array.len() as u32);
-    put(&mut out, validity_bytes as u32);
-    put(&mut out, body.len() as u32);
-    out.extend_from_slice(stored.as_deref().unwrap_or(&body));
+    let body_bytes = out.len() - HEADER_BYTES;
+    let (compression, stored) = compression::compress(&out[HEADER_BYTES..], options.compression);
+    if let Some(stored) = stored {
+        out.truncate(HEADER_BYTES);
+        out.extend_from_slice(&stored);
+    }
+    out[..4].copy_from_slice(&[crate::block::VERSION, physical as u8, compression, 0]);
+    for (slot, number) in [array.len(), validity_bytes, body_bytes].into_iter().enumerate() {
+        out[4 + slot * 4..][..4].copy_from_slice(&(number as u32).to_le_bytes());
+    }
+    out.shrink_to_fit();
     Ok(out)
 }
 

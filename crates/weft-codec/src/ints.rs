@@ -113,11 +113,7 @@ pub(crate) fn read<T: Lane>(node: &[u8], rows: Rows, depth: u8) -> Result<Vec<T>
         Encoding::RunLength => {
             let runs = Runs::open(reader, rows.of())?;
             let values = decode::<T>(runs.values, runs.len, depth + 1)?;
-            let mut out = Vec::with_capacity(rows.of());
-            for (value, len) in values.into_iter().zip(runs.lengths(rows.of(), depth + 1)?) {
-                out.resize(out.len() + len, value);
-            }
-            Ok(rows.pick(out))
+            Ok(rows.pick(runs.repeat(&values, rows.of(), depth + 1)?))
         }
         _ => Err(encoding.misplaced("integers")),
     }

@@ -8,6 +8,9 @@ use crate::error::{Result, damaged};
 use crate::ints;
 use crate::reader::{Reader, put, put_child};
 
+/// Runs of up to this many rows are written at once.
+const SHORT: usize = 8;
+
 /// The value and the last row of every run.
 pub(crate) fn find<T: Copy + Eq>(values: &[T]) -> (Vec<T>, Vec<u16>) {
     let mut runs = Vec::new();
@@ -68,6 +71,25 @@ impl<'a> Runs<'a> {
             return Err(damaged("run-length", format!("runs of {end} rows instead of {rows}")));
         }
         Ok(lengths)
+    }
+
+    /// A value per row, given one per run. Short runs are written as whole vectors, the rest of which
+    /// the next run overwrites.
+    pub(crate) fn repeat<T: Copy>(&self, values: &[T], rows: usize, depth: u8) -> Result<Vec<T>> {
+        let Some(&first) = values.first() else {
+            return Err(damaged("run-length", "no runs"));
+        };
+        let mut out = vec![first; rows + SHORT];
+        let mut start = 0;
+        for (&value, len) in values.iter().zip(self.lengths(rows, depth)?) {
+            out[start..start + SHORT].fill(value);
+            if len > SHORT {
+                out[start + SHORT..start + len].fill(value);
+            }
+            start += len;
+        }
+        out.truncate(rows);
+        Ok(out)
     }
 
     /// A bit per row, given one per run.

@@ -18,6 +18,9 @@ use crate::reader::{Reader, put, put_child};
 use crate::rows::Rows;
 use crate::text::Text;
 
+/// A dictionary of less than this fraction of the strings' bytes is taken at once.
+const LITTLE: usize = 3;
+
 /// Strings in Arrow's layout: 16-byte views into one buffer.
 pub(crate) struct Views {
     pub(crate) views: Vec<u128>,
@@ -26,10 +29,12 @@ pub(crate) struct Views {
 
 /// Appends a node that holds `values`.
 ///
+/// A dictionary is tried first, where a sample repeats itself: it is cheaper to build and to decode
+/// than symbols, which are not even tried when it takes little enough.
+///
 /// # Errors
 /// [`Error::TooManyBytes`] if all values together exceed [`crate::MAX_BODY_BYTES`].
 pub(crate) fn encode(values: &[&[u8]], level: u8, out: &mut Vec<u8>) -> Result<()> {
-    let bytes = values.iter().map(|value| value.len()).sum();
     if !values.is_empty() && values.iter().all(|value| *value == values[0]) {
         if values[0].len() > crate::MAX_BODY_BYTES {
             return Err(Error::TooManyBytes { bytes: values[0].len() });
@@ -38,53 +43,67 @@ pub(crate) fn encode(values: &[&[u8]], level: u8, out: &mut Vec<u8>) -> Result<(
         out.extend_from_slice(values[0]);
         return Ok(());
     }
+    let bytes = values.iter().map(|value| value.len()).sum();
     if bytes > crate::MAX_BODY_BYTES {
         return Err(Error::TooManyBytes { bytes });
     }
-    let mut best = plain(values, bytes, level);
+    let mut dictionary = Vec::new();
     if level > 0 && bytes > 0 {
-        if let Some(node) = fsst::encode(values, level)
-            && node.len() < best.len() - best.len() / 10
-        {
-            best = node;
-        }
-        if dictionary::estimate(values).is_some()
-            && let Some((entries, codes)) = dictionary::build(values)
-        {
-            let mut node = vec![Encoding::Dictionary as u8];
-            let mut child = Vec::new();
-            encode(&entries, level - 1, &mut child)?;
-            dictionary::write(&child, entries.len(), &codes, level - 1, &mut node);
-            // Decoding a dictionary is cheaper than decoding symbols.
-            if node.len() < best.len() {
-                best = node;
-            }
+        dictionary = encode_dictionary(values, level)?;
+        if !dictionary.is_empty() && dictionary.len() < bytes / LITTLE {
+            out.extend_from_slice(&dictionary);
+            return Ok(());
         }
     }
-    out.extend_from_slice(&best);
+    let ends = encode_ends(values.iter().map(|value| value.len()), level);
+    let mut least = ends.len() + bytes;
+    if !dictionary.is_empty() && dictionary.len() < least {
+        least = dictionary.len();
+    } else {
+        dictionary.clear();
+    }
+    if level > 0
+        && let Some(table) = fsst::train(values, bytes)
+        && table.encode(values, &ends, level, least - least / 10, out)
+    {
+        return Ok(());
+    }
+    if !dictionary.is_empty() {
+        out.extend_from_slice(&dictionary);
+        return Ok(());
+    }
+    out.reserve(ends.len() + bytes + 5);
+    out.push(Encoding::Plain as u8);
+    put_child(out, &ends);
+    values.iter().for_each(|value| out.extend_from_slice(value));
     Ok(())
 }
 
-fn plain(values: &[&[u8]], bytes: usize, level: u8) -> Vec<u8> {
-    let mut node = Vec::with_capacity(bytes + bytes / 8 + 64);
-    node.push(Encoding::Plain as u8);
-    write_ends(values.iter().map(|value| value.len()), level, &mut node);
-    values.iter().for_each(|value| node.extend_from_slice(value));
-    node
+/// A dictionary node; empty if values seldom repeat.
+fn encode_dictionary(values: &[&[u8]], level: u8) -> Result<Vec<u8>> {
+    let mut node = Vec::new();
+    if dictionary::estimate(values).is_some()
+        && let Some((entries, codes)) = dictionary::build(values)
+    {
+        node.push(Encoding::Dictionary as u8);
+        let mut child = Vec::new();
+        encode(&entries, level - 1, &mut child)?;
+        dictionary::write(&child, entries.len(), &codes, level - 1, &mut node);
+    }
+    Ok(node)
 }
 
-/// Appends, as a child, where strings of the lengths given end, in bytes.
-pub(crate) fn write_ends(lengths: impl Iterator<Item = usize>, level: u8, out: &mut Vec<u8>) {
+/// A node of where strings of the lengths given end, in bytes.
+pub(crate) fn encode_ends(lengths: impl Iterator<Item = usize>, level: u8) -> Vec<u8> {
     let mut end = 0;
-    let ends: Vec<u32> = lengths
-        .map(|len| {
-            end += len as u32;
-            end
-        })
-        .collect();
-    let mut child = Vec::new();
-    ints::encode(&ends, false, level.saturating_sub(1), &mut child);
-    put_child(out, &child);
+    let next = |len| {
+        end += len as u32;
+        end
+    };
+    let ends: Vec<u32> = lengths.map(next).collect();
+    let mut node = Vec::new();
+    ints::encode(&ends, false, level.saturating_sub(1), &mut node);
+    node
 }
 
 /// The range of string `row`, within `bytes` bytes.
@@ -95,11 +114,14 @@ pub(crate) fn range(
     bytes: usize,
     depth: u8,
 ) -> Result<(usize, usize)> {
-    let end = ints::value::<u32>(ends, row, rows, depth)? as usize;
-    let start = match row {
-        0 => 0,
-        _ => ints::value::<u32>(ends, row - 1, rows, depth)? as usize,
-    };
+    let mut start = 0;
+    let mut end = 0;
+    // Both lie in one chunk as a rule, which is then decoded once.
+    let picked = [row.wrapping_sub(1) as u32, row as u32];
+    let picked = if row == 0 { &picked[1..] } else { &picked };
+    for next in ints::read::<u32>(ends, Rows::picked(rows, picked), depth)? {
+        (start, end) = (end, next as usize);
+    }
     if start > end || end > bytes {
         return Err(outside(start, end, bytes));
     }
@@ -244,4 +266,19 @@ fn plain_value<'a>(mut reader: Reader<'a>, row: usize, rows: usize, depth: u8) -
     let bytes = reader.rest();
     let (start, end) = range(ends, row, rows, bytes.len(), depth)?;
     Ok(&bytes[start..end])
+}
+
+/// The first eight bytes as a number of the same order, so that most strings are compared by it.
+#[inline(always)]
+pub(crate) fn head(bytes: &[u8]) -> u64 {
+    if let Some(head) = bytes.first_chunk() {
+        return u64::from_be_bytes(*head);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        // Four to seven bytes, of which the first and last four overlap.
+        let rest = u64::from(u32::from_be_bytes(*last)) << (8 * (8 - bytes.len()));
+        return u64::from(u32::from_be_bytes(*first)) << 32 | rest & u64::from(u32::MAX);
+    }
+    let shifted = |(i, &byte): (usize, &u8)| u64::from(byte) << (56 - 8 * i);
+    bytes.iter().enumerate().map(shifted).sum()
 }

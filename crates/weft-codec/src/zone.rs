@@ -10,6 +10,7 @@ use crate::error::{Result, damaged};
 use crate::physical::Physical;
 use crate::reader::{Reader, put};
 use crate::scalar::{Scalar, WHERE, one_zero32, one_zero64};
+use crate::strings::head;
 
 /// Longer strings are bounded by this many bytes of them.
 const PREFIX_BYTES: usize = 32;
@@ -128,18 +129,6 @@ fn extremes<T: ArrowPrimitiveType, K: Copy + Ord>(
             let mut valid = nulls.valid_indices().map(|row| key(values[row]));
             let first = valid.next()?;
             Some(valid.fold((first, first), widen))
-        }
-    }
-}
-
-/// The first eight bytes as a number of the same order, so that most strings are compared by it.
-fn head(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => {
-            let mut head = [0; 8];
-            head[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(head)
         }
     }
 }
