@@ -16,7 +16,7 @@ use crate::group_writer::{WrittenGroup, no_hints, write_group};
 use crate::manifest::SegmentEntry;
 use crate::page_io::PageSource;
 use crate::pages::{PageKind, PageRun, units_of};
-use crate::row_group::{ROW_GROUP_ROWS_MAX, RowGroup};
+use crate::row_group::RowGroup;
 use crate::schema::{TableSchema, scan_type};
 use crate::segment::{Segment, encode, occupied};
 use crate::snapshot::Access;
@@ -69,9 +69,9 @@ impl Join {
     }
 
     /// True if the row group behind should be joined with this one.
-    fn takes(&self, next: &Join) -> bool {
+    fn takes(&self, next: &Join, rows_max: u64) -> bool {
         is_short_before(self.rows, next.rows)
-            && self.rows + next.rows <= ROW_GROUP_ROWS_MAX as u64
+            && self.rows + next.rows <= rows_max
             && self.bytes + next.bytes <= JOIN_BYTES_MAX
     }
 }
@@ -81,12 +81,12 @@ fn is_short_before(rows: u64, next: u64) -> bool {
 }
 
 /// Which row groups are to become one: the binary counter.
-fn joins(pieces: Vec<Piece>) -> Vec<Join> {
+fn joins(pieces: Vec<Piece>, rows_max: u64) -> Vec<Join> {
     let mut joins: Vec<Join> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         joins.push(Join::of(piece));
         while let [.., before, last] = &joins[..]
-            && before.takes(last)
+            && before.takes(last, rows_max)
         {
             let last = joins.pop().expect("there are two");
             let before = joins.last_mut().expect("there are two");
@@ -110,6 +110,7 @@ pub(crate) async fn append(
     let mut freed = Vec::new();
     let mut pieces: Vec<Piece> = Vec::new();
     let mut next_row_id = version.next_row_id;
+    let rows_max = groups.row_group_rows as u64;
     for mut written in groups.groups {
         written.group.first_row = next_row_id;
         next_row_id += u64::from(written.group.rows);
@@ -120,13 +121,13 @@ pub(crate) async fn append(
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
         let old = segment.load(&access.source, version.id, columns).await.map_err(at_table)?;
         let rows: u64 = pieces.iter().map(|piece| u64::from(piece.group().rows)).sum();
-        let first_rows = u64::from(first.group().rows).max(rows.min(ROW_GROUP_ROWS_MAX as u64));
         let joinable = old.last().is_some_and(|last| {
-            is_short_before(last.rows.into(), first_rows)
-                && (last.rows + first.group().rows) as usize <= ROW_GROUP_ROWS_MAX
+            is_short_before(last.rows.into(), rows.min(rows_max))
+                && u64::from(last.rows) + u64::from(first.group().rows) <= rows_max
         });
         let fits = old.len() + pieces.len() <= SEGMENT_GROUPS_MAX;
-        if !joinable && !(fits && old.len() < 2 * pieces.len()) {
+        let small = fits && old.len() < 2 * pieces.len();
+        if !(joinable || small) {
             break;
         }
         freed.push(segment.entry.stored.extent());
@@ -136,7 +137,7 @@ pub(crate) async fn append(
     }
     let mut taken = Vec::new();
     let mut groups = Vec::with_capacity(pieces.len());
-    for join in joins(pieces) {
+    for join in joins(pieces, rows_max) {
         let (group, allocation) = execute(join, version, space, access, &mut freed).await?;
         groups.push(group);
         taken.extend(allocation);

@@ -223,3 +223,90 @@ pub(crate) enum ManifestError {
 fn damaged(problem: impl Into<String>) -> ManifestError {
     ManifestError::Damaged(problem.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::DataType;
+
+    use super::*;
+    use crate::schema::Column;
+
+    fn manifest() -> Manifest {
+        let column = Column {
+            name: "n".into(),
+            data_type: DataType::Utf8,
+            nullable: false,
+            default: Some("'x'".into()),
+        };
+        let schema = TableSchema { name: "t".into(), columns: vec![column] };
+        let extent = |start, units| Extent { device: 1, start, units };
+        let segment = SegmentEntry {
+            stored: Stored { device: 1, start: 9, bytes: 70, checksum: 5 },
+            row_groups: 2,
+            rows: 10,
+            bytes: 100,
+            extents: vec![extent(3, 4), extent(9, 1)],
+        };
+        let table = TableEntry {
+            id: 4,
+            schema: Arc::new(schema),
+            next_row_id: 10,
+            segments: vec![segment],
+        };
+        Manifest {
+            generation: 12,
+            database: [3; 16],
+            devices: vec!["".into(), "/ssd".into()],
+            options: [("threads".into(), "2".into())].into(),
+            views: [("v".into(), "SELECT 1".into())].into(),
+            next_table_id: 5,
+            tables: [("t".into(), table)].into(),
+        }
+    }
+
+    #[test]
+    fn comes_back() {
+        let manifest = manifest();
+        assert_eq!(Manifest::decode(&manifest.encode()).as_ref(), Ok(&manifest));
+        assert_eq!(manifest.live_extents().unwrap()[1].len(), 2);
+    }
+
+    #[test]
+    fn every_byte_and_every_length_counts() {
+        let good = manifest().encode();
+        for at in 0..good.len() {
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[at] ^= 1 << bit;
+                assert!(Manifest::decode(&bad).is_err(), "bit {bit} of byte {at}");
+            }
+            assert!(Manifest::decode(&good[..at]).is_err(), "{at} bytes");
+        }
+        let long = [good, vec![0; 4096]].concat();
+        assert!(Manifest::decode(&long).is_err());
+    }
+
+    #[test]
+    fn no_body_makes_it_panic() {
+        let good = manifest().encode();
+        let body = u64::from_le_bytes(good[40..48].try_into().unwrap()) as usize;
+        for at in HEADER_BYTES..HEADER_BYTES + body {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bad = good[HEADER_BYTES..HEADER_BYTES + body].to_vec();
+                bad[at - HEADER_BYTES] = value;
+                // Whole by its checksum, wrong by its content.
+                if let Ok(read) = Manifest::read_body(12, [3; 16], &bad) {
+                    read.live_extents().ok();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn space_has_one_use() {
+        let mut manifest = manifest();
+        let twice = manifest.tables["t"].clone();
+        manifest.tables.insert("u".into(), twice);
+        assert!(manifest.live_extents().is_err());
+    }
+}

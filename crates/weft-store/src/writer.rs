@@ -141,7 +141,11 @@ impl TableWriter {
         }
         let written =
             std::mem::take(&mut *shared.written.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(WrittenGroups { schema: shared.schema.clone(), groups: written.into_values().collect() })
+        Ok(WrittenGroups {
+            schema: shared.schema.clone(),
+            groups: written.into_values().collect(),
+            row_group_rows: shared.options.row_group_rows,
+        })
     }
 }
 
@@ -150,6 +154,8 @@ impl TableWriter {
 pub struct WrittenGroups {
     pub(crate) schema: Arc<TableSchema>,
     pub(crate) groups: Vec<WrittenGroup>,
+    /// Rows that a row group may have.
+    pub(crate) row_group_rows: usize,
 }
 
 impl WrittenGroups {
@@ -207,7 +213,7 @@ impl PartitionWriter {
         {
             self.flush().await?;
         }
-        let batch_bytes: u64 = batch.columns().iter().map(|column| logical_bytes(column)).sum();
+        let batch_bytes: u64 = batch.columns().iter().map(logical_bytes).sum();
         let row_bytes = (batch_bytes / batch.num_rows().max(1) as u64).max(1);
         let mut at = 0;
         while at < batch.num_rows() {

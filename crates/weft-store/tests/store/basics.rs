@@ -63,8 +63,8 @@ fn random_tables_come_back_with_every_driver() {
             let rows = if round == 0 { 66_000 } else { random.usize(1..4_000) };
             let batch = random_rows(&schema, rows, &mut random);
             match round {
-                0 => load(&store, &schema, &[batch.clone()]),
-                _ => append(&store, &schema, &[batch.clone()]),
+                0 => load(&store, &schema, std::slice::from_ref(&batch)),
+                _ => append(&store, &schema, std::slice::from_ref(&batch)),
             };
             all.push(batch);
             let expected =

@@ -1,4 +1,8 @@
 //! The store through its public interface.
 
 mod basics;
+mod concurrency;
+mod crash;
+mod damage;
+mod failures;
 mod support;

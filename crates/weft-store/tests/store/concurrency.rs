@@ -1,0 +1,305 @@
+//! Several partitions, scans during commits, conflicts, several handles, read-only databases.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use weft_rt::cancel::CancelToken;
+use weft_rt::io::DriverKind;
+use weft_rt::sync::block_on;
+use weft_store::*;
+
+use crate::support::*;
+
+fn directory() -> (tempfile::TempDir, Directory) {
+    let kept = tempfile::tempdir().unwrap();
+    let directory = Directory::Os(kept.path().join("db"));
+    (kept, directory)
+}
+
+#[test]
+fn partitions_keep_the_order_of_the_input() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 2));
+    let schema = number_table("t");
+    let writer = store.writer(&schema, WriterOptions::default()).unwrap();
+    let part = |number: usize| (number as i64 * 90_000, (number as i64 + 1) * 90_000);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let mut partition = writer.partition(number);
+            scope.spawn(move || {
+                let (start, end) = part(number);
+                for at in (start..end).step_by(10_000) {
+                    block_on(partition.append(numbers(at..at + 10_000))).unwrap();
+                }
+                block_on(partition.finish()).unwrap();
+            });
+        }
+    });
+    let groups = block_on(writer.finish()).unwrap();
+    assert_eq!(groups.rows(), 360_000);
+    let create = Change::CreateTable { schema: schema.clone(), or_replace: false };
+    let append = Change::Append { table: "t".into(), expected: None, groups };
+    let snapshot = store.commit_blocking(vec![create, append]).unwrap();
+    let table = snapshot.table("t").unwrap();
+    assert_eq!(everything(&table).unwrap(), numbers(0..360_000));
+}
+
+#[test]
+fn partitions_of_a_scan_give_each_row_once() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 2));
+    let table = load(&store, &number_table("t"), &[numbers(0..1_000_000)]);
+    for partitions in [1, 2, 3, 8] {
+        let options = ScanOptions { projection: vec![0], ..Default::default() };
+        let scans = table.scan_partitions(partitions, options).unwrap();
+        let sums: Vec<(i64, usize)> = std::thread::scope(|scope| {
+            let run = |mut scan: Scan| {
+                let (mut sum, mut rows) = (0, 0);
+                while let Some(batch) = scan.next_blocking() {
+                    let batch = batch.unwrap();
+                    rows += batch.num_rows();
+                    sum += batch.column(0).as_primitive::<Int64Type>().values().iter().sum::<i64>();
+                }
+                (sum, rows)
+            };
+            let threads: Vec<_> =
+                scans.into_iter().map(|scan| scope.spawn(move || run(scan))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let total = sums.iter().fold((0, 0), |(a, b), (sum, rows)| (a + sum, b + rows));
+        assert_eq!(total, (999_999 * 1_000_000 / 2, 1_000_000), "{partitions} partitions");
+    }
+}
+
+#[test]
+fn a_scan_that_is_dropped_stops_reading() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 2));
+    let mut random = fastrand::Rng::with_seed(1);
+    let schema = number_table("t");
+    let values: Vec<_> = (0..3_000_000).map(|_| Some(random.i64(..))).collect();
+    let column = array(&arrow_schema::DataType::Int64, &values);
+    let batch = arrow_array::RecordBatch::try_new(schema.arrow_schema(), vec![column]).unwrap();
+    let table = load(&store, &schema, &[batch]);
+    assert!(table.row_groups() > 40);
+    let read = store.stats().bytes_read;
+    let mut scan = table.scan(ScanOptions { projection: vec![0], ..Default::default() }).unwrap();
+    scan.next_blocking().unwrap().unwrap();
+    drop(scan);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let read = store.stats().bytes_read - read;
+    assert!(read < table.bytes() * 3 / 4, "{read} of {} bytes", table.bytes());
+    let cancel = CancelToken::new();
+    let options = ScanOptions { projection: vec![0], cancel: cancel.clone(), ..Default::default() };
+    let mut scan = table.scan(options).unwrap();
+    scan.next_blocking().unwrap().unwrap();
+    cancel.cancel();
+    let last = std::iter::from_fn(|| scan.next_blocking()).last().unwrap();
+    assert!(matches!(last, Err(StoreError::Cancelled)), "{last:?}");
+    assert_eq!(store.ledger().used(), 0);
+}
+
+#[test]
+fn scans_see_their_snapshot_while_tables_change() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 2));
+    let schema = number_table("t");
+    load(&store, &schema, &[numbers(0..10_000)]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let table = store.snapshot().table("t").unwrap();
+                    let rows = table.rows();
+                    std::thread::yield_now();
+                    let all = everything(&table).unwrap();
+                    assert_eq!(all.num_rows() as u64, rows);
+                    let values = all.column(0).as_primitive::<Int64Type>().values();
+                    let first = values[0];
+                    let ordered =
+                        values.iter().zip(first..).all(|(value, wanted)| *value == wanted);
+                    assert!(ordered, "rows of two tables in one scan");
+                }
+            });
+        }
+        for round in 0..40 {
+            let start = round * 1_000_000;
+            if round % 5 == 0 {
+                let groups = write(&store, &schema, &[numbers(start..start + 10_000)]).unwrap();
+                store
+                    .commit_blocking(vec![
+                        Change::CreateTable { schema: schema.clone(), or_replace: true },
+                        Change::Append { table: "t".into(), expected: None, groups },
+                    ])
+                    .unwrap();
+            } else {
+                let table = store.snapshot().table("t").unwrap();
+                let first = round / 5 * 5_000_000;
+                let next = first + table.rows() as i64;
+                append(&store, &schema, &[numbers(next..next + 700)]);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(store.bytes_on_disk() < 4 << 20, "space is reused: {}", store.bytes_on_disk());
+}
+
+#[test]
+fn a_dropped_table_stays_readable_for_those_who_have_it() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 1));
+    let schema = number_table("t");
+    let table = load(&store, &schema, &[numbers(0..50_000)]);
+    let free = store.bytes_free();
+    store.commit_blocking(vec![Change::DropTable { name: "t".into(), expected: None }]).unwrap();
+    load(&store, &number_table("u"), &[numbers(7..50_007)]);
+    assert_eq!(everything(&table).unwrap(), numbers(0..50_000));
+    drop(table);
+    assert!(store.bytes_free() >= free, "{} instead of {free}", store.bytes_free());
+}
+
+#[test]
+fn conflicting_commits_fail() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 1));
+    let schema = number_table("t");
+    let table = load(&store, &schema, &[numbers(0..10)]);
+    let expected = Some(table.id());
+    let append = |groups| Change::Append { table: "t".into(), expected, groups };
+    let groups = write(&store, &schema, &[numbers(0..10)]).unwrap();
+    store
+        .commit_blocking(vec![Change::CreateTable { schema: schema.clone(), or_replace: true }])
+        .unwrap();
+    let error = store.commit_blocking(vec![append(groups)]).unwrap_err();
+    assert!(error.to_string().contains("replaced"), "{error}");
+    let groups = write(&store, &schema, &[numbers(0..10)]).unwrap();
+    store.commit_blocking(vec![Change::DropTable { name: "t".into(), expected: None }]).unwrap();
+    let error = store.commit_blocking(vec![append(groups)]).unwrap_err();
+    assert!(error.to_string().contains("dropped"), "{error}");
+    // All or nothing.
+    let view = Change::CreateView { name: "v".into(), sql: "SELECT 1".into(), or_replace: false };
+    let wrong = Change::DropView { name: "w".into() };
+    assert!(store.commit_blocking(vec![view, wrong]).is_err());
+    assert_eq!(store.snapshot().views().count(), 0);
+}
+
+#[test]
+fn one_writer_or_several_readers() {
+    let (_kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 1);
+    let store = open(&directory, &runtime);
+    load(&store, &number_table("t"), &[numbers(0..10)]);
+    let message = try_open(&directory, &runtime).unwrap_err().to_string();
+    assert!(message.contains(&std::process::id().to_string()), "{message}");
+    drop(store);
+    let options = StoreOptions { read_only: true, ..StoreOptions::default() };
+    let reader = || Store::open(&directory, &options, runtime.clone(), ample()).unwrap();
+    let readers = [reader(), reader()];
+    for reader in &readers {
+        let table = reader.snapshot().table("t").unwrap();
+        assert_eq!(everything(&table).unwrap(), numbers(0..10));
+        let error =
+            reader.commit_blocking(vec![Change::DropView { name: "v".into() }]).unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+    }
+    let message = try_open(&directory, &runtime).unwrap_err().to_string();
+    assert!(message.contains("in use"), "{message}");
+    drop(readers);
+    open(&directory, &runtime);
+}
+
+#[test]
+fn reading_writes_nothing() {
+    let (kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 1);
+    load(&open(&directory, &runtime), &number_table("t"), &[numbers(0..10)]);
+    let path = kept.path().join("db");
+    std::fs::remove_file(path.join("LOCK")).unwrap();
+    let names = || -> Vec<_> {
+        let mut names: Vec<_> = std::fs::read_dir(&path)
+            .unwrap()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                (entry.file_name(), entry.metadata().unwrap().modified().unwrap())
+            })
+            .collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let options = StoreOptions { read_only: true, ..StoreOptions::default() };
+    let store = Store::open(&directory, &options, runtime, ample()).unwrap();
+    let table = store.snapshot().table("t").unwrap();
+    assert_eq!(everything(&table).unwrap(), numbers(0..10));
+    assert_eq!(names(), before);
+}
+
+#[test]
+fn directories_without_a_database() {
+    let (kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 1);
+    let plain = StoreOptions::default();
+    let message = |options: &StoreOptions, directory: &Directory| {
+        Store::open(directory, options, runtime.clone(), ample()).unwrap_err().to_string()
+    };
+    assert!(message(&plain, &directory).contains("holds no Weft database"));
+    assert!(!kept.path().join("db").exists());
+    std::fs::write(kept.path().join("letter.txt"), "hello").unwrap();
+    let create = StoreOptions { create: true, ..StoreOptions::default() };
+    let foreign = Directory::Os(kept.path().into());
+    assert!(message(&create, &foreign).contains("not empty"));
+    assert_eq!(std::fs::read_dir(kept.path()).unwrap().count(), 1, "nothing is left there");
+}
+
+#[test]
+fn temporary_databases_go() {
+    let (kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 1);
+    let options = StoreOptions { create: true, temporary: true, ..StoreOptions::default() };
+    let store = Store::open(&directory, &options, runtime, ample()).unwrap();
+    let table = load(&store, &number_table("t"), &[numbers(0..100_000)]);
+    let spill = store.spill_directory().unwrap();
+    std::fs::write(spill.join("run"), "x").unwrap();
+    assert_eq!(everything(&table).unwrap(), numbers(0..100_000));
+    drop((table, store));
+    assert!(!kept.path().join("db").exists());
+}
+
+#[test]
+fn devices_can_be_added() {
+    let (kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 2);
+    let store = open(&directory, &runtime);
+    let schema = number_table("t");
+    load(&store, &schema, &[numbers(0..100_000)]);
+    store.add_device(&kept.path().join("ssd")).unwrap();
+    append(&store, &schema, &[numbers(100_000..400_000)]);
+    assert!(store.add_device(&kept.path().join("ssd")).is_err());
+    drop(store);
+    let store = open(&directory, &runtime);
+    assert_eq!(store.devices().len(), 2);
+    let table = store.snapshot().table("t").unwrap();
+    assert_eq!(everything(&table).unwrap(), numbers(0..400_000));
+    assert!(std::fs::metadata(kept.path().join("ssd/data-1.weft")).unwrap().len() > 4096);
+}
+
+#[test]
+fn futures_go_to_any_executor() {
+    fn is_send<T: Send>(_: &T) {}
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 1));
+    let schema = number_table("t");
+    let table: Arc<Table> = load(&store, &schema, &[numbers(0..10)]);
+    let writer = store.writer(&schema, WriterOptions::default()).unwrap();
+    let mut partition = writer.partition(0);
+    is_send(&partition.append(numbers(0..1)));
+    is_send(&partition.finish());
+    is_send(&writer.finish());
+    is_send(&store.commit(Vec::new()));
+    is_send(&table.get(0, &[0]));
+    is_send(&table.load());
+    is_send(&table.scan(ScanOptions::default()).unwrap());
+}

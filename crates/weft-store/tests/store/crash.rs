@@ -1,0 +1,197 @@
+//! Power loss at every write, sync, allocation and change of a name: what was acknowledged is there, what
+//! was not is there as a whole or not at all, and no space is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use weft_rt::io::DriverKind;
+use weft_rt::io::sim::{SimDisk, SimFaults, SimOptions};
+use weft_store::*;
+
+use crate::support::*;
+
+/// What a database holds: numbers by table, and views.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    tables: BTreeMap<String, Vec<i64>>,
+    views: BTreeMap<String, String>,
+}
+
+/// A step of the history.
+enum Step {
+    Create(&'static str),
+    Append(&'static str, std::ops::Range<i64>),
+    /// A table in place of the old one, with rows, by one commit.
+    Replace(&'static str, std::ops::Range<i64>),
+    Drop(&'static str),
+    View(&'static str, &'static str),
+}
+
+fn history() -> Vec<Step> {
+    vec![
+        Step::Create("a"),
+        Step::Append("a", 0..3_000),
+        Step::Create("b"),
+        Step::Append("b", 0..1),
+        Step::Append("b", 1..2),
+        Step::Append("b", 2..4),
+        Step::View("v", "SELECT 1"),
+        Step::Replace("a", 100..900),
+        Step::Append("b", 4..9),
+        Step::Drop("a"),
+        Step::Create("c"),
+        Step::Append("c", 5..5_000),
+        Step::Append("b", 9..2_000),
+    ]
+}
+
+impl Step {
+    fn apply(&self, model: &mut Model) {
+        match self {
+            Step::Create(name) => drop(model.tables.insert((*name).into(), Vec::new())),
+            Step::Append(name, rows) => {
+                model.tables.get_mut(*name).unwrap().extend(rows.clone());
+            }
+            Step::Replace(name, rows) => {
+                model.tables.insert((*name).into(), rows.clone().collect());
+            }
+            Step::Drop(name) => drop(model.tables.remove(*name)),
+            Step::View(name, sql) => drop(model.views.insert((*name).into(), (*sql).into())),
+        }
+    }
+
+    fn run(&self, store: &Store) -> Result<()> {
+        let append = |name: &str, rows: &std::ops::Range<i64>| -> Result<Change> {
+            let groups = write(store, &number_table(name), &[numbers(rows.clone())])?;
+            Ok(Change::Append { table: name.into(), expected: None, groups })
+        };
+        let create =
+            |name: &str, or_replace| Change::CreateTable { schema: number_table(name), or_replace };
+        let changes = match self {
+            Step::Create(name) => vec![create(name, false)],
+            Step::Append(name, rows) => vec![append(name, rows)?],
+            Step::Replace(name, rows) => vec![create(name, true), append(name, rows)?],
+            Step::Drop(name) => vec![Change::DropTable { name: (*name).into(), expected: None }],
+            Step::View(name, sql) => vec![Change::CreateView {
+                name: (*name).into(),
+                sql: (*sql).into(),
+                or_replace: false,
+            }],
+        };
+        store.commit_blocking(changes).map(drop)
+    }
+}
+
+/// What the database on the disk holds.
+fn found(store: &Store) -> Model {
+    let snapshot = store.snapshot();
+    let rows = |batch: RecordBatch| -> Vec<i64> {
+        use arrow_array::{cast::AsArray, types::Int64Type};
+        batch.column(0).as_primitive::<Int64Type>().values().to_vec()
+    };
+    let table = |name: &str| {
+        let table = snapshot.table(name).unwrap();
+        (name.to_owned(), rows(everything(&table).unwrap()))
+    };
+    let views = snapshot.views().map(|(name, sql)| (name.to_owned(), sql.to_owned()));
+    Model { tables: snapshot.tables().map(table).collect(), views: views.collect() }
+}
+
+/// All bytes of the data files are a header, a table's or free.
+fn check_space(store: &Store) {
+    let snapshot = store.snapshot();
+    let used: u64 =
+        snapshot.tables().map(|name| snapshot.table(name).unwrap().bytes_on_disk()).sum();
+    drop(snapshot);
+    let headers = store.devices().len() as u64 * 4096;
+    assert_eq!(store.bytes_free() + used + headers, store.bytes_on_disk(), "space is lost");
+    assert!(store.bytes_on_disk() < 8 << 20, "{} bytes", store.bytes_on_disk());
+}
+
+fn start(disk: &SimDisk) -> (Arc<weft_rt::Runtime>, Directory) {
+    let directory = Directory::Sim(disk.clone(), "db".into());
+    (runtime(DriverKind::Sim(disk.clone()), 1), directory)
+}
+
+fn open_with(
+    directory: &Directory,
+    runtime: &Arc<weft_rt::Runtime>,
+    devices: usize,
+) -> Result<Arc<Store>> {
+    let devices = (1..devices).map(|number| format!("../ssd{number}").into());
+    let devices: Vec<std::path::PathBuf> = match devices.len() {
+        0 => Vec::new(),
+        _ => std::iter::once("../ssd0".into()).chain(devices).collect(),
+    };
+    let options = StoreOptions { create: true, devices, ..StoreOptions::default() };
+    Store::open(directory, &options, runtime.clone(), ample())
+}
+
+/// Runs the history; returns the states that may be found afterwards: the last one acknowledged, and
+/// the one that was being committed.
+fn run(disk: &SimDisk, devices: usize) -> (Vec<Model>, bool) {
+    let (runtime, directory) = start(disk);
+    let mut model = Model::default();
+    let Ok(store) = open_with(&directory, &runtime, devices) else {
+        return (vec![model], false);
+    };
+    for step in history() {
+        let mut next = model.clone();
+        step.apply(&mut next);
+        if step.run(&store).is_err() {
+            return (vec![model, next], false);
+        }
+        model = next;
+        assert_eq!(found(&store), model);
+    }
+    check_space(&store);
+    (vec![model], true)
+}
+
+fn crash_everywhere(seed: u64, devices: usize) {
+    let disk = SimDisk::new(SimOptions::testing(seed));
+    let (_, whole) = run(&disk, devices);
+    assert!(whole);
+    let mutations = disk.mutations();
+    println!("seed {seed}: {mutations} mutations on {devices} devices");
+    assert!(mutations > 100);
+    let mut committed = 0;
+    for n in 0..mutations {
+        let disk = SimDisk::new(SimOptions::testing(seed ^ n));
+        disk.set_faults(SimFaults::none().crash_after_write(n));
+        let (allowed, whole) = run(&disk, devices);
+        assert!(!whole, "the power fails at {n}");
+        let after = disk.crash(seed ^ n);
+        let (runtime, directory) = start(&after);
+        let store = open_with(&directory, &runtime, devices)
+            .unwrap_or_else(|error| panic!("seed {seed}, crash at {n}: {error}"));
+        let model = found(&store);
+        assert!(
+            allowed.contains(&model),
+            "seed {seed}, crash at {n}: {:?} is none of {:?}",
+            model.tables.keys(),
+            allowed.iter().map(|model| model.tables.keys()).collect::<Vec<_>>(),
+        );
+        committed += u64::from(allowed.len() == 2 && model == allowed[1]);
+        check_space(&store);
+        // It goes on from there.
+        let schema = number_table("after");
+        load(&store, &schema, &[numbers(0..10)]);
+        assert_eq!(found(&store).tables["after"], (0..10).collect::<Vec<_>>());
+        check_space(&store);
+    }
+    println!("{committed} commits were found although they had not been acknowledged");
+}
+
+#[test]
+fn power_may_fail_at_any_time() {
+    for seed in [1, fastrand::u64(..)] {
+        crash_everywhere(seed, 1);
+    }
+}
+
+#[test]
+fn power_may_fail_at_any_time_with_several_devices() {
+    crash_everywhere(fastrand::u64(..), 3);
+}
