@@ -119,7 +119,7 @@ pub(crate) async fn append(
     let columns = version.schema.columns.len();
     while let (Some(segment), Some(first)) = (segments.last(), pieces.first()) {
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
-        let old = segment.load(&access.source, version.id, columns).await.map_err(at_table)?;
+        let old = segment.load(access, version.id, columns).await.map_err(at_table)?;
         let rows: u64 = pieces.iter().map(|piece| u64::from(piece.group().rows)).sum();
         let joinable = old.last().is_some_and(|last| {
             is_short_before(last.rows.into(), rows.min(rows_max))
@@ -144,7 +144,7 @@ pub(crate) async fn append(
     }
     while !groups.is_empty() {
         let rest = groups.split_off(groups.len().min(SEGMENT_GROUPS_MAX));
-        let (segment, allocation) = write_segment(groups, version, space).await?;
+        let (segment, allocation) = write_segment(groups, version, space, access).await?;
         segments.push(Arc::new(segment));
         taken.push(allocation);
         groups = rest;
@@ -241,6 +241,7 @@ async fn write_segment(
     groups: Vec<RowGroup>,
     version: &TableVersion,
     space: &Arc<Space>,
+    access: &Access,
 ) -> Result<(Segment, Allocation)> {
     let bytes = encode(&groups, version.id, version.schema.columns.len());
     let allocation = space.allocate(units_of(bytes.len())).await?;
@@ -254,5 +255,5 @@ async fn write_segment(
         bytes: groups.iter().map(RowGroup::bytes).sum(),
         extents: occupied(&groups, &stored),
     };
-    Ok((Segment::loaded(entry, groups), allocation))
+    Ok((Segment::loaded(entry, groups, &access.ledger), allocation))
 }

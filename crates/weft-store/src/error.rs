@@ -231,5 +231,11 @@ pub(crate) fn is_no_space(error: &FileError) -> bool {
     }
 }
 
+/// True if the file system has no such operation.
+pub(crate) fn is_unsupported(error: &FileError) -> bool {
+    let unsupported = io::ErrorKind::Unsupported;
+    matches!(error, FileError::Transfer { source, .. } if source.kind() == unsupported)
+}
+
 /// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, StoreError>;

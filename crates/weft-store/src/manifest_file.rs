@@ -4,6 +4,7 @@
 //! and makes those durable; only then is it acknowledged. So whichever copy can be read is at least as new
 //! as the last acknowledged commit, the newer of two counts, and a damaged one is made good from the other.
 
+use futures::future::join_all;
 use weft_rt::io::Access;
 
 use crate::FORMAT_VERSION;
@@ -93,12 +94,12 @@ async fn unreadable(directory: &Directory, problems: Vec<String>) -> StoreError 
 /// Writes both new copies under their temporary names, on a worker; durable with `sync`.
 pub(crate) async fn prepare(directory: &Directory, manifest: &Manifest, sync: bool) -> Result<()> {
     let bytes = manifest.encode();
-    for (_, new) in COPIES {
-        let directory = directory.clone();
-        let file = off_worker(move || directory.create_file(new)).await??;
-        write_file(&file, &bytes, sync).await?;
-    }
-    Ok(())
+    let create = |directory: Directory| {
+        move || COPIES.iter().map(|(_, new)| directory.create_file(new)).collect::<Result<Vec<_>>>()
+    };
+    let files = off_worker(create(directory.clone())).await??;
+    let written = join_all(files.iter().map(|file| write_file(file, &bytes, sync))).await;
+    written.into_iter().collect()
 }
 
 /// Removes what [`prepare`] wrote.

@@ -31,8 +31,9 @@ use crate::table::Table;
 const QUEUE_BATCHES: usize = 8;
 
 /// Bytes that the row groups in flight take, in all: at first, so that the first rows come soon and a
-/// consumer that wants only a few does not make much be read, and at most.
-const IN_FLIGHT_BYTES: (u64, u64) = (16 << 20, 512 << 20);
+/// consumer that wants only a few does not make much be read, and at most (or an eighth of the memory
+/// budget, if that is less).
+const IN_FLIGHT_BYTES: (u64, u64) = (16 << 20, 256 << 20);
 
 /// What a channel carries: a batch, and its memory while it waits.
 pub(crate) type Item = Result<(RecordBatch, Option<Reservation>)>;
@@ -132,7 +133,7 @@ impl ScanShared {
         if let Some(plan) = self.plan.get() {
             return Ok(plan);
         }
-        let directory = self.table.version.load(&self.source).await?;
+        let directory = self.table.version.load(&self.table.access).await?;
         let mut groups = Vec::new();
         let mut number = 0;
         for (segment, loaded) in directory.iter().enumerate() {
@@ -162,8 +163,9 @@ impl ScanShared {
     /// Lets more be in flight: somebody wants the rows.
     fn widen(&self) {
         let limit = self.in_flight.limit();
-        if limit < IN_FLIGHT_BYTES.1 {
-            self.in_flight.set_limit(limit * 2);
+        let most = (self.table.access.ledger.limit() / 8).min(IN_FLIGHT_BYTES.1);
+        if limit < most {
+            self.in_flight.set_limit((limit * 2).min(most));
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
+use weft_rt::memory::{Ledger, Reservation};
+
 use crate::error::{Result, StoreError};
 use crate::extent::{Extent, coalesce};
 use crate::manifest::SegmentEntry;
-use crate::page_io::PageSource;
 use crate::pages::{PageKind, Stored};
 use crate::row_group::RowGroup;
+use crate::snapshot::Access;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
 
 /// Bytes of the shortest row group in a segment.
@@ -17,31 +19,51 @@ const GROUP_ENTRY_BYTES: usize = 49;
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) entry: SegmentEntry,
-    /// Bytes of memory that the row groups take are few: some 100 per block.
-    groups: OnceLock<Arc<[RowGroup]>>,
+    loaded: OnceLock<Loaded>,
+}
+
+/// Row groups in memory.
+#[derive(Debug)]
+struct Loaded {
+    groups: Arc<[RowGroup]>,
+    /// What they take, if the budget had it.
+    _memory: Option<Reservation>,
+}
+
+/// About what a block's entry takes in memory, in bytes.
+const BLOCK_MEMORY_BYTES: u64 = 160;
+
+impl Loaded {
+    fn new(mut groups: Vec<RowGroup>, ledger: &Ledger) -> Loaded {
+        number_pages(&mut groups);
+        let chunks = groups.iter().flat_map(|group| &group.chunks);
+        let blocks: usize = chunks.map(|chunk| chunk.blocks.len()).sum();
+        let memory = ledger.try_reserve(blocks as u64 * BLOCK_MEMORY_BYTES);
+        Loaded { groups: groups.into(), _memory: memory }
+    }
 }
 
 impl Segment {
     pub(crate) fn new(entry: SegmentEntry) -> Segment {
-        Segment { entry, groups: OnceLock::new() }
+        Segment { entry, loaded: OnceLock::new() }
     }
 
     /// One whose row groups are known already.
-    pub(crate) fn loaded(entry: SegmentEntry, mut groups: Vec<RowGroup>) -> Segment {
-        number_pages(&mut groups);
-        Segment { entry, groups: OnceLock::from(Arc::from(groups)) }
+    pub(crate) fn loaded(entry: SegmentEntry, groups: Vec<RowGroup>, ledger: &Ledger) -> Segment {
+        Segment { entry, loaded: OnceLock::from(Loaded::new(groups, ledger)) }
     }
 
     /// The row groups, on a worker.
     pub(crate) async fn load(
         &self,
-        source: &PageSource,
+        access: &Access,
         table: u64,
         columns: usize,
     ) -> Result<&Arc<[RowGroup]>> {
-        if let Some(groups) = self.groups.get() {
-            return Ok(groups);
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(&loaded.groups);
         }
+        let source = &access.source;
         let stored = self.entry.stored;
         let bytes = source.read_one(&stored, PageKind::Segment).await?;
         let groups = decode(&bytes.payload(), &self.entry, table, columns);
@@ -51,7 +73,7 @@ impl Segment {
             problem,
         })?;
         // Of two that load it, one is superfluous.
-        Ok(self.groups.get_or_init(|| groups.into()))
+        Ok(&self.loaded.get_or_init(|| Loaded::new(groups, &access.ledger)).groups)
     }
 }
 
@@ -80,7 +102,7 @@ fn decode(
     }
     let count = reader.count(GROUP_ENTRY_BYTES)?;
     let groups = (0..count).map(|_| RowGroup::read(&mut reader, columns));
-    let mut groups = groups.collect::<WireResult<Vec<_>>>()?;
+    let groups = groups.collect::<WireResult<Vec<_>>>()?;
     reader.end()?;
     let rows: u64 = groups.iter().map(|group| u64::from(group.rows)).sum();
     if (groups.len(), rows) != (entry.row_groups as usize, entry.rows) {
@@ -89,7 +111,6 @@ fn decode(
     if occupied(&groups, &entry.stored) != entry.extents {
         return wrong("its row groups do not lie where the manifest has them");
     }
-    number_pages(&mut groups);
     Ok(groups)
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use weft_rt::io::File;
 use weft_rt::memory::Ledger;
 
-use crate::error::{Result, StoreError, is_no_space};
+use crate::error::{Result, StoreError, is_no_space, is_unsupported};
 use crate::extent::{Extent, FreeSet, UNIT_BYTES, UNITS_MAX};
 
 /// Files grow by an eighth, but by at least and at most so many units.
@@ -101,14 +101,15 @@ impl Device {
                 continue;
             }
             match self.file.allocate(end * UNIT_BYTES, added * UNIT_BYTES).await {
-                Ok(()) => {
+                Err(error) if is_no_space(&error) => last = Some(error),
+                Err(error) if !is_unsupported(&error) => return Err(error.into()),
+                // Where the system does not help, space is taken when it is written to.
+                _ => {
                     let mut state = self.state();
                     state.free.insert(end, added);
                     state.end = end + added;
                     return Ok(());
                 }
-                Err(error) if is_no_space(&error) => last = Some(error),
-                Err(error) => return Err(error.into()),
             }
         }
         let source = last.unwrap_or_else(|| weft_rt::io::FileError::Transfer {

@@ -69,6 +69,8 @@ impl Store {
         runtime: Arc<Runtime>,
         ledger: Ledger,
     ) -> Result<Arc<Store>> {
+        let options =
+            &StoreOptions { devices: absolute(directory, &options.devices)?, ..options.clone() };
         check_directory(directory, options)?;
         let lock = match options.read_only {
             true => Lock::shared(directory)?,
@@ -162,8 +164,8 @@ impl Store {
     /// [`StoreError::Device`] if it has a data file already or there are too many; as
     /// [`Store::commit`].
     pub fn add_device(&self, path: &Path) -> Result<()> {
-        let work = Work { changes: Vec::new(), device: Some(path.into()) };
-        weft_rt::sync::block_on(self.run(work)).map(drop)
+        let path = absolute(&self.core.directory, &[path.into()])?.pop();
+        weft_rt::sync::block_on(self.run(Work { changes: Vec::new(), device: path })).map(drop)
     }
 
     /// The directories of the devices, by number; empty for the database's own.
@@ -215,6 +217,19 @@ impl Store {
             io_wait_ns: total.wait_ns.load(Ordering::Relaxed),
         }
     }
+}
+
+/// The directories of devices as the manifest is to have them: whatever the current directory will be.
+fn absolute(database: &Directory, devices: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let absolute = |path: &PathBuf| match database {
+        Directory::Sim(..) => Ok(path.clone()),
+        Directory::Os(_) => std::path::absolute(path).map_err(|source| StoreError::Io {
+            action: "find",
+            path: path.clone(),
+            source,
+        }),
+    };
+    devices.iter().map(absolute).collect()
 }
 
 /// Checks that the directory holds a database, or may get one, before anything is written there.

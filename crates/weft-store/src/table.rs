@@ -8,7 +8,6 @@ use weft_rt::sync::block_on;
 
 use crate::error::{Result, StoreError};
 use crate::manifest::TableEntry;
-use crate::page_io::PageSource;
 use crate::pages::PageKind;
 use crate::row_group::RowGroup;
 use crate::schema::TableSchema;
@@ -53,10 +52,10 @@ impl TableVersion {
     }
 
     /// The whole directory, on a worker.
-    pub(crate) async fn load(&self, source: &PageSource) -> Result<Vec<Arc<[RowGroup]>>> {
+    pub(crate) async fn load(&self, access: &Access) -> Result<Vec<Arc<[RowGroup]>>> {
         let mut directory = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
-            let groups = segment.load(source, self.id, self.schema.columns.len()).await;
+            let groups = segment.load(access, self.id, self.schema.columns.len()).await;
             let groups = groups.map_err(|error| error.at(format!("table {}", self.schema.name)))?;
             directory.push(groups.clone());
         }
@@ -64,11 +63,11 @@ impl TableVersion {
     }
 
     /// The zones, on a worker.
-    async fn zones(&self, source: &PageSource) -> Result<&Vec<Zone>> {
+    async fn zones(&self, access: &Access) -> Result<&Vec<Zone>> {
         if let Some(zones) = self.zones.get() {
             return Ok(zones);
         }
-        let directory = self.load(source).await?;
+        let directory = self.load(access).await?;
         let empty = || Zone { min: None, max: None, null_count: 0, exact: false };
         let mut zones: Vec<Zone> = self.schema.columns.iter().map(|_| empty()).collect();
         let mut rows = 0;
@@ -149,7 +148,7 @@ impl Table {
         let loaded = self
             .access
             .runtime
-            .spawn(move || async move { version.zones(&access.source).await.map(drop) });
+            .spawn(move || async move { version.zones(&access).await.map(drop) });
         loaded.await?
     }
 
@@ -165,7 +164,7 @@ impl Table {
         let found = self
             .access
             .runtime
-            .spawn(move || async move { get(&version, &access.source, row_id, &projection).await });
+            .spawn(move || async move { get(&version, &access, row_id, &projection).await });
         found.await?
     }
 
@@ -186,11 +185,12 @@ impl Table {
 
 async fn get(
     version: &TableVersion,
-    source: &PageSource,
+    access: &Access,
     row_id: u64,
     projection: &[usize],
 ) -> Result<Option<Vec<Scalar>>> {
-    let directory = version.load(source).await?;
+    let source = &access.source;
+    let directory = version.load(access).await?;
     let ends_behind = |group: &RowGroup| group.first_row + u64::from(group.rows) > row_id;
     let segment = directory.partition_point(|groups| !groups.last().is_some_and(ends_behind));
     let Some(groups) = directory.get(segment) else { return Ok(None) };

@@ -1,8 +1,11 @@
 //! What is written is read: over types, sizes, drivers, and after opening again.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimDisk, SimOptions};
 use weft_store::*;
@@ -152,4 +155,97 @@ fn small_commits_make_few_row_groups() {
     assert_eq!(all.column(0).len(), 100);
     assert!(table.bytes_on_disk() < 1 << 20, "{}", table.bytes_on_disk());
     assert!(store.bytes_on_disk() < 4 << 20, "{}", store.bytes_on_disk());
+}
+
+#[test]
+fn long_strings_take_several_pages() {
+    let (_kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 2);
+    let store = open(&directory, &runtime);
+    let schema = table("t", &[("n", DataType::Int64), ("text", DataType::Utf8)]);
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut text = |len: usize| (0..len).map(|_| random.alphanumeric()).collect::<String>();
+    let lens = [0, 5, 3_000_000, 1 << 20, 17, 900_000, 1_048_560 - 16];
+    let mut texts: Vec<Option<String>> = lens.into_iter().map(|len| Some(text(len))).collect();
+    texts.push(None);
+    texts.extend((0..3_000).map(|_| Some(text(2_000))));
+    let numbers: Vec<_> = (0..texts.len() as i64).map(Some).collect();
+    let columns: Vec<arrow_array::ArrayRef> = vec![
+        array(&DataType::Int64, &numbers),
+        Arc::new(texts.iter().map(|text| text.as_deref()).collect::<arrow_array::StringArray>()),
+    ];
+    let fields =
+        vec![Field::new("n", DataType::Int64, true), Field::new("text", DataType::Utf8, true)];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let stored =
+        load(&store, &schema, &[batch.slice(0, 10), batch.slice(10, batch.num_rows() - 10)]);
+    let check = |table: &Arc<Table>| {
+        let all = everything(table).unwrap();
+        let found: Vec<_> = all.column(1).as_string_view().iter().collect();
+        assert!(found == texts.iter().map(|text| text.as_deref()).collect::<Vec<_>>());
+        for row in [2, 7, 100] {
+            let found = weft_rt::sync::block_on(table.get(row, &[1])).unwrap().unwrap();
+            let wanted = texts[row as usize].as_ref();
+            assert_eq!(
+                found,
+                [wanted.map_or(Scalar::Null, |text| Scalar::Bytes(text.clone().into()))]
+            );
+        }
+    };
+    check(&stored);
+    drop((stored, store));
+    check(&open(&directory, &runtime).snapshot().table("t").unwrap());
+}
+
+#[test]
+fn filters_agree_with_filtering_afterwards() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 2));
+    let schema = many_types("t");
+    let options = WriterOptions { row_group_rows: 9_000, ..WriterOptions::default() };
+    let batches: Vec<_> = (0..5).map(|_| random_rows(&schema, 7_000, &mut random)).collect();
+    let groups = write_as(&store, &schema, &batches, options).unwrap();
+    let create = Change::CreateTable { schema: schema.clone(), or_replace: false };
+    let append = Change::Append { table: "t".into(), expected: None, groups };
+    let table = store.commit_blocking(vec![create, append]).unwrap().table("t").unwrap();
+    let all = everything(&table).unwrap();
+    let number = |row: usize| {
+        let column = all.column(2).as_primitive::<Int64Type>();
+        column.is_valid(row).then(|| column.value(row))
+    };
+    for _ in 0..40 {
+        let pivot = random.i64(-200..300);
+        let (predicate, holds): (_, Box<dyn Fn(Option<i64>) -> bool>) = match random.u8(..5) {
+            0 => (Predicate::IsNull, Box::new(|n| n.is_none())),
+            1 => (Predicate::IsNotNull, Box::new(|n| n.is_some())),
+            2 => (
+                Predicate::Compare(Op::LtEq, Scalar::Int(pivot)),
+                Box::new(move |n| n.is_some_and(|n| n <= pivot)),
+            ),
+            3 => (
+                Predicate::Compare(Op::Eq, Scalar::Int(pivot)),
+                Box::new(move |n| n == Some(pivot)),
+            ),
+            _ => (
+                Predicate::In(vec![Scalar::Int(pivot), Scalar::Int(3), Scalar::Null]),
+                Box::new(move |n| n == Some(pivot) || n == Some(3)),
+            ),
+        };
+        let keep: BooleanArray = (0..all.num_rows()).map(|row| Some(holds(number(row)))).collect();
+        let projection = vec![random.usize(..10), 2];
+        let expected = arrow_select::filter::filter_record_batch(&all, &keep).unwrap();
+        let expected = expected.project(&projection).unwrap();
+        let options = ScanOptions {
+            projection,
+            predicates: vec![(2, predicate.clone())],
+            batch_rows: random.usize(1..10_000),
+            ..Default::default()
+        };
+        let found = collect(&table, options).unwrap();
+        let found = found.project(&[0, 1]).unwrap();
+        assert!(found.columns() == expected.columns(), "{predicate:?}");
+    }
 }

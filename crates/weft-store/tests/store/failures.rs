@@ -195,5 +195,6 @@ fn writing_goes_on_with_a_tiny_budget() {
     let rows = wide_rows(300_000);
     let table = load(&store, &schema, std::slice::from_ref(&rows));
     assert!(everything(&table).unwrap() == rows);
+    drop((table, store));
     assert_eq!(ledger.used(), 200 << 10, "everything is given back");
 }
