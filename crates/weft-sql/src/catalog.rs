@@ -1,14 +1,26 @@
-//! The catalog as DataFusion sees it, during one statement.
+//! The catalog as DataFusion sees it, during one statement: tables and views of one snapshot, and
+//! files by their names.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::common::{DataFusionError, Result as DfResult};
+use datafusion::common::TableReference;
+use datafusion::common::{DFSchema, DataFusionError, Result as DfResult};
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast;
+use weft_store::{Snapshot, Table};
 
+use crate::error::{ErrorKind, Result, SqlError, unknown_table};
 use crate::files::{FileSet, ReadOptions, looks_like_file};
+use crate::statement::{fold, parse_query};
+use crate::suggest;
+use crate::table::{ScanContext, StoredTable};
 
 /// The name of the only catalog.
 pub(crate) const CATALOG: &str = "weft";
@@ -16,16 +28,27 @@ pub(crate) const CATALOG: &str = "weft";
 /// The name of the only schema.
 pub(crate) const SCHEMA: &str = "main";
 
+/// Views inside views, at most.
+const VIEW_DEPTH_MAX: usize = 32;
+
 /// The tables, views and files that one statement sees: those of one snapshot.
 #[derive(Clone)]
 pub(crate) struct StatementCatalog {
     /// The session's state, without a catalog.
     state: Arc<SessionState>,
+    snapshot: Arc<Snapshot>,
+    context: ScanContext,
+    /// How many views this one is inside of.
+    depth: usize,
 }
 
 impl StatementCatalog {
-    pub(crate) fn new(state: SessionState) -> StatementCatalog {
-        StatementCatalog { state: Arc::new(state) }
+    pub(crate) fn new(
+        state: SessionState,
+        snapshot: Arc<Snapshot>,
+        context: ScanContext,
+    ) -> StatementCatalog {
+        StatementCatalog { state: Arc::new(state), snapshot, context, depth: 0 }
     }
 
     /// The session's state with this catalog.
@@ -34,6 +57,132 @@ impl StatementCatalog {
         state.register_catalog_list(Arc::new(self.clone()));
         state
     }
+
+    /// The snapshot that the statement sees.
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// The table of this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Semantic`] if there is none.
+    pub(crate) fn stored(&self, name: &str) -> Result<Arc<Table>> {
+        self.snapshot.table(name).ok_or_else(|| match self.snapshot.view(name) {
+            Some(_) => SqlError::new(ErrorKind::Semantic, format!("{name} is a view, not a table"))
+                .about(name),
+            None => self.unknown(name),
+        })
+    }
+
+    /// No table or view has this name; perhaps one has a similar one.
+    pub(crate) fn unknown(&self, name: &str) -> SqlError {
+        let error = unknown_table(name);
+        let names = self.names();
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        match suggest::hint("table", name, &known) {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+
+    /// The names of the tables and views.
+    fn names(&self) -> Vec<String> {
+        let tables = self.snapshot.tables().map(str::to_owned);
+        tables.chain(self.snapshot.views().map(|(name, _)| name.to_owned())).collect()
+    }
+
+    /// The defaults of a table's columns.
+    pub(crate) fn defaults(&self, table: &Table) -> Result<HashMap<String, Expr>> {
+        let columns = table.schema().columns.iter();
+        columns
+            .filter_map(|column| Some((&column.name, column.default.as_ref()?)))
+            .map(|(name, sql)| {
+                let expr = self.state.create_logical_expr(sql, &DFSchema::empty())?;
+                Ok((name.clone(), expr))
+            })
+            .collect()
+    }
+
+    async fn table_of(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.snapshot.table(name) {
+            let defaults = self.defaults(&table)?;
+            let table = StoredTable::new(table, defaults, self.context.clone());
+            return Ok(Some(Arc::new(table)));
+        }
+        if let Some(sql) = self.snapshot.view(name) {
+            return self.view(name, sql).await.map(Some);
+        }
+        if looks_like_file(name) {
+            let options = ReadOptions::default();
+            let files = FileSet::find(name, &options).map_err(|error| error.about(name))?;
+            self.context.control.progress.add_total(files.bytes());
+            return files.table(&self.state, &options, None).await.map(Some);
+        }
+        Ok(None)
+    }
+
+    async fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableProvider>> {
+        if self.depth >= VIEW_DEPTH_MAX {
+            return Err(SqlError::new(
+                ErrorKind::Semantic,
+                format!(
+                    "view {name} refers to itself, or through more than {VIEW_DEPTH_MAX} views"
+                ),
+            ));
+        }
+        let inner = StatementCatalog { depth: self.depth + 1, ..self.clone() };
+        let query = parse_query(sql)?;
+        let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
+        let plan = inner.planning_state().statement_to_plan(statement).await.map_err(|error| {
+            let error = SqlError::from(error);
+            SqlError::new(error.kind(), format!("view {name} does not work any more: {error}"))
+        })?;
+        Ok(Arc::new(ViewTable::new(plan, Some(sql.to_owned()))))
+    }
+}
+
+/// The name of a table or view in a statement, as the catalog has it.
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] for names in other schemas.
+pub(crate) fn relation_name(name: &ast::ObjectName) -> Result<String> {
+    let parts: Vec<String> = name
+        .0
+        .iter()
+        .filter_map(|part| part.as_ident())
+        .map(|ident| fold(ident.value.clone(), ident.quote_style))
+        .collect();
+    let known = match parts.as_slice() {
+        [_] => true,
+        [schema, _] => schema == SCHEMA,
+        [catalog, schema, _] => catalog == CATALOG && schema == SCHEMA,
+        _ => false,
+    };
+    match parts.last() {
+        Some(last) if known => Ok(last.clone()),
+        _ => Err(unknown_schema(&name.to_string())),
+    }
+}
+
+/// The name of a planned table or view, as the catalog has it.
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] for names in other schemas.
+pub(crate) fn reference_name(name: &TableReference) -> Result<String> {
+    let schema = name.schema().unwrap_or(SCHEMA);
+    let catalog = name.catalog().unwrap_or(CATALOG);
+    match schema == SCHEMA && catalog == CATALOG {
+        true => Ok(name.table().to_owned()),
+        false => Err(unknown_schema(&name.to_string())),
+    }
+}
+
+fn unknown_schema(name: &str) -> SqlError {
+    SqlError::new(
+        ErrorKind::Semantic,
+        format!("{name} is in a schema that does not exist: the only one is {SCHEMA}"),
+    )
 }
 
 impl fmt::Debug for StatementCatalog {
@@ -74,19 +223,22 @@ impl CatalogProvider for StatementCatalog {
 #[async_trait]
 impl SchemaProvider for StatementCatalog {
     fn table_names(&self) -> Vec<String> {
-        Vec::new()
+        self.names()
     }
 
     async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        if !looks_like_file(name) {
-            return Ok(None);
-        }
-        let options = ReadOptions::default();
-        let files = FileSet::find(name, &options).map_err(DataFusionError::from)?;
-        Ok(Some(files.table(&self.state, &options, None).await.map_err(DataFusionError::from)?))
+        self.table_of(name).await.map_err(DataFusionError::from)
     }
 
-    fn table_exist(&self, _: &str) -> bool {
-        false
+    async fn table_type(&self, name: &str) -> DfResult<Option<TableType>> {
+        Ok(match (self.snapshot.table(name), self.snapshot.view(name)) {
+            (Some(_), _) => Some(TableType::Base),
+            (None, Some(_)) => Some(TableType::View),
+            (None, None) => None,
+        })
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.snapshot.table(name).is_some() || self.snapshot.view(name).is_some()
     }
 }

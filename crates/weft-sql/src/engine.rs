@@ -8,10 +8,12 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::Ledger;
-use weft_rt::{Runtime, RuntimeOptions};
+use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
+use weft_store::Store;
 
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::memory::LedgerPool;
+use crate::open::open_store;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
 
 /// Stack of a thread that runs statements, in bytes: plans are walked recursively.
@@ -63,6 +65,7 @@ pub struct Counters {
 pub struct Engine {
     pub(crate) ledger: Ledger,
     pub(crate) runtime: Arc<Runtime>,
+    store: Arc<Store>,
     pub(crate) environment: Arc<RuntimeEnv>,
     pub(crate) session_defaults: SessionSettings,
     pub(crate) datafusion_defaults: Vec<(String, String)>,
@@ -124,11 +127,16 @@ impl Engine {
         let runtime = Runtime::new(&RuntimeOptions {
             workers: settings.threads,
             driver: settings.io_driver.clone(),
-            io_depth: session_defaults.io_depth,
+            io_depth: session_defaults.io_depth.max(IO_DEPTH_DEFAULT),
             ..RuntimeOptions::default()
         })
         .map_err(|error| SqlError::new(ErrorKind::Io, error.to_string()))?;
-        let temp_directory = settings.temp_directory.clone().unwrap_or_else(std::env::temp_dir);
+        let runtime = Arc::new(runtime);
+        let store = open_store(options, &settings, Arc::clone(&runtime), ledger.clone())?;
+        let temp_directory = match &settings.temp_directory {
+            Some(directory) => directory.clone(),
+            None => store.spill_directory()?,
+        };
         let pool = LedgerPool::new(ledger.clone(), Box::new(|_| {}));
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
@@ -141,7 +149,8 @@ impl Engine {
         let executor = RwLock::new(Arc::new(Executor::new(settings.threads)?));
         Ok(Arc::new(Engine {
             ledger,
-            runtime: Arc::new(runtime),
+            store,
+            runtime,
             environment,
             session_defaults,
             datafusion_defaults,
@@ -149,6 +158,11 @@ impl Engine {
             settings: Mutex::new(settings),
             temp_directory,
         }))
+    }
+
+    /// The database directory.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     pub(crate) fn settings(&self) -> MutexGuard<'_, DatabaseSettings> {
@@ -215,7 +229,13 @@ impl Engine {
 
     /// What the database has done and holds.
     pub fn counters(&self) -> Counters {
+        let read = self.store.stats();
         Counters {
+            bytes_read: read.bytes_read,
+            io_wait_ns: read.io_wait_ns,
+            cache_hits: read.cache_hits,
+            cache_misses: read.reads,
+            bytes_on_disk: self.store.bytes_on_disk(),
             memory_used: self.ledger.used(),
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),

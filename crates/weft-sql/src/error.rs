@@ -9,6 +9,8 @@ use std::sync::Arc;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Diagnostic, SchemaError};
 
+use weft_store::StoreError;
+
 use crate::suggest;
 
 /// Result of this crate.
@@ -150,6 +152,12 @@ impl From<DataFusionError> for SqlError {
     }
 }
 
+impl From<StoreError> for SqlError {
+    fn from(error: StoreError) -> SqlError {
+        from_store(&error)
+    }
+}
+
 impl From<ArrowError> for SqlError {
     fn from(error: ArrowError) -> SqlError {
         translate_arrow(&error)
@@ -203,6 +211,9 @@ fn translate_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -
     }
     if let Some(error) = error.downcast_ref::<ArrowError>() {
         return translate_arrow(error);
+    }
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return from_store(error);
     }
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
         return translate_io(error);
@@ -369,6 +380,29 @@ fn out_of_memory(message: &str) -> SqlError {
     };
     SqlError::new(ErrorKind::OutOfMemory, message)
         .with_hint("raise the setting memory_limit, or use fewer threads")
+}
+
+/// What went wrong in the database directory.
+pub(crate) fn from_store(error: &StoreError) -> SqlError {
+    let kind = match error {
+        StoreError::Cancelled => return SqlError::cancelled(),
+        StoreError::Memory(_) => ErrorKind::OutOfMemory,
+        StoreError::Exists { kind, name } => {
+            let message = format!("{kind} {name} exists already");
+            return SqlError::new(ErrorKind::AlreadyExists, message).with_hint(format!(
+                "write IF NOT EXISTS or CREATE OR REPLACE {}",
+                kind.to_uppercase()
+            ));
+        }
+        StoreError::NoSuchTable { name } => return unknown_table(name),
+        StoreError::NoSuchView { .. }
+        | StoreError::UnsupportedType { .. }
+        | StoreError::Schema { .. } => ErrorKind::Semantic,
+        StoreError::Encode { .. } | StoreError::Mismatch { .. } => ErrorKind::Data,
+        StoreError::At { source, .. } => from_store(source).kind(),
+        _ => ErrorKind::Storage,
+    };
+    SqlError::new(kind, error.to_string())
 }
 
 /// A bug, said as one.

@@ -10,24 +10,36 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod constraints;
 mod control;
+mod copy_from;
 mod copy_options;
+mod copy_to;
+mod csv_diagnosis;
+mod ddl;
+mod describe;
 mod engine;
 mod error;
 mod files;
 mod locate;
 mod memory;
+mod open;
+mod pushdown;
 mod run;
 mod running;
+mod scan;
 mod session;
 mod settings;
+mod show;
 mod sizes;
 mod statement;
 mod suggest;
+mod table;
 mod text;
 mod types;
 mod unsupported;
 mod value;
+mod write;
 
 pub use control::CancelHandle;
 pub use engine::{Counters, Engine, EngineOptions};

@@ -10,6 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
@@ -129,10 +130,30 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
 impl Run {
     async fn start_sql(&self, statement: DfStatement) -> Result<Started> {
         unsupported::check(&statement)?;
-        let state = self.session.statement_catalog()?.planning_state();
+        let catalog = self.session.statement_catalog(&self.control)?;
+        let statement = match statement {
+            DfStatement::Statement(statement) => match *statement {
+                ast::Statement::CreateTable(create) => {
+                    return self.create_table(&catalog, create).await;
+                }
+                ast::Statement::CreateView(create) => {
+                    return self.create_view(&catalog, create).await;
+                }
+                ast::Statement::Drop { object_type, names, if_exists, .. } => {
+                    return self.drop_relations(&catalog, object_type, &names, if_exists);
+                }
+                ast::Statement::ShowCreate { obj_name, .. } => {
+                    return self.show_create(&catalog, &obj_name);
+                }
+                other => DfStatement::Statement(Box::new(other)),
+            },
+            other => other,
+        };
+        let state = catalog.planning_state();
         let plan = state.statement_to_plan(statement).await?;
         match plan {
-            LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => {
+            LogicalPlan::Dml(insert) => self.insert(&catalog, state, insert),
+            LogicalPlan::Ddl(_) | LogicalPlan::Copy(_) => {
                 Err(SqlError::not_supported("this statement"))
             }
             LogicalPlan::Statement(other) => Err(SqlError::not_supported(other.name())),
@@ -182,6 +203,32 @@ impl Run {
                 "DEALLOCATE",
                 async move { session.forget_prepared(&name).map(|()| None) }.boxed(),
             ),
+            other => self.start_with_catalog(other).await,
+        }
+    }
+
+    async fn start_with_catalog(&self, parsed: Parsed) -> Result<Started> {
+        let catalog = self.session.statement_catalog(&self.control)?;
+        match parsed {
+            Parsed::CopyFrom { table, columns, path, options } => {
+                self.copy_from(&catalog, table, columns, path, options).await
+            }
+            Parsed::CopyTo { query, path, options } => {
+                self.copy_to(&catalog, *query, path, options).await
+            }
+            Parsed::ShowTables => self.show_tables(&catalog),
+            Parsed::DescribeTable { table } => self.describe_table(&catalog, &table).await,
+            Parsed::DescribeQuery { query } => self.describe_query(&catalog, *query).await,
+            Parsed::AddDevice { path } => {
+                let store = Arc::clone(self.session.engine().store());
+                let work = async move {
+                    let added =
+                        tokio::task::spawn_blocking(move || store.add_device(path.as_ref()));
+                    added.await.map_err(|error| internal(&error.to_string()))??;
+                    Ok(None)
+                };
+                Ok(Started::Command { tag: "ALTER DATABASE", work: work.boxed() })
+            }
             other => Err(internal(&format!("no way to run {other:?}"))),
         }
     }

@@ -59,7 +59,7 @@ pub struct Running {
     ended: bool,
     cancelled: CancelWait,
     /// The threads that it runs on live as long as it.
-    executor: Arc<Executor>,
+    _executor: Arc<Executor>,
 }
 
 /// Waits for the token of a statement to be cancelled.
@@ -87,7 +87,7 @@ impl Running {
             messages,
             ended: false,
             cancelled,
-            executor,
+            _executor: executor,
         }
     }
 

@@ -15,6 +15,7 @@ use crate::error::{ErrorKind, Result, SqlError};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, SessionSettings, Setting};
+use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
 
@@ -24,7 +25,7 @@ pub struct Session {
     engine: Arc<Engine>,
     inner: Mutex<Inner>,
     /// The statement that was started last.
-    current: Mutex<Option<Arc<Control>>>,
+    current: Mutex<Option<CancelHandle>>,
 }
 
 struct Inner {
@@ -66,15 +67,26 @@ impl Session {
 
     /// Starts one statement with these parameters. Its result comes from what is returned.
     pub fn start(self: &Arc<Session>, sql: &str, parameters: Vec<Value>) -> Running {
+        let running = self.start_with(sql, parameters.iter().map(Value::sql).collect());
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(running.cancel_handle());
+        running
+    }
+
+    /// Starts a statement of the system's own: it is not the session's current one.
+    fn start_apart(self: &Arc<Session>, sql: &str) -> Running {
+        self.start_with(sql, Vec::new())
+    }
+
+    fn start_with(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
         let control = Arc::new(Control::default());
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&control));
         let (header, header_receiver) = oneshot::channel();
         let (messages, message_receiver) = mpsc::channel(MESSAGES_MAX);
         let run = Run {
             session: Arc::clone(self),
             control: Arc::clone(&control),
             sql: sql.into(),
-            parameters: parameters.iter().map(Value::sql).collect(),
+            parameters,
         };
         let executor = self.engine.executor();
         executor.spawn(run::drive(run, header, messages));
@@ -90,8 +102,7 @@ impl Session {
 
     /// The statement that was started last.
     pub fn current(&self) -> Option<CancelHandle> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().map(Control::handle)
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Weft's settings with this session's values, then DataFusion's.
@@ -126,8 +137,31 @@ impl Session {
     }
 
     /// The names of the tables and views with those of their columns, in order.
-    pub fn relations(&self) -> Vec<(String, Vec<String>)> {
-        Vec::new()
+    pub fn relations(self: &Arc<Session>) -> Vec<(String, Vec<String>)> {
+        let snapshot = self.engine.store().snapshot();
+        let mut found: Vec<(String, Vec<String>)> = snapshot
+            .tables()
+            .filter_map(|name| snapshot.table(name))
+            .map(|table| {
+                let schema = table.schema();
+                let columns = schema.columns.iter().map(|column| column.name.clone()).collect();
+                (schema.name.clone(), columns)
+            })
+            .collect();
+        for (name, _) in snapshot.views() {
+            // Planned, to know its columns; a view that does not work any more has none.
+            let query = format!("SELECT * FROM \"{}\"", name.replace('"', "\"\""));
+            let mut running = self.start_apart(&query);
+            let columns = match weft_rt::sync::block_on(running.ready()) {
+                Ok(()) => {
+                    running.schema().fields().iter().map(|field| field.name().clone()).collect()
+                }
+                Err(_) => Vec::new(),
+            };
+            found.push((name.to_owned(), columns));
+        }
+        found.sort_unstable();
+        found
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -138,13 +172,8 @@ impl Session {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The settings now.
-    pub(crate) fn session_settings(&self) -> SessionSettings {
-        self.lock().settings.clone()
-    }
-
     /// What one statement sees.
-    pub(crate) fn statement_catalog(&self) -> Result<StatementCatalog> {
+    pub(crate) fn statement_catalog(&self, control: &Arc<Control>) -> Result<StatementCatalog> {
         let inner = self.lock();
         let mut state = inner.state.clone();
         let threads = self.engine.settings().threads;
@@ -152,9 +181,11 @@ impl Session {
         config.execution.target_partitions = threads;
         config.execution.batch_size = ConfigNonZeroUsize::try_new(inner.settings.batch_rows)?;
         config.execution.time_zone = inner.settings.timezone.clone();
+        let io_depth = inner.settings.io_depth;
         drop(inner);
         state.mark_start_execution();
-        Ok(StatementCatalog::new(state))
+        let context = ScanContext { control: Arc::clone(control), io_depth };
+        Ok(StatementCatalog::new(state, self.engine.store().snapshot(), context))
     }
 
     /// SET.

@@ -8,9 +8,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
+use weft_rt::IO_DEPTH_MAX;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::SimDisk;
-use weft_rt::{IO_DEPTH_DEFAULT, IO_DEPTH_MAX};
 
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::sizes::{human_bytes, parse_bytes};
@@ -30,7 +30,7 @@ pub struct Setting {
 /// Weft's settings: name and description, in the order of SHOW ALL.
 pub(crate) const SETTINGS: [(&str, &str); 8] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
-    ("io_depth", "device requests that a scan keeps in flight per thread; of the session"),
+    ("io_depth", "row groups that a scan reads at a time, per thread; of the session"),
     (
         "io_driver",
         "how devices are reached: auto, uring, posix or blocking; fixed when the database is opened",
@@ -47,6 +47,9 @@ pub(crate) const SETTINGS: [(&str, &str); 8] = [
 
 /// Rows that operators pass on at a time, where nothing else is said.
 const BATCH_ROWS_DEFAULT: usize = 8_192;
+
+/// Row groups that a scan reads at a time, where nothing else is said.
+const SCAN_DEPTH_DEFAULT: usize = 32;
 
 /// Share of the machine's memory, in percent, where nothing else is said.
 const MEMORY_PERCENT_DEFAULT: u64 = 75;
@@ -86,7 +89,7 @@ impl Default for SessionSettings {
     fn default() -> SessionSettings {
         SessionSettings {
             batch_rows: BATCH_ROWS_DEFAULT,
-            io_depth: IO_DEPTH_DEFAULT,
+            io_depth: SCAN_DEPTH_DEFAULT,
             timezone: None,
         }
     }

@@ -149,17 +149,6 @@ pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
     Ok(*query)
 }
 
-/// Parses an expression, such as the default of a column.
-///
-/// # Errors
-/// [`ErrorKind::Syntax`].
-pub(crate) fn parse_expression(sql: &str) -> Result<ast::Expr> {
-    let mut parser = parser(text::tokenize(sql)?);
-    let expression = parser.parse_expr().map_err(syntax)?;
-    expect_eof(&mut parser)?;
-    Ok(expression)
-}
-
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
     Parser::new(&DIALECT).with_tokens_with_locations(tokens).with_recursion_limit(RECURSION_MAX)
 }

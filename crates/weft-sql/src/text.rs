@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{
-    Location, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace,
+    Location, Token, TokenWithSpan, Tokenizer, TokenizerError,
 };
 
 use crate::error::{ErrorKind, Position, Result, SqlError};
@@ -163,14 +163,6 @@ pub(crate) fn significant(tokens: &[TokenWithSpan]) -> Vec<&TokenWithSpan> {
         .iter()
         .filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF))
         .collect()
-}
-
-/// True for a comment.
-pub(crate) fn is_comment(token: &Token) -> bool {
-    matches!(
-        token,
-        Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_))
-    )
 }
 
 /// Turns places in a text, in lines and characters, into byte offsets.

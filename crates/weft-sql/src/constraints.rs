@@ -1,0 +1,79 @@
+//! What a definition may say that is not enforced yet: an error, never silence.
+
+use datafusion::sql::sqlparser::ast::{
+    ColumnDef, ColumnOption, CreateTable, CreateView, TableConstraint,
+};
+
+use crate::error::{Result, SqlError};
+
+/// Refuses what a table cannot have.
+///
+/// # Errors
+/// [`crate::ErrorKind::NotSupported`].
+pub(crate) fn check_table(create: &CreateTable) -> Result<()> {
+    if create.temporary {
+        return Err(SqlError::not_supported("CREATE TEMPORARY TABLE")
+            .with_hint("a database without a path is temporary as a whole"));
+    }
+    for constraint in &create.constraints {
+        return Err(constraint_error(match constraint {
+            TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
+            TableConstraint::Unique(_) => "UNIQUE",
+            TableConstraint::ForeignKey(_) => "FOREIGN KEY",
+            TableConstraint::Check(_) => "CHECK",
+            _ => "this constraint",
+        }));
+    }
+    create.columns.iter().try_for_each(check_column)
+}
+
+fn check_column(column: &ColumnDef) -> Result<()> {
+    for option in &column.options {
+        let what = match &option.option {
+            ColumnOption::Null
+            | ColumnOption::NotNull
+            | ColumnOption::Default(_)
+            | ColumnOption::Comment(_) => continue,
+            ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
+            ColumnOption::Unique(_) => "UNIQUE",
+            ColumnOption::ForeignKey(_) => "FOREIGN KEY",
+            ColumnOption::Check(_) => "CHECK",
+            ColumnOption::Generated { .. } => {
+                return Err(SqlError::not_supported("a generated column"));
+            }
+            ColumnOption::Identity(_) => return Err(SqlError::not_supported("an identity column")),
+            ColumnOption::Collation(_) => return Err(SqlError::not_supported("COLLATE")),
+            other => return Err(SqlError::not_supported(format!("the column option {other}"))),
+        };
+        return Err(constraint_error(what));
+    }
+    Ok(())
+}
+
+fn constraint_error(what: &str) -> SqlError {
+    SqlError::not_supported(format!("{what} is not enforced, and so it"))
+        .with_hint("leave the constraint out; NOT NULL is enforced")
+}
+
+/// Refuses what a view cannot have.
+///
+/// # Errors
+/// [`crate::ErrorKind::NotSupported`].
+pub(crate) fn check_view(create: &CreateView) -> Result<()> {
+    if create.materialized {
+        return Err(SqlError::not_supported("CREATE MATERIALIZED VIEW")
+            .with_hint("write CREATE TABLE … AS"));
+    }
+    if create.temporary {
+        return Err(SqlError::not_supported("CREATE TEMPORARY VIEW"));
+    }
+    Ok(())
+}
+
+/// The text of a column's default.
+pub(crate) fn default_of(column: &ColumnDef) -> Option<String> {
+    column.options.iter().find_map(|option| match &option.option {
+        ColumnOption::Default(expr) => Some(expr.to_string()),
+        _ => None,
+    })
+}

@@ -1,0 +1,236 @@
+//! Where a CSV file is wrong: file, line and column.
+//!
+//! Files are read in parallel pieces, whose errors know no lines. A failed load reads the file once more
+//! from its start, until the first value that does not fit.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray, StringViewArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::parsers::CompressionTypeVariant;
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use weft_store::Table;
+
+use crate::copy_from::Mapping;
+use crate::error::{ErrorKind, Result, SqlError};
+use crate::files::{FileKind, FileSet, ReadOptions, cannot_read};
+use crate::types::type_name;
+
+/// Lines that are checked at a time.
+const LINES: usize = 4_096;
+
+/// Longest value that a message repeats, in characters.
+const SHOWN_MAX: usize = 60;
+
+/// The values of the first line of the first file; nothing if it is empty.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if it cannot be read.
+pub(crate) fn first_record(files: &FileSet, read: &ReadOptions) -> Result<Option<Vec<String>>> {
+    let Some(path) = files.paths.first() else { return Ok(None) };
+    let mut reader = open(path, files, read, false)?;
+    let mut record = csv::ByteRecord::new();
+    match reader.read_byte_record(&mut record) {
+        Ok(true) => {
+            Ok(Some(record.iter().map(|v| String::from_utf8_lossy(v).into_owned()).collect()))
+        }
+        Ok(false) => Ok(None),
+        Err(error) => Err(bad_csv(path, &error)),
+    }
+}
+
+/// Says where the files do not fit the table; the `error` itself if no such place is found.
+pub(crate) fn explain(
+    error: SqlError,
+    files: &FileSet,
+    read: &ReadOptions,
+    table: &Table,
+    mapping: &Mapping,
+) -> SqlError {
+    for path in &files.paths {
+        match explain_file(path, files, read, table, mapping) {
+            Ok(None) => {}
+            Ok(Some(found)) | Err(found) => return found,
+        }
+    }
+    error
+}
+
+fn explain_file(
+    path: &Path,
+    files: &FileSet,
+    read: &ReadOptions,
+    table: &Table,
+    mapping: &Mapping,
+) -> Result<Option<SqlError>> {
+    let mut reader = open(path, files, read, read.header.unwrap_or(false))?;
+    let mut lines = Lines::new(mapping.file.fields().len());
+    let mut record = csv::ByteRecord::new();
+    loop {
+        let more = reader.read_byte_record(&mut record).map_err(|error| bad_csv(path, &error))?;
+        if more {
+            let line = record.position().map_or(0, csv::Position::line);
+            if let Err(error) = lines.push(path, line, &record) {
+                // What comes before it may be wrong, too.
+                return Ok(lines.check(path, read, table, mapping)?.or(Some(error)));
+            }
+        }
+        if !more || lines.numbers.len() == LINES {
+            if let Some(error) = lines.check(path, read, table, mapping)? {
+                return Ok(Some(error));
+            }
+        }
+        if !more {
+            return Ok(None);
+        }
+    }
+}
+
+/// Some lines, by columns.
+struct Lines {
+    numbers: Vec<u64>,
+    columns: Vec<Vec<String>>,
+}
+
+impl Lines {
+    fn new(columns: usize) -> Lines {
+        Lines { numbers: Vec::new(), columns: vec![Vec::new(); columns] }
+    }
+
+    fn push(&mut self, path: &Path, line: u64, record: &csv::ByteRecord) -> Result<()> {
+        if record.len() != self.columns.len() {
+            return Err(SqlError::new(
+                ErrorKind::Data,
+                format!(
+                    "'{}', line {line} has {} values instead of {}",
+                    path.display(),
+                    record.len(),
+                    self.columns.len()
+                ),
+            ));
+        }
+        let values: Vec<String> = record
+            .iter()
+            .enumerate()
+            .map(|(column, value)| {
+                std::str::from_utf8(value).map(str::to_owned).map_err(|_| {
+                    SqlError::new(
+                        ErrorKind::Data,
+                        format!(
+                            "'{}', line {line}, value {} is not UTF-8",
+                            path.display(),
+                            column + 1
+                        ),
+                    )
+                })
+            })
+            .collect::<Result<_>>()?;
+        self.numbers.push(line);
+        for (column, value) in self.columns.iter_mut().zip(values) {
+            column.push(value);
+        }
+        Ok(())
+    }
+
+    /// The first value that does not fit; forgets the lines if there is none.
+    fn check(
+        &mut self,
+        path: &Path,
+        read: &ReadOptions,
+        table: &Table,
+        mapping: &Mapping,
+    ) -> Result<Option<SqlError>> {
+        let schema = table.arrow_schema();
+        let null = read.null.as_deref().unwrap_or("");
+        let mut first: Option<(usize, SqlError)> = None;
+        for (target, source) in mapping.source.iter().enumerate() {
+            let Some(source) = source else { continue };
+            let field = schema.field(target);
+            let values = &self.columns[*source];
+            let may_be_empty = *field.data_type() == DataType::Utf8View;
+            for row in 0..values.len() {
+                if first.as_ref().is_some_and(|(earlier, _)| *earlier <= row) {
+                    break;
+                }
+                let is_null = values[row] == null;
+                let problem = match is_null {
+                    true if field.is_nullable() || may_be_empty => continue,
+                    true => "has no value, but the column is NOT NULL".to_owned(),
+                    false if fits(&values[row], field, mapping.file.field(*source).data_type()) => {
+                        continue;
+                    }
+                    false => {
+                        let name = type_name(field.data_type());
+                        format!("'{}' is no {name}", shortened(&values[row]))
+                    }
+                };
+                let message = format!(
+                    "'{}', line {}, column {}: {problem}",
+                    path.display(),
+                    self.numbers[row],
+                    field.name(),
+                );
+                first = Some((row, SqlError::new(ErrorKind::Data, message)));
+            }
+        }
+        self.numbers.clear();
+        self.columns.iter_mut().for_each(Vec::clear);
+        Ok(first.map(|(_, error)| error))
+    }
+}
+
+/// Whether the text can be read as `read_as`, as the load reads it, and becomes a value of the field.
+fn fits(text: &str, field: &Field, read_as: &DataType) -> bool {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    if *read_as == DataType::Utf8View {
+        let array: ArrayRef = Arc::new(StringViewArray::from(vec![text]));
+        return cast_with_options(&array, field.data_type(), &options).is_ok();
+    }
+    // Read by the same reader as the load.
+    let schema = Arc::new(Schema::new(vec![Field::new("value", read_as.clone(), true)]));
+    let quoted = format!("\"{}\"\n", text.replace('"', "\"\""));
+    let reader = arrow::csv::ReaderBuilder::new(schema).build(quoted.as_bytes());
+    let read = reader.map(|reader| reader.collect::<Result<Vec<_>, _>>());
+    let array: ArrayRef = Arc::new(StringArray::from(vec![text]));
+    matches!(read, Ok(Ok(_))) || cast_with_options(&array, read_as, &options).is_ok()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn open(
+    path: &Path,
+    files: &FileSet,
+    read: &ReadOptions,
+    header: bool,
+) -> Result<csv::Reader<Box<dyn Read + Send>>> {
+    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+    let compression = FileCompressionType::from(files.compression);
+    let input: Box<dyn Read + Send> = match files.compression {
+        CompressionTypeVariant::UNCOMPRESSED => Box::new(file),
+        _ => compression.convert_read(file)?,
+    };
+    let delimiter = if files.kind == FileKind::Tsv { b'\t' } else { b',' };
+    let quote = read.quote.unwrap_or(b'"');
+    let escape = read.escape.filter(|escape| *escape != quote);
+    Ok(csv::ReaderBuilder::new()
+        .has_headers(header)
+        .flexible(true)
+        .delimiter(read.delimiter.unwrap_or(delimiter))
+        .quote(quote)
+        .escape(escape)
+        .double_quote(escape.is_none())
+        .from_reader(input))
+}
+
+fn bad_csv(path: &Path, error: &csv::Error) -> SqlError {
+    SqlError::new(ErrorKind::Data, format!("'{}': {error}", path.display()))
+}

@@ -1,0 +1,142 @@
+//! A table of the store as DataFusion sees it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Result as DfResult, Statistics};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use weft_store::Table;
+
+use crate::control::Control;
+use crate::error::from_store;
+use crate::pushdown::{self, scalar_value};
+use crate::scan::ScanExec;
+
+/// What the scans of one statement share.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanContext {
+    pub(crate) control: Arc<Control>,
+    pub(crate) io_depth: usize,
+}
+
+/// A table of one snapshot.
+#[derive(Debug)]
+pub(crate) struct StoredTable {
+    table: Arc<Table>,
+    schema: SchemaRef,
+    /// What columns without a value get.
+    defaults: HashMap<String, Expr>,
+    context: ScanContext,
+}
+
+impl StoredTable {
+    pub(crate) fn new(
+        table: Arc<Table>,
+        defaults: HashMap<String, Expr>,
+        context: ScanContext,
+    ) -> StoredTable {
+        let schema = table.arrow_schema();
+        StoredTable { table, schema, defaults, context }
+    }
+}
+
+#[async_trait]
+impl TableProvider for StoredTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match pushdown::translate(filter, &self.schema) {
+            Some(_) => TableProviderFilterPushDown::Exact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        self.table.load().await.map_err(|error| from_store(&error))?;
+        let projection = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let conditions = filters
+            .iter()
+            .filter_map(|filter| pushdown::translate(filter, &self.schema))
+            .flatten()
+            .collect();
+        let config = state.config();
+        let partitions = config.target_partitions().min(self.table.row_groups()).max(1);
+        let scan = ScanExec::new(
+            Arc::clone(&self.table),
+            projection,
+            conditions,
+            partitions,
+            self.context.clone(),
+        )?;
+        Ok(Arc::new(scan.with_limit(limit)))
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        None
+    }
+}
+
+/// What is known of the table's rows without reading them. The table's directory is loaded.
+pub(crate) fn statistics(table: &Table, projection: &[usize]) -> Statistics {
+    let rows = table.rows();
+    let schema = table.arrow_schema();
+    let column = |number: &usize| {
+        let Ok(zone) = table.zone(*number) else { return ColumnStatistics::new_unknown() };
+        let data_type = schema.field(*number).data_type();
+        let bound = |value: Option<&weft_store::Scalar>| match value
+            .and_then(|value| scalar_value(value, data_type))
+        {
+            Some(value) if zone.exact && !data_type.is_floating() => Precision::Exact(value),
+            Some(value) => Precision::Inexact(value),
+            None => Precision::Absent,
+        };
+        ColumnStatistics {
+            null_count: Precision::Exact(usize::try_from(zone.null_count).unwrap_or(usize::MAX)),
+            min_value: bound(zone.min.as_ref()),
+            max_value: bound(zone.max.as_ref()),
+            ..ColumnStatistics::new_unknown()
+        }
+    };
+    let columns = table.schema().columns.len().max(1);
+    let bytes = table.bytes() as usize / columns * projection.len();
+    Statistics {
+        num_rows: Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX)),
+        total_byte_size: Precision::Inexact(bytes),
+        column_statistics: projection.iter().map(column).collect(),
+    }
+}
+
+/// The columns of a projection.
+pub(crate) fn project(schema: &Schema, projection: &[usize]) -> SchemaRef {
+    let fields: Vec<Field> =
+        projection.iter().map(|column| schema.field(*column).clone()).collect();
+    Arc::new(Schema::new(fields))
+}

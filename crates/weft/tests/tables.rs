@@ -1,0 +1,326 @@
+//! Tables and views: definitions, rows, types, errors, what survives being reopened.
+
+mod support;
+
+use std::thread;
+
+use support::{check, check_error, database, rows};
+use weft::{Database, DatabaseOptions, ErrorKind, ResultKind};
+
+#[test]
+fn rows_come_back() {
+    let session = database().session().unwrap();
+    session.execute("CREATE TABLE t (a INTEGER, b VARCHAR)").unwrap();
+    assert_eq!(session.execute("INSERT INTO t VALUES (1, 'one'), (2, NULL)").unwrap(), 2);
+    assert_eq!(
+        session
+            .execute("INSERT INTO t (b) SELECT 'x' || value FROM generate_series(1, 3)")
+            .unwrap(),
+        3
+    );
+    check(&session, "SELECT * FROM t WHERE a IS NOT NULL ORDER BY a", &["1 one", "2 NULL"]);
+    check(&session, "SELECT count(*), count(a), max(b) FROM t", &["5 2 x3"]);
+    check(&session, "SELECT b FROM main.t WHERE a = 1", &["one"]);
+    check(&session, "SELECT b FROM weft.main.t AS u WHERE u.a < 2", &["one"]);
+    assert_eq!(session.execute("INSERT INTO t SELECT * FROM t").unwrap(), 5);
+    check(&session, "SELECT count(*) FROM t", &["10"]);
+}
+
+#[test]
+fn definitions_are_checked() {
+    let session = database().session().unwrap();
+    session
+        .execute(
+            "CREATE TABLE t (a INTEGER NOT NULL, b VARCHAR DEFAULT 'none', c INT DEFAULT 1 + 1)",
+        )
+        .unwrap();
+    assert_eq!(session.execute("INSERT INTO t (a) VALUES (1)").unwrap(), 1);
+    check(&session, "SELECT * FROM t", &["1 none 2"]);
+    let error = check_error(&session, "INSERT INTO t (b) VALUES ('x')", ErrorKind::Data);
+    assert!(error.message().contains("column a of table t is NOT NULL"), "{error}");
+    check_error(&session, "INSERT INTO t VALUES (NULL, 'x', 1)", ErrorKind::Data);
+    check_error(&session, "INSERT INTO t VALUES ('abc', 'x', 1)", ErrorKind::Data);
+    check_error(&session, "INSERT INTO t VALUES (3000000000, 'x', 1)", ErrorKind::Data);
+    check_error(&session, "INSERT INTO t VALUES (1)", ErrorKind::Semantic);
+    check_error(&session, "INSERT INTO t (a, nosuch) VALUES (1, 2)", ErrorKind::Semantic);
+    check(&session, "SELECT count(*) FROM t", &["1"]);
+    check_error(&session, "CREATE TABLE t (a INTEGER)", ErrorKind::AlreadyExists);
+    session.execute("CREATE TABLE IF NOT EXISTS t (z INTEGER)").unwrap();
+    check(&session, "SELECT a FROM t", &["1"]);
+    session.execute("CREATE OR REPLACE TABLE t (z INTEGER)").unwrap();
+    check(&session, "SELECT count(z) FROM t", &["0"]);
+    for bad in [
+        "CREATE TABLE u (a INTEGER PRIMARY KEY)",
+        "CREATE TABLE u (a INTEGER UNIQUE)",
+        "CREATE TABLE u (a INTEGER CHECK (a > 0))",
+        "CREATE TABLE u (a INTEGER REFERENCES t(z))",
+        "CREATE TABLE u (a INTEGER, PRIMARY KEY (a))",
+        "CREATE TABLE u (a INTEGER, FOREIGN KEY (a) REFERENCES t(z))",
+        "CREATE TEMPORARY TABLE u (a INTEGER)",
+        "INSERT OR REPLACE INTO t VALUES (1)",
+        "DROP SCHEMA main",
+    ] {
+        let error = check_error(&session, bad, ErrorKind::NotSupported);
+        assert!(error.message().contains("not supported"), "{bad}: {error}");
+    }
+    check_error(&session, "CREATE TABLE u (a DECIMAL(39, 2))", ErrorKind::Semantic);
+    check_error(&session, "CREATE TABLE u (a INTEGER, a VARCHAR)", ErrorKind::Semantic);
+    check_error(&session, "CREATE TABLE u (a INTEGER DEFAULT nosuch)", ErrorKind::Semantic);
+    check_error(&session, "CREATE TABLE u (a NOSUCHTYPE)", ErrorKind::NotSupported);
+    check_error(&session, "CREATE TABLE other.u (a INTEGER)", ErrorKind::Semantic);
+}
+
+#[test]
+fn tables_are_made_of_queries() {
+    let session = database().session().unwrap();
+    let made =
+        "CREATE TABLE t AS SELECT value AS n, value % 3 AS r FROM generate_series(1, 200000)";
+    let mut result = session.query(made).unwrap();
+    assert_eq!(result.finish().unwrap(), 200_000);
+    let kind = ResultKind::Command { tag: "CREATE TABLE AS", rows_affected: Some(200_000) };
+    assert_eq!(result.kind(), kind);
+    check(&session, "SELECT count(*), sum(n), count(DISTINCT r) FROM t", &["200000 20000100000 3"]);
+    check(
+        &session,
+        "SELECT n FROM t WHERE n BETWEEN 99999 AND 100001 ORDER BY n",
+        &["99999", "100000", "100001"],
+    );
+    check_error(&session, "CREATE TABLE u AS SELECT NULL AS a", ErrorKind::Semantic);
+    check_error(&session, "CREATE TABLE u AS SELECT 1 / (n - 5) FROM t", ErrorKind::Data);
+    check_error(&session, "SELECT * FROM u", ErrorKind::Semantic);
+}
+
+#[test]
+fn relations_are_dropped() {
+    let session = database().session().unwrap();
+    session.execute("CREATE TABLE t (a INTEGER)").unwrap();
+    session.execute("CREATE VIEW v AS SELECT a + 1 AS b FROM t").unwrap();
+    check(&session, "SHOW TABLES", &["t table", "v view"]);
+    check_error(&session, "DROP TABLE v", ErrorKind::Semantic);
+    check_error(&session, "DROP VIEW t", ErrorKind::Semantic);
+    let error = check_error(&session, "DROP TABLE tt", ErrorKind::Semantic);
+    assert_eq!(error.message(), "table tt does not exist");
+    session.execute("DROP TABLE IF EXISTS tt").unwrap();
+    session.execute("DROP TABLE t").unwrap();
+    let error = check_error(&session, "SELECT * FROM v", ErrorKind::Semantic);
+    assert!(error.message().contains("view v does not work any more"), "{error}");
+    rows(&session, "SELECT * FROM information_schema.tables");
+    session.execute("DROP VIEW v").unwrap();
+    check(&session, "SHOW TABLES", &[]);
+}
+
+#[test]
+fn views_are_queries() {
+    let session = database().session().unwrap();
+    session.execute("CREATE TABLE t (a INTEGER, b VARCHAR)").unwrap();
+    session.execute("INSERT INTO t VALUES (1, 'x'), (2, 'y')").unwrap();
+    session.execute("CREATE VIEW v AS SELECT a * 10 AS c, b FROM t WHERE a > 1").unwrap();
+    session.execute("CREATE VIEW w(p, q) AS SELECT c, upper(b) FROM v").unwrap();
+    check(&session, "SELECT * FROM w", &["20 Y"]);
+    session.execute("INSERT INTO t VALUES (3, 'z')").unwrap();
+    check(&session, "SELECT p FROM w ORDER BY p", &["20", "30"]);
+    check_error(&session, "CREATE VIEW v AS SELECT 1", ErrorKind::AlreadyExists);
+    session.execute("CREATE OR REPLACE VIEW v AS SELECT a AS c, b FROM t").unwrap();
+    check(&session, "SELECT count(*) FROM w", &["3"]);
+    // A view cannot come to contain itself without an error.
+    session.execute("CREATE OR REPLACE VIEW v AS SELECT p AS c, q AS b FROM w").unwrap();
+    check_error(&session, "SELECT * FROM v", ErrorKind::Semantic);
+    check_error(&session, "INSERT INTO v VALUES (1, 'x')", ErrorKind::Semantic);
+    assert_eq!(session.columns("t"), ["a", "b"]);
+}
+
+#[test]
+fn every_type_makes_the_round_trip() {
+    let session = database().session().unwrap();
+    let types = [
+        ("TINYINT", "-128", "-128"),
+        ("SMALLINT", "-32768", "-32768"),
+        ("INTEGER", "2147483647", "2147483647"),
+        ("BIGINT", "-9223372036854775808", "-9223372036854775808"),
+        ("TINYINT UNSIGNED", "255", "255"),
+        ("SMALLINT UNSIGNED", "65535", "65535"),
+        ("INTEGER UNSIGNED", "4294967295", "4294967295"),
+        ("BIGINT UNSIGNED", "18446744073709551615", "18446744073709551615"),
+        (
+            "DECIMAL(38, 10)",
+            "'-1234567890123456789012345678.0123456789'",
+            "-1234567890123456789012345678.0123456789",
+        ),
+        ("REAL", "1.5", "1.5"),
+        ("DOUBLE", "'-inf'", "-inf"),
+        ("BOOLEAN", "TRUE", "true"),
+        ("DATE", "'2024-02-29'", "2024-02-29"),
+        ("TIME", "'23:59:59.999999'", "23:59:59.999999"),
+        ("TIMESTAMP", "'9999-12-31 23:59:59.999999'", "9999-12-31T23:59:59.999999"),
+        ("TIMESTAMP(9)", "'2020-01-01 00:00:00.123456789'", "2020-01-01T00:00:00.123456789"),
+        ("TIMESTAMP WITH TIME ZONE", "'2020-01-01T02:00:00+02:00'", "2020-01-01T00:00:00Z"),
+        ("VARCHAR", "'grüß''e'", "grüß'e"),
+        ("TEXT", "''", ""),
+        ("CHAR(3)", "'abc'", "abc"),
+        ("BLOB", "X'00ff'", "00ff"),
+        ("BYTEA", "X''", ""),
+    ];
+    for (number, (name, value, shown)) in types.iter().enumerate() {
+        session
+            .execute(&format!("CREATE TABLE t{number} (v {name})"))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        session
+            .execute(&format!("INSERT INTO t{number} VALUES ({value}), (NULL)"))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        check(&session, &format!("SELECT v FROM t{number} WHERE v IS NOT NULL"), &[shown]);
+        check(&session, &format!("SELECT count(*) FROM t{number} WHERE v IS NULL"), &["1"]);
+        let described = rows(&session, &format!("DESCRIBE t{number}"));
+        assert_eq!(described.len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn conditions_are_pushed_into_scans() {
+    let session = database().session().unwrap();
+    session.execute("CREATE TABLE t AS SELECT value AS n, 'k' || (value % 7) AS s, CASE WHEN value % 5 = 0 THEN NULL ELSE value END AS m FROM generate_series(1, 200000)").unwrap();
+    let explain = |condition: &str| {
+        rows(&session, &format!("EXPLAIN SELECT s FROM t WHERE {condition}")).join("\n")
+    };
+    for (condition, count) in [
+        ("n = 77", "1"),
+        ("n > 199990", "10"),
+        ("n IN (1, 2, 3, 300000)", "3"),
+        ("n BETWEEN 10 AND 19", "10"),
+        ("s = 'k3'", "28572"),
+        ("s LIKE 'k6%' AND n <= 70", "10"),
+        ("m IS NULL AND n < 100", "19"),
+        ("m IS NOT NULL AND n < 100", "80"),
+        ("n = 5 AND m = 5", "0"),
+        ("n <> 1", "199999"),
+        ("n = NULL", "0"),
+        ("CAST(n AS INTEGER) = 5", "1"),
+        ("n < 10.5", "10"),
+    ] {
+        check(&session, &format!("SELECT count(*) FROM t WHERE {condition}"), &[count]);
+    }
+    let plan = explain("n > 199990 AND s LIKE 'k%'");
+    assert!(plan.contains("filter=[n > 199990 AND s LIKE 'k%']"), "{plan}");
+    assert!(!plan.contains("FilterExec"), "{plan}");
+    let plan = explain("n % 2 = 0");
+    assert!(plan.contains("FilterExec"), "{plan}");
+    let analyzed =
+        rows(&session, "EXPLAIN ANALYZE SELECT max(n) FROM t WHERE n > 199990 AND s <> 'x'")
+            .join("\n");
+    for metric in
+        ["bytes_read=", "io_wait=", "cache_hits=", "row_groups_pruned=3", "output_rows=10"]
+    {
+        assert!(analyzed.contains(metric), "{metric}: {analyzed}");
+    }
+}
+
+#[test]
+fn statistics_answer_without_reading() {
+    let session = database().session().unwrap();
+    session
+        .execute("CREATE TABLE t AS SELECT value AS n FROM generate_series(1, 1000) ORDER BY n")
+        .unwrap();
+    check(&session, "SELECT count(*), min(n), max(n) FROM t", &["1000 1 1000"]);
+    let plan = rows(&session, "EXPLAIN SELECT count(*), min(n), max(n) FROM t").join("\n");
+    assert!(!plan.contains("WeftScan"), "{plan}");
+}
+
+#[test]
+fn a_database_survives_being_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("my.weft");
+    let options = DatabaseOptions::default();
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    session
+        .execute("CREATE TABLE \"Mixed Case\" (\"A b\" INTEGER DEFAULT 7, c DECIMAL(5, 2))")
+        .unwrap();
+    session.execute("INSERT INTO \"Mixed Case\" (c) VALUES (1.25)").unwrap();
+    session.execute("CREATE VIEW v AS SELECT \"A b\" + c AS d FROM \"Mixed Case\"").unwrap();
+    let error = Database::open(&path, &options).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+    drop(session);
+    database.close();
+    let database =
+        Database::open(&path, &DatabaseOptions { read_only: true, ..options.clone() }).unwrap();
+    let session = database.session().unwrap();
+    check(&session, "SELECT * FROM v", &["8.25"]);
+    check(&session, "DESCRIBE \"Mixed Case\"", &["A b INTEGER YES 7", "c DECIMAL(5, 2) YES NULL"]);
+    check_error(&session, "CREATE TABLE t (a INTEGER)", ErrorKind::Storage);
+    check_error(&session, "INSERT INTO \"Mixed Case\" VALUES (1, 1)", ErrorKind::Storage);
+    drop((session, database));
+    let missing = DatabaseOptions { create: false, ..options };
+    let error = Database::open(directory.path().join("nowhere"), &missing).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+}
+
+#[test]
+fn readers_see_one_snapshot_during_commits() {
+    let database = database();
+    let session = database.session().unwrap();
+    session.execute("CREATE TABLE t (a INTEGER, b INTEGER)").unwrap();
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let session = database.session().unwrap();
+            scope.spawn(move || {
+                for number in 0..10 {
+                    let sql =
+                        format!("INSERT INTO t VALUES ({writer}, {number}), ({writer}, -{number})");
+                    session.execute(&sql).unwrap();
+                }
+            });
+        }
+        for _ in 0..2 {
+            let session = database.session().unwrap();
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let row = &rows(&session, "SELECT count(*) % 2, coalesce(sum(b), 0) FROM t")[0];
+                    assert_eq!(row, "0 0");
+                }
+            });
+        }
+    });
+    check(&session, "SELECT count(*) FROM t", &["40"]);
+}
+
+#[test]
+fn a_cancelled_load_leaves_nothing() {
+    let database = database();
+    let session = database.session().unwrap();
+    session.execute("CREATE TABLE t (a BIGINT)").unwrap();
+    let mut result =
+        session.query("INSERT INTO t SELECT value FROM generate_series(1, 500000000)").unwrap();
+    let handle = result.cancel_handle();
+    let canceller = thread::spawn(move || {
+        thread::sleep(std::time::Duration::from_millis(200));
+        handle.cancel();
+        std::time::Instant::now()
+    });
+    assert_eq!(result.finish().unwrap_err().kind(), ErrorKind::Cancelled);
+    let since = canceller.join().unwrap().elapsed();
+    assert!(since < std::time::Duration::from_secs(2), "{since:?}");
+    check(&session, "SELECT count(*) FROM t", &["0"]);
+    // One that nobody waits for leaves nothing, too.
+    drop(session.query("INSERT INTO t SELECT value FROM generate_series(1, 500000000)").unwrap());
+    check(&session, "SELECT count(*) FROM t", &["0"]);
+}
+
+#[test]
+fn sorts_and_aggregates_spill() {
+    let database = Database::in_memory(
+        &DatabaseOptions::default().with("memory_limit", "64MiB").with("threads", 2),
+    )
+    .unwrap();
+    let session = database.session().unwrap();
+    let sorted = "SELECT count(*), sum(r) FROM (SELECT row_number() OVER (ORDER BY v) AS r FROM (SELECT md5(CAST(value AS VARCHAR)) AS v FROM generate_series(1, 600000)))";
+    check(&session, sorted, &["600000 180000300000"]);
+    let error = check_error(
+        &session,
+        "SELECT count(*) FROM generate_series(1, 6000000) AS a(x) JOIN generate_series(1, 6000000) AS b(y) ON x = y",
+        ErrorKind::OutOfMemory,
+    );
+    assert!(error.message().contains("hash join"), "{error}");
+    assert!(error.message().contains("memory_limit"), "{error}");
+    check(&session, "SELECT 1", &["1"]);
+    assert!(database.stats().memory_peak <= 64 << 20);
+    assert_eq!(database.stats().spilled_bytes, 0);
+}
