@@ -7,10 +7,11 @@ use std::hint::black_box;
 
 use memmap2::{Advice, MmapMut};
 use rustix::time::{ClockId, clock_gettime};
+use weft_bench::SizeClass;
 use weft_bench::tpch::layout::{Tuple, seal};
 use weft_bench::tpch::lineitem_page::Q1Tuple;
 use weft_bench::tpch::{FilterKernel, Q1Kernel, Q1Page, Q1State, Table, ship_month_rows};
-use weft_buffer::page::{PageId, SizeClass};
+use weft_buffer::page::PageId;
 use weft_rt::Ahead;
 
 const MEMORY_BYTES: usize = 1 << 30;
@@ -123,7 +124,7 @@ fn fill(memory: &mut [u8], class: SizeClass) {
     for (number, page) in memory.chunks_exact_mut(class.bytes()).enumerate() {
         let tuples: Vec<_> = (0..capacity).map(|_| tuple()).collect();
         Q1Tuple::write_page(&tuples, page);
-        let id = PageId::new(0, (number * class.bytes()) as u64, class);
+        let id = PageId::new(0, (number * class.bytes()) as u64, class.bytes());
         seal(Table::LineitemQ1, page, capacity, id);
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 
+use crate::size_class::SizeClass;
 use clap::{Args, Parser, Subcommand};
-use weft_buffer::SizeClass;
 use weft_rt::Boundary;
 
 use crate::error::BenchError;

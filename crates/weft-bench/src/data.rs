@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use weft_buffer::{Devices, SizeClass};
+use weft_buffer::Devices;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::io::{Access, File};
 
 use crate::args::CommonArgs;
 use crate::error::BenchError;
+use crate::size_class::SizeClass;
 use crate::tpch::{GenerateOptions, PageTable, Progress, Table, TableSpec, generate};
 
 /// The table, generated if it is not there yet.

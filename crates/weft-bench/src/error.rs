@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use weft_buffer::static_cache::CacheError;
-use weft_buffer::{BufferError, BufferPool, PageId};
+use weft_buffer::{BufferError, PageId, StaticPool};
 use weft_rt::io::FileError;
 use weft_rt::{JoinError, MorselError, RuntimeError};
 
@@ -112,7 +112,7 @@ pub enum BenchError {
 
 impl BenchError {
     /// The error for page number `page` of a pool's table.
-    pub fn layout(pool: &BufferPool, page: usize, source: LayoutError) -> BenchError {
+    pub fn layout(pool: &StaticPool, page: usize, source: LayoutError) -> BenchError {
         let page = pool.table().id(page);
         BenchError::Layout { path: pool.devices().of(page).path().to_owned(), page, source }
     }
@@ -121,9 +121,12 @@ impl BenchError {
 /// What to do about a page that cannot be had.
 fn of_buffer(error: &BufferError) -> &'static str {
     match error {
-        BufferError::Read(error) => of_file(error),
+        BufferError::Read(error) | BufferError::WriteBack { source: error, .. } => of_file(error),
         BufferError::Page { .. } => "delete the file and run again, which writes it anew",
-        BufferError::Memory { .. } => "use a lower --depth or fewer --threads",
+        BufferError::Memory { .. } | BufferError::Budget(_) => {
+            "use a lower --depth or fewer --threads"
+        }
+        BufferError::Device { .. } => "name all directories of the data",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_buffer::{BufferPool, Choice, Devices, PageTable as Swips, PoolStats, StaticCache};
+use weft_buffer::{Choice, Devices, PageTable as Swips, PoolStats, StaticCache, StaticPool};
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{
     Fault, FaultRule, Operation, SimDisk, SimFaults, SimMode, SimModel, SimOptions,
@@ -63,7 +63,7 @@ pub struct Target {
     /// The device in words.
     pub description: String,
     /// The pages.
-    pub pool: Arc<BufferPool>,
+    pub pool: Arc<StaticPool>,
     /// Those of them that are permanent; `None` while it grows and if that failed.
     cache: Option<StaticCache>,
 }
@@ -191,9 +191,9 @@ fn require_memory(
     )
 }
 
-fn pool(devices: Devices, table: &PageTable, frames: usize) -> Result<Arc<BufferPool>, BenchError> {
-    let swips = Swips::new(table.spec.class, table.page_ids.iter().copied());
-    Ok(Arc::new(BufferPool::new(devices, swips, frames)?))
+fn pool(devices: Devices, table: &PageTable, frames: usize) -> Result<Arc<StaticPool>, BenchError> {
+    let swips = Swips::new(table.page_ids.iter().copied());
+    Ok(Arc::new(StaticPool::new(devices, swips, frames)?))
 }
 
 /// Workers for a run.
@@ -298,7 +298,7 @@ impl Runs {
         self.runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let (first, last) = (self.runs[0], self.runs[self.runs.len() - 1]);
         let run = self.runs[self.runs.len() / 2];
-        let page_bytes = target.pool.table().class().bytes() as u64;
+        let page_bytes = target.pool.page_bytes() as u64;
         Point {
             page_size: Some(page_bytes),
             repetitions: self.runs.len() as u32,

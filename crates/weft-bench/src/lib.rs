@@ -15,6 +15,7 @@ pub mod optimum;
 pub mod report;
 pub mod resident;
 pub mod scratch;
+pub mod size_class;
 pub mod tpch;
 
 use std::io::Write;
@@ -25,6 +26,7 @@ use args::{AllArgs, BenchArgs, CommonArgs, Experiment};
 pub use error::BenchError;
 use experiment::{io, lookup, prefetch, scan};
 use report::{Machine, Point, Settings};
+pub use size_class::SizeClass;
 
 /// Runs the experiment that the arguments ask for and prints its points.
 ///

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_buffer::BufferPool;
+use weft_buffer::StaticPool;
 use weft_rt::io::{Arena, FileError, IoBuf};
 use weft_rt::{Batch, Boundary, MorselQueue, Runtime};
 
@@ -55,7 +55,7 @@ impl Optimum {
         let Some(target) = targets.iter().find(|target| !target.is_simulated()) else {
             return Ok(());
         };
-        let bytes = target.pool.table().class().bytes();
+        let bytes = target.pool.page_bytes();
         let depth = (BYTES_IN_FLIGHT / bytes).clamp(16, 512);
         let memory = &self.memory;
         for &(threads, _) in memory {
@@ -90,8 +90,8 @@ impl Optimum {
 }
 
 /// Reads all pages of a pool's table without looking at them; 10^9 bytes per second.
-fn read_all(runtime: &Runtime, pool: &Arc<BufferPool>, depth: usize) -> Result<f64, BenchError> {
-    let bytes = pool.table().class().bytes();
+fn read_all(runtime: &Runtime, pool: &Arc<StaticPool>, depth: usize) -> Result<f64, BenchError> {
+    let bytes = pool.page_bytes();
     let queue = Arc::new(MorselQueue::new(pool.table().len() as u64, 1));
     let count = runtime.workers() * depth;
     let (arena, mut buffers) = Arena::carve(count, bytes).map_err(|error| {
@@ -117,7 +117,7 @@ fn read_all(runtime: &Runtime, pool: &Arc<BufferPool>, depth: usize) -> Result<f
 }
 
 async fn reader(
-    pool: Arc<BufferPool>,
+    pool: Arc<StaticPool>,
     queue: Arc<MorselQueue>,
     mut buffer: IoBuf,
 ) -> Result<(), FileError> {

@@ -5,8 +5,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use weft_buffer::page::{self, PageHeader};
-use weft_buffer::{PageId, SizeClass};
+use weft_buffer::PageId;
+use weft_buffer::page::{self, PAGE_UNIT_BYTES, PageHeader};
 
 use crate::data;
 use crate::error::BenchError;
@@ -92,7 +92,7 @@ fn write(mut file: &File, mib: u64, seed: u64) -> io::Result<()> {
     bar.set_length(mib);
     let mut random = fastrand::Rng::with_seed(seed);
     let mut chunk = vec![0; CHUNK_BYTES];
-    let page_bytes = SizeClass::MIN.bytes();
+    let page_bytes = PAGE_UNIT_BYTES;
     for start in (0..mib << 20).step_by(CHUNK_BYTES) {
         // The last one may be shorter.
         let length = CHUNK_BYTES.min(((mib << 20) - start) as usize);
@@ -100,7 +100,7 @@ fn write(mut file: &File, mib: u64, seed: u64) -> io::Result<()> {
         random.fill(chunk);
         for (number, page) in chunk.chunks_exact_mut(page_bytes).enumerate() {
             let offset = start + (number * page_bytes) as u64;
-            let id = PageId::new(0, offset, SizeClass::MIN);
+            let id = PageId::new(0, offset, page_bytes);
             page::seal(page, PageHeader { tuple_count: 0, kind: KIND, id });
         }
         file.write_all(chunk)?;

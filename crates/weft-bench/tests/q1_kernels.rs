@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use weft_bench::SizeClass;
 use weft_bench::tpch::layout::{Tuple, seal};
 use weft_bench::tpch::lineitem_page::Q1Tuple;
 use weft_bench::tpch::q1::{LAST_SHIPDATE, Q1Groups, Q1Sums};
 use weft_bench::tpch::{Q1Kernel, Q1Page, Q1State, Table, TpchError};
-use weft_buffer::page::{PageId, SizeClass};
+use weft_buffer::page::PageId;
 use weft_rt::Ahead;
 
 fn page_of(tuples: &[Q1Tuple], class: SizeClass) -> Vec<u64> {
     let mut words = vec![0u64; class.bytes() / 8];
     let page = bytemuck::cast_slice_mut(&mut words);
     Q1Tuple::write_page(tuples, page);
-    seal(Table::LineitemQ1, page, tuples.len(), PageId::new(0, 0, class));
+    seal(Table::LineitemQ1, page, tuples.len(), PageId::new(0, 0, class.bytes()));
     words
 }
 

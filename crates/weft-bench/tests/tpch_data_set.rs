@@ -10,12 +10,12 @@ use tempfile::TempDir;
 use tpchgen::distribution::Distributions;
 use tpchgen::generators::{LineItem, LineItemGenerator, PartGenerator};
 use tpchgen::text::TextPool;
+use weft_bench::SizeClass;
 use weft_bench::tpch::{
     Answers, GenerateOptions, LineitemColumns, PageTable, PartIndex, PartPage, Progress, Q1Page,
     Q1State, Q14Sum, Table, TableSpec, TpchError, generate, part_page_accesses, q1, q14,
     ship_month_rows,
 };
-use weft_buffer::page::SizeClass;
 use weft_rt::Ahead;
 
 const SCALE: f64 = 0.01;

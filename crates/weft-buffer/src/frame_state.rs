@@ -5,6 +5,14 @@
 //! page and frees the frame, so that neither a page that somebody uses nor memory that the kernel
 //! writes to is ever reused.
 //!
+//! In the dynamic pool the pool itself has one more pin of every loaded page, which it takes over from
+//! the device: such a page stays when the last guard goes. It is evicted by an exchange of the whole
+//! word from "loaded, the pool's pin alone, unreferenced, clean, nobody waits" to "evicting", which fails
+//! if anybody pinned the frame, or fixed the page, meanwhile; only then does the swip turn cold, and only
+//! then is the frame free. Who changes a page, or writes it to the device, holds the frame alone: in the
+//! exclusive phase no pin is taken, and none while somebody waits for that phase (draining). Pages of a
+//! table that is gone are orphans: whoever makes one idle evicts it, dirty or not.
+//!
 //! A pin is taken only if the generation is the one under which the swip was seen to lead here:
 //! a frame that was reused meanwhile is never pinned by mistake.
 
@@ -27,25 +35,85 @@ pub(crate) enum Phase {
     Loaded,
     /// Filling it failed or was given up; its pins are being let go of.
     Failed,
+    /// It holds a verified page that one party changes or writes to the device.
+    Exclusive,
+    /// Its page is about to leave.
+    Evicting,
+    /// It holds a verified page, and somebody waits to have it alone.
+    Draining,
+}
+
+/// What becomes of a frame whose last pins go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unpinned {
+    /// Others have pins.
+    Held,
+    /// One pin is left, which is the pool's if the pool is dynamic.
+    Idle,
+    /// As idle, of a page that nobody will want again: the caller evicts it.
+    Orphaned,
+    /// The frame is free, and the caller's to give away.
+    Freed,
+}
+
+/// What an attempt to evict came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The frame is in phase evicting, and the caller's.
+    Evicting,
+    /// The page has to be written first: the frame is in phase exclusive, and the caller's.
+    Dirty,
+    /// The page was fixed not long ago.
+    Referenced,
+    /// Somebody uses the frame, or waits to.
+    Busy,
+    /// There is no page, or not the one that was meant.
+    Gone,
 }
 
 const PIN: u64 = 1;
-const PIN_MASK: u64 = (1 << 32) - 1;
-const PHASE_SHIFT: u32 = 32;
-const PHASE_MASK: u64 = 3 << PHASE_SHIFT;
-const GENERATION: u64 = 1 << 34;
+const PIN_MASK: u64 = (1 << 28) - 1;
+const PHASE_SHIFT: u32 = 28;
+const PHASE_MASK: u64 = 7 << PHASE_SHIFT;
+/// The page was fixed since the clock hand came by.
+const REFERENCED: u64 = 1 << 31;
+/// The page differs from what is on the device.
+const DIRTY: u64 = 1 << 32;
+/// Somebody without a pin waits under this frame's key. Whoever clears it unparks them.
+const WANTED: u64 = 1 << 33;
+/// The page's table is gone.
+const ORPHAN: u64 = 1 << 34;
+const GENERATION: u64 = 1 << 35;
+const GENERATION_MASK: u64 = !(GENERATION - 1);
 
 fn phase(state: u64) -> Phase {
     match (state & PHASE_MASK) >> PHASE_SHIFT {
         0 => Phase::Free,
         1 => Phase::Loading,
         2 => Phase::Loaded,
-        _ => Phase::Failed,
+        3 => Phase::Failed,
+        4 => Phase::Exclusive,
+        5 => Phase::Evicting,
+        _ => Phase::Draining,
     }
 }
 
 fn phase_bits(phase: Phase) -> u64 {
     (phase as u64) << PHASE_SHIFT
+}
+
+fn with_phase(state: u64, phase: Phase) -> u64 {
+    state & !PHASE_MASK | phase_bits(phase)
+}
+
+/// True if who wants to read the page, or have it `alone`, has to wait.
+fn is_busy(state: u64, alone: bool) -> bool {
+    match phase(state) {
+        Phase::Exclusive => true,
+        Phase::Loaded => alone && state & PIN_MASK > PIN,
+        Phase::Draining => !alone || state & PIN_MASK > PIN,
+        _ => false,
+    }
 }
 
 /// The state of one frame. It does not move while the frame is in use: its address is the key under
@@ -65,19 +133,28 @@ impl FrameState {
 
     /// Begins the next generation of a free frame, with two pins: one of the buffer that the device
     /// fills, one of the coroutine that asked for it. Only whoever took the frame from the free ones
-    /// may do so.
-    pub(crate) fn begin_loading(&self) {
+    /// may do so. `referenced` as for [`FrameState::pin`].
+    pub(crate) fn begin_loading(&self, referenced: bool) {
         let state = self.0.load(Ordering::Relaxed);
         assert!(phase(state) == Phase::Free && state & PIN_MASK == 0, "the frame is in use");
-        let generation = (state & !(PIN_MASK | PHASE_MASK)).wrapping_add(GENERATION);
-        let loading = generation | phase_bits(Phase::Loading) | (2 * PIN);
+        let generation = (state & GENERATION_MASK).wrapping_add(GENERATION);
+        let flags = if referenced { REFERENCED } else { 0 };
+        let loading = generation | phase_bits(Phase::Loading) | flags | (2 * PIN);
         self.0.store(loading, Ordering::Release);
     }
 
     /// Pins the frame if it is in phase `expected` while `swip` is in state `leads_here`. False if
     /// it no longer is or the frame is about to be reused: the caller then looks at the swip again.
+    /// A page pinned as `referenced` is spared when the clock hand comes by next.
     #[inline]
-    pub(crate) fn pin(&self, expected: Phase, swip: &Swip, leads_here: SwipState) -> bool {
+    pub(crate) fn pin(
+        &self,
+        expected: Phase,
+        swip: &Swip,
+        leads_here: SwipState,
+        referenced: bool,
+    ) -> bool {
+        let flags = if referenced { REFERENCED } else { 0 };
         let mut state = self.0.load(Ordering::Acquire);
         loop {
             if state & PIN_MASK == 0 || phase(state) != expected || swip.state() != leads_here {
@@ -87,7 +164,7 @@ impl FrameState {
             // only if it still is.
             match self.0.compare_exchange_weak(
                 state,
-                state + PIN,
+                (state + PIN) | flags,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
@@ -98,26 +175,37 @@ impl FrameState {
     }
 
     /// Lets go of one pin. With the last one the page is evicted, if there is one, and the frame
-    /// becomes free: true.
+    /// becomes free.
     #[inline]
-    pub(crate) fn unpin(&self, evict: impl FnOnce()) -> bool {
-        let before = self.0.fetch_sub(PIN, Ordering::AcqRel);
+    pub(crate) fn unpin(&self, evict: impl FnOnce()) -> Unpinned {
+        // Sequentially consistent: whoever waits for a frame has said so before it looked at this one,
+        // or sees that the pin is gone.
+        let before = self.0.fetch_sub(PIN, Ordering::SeqCst);
         assert!(before & PIN_MASK > 0, "the frame has no pin to let go of");
-        if before & PIN_MASK > 1 {
-            return false;
+        if before & PIN_MASK > PIN {
+            if before & PIN_MASK > 2 * PIN {
+                return Unpinned::Held;
+            }
+            if before & WANTED != 0 {
+                self.0.fetch_and(!WANTED, Ordering::AcqRel);
+                ParkingLot::global().unpark_all(self.key());
+            }
+            return if before & ORPHAN != 0 { Unpinned::Orphaned } else { Unpinned::Idle };
         }
         if phase(before) == Phase::Loaded {
             evict();
         }
-        self.0.store(before & !(PIN_MASK | PHASE_MASK), Ordering::Release);
-        true
+        self.0.store(before & GENERATION_MASK, Ordering::Release);
+        Unpinned::Freed
     }
 
-    /// The frame holds the page now: lets go of the buffer's pin, turns the swip hot and wakes those
-    /// who wait. The caller has a pin.
-    pub(crate) fn loaded(&self, swip: &Swip, page: NonNull<u8>) {
+    /// The frame holds the page now: turns the swip hot and wakes those who wait. The buffer's pin
+    /// becomes the pool's if the page is to `stay` after the last guard, and goes otherwise. The
+    /// caller has a pin.
+    pub(crate) fn loaded(&self, swip: &Swip, page: NonNull<u8>, stay: bool) {
         let change = phase_bits(Phase::Loaded) - phase_bits(Phase::Loading);
-        let before = self.0.fetch_add(change - PIN, Ordering::AcqRel);
+        let gone = if stay { 0 } else { PIN };
+        let before = self.0.fetch_add(change - gone, Ordering::AcqRel);
         swip.set(SwipState::Hot(page));
         // Whoever waits has a pin beside the buffer's and the caller's, and nobody joins any more.
         if before & PIN_MASK > 2 * PIN {
@@ -141,217 +229,179 @@ impl FrameState {
         }
     }
 
+    /// Takes an idle page of the dynamic pool for eviction; one that was fixed not long ago only by
+    /// `force`, one that has to be written first only if the caller `may_write`.
+    pub(crate) fn claim(&self, force: bool, may_write: bool) -> Claim {
+        let state = self.0.load(Ordering::SeqCst);
+        match phase(state) {
+            Phase::Loaded if state & PIN_MASK == PIN && state & WANTED == 0 => {}
+            Phase::Loaded | Phase::Loading | Phase::Exclusive | Phase::Draining => {
+                return Claim::Busy;
+            }
+            Phase::Free | Phase::Failed | Phase::Evicting => return Claim::Gone,
+        }
+        let is_orphan = state & ORPHAN != 0;
+        if state & REFERENCED != 0 && !force && !is_orphan {
+            return Claim::Referenced;
+        }
+        let (phase, claim) = if state & DIRTY == 0 || is_orphan {
+            (Phase::Evicting, Claim::Evicting)
+        } else if may_write {
+            (Phase::Exclusive, Claim::Dirty)
+        } else {
+            return Claim::Busy;
+        };
+        if self.exchange(state, with_phase(state, phase)) { claim } else { Claim::Busy }
+    }
+
+    /// Nobody will fix the page again that `swip`, in state `leads_here`, leads to. True if nobody uses
+    /// it either: it is in phase evicting then, and the caller's. If somebody does, they will evict it.
+    pub(crate) fn abandon(&self, swip: &Swip, leads_here: SwipState) -> bool {
+        let mut state = self.0.load(Ordering::Acquire);
+        loop {
+            let in_use = match phase(state) {
+                Phase::Loaded => state & PIN_MASK > PIN,
+                Phase::Exclusive | Phase::Draining => true,
+                Phase::Free | Phase::Loading | Phase::Failed | Phase::Evicting => return false,
+            };
+            if swip.state() != leads_here {
+                return false;
+            }
+            let abandoned =
+                if in_use { state | ORPHAN } else { with_phase(state, Phase::Evicting) };
+            match self.0.compare_exchange_weak(
+                state,
+                abandoned,
+                Ordering::SeqCst,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return !in_use,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// The clock hand came by: the next time, the page has to have been fixed anew.
+    pub(crate) fn cool(&self) {
+        self.0.fetch_and(!REFERENCED, Ordering::AcqRel);
+    }
+
+    /// Ends the phase evicting: the frame is free, and the caller's. The swip is cold by now.
+    pub(crate) fn evicted(&self) {
+        let state = self.0.load(Ordering::Relaxed);
+        assert!(phase(state) == Phase::Evicting, "evicted without a claim");
+        self.0.store(state & GENERATION_MASK, Ordering::Release);
+    }
+
+    /// Keeps further coroutines from the page, if `swip` leads here and others have guards on it, so
+    /// that the caller's turn comes to have it alone.
+    pub(crate) fn drain(&self, swip: &Swip, leads_here: SwipState) {
+        let state = self.0.load(Ordering::Acquire);
+        if phase(state) == Phase::Loaded && state & PIN_MASK > PIN && swip.state() == leads_here {
+            // If it has changed, it is worth another look.
+            self.exchange(state, with_phase(state, Phase::Draining));
+        }
+    }
+
+    /// One who waited for the page alone does not any more: lets all others in. False if it did not
+    /// keep anybody out.
+    pub(crate) fn stop_draining(&self) -> bool {
+        let mut state = self.0.load(Ordering::Acquire);
+        while phase(state) == Phase::Draining {
+            let open = with_phase(state, Phase::Loaded) & !WANTED;
+            match self.0.compare_exchange_weak(state, open, Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => {
+                    ParkingLot::global().unpark_all(self.key());
+                    return true;
+                }
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Takes the page for the caller alone, if nobody has a guard on it and `swip` leads here.
+    pub(crate) fn lock(&self, swip: &Swip, leads_here: SwipState) -> bool {
+        let state = self.0.load(Ordering::Acquire);
+        matches!(phase(state), Phase::Loaded | Phase::Draining)
+            && state & PIN_MASK == PIN
+            && swip.state() == leads_here
+            && self.exchange(state, with_phase(state, Phase::Exclusive) | REFERENCED)
+    }
+
+    /// Takes a dirty page for being written. False if it is in use; `None` if there is none.
+    #[cfg(not(loom))]
+    pub(crate) fn lock_dirty(&self) -> Option<bool> {
+        let state = self.0.load(Ordering::Acquire);
+        match phase(state) {
+            Phase::Exclusive => Some(false),
+            _ if state & DIRTY == 0 || state & ORPHAN != 0 => None,
+            Phase::Loaded | Phase::Draining if state & PIN_MASK == PIN => {
+                Some(self.exchange(state, with_phase(state, Phase::Exclusive)))
+            }
+            Phase::Loaded | Phase::Draining => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Ends the exclusive phase and wakes who waited for it. The page is `dirty` from now on, or clean.
+    /// True if it is an orphan: the caller evicts it.
+    pub(crate) fn unlock(&self, dirty: bool) -> bool {
+        let mut state = self.0.load(Ordering::Relaxed);
+        loop {
+            assert!(phase(state) == Phase::Exclusive, "unlocked, but not locked");
+            let mut open = state & !(PHASE_MASK | WANTED | DIRTY) | phase_bits(Phase::Loaded);
+            if dirty {
+                open |= DIRTY;
+            }
+            if state & WANTED != 0 {
+                open |= REFERENCED;
+            }
+            match self.0.compare_exchange_weak(state, open, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        if state & WANTED != 0 {
+            ParkingLot::global().unpark_all(self.key());
+        }
+        state & ORPHAN != 0
+    }
+
+    /// True if the page was changed.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.0.load(Ordering::Acquire) & DIRTY != 0
+    }
+
+    /// Waits, without a pin, until the page can perhaps be read, or had `alone`. False at once if
+    /// nothing keeps the caller from it.
+    pub(crate) async fn wait_while_busy(&self, alone: bool) -> bool {
+        let state = self.0.load(Ordering::Acquire);
+        if !is_busy(state, alone) {
+            return false;
+        }
+        let wanted = state | WANTED;
+        let exchanged =
+            self.0.compare_exchange(state, wanted, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if exchanged {
+            let must_wait = || {
+                let state = self.0.load(Ordering::Acquire);
+                state & WANTED != 0 && is_busy(state, alone)
+            };
+            ParkingLot::global().park(self.key(), must_wait).await;
+        }
+        // Otherwise the frame has just changed its state: worth another look.
+        exchanged
+    }
+
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
     fn key(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
 }
 
 #[cfg(all(test, loom))]
-mod models {
-    //! Loom models: every interleaving (up to a bound on preemptions) of the races for a frame.
-    //!
-    //! The frame's memory is a cell that loom watches: a device that fills a frame which somebody
-    //! still reads is reported as a race.
-    //!
-    //! `RUSTFLAGS="--cfg loom" cargo test -p weft-buffer --lib --release --target-dir target/loom`
-
-    use loom::cell::UnsafeCell;
-    use loom::sync::Arc;
-    use loom::sync::atomic::{AtomicUsize, Ordering};
-    use loom::thread;
-    use weft_rt::sync::block_on;
-
-    use super::*;
-    use crate::page::SizeClass;
-
-    const ADDRESS: usize = 0x1000;
-
-    fn page() -> NonNull<u8> {
-        NonNull::new(ADDRESS as *mut u8).expect("not zero")
-    }
-
-    fn id(number: u64) -> PageId {
-        PageId::new(0, number * 4096, SizeClass::MIN)
-    }
-
-    /// One frame, its memory, and the swips of two pages.
-    struct World {
-        frame: FrameState,
-        memory: UnsafeCell<u64>,
-        swips: [Swip; 2],
-        evictions: AtomicUsize,
-        frees: AtomicUsize,
-    }
-
-    // SAFETY: loom checks each access to the memory for races, which is the point.
-    unsafe impl Sync for World {}
-    // SAFETY: as above.
-    unsafe impl Send for World {}
-
-    impl World {
-        /// A frame that begins to load page 0.
-        fn new() -> World {
-            let world = World {
-                frame: FrameState::new(),
-                memory: UnsafeCell::new(0),
-                swips: [Swip::cold(id(0)), Swip::cold(id(1))],
-                evictions: AtomicUsize::new(0),
-                frees: AtomicUsize::new(0),
-            };
-            world.begin(0);
-            world
-        }
-
-        /// As whoever has taken the free frame.
-        fn begin(&self, number: u64) {
-            self.frame.begin_loading();
-            let to = SwipState::Loading(page());
-            assert!(self.swips[number as usize].change(SwipState::Cold(id(number)), to));
-        }
-
-        /// As the device, then as the loader.
-        fn load(&self, number: u64) {
-            self.fill(number);
-            self.frame.loaded(&self.swips[number as usize], page());
-        }
-
-        fn fill(&self, number: u64) {
-            // SAFETY: the frame is being loaded; loom checks that nobody else accesses it.
-            self.memory.with_mut(|memory| unsafe { *memory = number + 100 });
-        }
-
-        /// As whoever has a pin of a loaded frame.
-        fn assert_holds(&self, number: u64) {
-            // SAFETY: the frame is pinned; loom checks that nobody writes to it.
-            assert_eq!(self.memory.with(|memory| unsafe { *memory }), number + 100);
-        }
-
-        /// Lets go of a pin; true if the frame became free and is the caller's to take.
-        fn unpin(&self, number: u64) -> bool {
-            let evict = || {
-                self.evictions.fetch_add(1, Ordering::Relaxed);
-                self.swips[number as usize].set(SwipState::Cold(id(number)));
-            };
-            let freed = self.frame.unpin(evict);
-            if freed {
-                self.frees.fetch_add(1, Ordering::Relaxed);
-            }
-            freed
-        }
-
-        /// Loads page 1 into the frame and lets go of it.
-        fn reuse(&self) {
-            self.begin(1);
-            self.load(1);
-            self.assert_holds(1);
-            self.unpin(1);
-        }
-
-        /// As `BufferPool::fix`, once: the page, if it is to be had without loading it.
-        fn visit(&self, number: u64) {
-            let swip = &self.swips[number as usize];
-            let state = swip.state();
-            let pinned = match state {
-                SwipState::Hot(_) => self.frame.pin(Phase::Loaded, swip, state),
-                SwipState::Loading(_) => self.frame.pin(Phase::Loading, swip, state),
-                SwipState::Cold(_) => false,
-            };
-            if !pinned {
-                return;
-            }
-            block_on(self.frame.wait());
-            match self.frame.phase() {
-                Phase::Loaded => self.assert_holds(number),
-                Phase::Failed => {}
-                other => panic!("a pinned frame is {other:?}"),
-            }
-            self.unpin(number);
-        }
-
-        fn assert_at_rest(&self, evictions: usize, frees: usize) {
-            for (number, swip) in self.swips.iter().enumerate() {
-                assert_eq!(swip.state(), SwipState::Cold(id(number as u64)));
-            }
-            assert_eq!(self.frame.phase(), Phase::Free);
-            assert_eq!(self.evictions.load(Ordering::Relaxed), evictions);
-            assert_eq!(self.frees.load(Ordering::Relaxed), frees);
-        }
-    }
-
-    fn check(model: impl Fn() + Send + Sync + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
-    }
-
-    /// The last pin goes and the frame is used for another page while somebody fixes the first.
-    #[test]
-    fn loom_fix_races_with_eviction_and_reuse() {
-        check(|| {
-            let world = Arc::new(World::new());
-            world.load(0);
-            let fixing = world.clone();
-            let fixer = thread::spawn(move || {
-                fixing.visit(0);
-                fixing.visit(1);
-            });
-            let reused = world.unpin(0);
-            if reused {
-                world.reuse();
-            }
-            fixer.join().unwrap();
-            let pages = if reused { 2 } else { 1 };
-            world.assert_at_rest(pages, pages);
-        });
-    }
-
-    /// Two wait for a load that succeeds; the last of the three evicts, once.
-    #[test]
-    fn loom_joining_races_with_success() {
-        check(|| {
-            let world = Arc::new(World::new());
-            let joiners = [0, 1].map(|_| {
-                let world = world.clone();
-                thread::spawn(move || world.visit(0))
-            });
-            world.load(0);
-            world.assert_holds(0);
-            world.unpin(0);
-            for joiner in joiners {
-                joiner.join().unwrap();
-            }
-            world.assert_at_rest(1, 1);
-        });
-    }
-
-    /// The loader gives up while somebody begins to wait, then the device lets go of the buffer;
-    /// whoever was last, the frame is used for another page.
-    #[test]
-    fn loom_joining_races_with_failure_and_reuse() {
-        check(|| {
-            let world = Arc::new(World::new());
-            let joining = world.clone();
-            let joiner = thread::spawn(move || {
-                joining.visit(0);
-                joining.visit(1);
-            });
-            let device = world.clone();
-            let device = thread::spawn(move || {
-                device.fill(0);
-                if device.unpin(0) {
-                    device.reuse();
-                }
-            });
-            world.frame.failed(&world.swips[0], id(0));
-            let reused = world.unpin(0);
-            if reused {
-                world.reuse();
-            }
-            joiner.join().unwrap();
-            device.join().unwrap();
-            let frees = world.frees.load(Ordering::Relaxed);
-            world.assert_at_rest(frees - 1, frees);
-            assert!((1..=2).contains(&frees));
-        });
-    }
-}
+mod models;

@@ -1,84 +1,54 @@
-//! Pages: size classes, page ids, and the 16-byte header with its checksum.
+//! Pages: page ids, and the 16-byte header with its checksum.
 //!
-//! A page is a power of two of bytes from 4 KiB to 1 MiB (DESIGN, Storage). It starts with a
-//! [`PageHeader`]; the checksum covers every byte of the page behind itself, so that a flipped bit,
-//! a torn write and a read that landed at the wrong offset are all noticed at the first physical
-//! read. Everything is little-endian.
+//! A page is any multiple of 4 KiB up to 1 MiB (DESIGN, Storage). It starts with a [`PageHeader`];
+//! the checksum covers every byte of the page behind itself, so that a flipped bit, a torn write and
+//! a read that landed at the wrong offset are all noticed at the first physical read. Everything is
+//! little-endian.
 
 use std::fmt;
 
 /// Bytes of the header at the start of every page.
 pub const PAGE_HEADER_BYTES: usize = 16;
 
-/// A page's size: a power of two from 4 KiB (class 0) to 1 MiB (class 8).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SizeClass(u8);
+/// The unit of page sizes and offsets in bytes, and so the smallest page.
+pub const PAGE_UNIT_BYTES: usize = 4096;
 
-impl SizeClass {
-    /// 4 KiB, the smallest page and the unit of alignment.
-    pub const MIN: SizeClass = SizeClass(0);
-    /// 1 MiB, the largest page.
-    pub const MAX: SizeClass = SizeClass(8);
+/// Bytes of the largest page.
+pub const PAGE_BYTES_MAX: usize = 256 * PAGE_UNIT_BYTES;
 
-    /// The class with pages of exactly `bytes` bytes; `None` if there is none.
-    pub fn from_bytes(bytes: usize) -> Option<SizeClass> {
-        (bytes.is_power_of_two()
-            && (SizeClass::MIN.bytes()..=SizeClass::MAX.bytes()).contains(&bytes))
-        .then(|| SizeClass((bytes.trailing_zeros() - 12) as u8))
-    }
-
-    /// The class with this number (0 to 8); `None` beyond.
-    pub const fn from_index(index: u8) -> Option<SizeClass> {
-        if index <= SizeClass::MAX.0 { Some(SizeClass(index)) } else { None }
-    }
-
-    /// The class's number, 0 to 8.
-    pub const fn index(self) -> u8 {
-        self.0
-    }
-
-    /// Bytes of a page of this class.
-    pub const fn bytes(self) -> usize {
-        4096 << self.0
-    }
+/// True if a page may have `bytes` bytes: a multiple of 4 KiB from 4 KiB to 1 MiB.
+pub const fn is_page_size(bytes: usize) -> bool {
+    bytes > 0 && bytes <= PAGE_BYTES_MAX && bytes.is_multiple_of(PAGE_UNIT_BYTES)
 }
 
-impl fmt::Debug for SizeClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} KiB", self.bytes() / 1024)
-    }
-}
-
-/// Where a page lies: device, offset in that device and size class, in 63 bits.
+/// Where a page lies: device, offset in that device and length, in 63 bits.
 ///
-/// From the top: one zero bit (a swip's state lives there), 8 bits of device, 4 bits of size class,
-/// 51 bits of offset in units of 4 KiB (8 EiB a device).
+/// From the top: one zero bit (a swip's state lives there), 8 bits of device, 8 bits of length in
+/// units of 4 KiB less one, 47 bits of offset in units of 4 KiB (512 PiB a device).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(u64);
 
-const OFFSET_BITS: u32 = 51;
-const CLASS_BITS: u32 = 4;
+const OFFSET_BITS: u32 = 47;
+const UNITS_BITS: u32 = 8;
 
 impl PageId {
-    /// The page at byte `offset` of `device`.
+    /// The page of `bytes` bytes at byte `offset` of `device`.
     ///
     /// # Panics
-    /// If the offset is not a multiple of 4 KiB or does not fit.
-    pub fn new(device: u8, offset: u64, class: SizeClass) -> PageId {
-        assert!(offset.is_multiple_of(4096), "page offset {offset} is not a multiple of 4 KiB");
-        let unit = offset / 4096;
-        assert!(unit < 1 << OFFSET_BITS, "page offset {offset} does not fit a page id");
-        PageId(
-            (u64::from(device) << (OFFSET_BITS + CLASS_BITS))
-                | (u64::from(class.0) << OFFSET_BITS)
-                | unit,
-        )
+    /// If the offset is not a multiple of 4 KiB or does not fit, or if `bytes` is not a page's size
+    /// (see [`is_page_size`]).
+    pub const fn new(device: u8, offset: u64, bytes: usize) -> PageId {
+        assert!(is_page_size(bytes), "a page is a multiple of 4 KiB up to 1 MiB");
+        assert!(offset.is_multiple_of(4096), "a page's offset is a multiple of 4 KiB");
+        let (unit, units) = (offset / 4096, (bytes / PAGE_UNIT_BYTES) as u64);
+        assert!(unit < 1 << OFFSET_BITS, "a page's offset is below 512 PiB");
+        let device = (device as u64) << (OFFSET_BITS + UNITS_BITS);
+        PageId(device | ((units - 1) << OFFSET_BITS) | unit)
     }
 
     /// The id with these bits, as [`PageId::to_bits`] gave them; `None` if no page has them.
-    pub fn from_bits(bits: u64) -> Option<PageId> {
-        let class = (bits >> OFFSET_BITS) & ((1 << CLASS_BITS) - 1);
-        (bits >> 63 == 0 && class <= u64::from(SizeClass::MAX.0)).then_some(PageId(bits))
+    pub const fn from_bits(bits: u64) -> Option<PageId> {
+        if bits >> 63 == 0 { Some(PageId(bits)) } else { None }
     }
 
     /// The id as an integer below 2^63.
@@ -88,7 +58,7 @@ impl PageId {
 
     /// Number of the device in its database or data set.
     pub const fn device(self) -> u8 {
-        (self.0 >> (OFFSET_BITS + CLASS_BITS)) as u8
+        (self.0 >> (OFFSET_BITS + UNITS_BITS)) as u8
     }
 
     /// Byte offset in the device.
@@ -96,15 +66,26 @@ impl PageId {
         (self.0 & ((1 << OFFSET_BITS) - 1)) * 4096
     }
 
-    /// The page's size class.
-    pub const fn class(self) -> SizeClass {
-        SizeClass(((self.0 >> OFFSET_BITS) & ((1 << CLASS_BITS) - 1)) as u8)
+    /// Bytes of the page, header included.
+    pub const fn bytes(self) -> usize {
+        self.units() * PAGE_UNIT_BYTES
+    }
+
+    /// Bytes of the page in units of 4 KiB, 1 to 256.
+    pub const fn units(self) -> usize {
+        self.length_byte() as usize + 1
+    }
+
+    /// The length as the header has it: units of 4 KiB less one.
+    const fn length_byte(self) -> u8 {
+        (self.0 >> OFFSET_BITS) as u8
     }
 }
 
 impl fmt::Debug for PageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "page at byte {} of device {} ({:?})", self.offset(), self.device(), self.class())
+        let (kib, offset, device) = (self.bytes() / 1024, self.offset(), self.device());
+        write!(f, "page of {kib} KiB at byte {offset} of device {device}")
     }
 }
 
@@ -115,7 +96,7 @@ impl fmt::Debug for PageId {
 /// | 0..4 | CRC-32C of bytes 4 to the end of the page |
 /// | 4..6 | tuples in the page |
 /// | 6 | what kind of page this is, a number of the owner's choice |
-/// | 7 | size class |
+/// | 7 | length of the page in units of 4 KiB, less one |
 /// | 8..16 | page id |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
@@ -145,10 +126,10 @@ pub enum PageError {
         found: PageHeader,
     },
     /// The checksum fits a header that no writer of ours makes.
-    #[error("the page's header is impossible (size class {class}, page id {id:#x})")]
+    #[error("the page's header is impossible (length {units} x 4 KiB, page id {id:#x})")]
     Header {
-        /// Size class in the header.
-        class: u8,
+        /// Length in the header, in units of 4 KiB.
+        units: usize,
         /// Page id in the header.
         id: u64,
     },
@@ -159,10 +140,10 @@ pub enum PageError {
 /// # Panics
 /// If `page` is not exactly as long as `header.id` says.
 pub fn seal(page: &mut [u8], header: PageHeader) {
-    assert_eq!(page.len(), header.id.class().bytes(), "page length and size class differ");
+    assert_eq!(page.len(), header.id.bytes(), "bytes of the page and of its id");
     page[4..6].copy_from_slice(&header.tuple_count.to_le_bytes());
     page[6] = header.kind;
-    page[7] = header.id.class().index();
+    page[7] = header.id.length_byte();
     page[8..16].copy_from_slice(&header.id.to_bits().to_le_bytes());
     let crc = checksum(&page[4..]);
     page[..4].copy_from_slice(&crc.to_le_bytes());
@@ -186,15 +167,15 @@ pub fn header(page: &[u8]) -> PageHeader {
 /// # Errors
 /// [`PageError`] if the bytes were damaged, or are another page's.
 pub fn verify(page: &[u8], expected: PageId) -> Result<PageHeader, PageError> {
-    assert_eq!(page.len(), expected.class().bytes(), "page length and size class differ");
+    assert_eq!(page.len(), expected.bytes(), "bytes of the page and of its id");
     let stored = u32::from_le_bytes(page[..4].try_into().expect("4 bytes"));
     let computed = checksum(&page[4..]);
     if stored != computed {
         return Err(PageError::Checksum { stored, computed });
     }
     let id = u64::from_le_bytes(page[8..16].try_into().expect("8 bytes"));
-    if PageId::from_bits(id).is_none_or(|id| id.class().index() != page[7]) {
-        return Err(PageError::Header { class: page[7], id });
+    if PageId::from_bits(id).is_none_or(|id| id.length_byte() != page[7]) {
+        return Err(PageError::Header { units: usize::from(page[7]) + 1, id });
     }
     let found = header(page);
     if found.id == expected { Ok(found) } else { Err(PageError::Misplaced { found }) }
@@ -211,29 +192,37 @@ mod tests {
     use super::*;
 
     fn page(id: PageId) -> Vec<u8> {
-        let mut page: Vec<u8> = (0..id.class().bytes()).map(|i| (i * 31) as u8).collect();
+        let mut page: Vec<u8> = (0..id.bytes()).map(|i| (i * 31) as u8).collect();
         seal(&mut page, PageHeader { tuple_count: 7, kind: 3, id });
         page
     }
 
     #[test]
     fn page_ids_keep_their_parts() {
-        for class in (0..=8).filter_map(SizeClass::from_index) {
+        for units in [1, 2, 3, 37, 255, 256] {
             for device in [0, 1, 255] {
-                for offset in [0, 4096, (1 << 51) * 4096 - 4096] {
-                    let id = PageId::new(device, offset, class);
-                    assert_eq!((id.device(), id.offset(), id.class()), (device, offset, class));
+                for offset in [0, 4096, (1 << 47) * 4096 - 4096] {
+                    let id = PageId::new(device, offset, units * 4096);
+                    let parts = (id.device(), id.offset(), id.units(), id.bytes());
+                    assert_eq!(parts, (device, offset, units, units * 4096));
                     assert_eq!(PageId::from_bits(id.to_bits()), Some(id));
                 }
             }
         }
         assert_eq!(PageId::from_bits(1 << 63), None);
-        assert_eq!(PageId::from_bits(9 << OFFSET_BITS), None);
+    }
+
+    #[test]
+    fn pages_are_multiples_of_the_unit() {
+        for bytes in [0, 1, 4095, 5000, 6 << 10, (1 << 20) + 4096, usize::MAX] {
+            assert!(!is_page_size(bytes), "{bytes}");
+        }
+        assert!((1..=256).all(|units| is_page_size(units * 4096)));
     }
 
     #[test]
     fn a_flipped_bit_anywhere_is_noticed() {
-        let id = PageId::new(1, 8192, SizeClass::MIN);
+        let id = PageId::new(1, 8192, 4096);
         let good = page(id);
         assert_eq!(verify(&good, id), Ok(PageHeader { tuple_count: 7, kind: 3, id }));
         for bit in 0..good.len() * 8 {
@@ -244,9 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_place_is_noticed() {
-        let id = PageId::new(0, 4096, SizeClass::MIN);
-        let other = PageId::new(0, 8192, SizeClass::MIN);
+    fn a_page_of_another_place_or_length_is_noticed() {
+        let id = PageId::new(0, 4096, 4096);
+        let other = PageId::new(0, 8192, 4096);
         assert!(matches!(verify(&page(other), id), Err(PageError::Misplaced { .. })));
+        let mut wrong = page(id);
+        wrong[7] = 5;
+        let crc = checksum(&wrong[4..]);
+        wrong[..4].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(verify(&wrong, id), Err(PageError::Header { units: 6, .. })));
     }
 }

@@ -1,46 +1,56 @@
-//! The swips of a set of pages of one size: what a scan walks along.
+//! The swips of a set of pages: what a scan walks along.
+//!
+//! Whoever uses the pages holds the [`PageTable`]. A buffer pool that has pages of it in memory holds
+//! the swips alone, so that it learns from the table's end that nobody will want its pages again.
 
-use crate::page::{PageId, SizeClass};
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::page::PageId;
 use crate::swip::Swip;
 
-/// One swip per page, in the order of the pages.
+/// One swip per page, in the order of the pages, which may differ in size.
 #[derive(Debug)]
 pub struct PageTable {
-    class: SizeClass,
-    ids: Box<[PageId]>,
-    swips: Box<[Swip]>,
+    pages: Arc<Pages>,
+    /// The pool that has, or had, pages of it in memory.
+    home: OnceLock<Weak<dyn Home>>,
+}
+
+/// The ids of a table's pages, and their swips.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    pub(crate) ids: Box<[PageId]>,
+    pub(crate) swips: Box<[Swip]>,
+}
+
+/// A pool that keeps pages in memory after their last use.
+pub(crate) trait Home: Send + Sync {
+    /// Nobody will want these pages again.
+    fn abandon(&self, pages: &Pages);
 }
 
 impl PageTable {
-    /// A table of cold swips.
-    ///
-    /// # Panics
-    /// If the pages differ in size.
-    pub fn new(class: SizeClass, ids: impl IntoIterator<Item = PageId>) -> PageTable {
+    /// A table of pages on the device. It may be dropped at any time, while its pages are in memory or
+    /// guarded too; then changes of a page that were not flushed are forgotten.
+    pub fn new(ids: impl IntoIterator<Item = PageId>) -> Arc<PageTable> {
         let ids: Box<[PageId]> = ids.into_iter().collect();
-        assert!(ids.iter().all(|id| id.class() == class), "pages of one table have one size");
         let swips = ids.iter().map(|&id| Swip::cold(id)).collect();
-        PageTable { class, ids, swips }
-    }
-
-    /// Size of each page.
-    pub fn class(&self) -> SizeClass {
-        self.class
+        Arc::new(PageTable { pages: Arc::new(Pages { ids, swips }), home: OnceLock::new() })
     }
 
     /// Number of pages.
     pub fn len(&self) -> usize {
-        self.swips.len()
+        self.pages.swips.len()
     }
 
     /// True if there are no pages.
     pub fn is_empty(&self) -> bool {
-        self.swips.is_empty()
+        self.len() == 0
     }
 
     /// Bytes of all pages.
     pub fn bytes(&self) -> u64 {
-        self.len() as u64 * self.class.bytes() as u64
+        self.pages.ids.iter().map(|id| id.bytes() as u64).sum()
     }
 
     /// The swip of page number `page`.
@@ -49,7 +59,7 @@ impl PageTable {
     /// If there is no such page.
     #[inline]
     pub fn swip(&self, page: usize) -> &Swip {
-        &self.swips[page]
+        &self.pages.swips[page]
     }
 
     /// The id of page number `page`, wherever the page is now.
@@ -57,11 +67,28 @@ impl PageTable {
     /// # Panics
     /// If there is no such page.
     pub fn id(&self, page: usize) -> PageId {
-        self.ids[page]
+        self.pages.ids[page]
     }
 
     /// All swips.
     pub fn swips(&self) -> &[Swip] {
-        &self.swips
+        &self.pages.swips
+    }
+
+    pub(crate) fn pages(&self) -> &Arc<Pages> {
+        &self.pages
+    }
+
+    /// Notes which pool is about to have pages of this table.
+    pub(crate) fn settle_in(&self, home: impl FnOnce() -> Weak<dyn Home>) {
+        self.home.get_or_init(home);
+    }
+}
+
+impl Drop for PageTable {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.get().and_then(Weak::upgrade) {
+            home.abandon(&self.pages);
+        }
     }
 }

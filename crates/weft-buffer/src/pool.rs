@@ -1,188 +1,308 @@
-//! The buffer pool: from swips to pages.
+//! The buffer pool of a database: from page numbers to pages, within the memory budget.
 //!
-//! This is the static pool of the ADMS experiments (section 3.1): pages that were made permanent
-//! before a run stay hot, every other page lives in a frame only while somebody uses it. Eviction
-//! under a memory budget takes the place of "only while" without a change to [`BufferPool::fix`].
+//! One pool serves all page tables and all page sizes. It takes what memory is free in the ledger, keeps
+//! pages in it after their last use, and gives it back when others lack it.
 
-use std::io;
-use std::ops::Deref;
-use std::path::PathBuf;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_rt::io::{Arena, FileError};
-use weft_rt::{Runtime, announce, yield_now};
+use weft_rt::io::File;
+use weft_rt::memory::Ledger;
+use weft_rt::{announce, yield_now};
 
 use crate::devices::Devices;
-use crate::frame::{Frames, Pin};
+use crate::error::BufferError;
+use crate::frame_size::FrameSize;
 use crate::frame_state::Phase;
-use crate::page::{self, PageError, PageId};
+use crate::frames::Frames;
+use crate::guard::{Anchor, PageGuard, PageGuardMut};
+use crate::hits::thread_number;
+use crate::page::{self, PageId};
+use crate::page_cache::{PageCache, Pin};
 use crate::page_table::PageTable;
-use crate::swip::{Swip, SwipState};
+use crate::swip::SwipState;
 
 /// Pages from this size on are announced before they are verified; smaller ones come faster than
 /// another coroutine runs.
 const ANNOUNCED_BYTES_MIN: usize = 16 << 10;
 
-/// Why a page could not be brought into memory.
-#[derive(Debug, thiserror::Error)]
-pub enum BufferError {
-    /// The device failed, or the file ends too early.
-    #[error(transparent)]
-    Read(#[from] FileError),
-    /// The bytes read are not the page.
-    #[error("{id:?} in {path} is damaged: {source}")]
-    Page {
-        /// The file that the page was read from.
-        path: PathBuf,
-        /// The page.
-        id: PageId,
-        /// What is wrong with it.
-        source: PageError,
-    },
-    /// No memory for frames.
-    #[error("cannot map {bytes} bytes for pages: {source}")]
-    Memory {
-        /// Bytes asked for.
-        bytes: u64,
-        /// The system's reason.
-        source: io::Error,
-    },
+/// Anchors of a pool: threads beyond share them.
+const ANCHORS: usize = 64;
+
+/// How much memory a pool may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Bytes that the pool reserves at once and never gives back, so that reading goes on however much
+    /// others want: at least what one coroutine has guards on at a time. By default an eighth of the
+    /// budget, at most 256 MiB.
+    pub bytes_min: Option<u64>,
+    /// Most bytes that pages of about one size may have, whatever the budget is raised to later. By
+    /// default four times the budget as it is. It costs address space only, 28 times as much.
+    pub bytes_max: Option<u64>,
 }
 
-/// What a pool has done so far.
+/// What a pool has done so far, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolStats {
+pub struct CacheStats {
+    /// Fixes that found the page in memory.
+    pub hits: u64,
     /// Pages read from a device.
-    pub reads: u64,
+    pub misses: u64,
     /// Fixes that waited for a read which another coroutine had begun.
     pub shared: u64,
+    /// Requests to devices for those pages: adjacent ones are read together.
+    pub reads: u64,
+    /// Bytes read from devices.
+    pub bytes_read: u64,
+    /// Pages that left memory.
+    pub evictions: u64,
+    /// Changed pages written to a device.
+    pub write_backs: u64,
+    /// Bytes of the frames that have memory.
+    pub bytes_used: u64,
+    /// Bytes that the pool has reserved in the ledger.
+    pub bytes_reserved: u64,
 }
 
-/// Turns the swips of its page table into pages.
+/// How a page is to be kept after it was fixed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// As long as others are less wanted.
+    Point,
+    /// It is among the first to leave.
+    Scan,
+}
+
+/// Turns pages of tables into guards.
 pub struct BufferPool {
-    devices: Devices,
-    table: PageTable,
-    frames: Arc<Frames>,
-    permanent: OnceLock<Arc<Arena>>,
-    cache_taken: AtomicBool,
-    reads: AtomicU64,
-    shared: AtomicU64,
+    pub(crate) cache: Arc<PageCache>,
+    anchors: Box<[Arc<Anchor>]>,
 }
 
 impl BufferPool {
-    /// A pool over the pages of `table` with `frames` frames for pages that are not permanent. Each
-    /// coroutine that holds a guard while it fixes another page needs two of them.
+    /// A pool over pages on `devices`, whose memory comes from `ledger`.
     ///
     /// # Errors
-    /// [`BufferError::Memory`] if the system has none.
+    /// [`BufferError::Memory`] if the system has no address space.
+    pub fn dynamic(
+        devices: Devices,
+        ledger: Ledger,
+        options: PoolOptions,
+    ) -> Result<Arc<BufferPool>, BufferError> {
+        let limit = ledger.limit();
+        let bytes_max = options.bytes_max.unwrap_or(limit.saturating_mul(4));
+        let bytes_min = options.bytes_min.unwrap_or((limit / 8).min(256 << 20));
+        let frames = Frames::new(bytes_max)
+            .map_err(|source| BufferError::Memory { bytes: bytes_max, source })?;
+        let cache = PageCache::new(frames, devices, ledger, bytes_min);
+        let anchors = (0..=ANCHORS).map(|_| Arc::new(Anchor(cache.clone()))).collect();
+        Ok(Arc::new(BufferPool { cache, anchors }))
+    }
+
+    /// Adds a device, on which pages may lie from now on, and returns its number in page ids; `None` if
+    /// there are 256 already.
+    pub fn add_device(&self, device: File) -> Option<u8> {
+        self.cache.devices.add(device)
+    }
+
+    /// The devices that pages lie on.
+    pub fn devices(&self) -> &Devices {
+        &self.cache.devices
+    }
+
+    /// The budget that the pool's memory comes from.
+    pub fn ledger(&self) -> &Ledger {
+        &self.cache.ledger
+    }
+
+    /// What the pool has done so far, and what it holds.
+    pub fn cache_stats(&self) -> CacheStats {
+        let counts = &self.cache.counts;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let shelf = self.cache.shelf();
+        CacheStats {
+            hits: self.cache.hits.sum(),
+            misses: count(&counts.misses),
+            shared: count(&counts.shared),
+            reads: count(&counts.reads),
+            bytes_read: count(&counts.read_bytes),
+            evictions: count(&counts.evictions),
+            write_backs: count(&counts.write_backs),
+            bytes_used: shelf.backed_bytes(),
+            bytes_reserved: shelf.memory.bytes(),
+        }
+    }
+
+    /// Pages in memory that are in no use or in use, but not about to be read.
+    pub fn pages_in_memory(&self) -> usize {
+        let (main, probation) = self.cache.shelf().listed();
+        main + probation
+    }
+
+    /// Page number `page` of `table` if it is in memory and nobody changes it; never waits.
     ///
     /// # Panics
-    /// If `frames` is 0.
-    pub fn new(
-        devices: Devices,
-        table: PageTable,
-        frames: usize,
-    ) -> Result<BufferPool, BufferError> {
-        assert!(frames > 0, "a pool needs frames to read into");
-        let class = table.class();
-        let bytes = frames as u64 * class.bytes() as u64;
-        let frames =
-            Frames::new(class, frames).map_err(|source| BufferError::Memory { bytes, source })?;
-        Ok(BufferPool {
-            devices,
-            table,
-            frames,
-            permanent: OnceLock::new(),
-            cache_taken: AtomicBool::new(false),
-            reads: AtomicU64::new(0),
-            shared: AtomicU64::new(0),
-        })
-    }
-
-    /// Readies the frames for faster transfers on every worker. Blocks this thread, which must be
-    /// no worker. True if the driver could.
-    pub fn register(&self, runtime: &Runtime) -> bool {
-        runtime.register(self.frames.arena())
-    }
-
-    /// The pool's pages.
-    pub fn table(&self) -> &PageTable {
-        &self.table
-    }
-
-    /// The devices that the pages lie on.
-    pub fn devices(&self) -> &Devices {
-        &self.devices
-    }
-
-    /// Frames for pages that are not permanent, and how many of them are free.
-    pub fn frames(&self) -> (usize, usize) {
-        (self.frames.len(), self.frames.free_count())
-    }
-
-    /// What the pool has done so far.
-    pub fn stats(&self) -> PoolStats {
-        PoolStats {
-            reads: self.reads.load(Ordering::Relaxed),
-            shared: self.shared.load(Ordering::Relaxed),
-        }
-    }
-
-    /// The page of a hot swip; `None` if it has to be waited for.
+    /// If there is no such page, or another pool has pages of the table.
     #[inline]
-    pub fn try_fix<'a>(&'a self, swip: &'a Swip) -> Option<PageGuard<'a>> {
-        let state = swip.state();
-        let SwipState::Hot(page) = state else { return None };
-        match self.frames.index_of(page) {
-            None => {
-                let permanent = self.permanent.get().expect("a hot page is this pool's");
-                assert!(permanent.contains(page, self.table.class().bytes()), "foreign swip");
-                Some(self.guard(page, None))
-            }
-            Some(index) => {
-                let pin = self.frames.pin(index, Phase::Loaded, swip, state)?;
-                Some(self.guard(page, Some(pin)))
-            }
-        }
+    pub fn try_fix(&self, table: &PageTable, page: usize) -> Option<PageGuard> {
+        self.try_fix_as(table, page, Hint::Point)
     }
 
-    /// The page that `swip` refers to, read from its device if it is not in memory. There is one
-    /// read per page however many coroutines want it: the others wait for it.
+    #[inline]
+    pub(crate) fn try_fix_as(
+        &self,
+        table: &PageTable,
+        page: usize,
+        hint: Hint,
+    ) -> Option<PageGuard> {
+        let swip = table.swip(page);
+        let state = swip.state();
+        let SwipState::Hot(address) = state else { return None };
+        let referenced = hint == Hint::Point;
+        let pin = self.cache.pin(address, Phase::Loaded, swip, state, referenced)?;
+        self.cache.hits.add_one();
+        Some(self.guard(pin, address, table.id(page)))
+    }
+
+    /// Page number `page` of `table`, read from its device if it is not in memory. There is one read per
+    /// page however many coroutines want it: the others wait for it. Runs on a worker, as it may do I/O.
+    ///
+    /// A coroutine may hold guards while it fixes further pages, but if all memory of the pool is held so
+    /// by coroutines that wait for more of it, none goes on: hold few, or fix them together
+    /// ([`BufferPool::fix_run_for_scan`]).
     ///
     /// # Errors
-    /// [`BufferError::Read`] if the device fails, [`BufferError::Page`] if the page is damaged.
+    /// [`BufferError::Read`] if the device fails, [`BufferError::Page`] if the page is damaged,
+    /// [`BufferError::Device`] if there is no such device, [`BufferError::Budget`] if the budget is smaller
+    /// than the page, [`BufferError::WriteBack`] if the only pages that could make room for this one are
+    /// changed ones that cannot be written.
+    ///
+    /// # Panics
+    /// As [`BufferPool::try_fix`].
     #[inline]
-    pub async fn fix<'a>(&'a self, swip: &'a Swip) -> Result<PageGuard<'a>, BufferError> {
-        match self.try_fix(swip) {
+    pub async fn fix(&self, table: &Arc<PageTable>, page: usize) -> Result<PageGuard, BufferError> {
+        match self.try_fix_as(table, page, Hint::Point) {
             Some(guard) => Ok(guard),
-            None => self.fix_slow(swip).await,
+            None => self.fix_slow(table, page, Hint::Point).await,
         }
     }
 
-    async fn fix_slow<'a>(&'a self, swip: &'a Swip) -> Result<PageGuard<'a>, BufferError> {
+    /// As [`BufferPool::fix`], for a page that the caller does not expect to want again: it is among the
+    /// first to leave, unless somebody else fixes it.
+    ///
+    /// # Errors
+    /// As [`BufferPool::fix`].
+    ///
+    /// # Panics
+    /// As [`BufferPool::fix`].
+    #[inline]
+    pub async fn fix_for_scan(
+        &self,
+        table: &Arc<PageTable>,
+        page: usize,
+    ) -> Result<PageGuard, BufferError> {
+        match self.try_fix_as(table, page, Hint::Scan) {
+            Some(guard) => Ok(guard),
+            None => self.fix_slow(table, page, Hint::Scan).await,
+        }
+    }
+
+    /// Page number `page` of `table`, for the caller alone: waits until all other guards on it are gone,
+    /// and lets no new ones come. Once it is written to it is dirty, and is sealed and written to its
+    /// device before it leaves memory. (A coroutine that has another guard on the same page waits for
+    /// itself; so does one that fixes a page again, which it has a guard on, while somebody waits here.)
+    ///
+    /// # Errors
+    /// As [`BufferPool::fix`].
+    ///
+    /// # Panics
+    /// As [`BufferPool::fix`].
+    pub async fn fix_exclusive(
+        &self,
+        table: &Arc<PageTable>,
+        page: usize,
+    ) -> Result<PageGuardMut, BufferError> {
+        let swip = table.swip(page);
+        loop {
+            let state = swip.state();
+            let SwipState::Hot(address) = state else {
+                drop(self.fix(table, page).await?);
+                continue;
+            };
+            let frame = self.cache.frame_at(address);
+            let known = self.cache.frames.state(frame);
+            let _draining = Draining { cache: &self.cache, frame };
+            while swip.state() == state {
+                if known.lock(swip, state) {
+                    return Ok(PageGuardMut::new(self.cache.clone(), frame));
+                }
+                known.drain(swip, state);
+                if !known.wait_while_busy(true).await {
+                    yield_now().await;
+                }
+            }
+        }
+    }
+
+    /// Writes all pages that are dirty now to their devices and makes them durable. Waits for guards on
+    /// them, so the caller must have none on a dirty page, and no exclusive one. Goes on after an error.
+    ///
+    /// # Errors
+    /// The first one: [`BufferError::WriteBack`], and the page stays dirty, or [`BufferError::Read`] if a
+    /// device cannot make durable what it has.
+    pub async fn flush_all(&self) -> Result<(), BufferError> {
+        self.cache.flush().await
+    }
+
+    /// Evicts pages that nobody uses until those in memory have at most `target_bytes`, and gives their
+    /// memory back (to the ledger down to the least that the pool was to have). Returns the bytes that it
+    /// still has: more if pages are in use.
+    ///
+    /// # Errors
+    /// [`BufferError::WriteBack`] if a dirty page cannot be written; it stays.
+    pub async fn shrink_to(&self, target_bytes: u64) -> Result<u64, BufferError> {
+        self.cache.shrink_to(target_bytes).await
+    }
+
+    #[inline]
+    fn guard(&self, pin: Pin<'_>, address: std::ptr::NonNull<u8>, id: PageId) -> PageGuard {
+        let anchor = self.anchors[thread_number().min(ANCHORS)].clone();
+        PageGuard::new(address, id.bytes(), pin.into_frame(), anchor)
+    }
+
+    pub(crate) async fn fix_slow(
+        &self,
+        table: &Arc<PageTable>,
+        page: usize,
+        hint: Hint,
+    ) -> Result<PageGuard, BufferError> {
+        let (swip, id) = (table.swip(page), table.id(page));
+        let cache = &self.cache;
         loop {
             let state = swip.state();
             match state {
-                SwipState::Hot(_) => {
-                    if let Some(guard) = self.try_fix(swip) {
+                SwipState::Hot(address) => {
+                    if let Some(guard) = self.try_fix_as(table, page, hint) {
                         return Ok(guard);
                     }
+                    let known = cache.frames.state(cache.frame_at(address));
+                    if known.wait_while_busy(false).await {
+                        continue;
+                    }
                 }
-                SwipState::Loading(page) => {
-                    let index = self.frames.index_of(page).expect("a swip of this pool");
-                    if let Some(pin) = self.frames.pin(index, Phase::Loading, swip, state) {
-                        self.shared.fetch_add(1, Ordering::Relaxed);
-                        pin.wait().await;
-                        if pin.phase() == Phase::Loaded {
-                            return Ok(self.guard(page, Some(pin)));
+                SwipState::Loading(address) => {
+                    let referenced = hint == Hint::Point;
+                    if let Some(pin) = cache.pin(address, Phase::Loading, swip, state, referenced) {
+                        cache.counts.shared.fetch_add(1, Ordering::Relaxed);
+                        if pin.wait().await {
+                            return Ok(self.guard(pin, address, id));
                         }
                         continue; // The read failed: this coroutine tries next, or waits for who does.
                     }
                 }
-                SwipState::Cold(id) => {
-                    if let Some(guard) = self.load(swip, id).await? {
+                SwipState::Cold(_) => {
+                    let frame = cache.obtain(FrameSize::of_units(id.units())).await?;
+                    if let Some(guard) = self.load(frame, table, page, hint).await? {
                         return Ok(guard);
                     }
                 }
@@ -192,62 +312,75 @@ impl BufferPool {
         }
     }
 
-    /// Reads a cold page; `None` if another coroutine was first.
-    async fn load<'a>(
-        &'a self,
-        swip: &'a Swip,
-        id: PageId,
-    ) -> Result<Option<PageGuard<'a>>, BufferError> {
-        let (pin, buffer) = self.frames.take(swip, id).await;
-        let page = pin.page();
-        if !swip.change(SwipState::Cold(id), SwipState::Loading(page)) {
+    /// Reads a cold page into a free frame, the caller's; `None` if another coroutine was first.
+    async fn load(
+        &self,
+        frame: u32,
+        table: &Arc<PageTable>,
+        page: usize,
+        hint: Hint,
+    ) -> Result<Option<PageGuard>, BufferError> {
+        let (swip, id) = (table.swip(page), table.id(page));
+        let (pin, buffer) = self.cache.begin(frame, table, page);
+        let address = pin.page();
+        if !swip.change(SwipState::Cold(id), SwipState::Loading(address)) {
             return Ok(None);
         }
-        let loading = Loading { pin: Some(pin), id };
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let device = self.devices.of(id);
+        let loading = Loading { pin: Some(pin) };
+        let device = self.cache.device(id)?;
+        self.cache.note_read(1, id.bytes());
         let (result, buffer) = device.read_exact(buffer, id.offset()).await;
         result?;
+        self.finish(loading, buffer, id, hint).await.map(Some)
+    }
+
+    /// Verifies what was read and opens the page to everybody.
+    pub(crate) async fn finish(
+        &self,
+        loading: Loading<'_>,
+        buffer: weft_rt::io::IoBuf,
+        id: PageId,
+        hint: Hint,
+    ) -> Result<PageGuard, BufferError> {
         if buffer.len() >= ANNOUNCED_BYTES_MIN {
             // The bytes are in memory, not in a cache: others run while they come.
             announce(&buffer).await;
         }
-        page::verify(&buffer, id).map_err(|source| BufferError::Page {
-            path: device.path().into(),
-            id,
-            source,
+        page::verify(&buffer, id).map_err(|source| {
+            let path = self.cache.devices.of(id).path().into();
+            BufferError::Page { path, id, source }
         })?;
         let pin = loading.succeeded();
-        pin.loaded(buffer);
-        Ok(Some(self.guard(page, Some(pin))))
+        pin.loaded(buffer, hint == Hint::Scan);
+        let address = pin.page();
+        Ok(self.guard(pin, address, id))
+    }
+}
+
+impl std::fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BufferPool({:?})", self.cache_stats())
+    }
+}
+
+impl PageCache {
+    /// The device of a page.
+    pub(crate) fn device(&self, id: PageId) -> Result<&File, BufferError> {
+        let missing = || BufferError::Device { id, devices: self.devices.count() };
+        self.devices.get(id).ok_or_else(missing)
     }
 
-    #[inline]
-    fn guard<'a>(&self, page: NonNull<u8>, pin: Option<Pin<'a>>) -> PageGuard<'a> {
-        PageGuard { page, bytes: self.table.class().bytes(), _pin: pin }
-    }
-
-    /// Notes that the pool's one cache was made.
-    pub(crate) fn take_cache(&self) {
-        assert!(!self.cache_taken.swap(true, Ordering::Relaxed), "a pool has one static cache");
-    }
-
-    /// The arena of the permanent pages; made at the first call, with room for all pages.
-    pub(crate) fn permanent(&self) -> Result<&Arc<Arena>, BufferError> {
-        if let Some(arena) = self.permanent.get() {
-            return Ok(arena);
-        }
-        let bytes = self.table.bytes();
-        let arena = Arena::new(bytes.max(1) as usize)
-            .map_err(|source| BufferError::Memory { bytes, source })?;
-        Ok(self.permanent.get_or_init(|| arena))
+    /// Counts a request to a device for so many pages of together `bytes` bytes.
+    pub(crate) fn note_read(&self, pages: u64, bytes: usize) {
+        self.counts.misses.fetch_add(pages, Ordering::Relaxed);
+        self.counts.reads.fetch_add(1, Ordering::Relaxed);
+        self.counts.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
 /// A load under way: turns the swip cold again if the coroutine is dropped or fails meanwhile.
-struct Loading<'a> {
-    pin: Option<Pin<'a>>,
-    id: PageId,
+pub(crate) struct Loading<'a> {
+    pub(crate) pin: Option<Pin<'a>>,
 }
 
 impl<'a> Loading<'a> {
@@ -259,31 +392,21 @@ impl<'a> Loading<'a> {
 impl Drop for Loading<'_> {
     fn drop(&mut self) {
         if let Some(pin) = &self.pin {
-            pin.failed(self.id);
+            pin.failed();
         }
     }
 }
 
-/// A page in memory: it stays there while the guard lives.
-pub struct PageGuard<'a> {
-    page: NonNull<u8>,
-    bytes: usize,
-    /// `None` for permanent pages, which live as long as the pool.
-    _pin: Option<Pin<'a>>,
+/// One who waits to have a page alone, and keeps others from it meanwhile.
+struct Draining<'a> {
+    cache: &'a PageCache,
+    frame: u32,
 }
 
-impl Deref for PageGuard<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the page is permanent or pinned, so its memory is initialized, mapped, `bytes`
-        // long and written by nobody while the guard lives.
-        unsafe { std::slice::from_raw_parts(self.page.as_ptr(), self.bytes) }
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        if self.cache.frames.state(self.frame).stop_draining() {
+            self.cache.note_idle();
+        }
     }
 }
-
-// SAFETY: a guard only reads the page, and lets go of its pin through atomics.
-unsafe impl Send for PageGuard<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for PageGuard<'_> {}

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weft_rt::io::{Arena, IoBuf, Recycle};
 use weft_rt::{Batch, Boundary, JoinError, Runtime};
 
+use crate::error::BufferError;
 use crate::page;
-use crate::pool::{BufferError, BufferPool};
+use crate::static_pool::StaticPool;
 use crate::swip::SwipState;
 
 /// Reads in flight per worker while pages are made permanent.
@@ -28,7 +29,7 @@ pub enum CacheError {
 
 /// The pages of a pool that are permanent, in the order in which they were chosen.
 pub struct StaticCache {
-    pool: Arc<BufferPool>,
+    pool: Arc<StaticPool>,
     order: Vec<u32>,
     loaded: usize,
 }
@@ -49,7 +50,7 @@ impl StaticCache {
     ///
     /// # Panics
     /// If the pool has had a cache before.
-    pub fn new(pool: Arc<BufferPool>, seed: u64) -> StaticCache {
+    pub fn new(pool: Arc<StaticPool>, seed: u64) -> StaticCache {
         pool.take_cache();
         let mut order: Vec<u32> = (0..pool.table().len() as u32).collect();
         fastrand::Rng::with_seed(seed).shuffle(&mut order);
@@ -63,7 +64,7 @@ impl StaticCache {
 
     /// Bytes of the permanent pages.
     pub fn bytes(&self) -> u64 {
-        self.loaded as u64 * self.pool.table().class().bytes() as u64
+        self.loaded as u64 * self.pool.page_bytes() as u64
     }
 
     /// Makes as many further pages permanent as `choice` asks for; pages that are permanent stay so.
@@ -95,7 +96,7 @@ impl StaticCache {
                     let load_next = move || {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let page = *pages.get(at)?;
-                        let slot = slot(&arena, first_slot + at, pool.table().class().bytes());
+                        let slot = slot(&arena, first_slot + at, pool.page_bytes());
                         Some(load(pool.clone(), page as usize, slot))
                     };
                     Batch::new(LOAD_DEPTH, Boundary::Weak, load_next)
@@ -153,7 +154,7 @@ impl Recycle for Keep {
     }
 }
 
-async fn load(pool: Arc<BufferPool>, page_number: usize, slot: IoBuf) -> Result<(), BufferError> {
+async fn load(pool: Arc<StaticPool>, page_number: usize, slot: IoBuf) -> Result<(), BufferError> {
     let swip = pool.table().swip(page_number);
     let SwipState::Cold(id) = swip.state() else {
         unreachable!("a page that is made permanent is cold")

@@ -6,12 +6,15 @@
 //! instead asks with [`Holder::reserve_or_spill`], and is told to spill when waiting would be in
 //! vain: every other holder waits too (or [`Ledger::ask_to_spill`] was called).
 //!
+//! A [`Cache`] is of use with any amount of memory and needs little: it takes what is free
+//! ([`Reservation::try_grow_from_free`]) and is asked to give back what others lack before they wait.
+//!
 //! What is used, and whether somebody waits, lie in one word: reserving and releasing are one atomic
 //! exchange as long as there is enough.
 
 mod account;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use account::{Account, Outcome, Wait, Want};
 
@@ -41,6 +44,17 @@ pub enum Grant {
     Spill,
 }
 
+/// Someone who can do with less memory than it has.
+pub trait Cache: Send + Sync {
+    /// Gives back `bytes` of what it has in the ledger if it can do so at once, more if that is
+    /// simpler. What it cannot give at once it gives as soon as it can, while
+    /// [`Ledger::shortage`] says that somebody lacks memory.
+    ///
+    /// Called on the thread of whoever needs memory, with none of the ledger's locks held: it must
+    /// neither wait nor reserve, except by [`Reservation::try_grow_from_free`].
+    fn give_back(&self, bytes: u64);
+}
+
 /// A memory budget in bytes. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -68,13 +82,23 @@ impl Ledger {
         self.account.limit_bytes()
     }
 
-    /// Changes the budget. What is reserved stays reserved; who waits for more than the new budget
-    /// gets an error.
+    /// Changes the budget. What is reserved stays reserved, but caches are asked to give back what is
+    /// too much; who waits for more than the new budget gets an error.
     pub fn set_limit(&self, limit_bytes: u64) {
         self.account.set_limit(limit_bytes);
     }
 
-    /// Reserves `bytes` if they are free and nobody waits.
+    /// From now on `cache` is asked for memory that others lack, until it is dropped.
+    pub fn add_cache(&self, cache: Weak<dyn Cache>) {
+        self.account.add_cache(cache);
+    }
+
+    /// Bytes that are missing to serve everybody who waits, and to be within the budget; 0 if none are.
+    pub fn shortage(&self) -> u64 {
+        self.account.shortage()
+    }
+
+    /// Reserves `bytes` if they are free, or caches have them, and nobody waits.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         self.account.try_take(bytes).then(|| self.reservation(bytes))
     }
@@ -195,9 +219,16 @@ impl Reservation {
         self.bytes
     }
 
-    /// Adds `bytes` if they are free and nobody waits.
+    /// Adds `bytes` if they are free, or caches have them, and nobody waits.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let taken = self.ledger.account.try_take(bytes);
+        self.bytes += if taken { bytes } else { 0 };
+        taken
+    }
+
+    /// Adds `bytes` if they are free and nobody waits; takes nothing from caches. For caches.
+    pub fn try_grow_from_free(&mut self, bytes: u64) -> bool {
+        let taken = self.ledger.account.try_take_free(bytes);
         self.bytes += if taken { bytes } else { 0 };
         taken
     }

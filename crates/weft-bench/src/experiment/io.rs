@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use weft_buffer::{BufferPool, Devices, PageId, PageTable, SizeClass};
+use weft_buffer::{Devices, PageId, PageTable, StaticPool};
 use weft_rt::io::{Access, Arena, File, IoBuf};
 use weft_rt::{Boundary, MorselQueue, Runtime};
 
@@ -22,6 +22,7 @@ use crate::harness::{self, Config, compare_with_blocking, configs};
 use crate::report::{LatencyUs, Machine, Point};
 use crate::resident;
 use crate::scratch;
+use crate::size_class::SizeClass;
 
 /// I/O depths where none are given.
 const DEPTHS: [u32; 5] = [1, 8, 32, 64, 128];
@@ -248,9 +249,9 @@ fn measure(case: &Case, device: &Device, args: &IoArgs) -> Result<Run, BenchErro
     let readers = case.config.threads * case.config.depth;
     let reads = match case.pattern {
         Pattern::Swips => {
-            let ids = (0..pages).map(|page| PageId::new(0, page * bytes, case.class));
-            let table = PageTable::new(case.class, ids);
-            let pool = BufferPool::new(Devices::new(vec![file]), table, readers as usize)?;
+            let ids = (0..pages).map(|page| PageId::new(0, page * bytes, case.class.bytes()));
+            let table = PageTable::new(ids);
+            let pool = StaticPool::new(Devices::new(vec![file]), table, readers as usize)?;
             pool.register(&runtime);
             let pool = Arc::new(pool);
             run_readers(&runtime, case, args, move |reader, end| {
@@ -386,7 +387,7 @@ async fn read_until(
 }
 
 /// Fixes pages one after the other until the time is up.
-async fn fix_until(pool: Arc<BufferPool>, reader: Reader, end: Instant) -> Result<(), BenchError> {
+async fn fix_until(pool: Arc<StaticPool>, reader: Reader, end: Instant) -> Result<(), BenchError> {
     let mut walk = Walk::random(reader.seed, pool.table().len() as u64);
     let mut now = Instant::now();
     while now < end {

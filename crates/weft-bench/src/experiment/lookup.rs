@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weft_buffer::{BufferPool, Choice, SizeClass};
+use weft_buffer::{Choice, StaticPool};
 use weft_rt::{MorselQueue, Runtime, prefetch};
 
 use crate::args::{LookupArgs, distinct};
@@ -16,6 +16,7 @@ use crate::data;
 use crate::error::BenchError;
 use crate::harness::{Config, Runs, Target, compare_with_blocking, configs};
 use crate::report::{Machine, Point};
+use crate::size_class::SizeClass;
 use crate::tpch::{
     Answers, LineitemColumns, PageTable, PartEntry, PartIndex, PartPage, Q14Sum, Table,
     part_page_accesses, q14, ship_month_rows,
@@ -111,7 +112,7 @@ struct Local {
 /// One run of the query.
 fn look_up(
     runtime: &Runtime,
-    pool: &Arc<BufferPool>,
+    pool: &Arc<StaticPool>,
     config: &Config,
     join: &Arc<Join>,
 ) -> Result<Q14Sum, BenchError> {
@@ -132,7 +133,7 @@ fn look_up(
 
 /// The coroutine of a morsel.
 async fn look_up_morsel(
-    pool: Arc<BufferPool>,
+    pool: Arc<StaticPool>,
     join: Arc<Join>,
     local: Rc<Local>,
     morsel: Range<u64>,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weft_buffer::{BufferPool, Choice};
+use weft_buffer::{Choice, StaticPool};
 use weft_rt::{Ahead, MorselQueue, Runtime, announce, announced};
 
 use crate::args::{ScanArgs, distinct};
@@ -95,7 +95,7 @@ fn sweep(args: &ScanArgs, table: &PageTable, machine: &Machine) -> Result<Vec<Po
 /// One run of the query.
 fn scan(
     runtime: &Runtime,
-    pool: &Arc<BufferPool>,
+    pool: &Arc<StaticPool>,
     config: &Config,
     pages_per_morsel: u64,
 ) -> Result<Q1State, BenchError> {
@@ -116,7 +116,7 @@ fn scan(
 
 /// The coroutine of a morsel.
 async fn scan_morsel(
-    pool: Arc<BufferPool>,
+    pool: Arc<StaticPool>,
     state: Rc<RefCell<Q1State>>,
     morsel: Range<u64>,
 ) -> Result<(), BenchError> {

@@ -11,9 +11,10 @@
 //! | `lineitem_q14` | extendedprice, discount: `i64` hundredths; partkey: `u32`; shipdate: `i32` days | 24 |
 //! | `part` | retailprice: `i64` hundredths; partkey: `u32`; size: `i32`; name 55, mfgr 25, brand 10, type 25, container 10, comment 23: a length byte and that many bytes each | 170 |
 
-use weft_buffer::page::{self, PAGE_HEADER_BYTES, PageHeader, PageId, SizeClass};
+use weft_buffer::page::{self, PAGE_HEADER_BYTES, PageHeader, PageId};
 
 use super::part_page::{self, Strings};
+use crate::size_class::SizeClass;
 
 // The arrays are read in place, so the machine must order bytes as the format does.
 const _: () = assert!(cfg!(target_endian = "little"), "page files are little-endian");
@@ -184,7 +185,8 @@ pub trait Tuple: Sized {
 
 /// Writes the header of a page that [`Tuple::write_page`] filled: the last step before writing it.
 pub fn seal(table: Table, page: &mut [u8], tuple_count: usize, id: PageId) {
-    assert!(tuple_count <= table.capacity(id.class()), "tuples beyond the page's capacity");
+    let class = SizeClass::from_bytes(id.bytes()).expect("a power of two");
+    assert!(tuple_count <= table.capacity(class), "tuples beyond the page's capacity");
     page::seal(page, PageHeader { tuple_count: tuple_count as u16, kind: table.kind(), id });
 }
 
@@ -209,7 +211,7 @@ mod tests {
         let page: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         let tuple = Q14Tuple { extendedprice: 1, discount: 2, partkey: 3, shipdate: 4 };
         Q14Tuple::write_page(&[tuple; 5], page);
-        seal(Table::LineitemQ14, page, 5, PageId::new(0, 4096, SizeClass::MIN));
+        seal(Table::LineitemQ14, page, 5, PageId::new(0, 4096, 4096));
         assert_eq!(Q14Page::new(page).expect("a page").partkey, [3; 5]);
         assert_eq!(Q1Page::new(page).err(), Some(LayoutError::Kind { found: 2, expected: 1 }));
         assert_eq!(Q14Page::new(&page[..4095]).err(), Some(LayoutError::Shape { bytes: 4095 }));

@@ -11,11 +11,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Advice;
-use weft_buffer::page::{self, PageId, SizeClass};
+use weft_buffer::page::{self, PageId};
 
 use super::error::TpchError;
 use super::layout::{LayoutError, Table};
 use super::page_header_block::{GENERATOR, HEADER_BLOCK_BYTES, HeaderBlock, data_start};
+use crate::size_class::SizeClass;
 
 /// Which table, at which scale, in pages of which size, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +63,7 @@ impl TableSpec {
     pub fn page_id(&self, page: u64) -> PageId {
         let stripes = self.directories.len() as u64;
         let offset = data_start(self.class) + page / stripes * self.class.bytes() as u64;
-        PageId::new((page % stripes) as u8, offset, self.class)
+        PageId::new((page % stripes) as u8, offset, self.class.bytes())
     }
 
     /// Checks the scale factor and the number of directories.

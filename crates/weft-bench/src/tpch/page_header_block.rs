@@ -23,10 +23,11 @@
 
 use std::path::Path;
 
-use weft_buffer::page::{SizeClass, checksum};
+use weft_buffer::page::checksum;
 
 use super::error::TpchError;
 use super::layout::Table;
+use crate::size_class::SizeClass;
 
 /// Bytes of the block.
 pub(super) const HEADER_BLOCK_BYTES: usize = 4096;
@@ -35,7 +36,7 @@ pub(super) const HEADER_BLOCK_BYTES: usize = 4096;
 pub(super) const GENERATOR: &str = "tpchgen 4.0";
 
 const MAGIC: &[u8; 8] = b"WEFTPAGE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CRC_AT: usize = HEADER_BLOCK_BYTES - 4;
 
 /// The block's content.

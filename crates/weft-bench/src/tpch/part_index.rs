@@ -144,7 +144,7 @@ impl PartIndex {
 
 #[cfg(test)]
 mod tests {
-    use weft_buffer::page::{PageId, SizeClass};
+    use weft_buffer::page::PageId;
 
     use super::super::layout::{Tuple, seal};
     use super::super::part_page::PartTuple;
@@ -169,7 +169,7 @@ mod tests {
                 comment: "",
             };
             PartTuple::write_page(&(0..24).map(tuple).collect::<Vec<_>>(), page);
-            seal(PartTuple::TABLE, page, 24, PageId::new(0, 4096, SizeClass::MIN));
+            seal(PartTuple::TABLE, page, 24, PageId::new(0, 4096, 4096));
             index.insert_page(number, &PartPage::new(page).expect("a part page"));
         }
         assert_eq!(index.len(), 120);

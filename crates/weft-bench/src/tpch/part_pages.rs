@@ -9,11 +9,11 @@ use tpchgen::generators::{
     LineItem, LineItemGenerator, OrderGenerator, Part, PartGenerator, PartGeneratorIterator,
 };
 use tpchgen::text::TextPool;
-use weft_buffer::page::SizeClass;
 
 use super::layout::{Table, Tuple};
 use super::lineitem_page::{Q1Tuple, Q14Tuple};
 use super::part_page::PartTuple;
+use crate::size_class::SizeClass;
 
 /// Orders in a part of lineitem: about 300,000 rows, 11 MB of query 1's columns.
 const ORDERS_PER_PART: i64 = 75_000;

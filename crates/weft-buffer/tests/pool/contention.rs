@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weft_buffer::{BufferError, BufferPool, PageGuard};
+use weft_buffer::{BufferError, StaticGuard, StaticPool};
 use weft_rt::{Batch, Boundary, MorselOptions, MorselQueue, sleep, yield_now};
 
 use crate::drivers::{seeds, setups, within_limit};
@@ -21,7 +21,7 @@ impl Users {
     }
 
     /// All who use a page at one time see it at one address: it was read once for all of them.
-    fn enter(&self, number: usize, guard: &PageGuard<'_>) {
+    fn enter(&self, number: usize, guard: &StaticGuard<'_>) {
         assert_is(guard, number);
         let mut page = self.pages[number].lock().unwrap();
         let (users, address) = &mut *page;
@@ -33,7 +33,7 @@ impl Users {
         *users += 1;
     }
 
-    fn leave(&self, number: usize, guard: PageGuard<'_>) {
+    fn leave(&self, number: usize, guard: StaticGuard<'_>) {
         assert_is(&guard, number);
         self.pages[number].lock().unwrap().0 -= 1;
         drop(guard);
@@ -50,7 +50,7 @@ async fn pause(random: &mut fastrand::Rng) {
 
 /// Fixes two pages, one after the other or at once; may give up the second.
 async fn visit(
-    pool: &BufferPool,
+    pool: &StaticPool,
     users: &Users,
     random: &mut fastrand::Rng,
     gives_up: bool,

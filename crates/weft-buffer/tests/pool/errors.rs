@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use weft_buffer::{BufferError, BufferPool};
+use weft_buffer::{BufferError, StaticPool};
 use weft_rt::io::FileError;
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults, SimOptions};
 use weft_rt::{Batch, Boundary, Runtime};
@@ -13,7 +13,7 @@ use crate::pages::{assert_at_rest, assert_is, files, id, pool, pool_over};
 /// What `count` coroutines get that fix the same page at once.
 fn fix_all(
     runtime: &Runtime,
-    pool: &std::sync::Arc<BufferPool>,
+    pool: &std::sync::Arc<StaticPool>,
     number: usize,
     count: usize,
 ) -> Vec<Result<(), BufferError>> {

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use weft_buffer::page::{self, PageHeader};
-use weft_buffer::{BufferPool, Devices, PageId, PageTable, SizeClass, SwipState};
+use weft_buffer::{Devices, PageId, PageTable, StaticPool, SwipState};
 use weft_rt::io::File;
 
 use crate::drivers::{Setup, pattern};
 
-pub const CLASS: SizeClass = SizeClass::MIN;
+pub const BYTES: usize = 4096;
 const KIND: u8 = 9;
 
 /// Where page `number` lies: round-robin over the devices, one after the other.
 pub fn id(number: usize) -> PageId {
-    PageId::new((number % 2) as u8, (number / 2 * CLASS.bytes()) as u64, CLASS)
+    PageId::new((number % 2) as u8, (number / 2 * BYTES) as u64, BYTES)
 }
 
 fn sealed(number: usize) -> Vec<u8> {
-    let mut page = pattern(number as u64, CLASS.bytes());
+    let mut page = pattern(number as u64, BYTES);
     let header = PageHeader { tuple_count: number as u16, kind: KIND, id: id(number) };
     page::seal(&mut page, header);
     page
@@ -37,13 +37,13 @@ pub fn files(setup: &Setup, count: usize, change: impl Fn(usize, &mut Vec<u8>)) 
     vec![file(0), file(1)]
 }
 
-pub fn pool_over(files: Vec<File>, count: usize, frames: usize) -> Arc<BufferPool> {
-    let table = PageTable::new(CLASS, (0..count).map(id));
-    Arc::new(BufferPool::new(Devices::new(files), table, frames).unwrap())
+pub fn pool_over(files: Vec<File>, count: usize, frames: usize) -> Arc<StaticPool> {
+    let table = PageTable::new((0..count).map(id));
+    Arc::new(StaticPool::new(Devices::new(files), table, frames).unwrap())
 }
 
 /// A pool of `count` sound pages.
-pub fn pool(setup: &Setup, count: usize, frames: usize) -> Arc<BufferPool> {
+pub fn pool(setup: &Setup, count: usize, frames: usize) -> Arc<StaticPool> {
     pool_over(files(setup, count, |_, _| ()), count, frames)
 }
 
@@ -52,11 +52,11 @@ pub fn assert_is(bytes: &[u8], number: usize) {
     let header = page::header(bytes);
     let expected = PageHeader { tuple_count: number as u16, kind: KIND, id: id(number) };
     assert_eq!(header, expected, "page {number}");
-    assert!(bytes[16..] == pattern(number as u64, CLASS.bytes())[16..], "page {number}");
+    assert!(bytes[16..] == pattern(number as u64, BYTES)[16..], "page {number}");
 }
 
 /// When nobody uses the pool: every frame is free, every page that is not permanent is cold.
-pub fn assert_at_rest(pool: &BufferPool, permanent: usize) {
+pub fn assert_at_rest(pool: &StaticPool, permanent: usize) {
     let (frames, free) = pool.frames();
     assert_eq!(free, frames, "frames that were never let go of");
     let cold = |number: &usize| pool.table().swip(*number).state() == SwipState::Cold(id(*number));

@@ -56,7 +56,7 @@ fn the_chosen_fraction_is_permanent() {
 
 fn read_everything(
     runtime: &weft_rt::Runtime,
-    pool: &std::sync::Arc<weft_buffer::BufferPool>,
+    pool: &std::sync::Arc<weft_buffer::StaticPool>,
     permanent: usize,
 ) {
     let queue = MorselQueue::new(PAGES as u64, 1);

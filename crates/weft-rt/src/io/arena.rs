@@ -41,6 +41,26 @@ impl Arena {
     /// # Panics
     /// If `bytes` is 0.
     pub fn new(bytes: usize) -> io::Result<Arc<Arena>> {
+        Arena::map(bytes, libc::MADV_HUGEPAGE)
+    }
+
+    /// Maps address space of at least `bytes` bytes for memory that comes and goes in pieces of 4 KiB:
+    /// never on huge pages, so that no more becomes resident than was touched, and given back by
+    /// [`Arena::discard`]. Left out of core dumps.
+    ///
+    /// # Errors
+    /// The system's error if it has no address space left.
+    ///
+    /// # Panics
+    /// If `bytes` is 0.
+    pub fn sparse(bytes: usize) -> io::Result<Arc<Arena>> {
+        let arena = Arena::map(bytes, libc::MADV_NOHUGEPAGE)?;
+        // SAFETY: advice about the mapping just made; its failure is of no consequence.
+        unsafe { libc::madvise(arena.ptr.as_ptr().cast(), arena.len, libc::MADV_DONTDUMP) };
+        Ok(arena)
+    }
+
+    fn map(bytes: usize, advice: libc::c_int) -> io::Result<Arc<Arena>> {
         assert!(bytes > 0, "an arena has at least one page");
         let len = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
         let reserved = len.and_then(|len| len.checked_add(HUGE_PAGE_BYTES));
@@ -70,7 +90,7 @@ impl Arena {
                 libc::munmap(raw, head);
             }
             libc::munmap((start + len) as *mut libc::c_void, HUGE_PAGE_BYTES - head);
-            libc::madvise(start as *mut libc::c_void, len, libc::MADV_HUGEPAGE);
+            libc::madvise(start as *mut libc::c_void, len, advice);
         }
         let ptr = NonNull::new(start as *mut u8).expect("a mapping is not at address zero");
         Ok(Arc::new(Arena { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), ptr, len }))
@@ -121,6 +141,24 @@ impl Arena {
         false
     }
 
+    /// Gives the memory of `[ptr, ptr + len)` back to the system; it is zero when it is next read.
+    ///
+    /// # Panics
+    /// If that is not a part of this arena, or does not begin and end at multiples of 4 KiB.
+    ///
+    /// # Safety
+    /// Nobody may use that memory, a device included, and nobody may expect what it held.
+    pub unsafe fn discard(&self, ptr: NonNull<u8>, len: usize) {
+        let aligned = |number: usize| number.is_multiple_of(BUFFER_ALIGNMENT);
+        assert!(self.contains(ptr, len) && aligned(ptr.as_ptr() as usize) && aligned(len));
+        // SAFETY: the part is mapped and, by this function's contract, nobody's.
+        let failed = unsafe { libc::madvise(ptr.as_ptr().cast(), len, libc::MADV_DONTNEED) };
+        if failed != 0 {
+            // The memory stays resident until it is used again: locked pages do.
+            log::debug!("cannot give back {len} bytes: {}", io::Error::last_os_error());
+        }
+    }
+
     /// True if `[ptr, ptr + len)` lies in this arena.
     pub fn contains(&self, ptr: NonNull<u8>, len: usize) -> bool {
         let before = (ptr.as_ptr() as usize).checked_sub(self.ptr.as_ptr() as usize);
@@ -156,5 +194,17 @@ mod tests {
         // SAFETY: the arena is mapped, and nobody else uses it.
         let bytes = unsafe { std::slice::from_raw_parts(arena.as_ptr().as_ptr(), arena.len()) };
         assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn discarded_memory_is_zero() {
+        let arena = Arena::sparse(1 << 30).unwrap();
+        // SAFETY: the part is mapped, and nobody else uses it.
+        unsafe {
+            let part = arena.as_ptr().add(1 << 20);
+            part.write_bytes(7, 8192);
+            arena.discard(part, 4096);
+            assert_eq!((part.read(), part.add(4096).read()), (0, 7));
+        }
     }
 }

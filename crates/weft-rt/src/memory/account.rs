@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Weak;
 use std::task::{Context, Poll};
 
-use super::MemoryError;
+use super::{Cache, MemoryError};
 use crate::sync::lock;
 use crate::sync::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::sync::turnstile::{Left, Ticket, Turnstile};
@@ -14,18 +15,27 @@ use crate::sync::wake_list::WakeList;
 /// line, and is set whenever the line is not empty.
 const WAITING: u64 = 1 << 63;
 
-#[derive(Debug)]
 pub(super) struct Account {
     /// The bytes in use, and [`WAITING`].
     state: AtomicU64,
     limit_bytes: AtomicU64,
     peak_bytes: AtomicU64,
     line: Mutex<Line>,
+    /// Who is asked for memory before somebody waits. Never locked together with the line.
+    caches: Mutex<Vec<Weak<dyn Cache>>>,
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} bytes used", self.used_bytes(), self.limit_bytes())
+    }
 }
 
 #[derive(Debug)]
 struct Line {
     turnstile: Turnstile<Want, Outcome>,
+    /// What those in line want together.
+    wanted_bytes: u64,
     holders: usize,
     /// Of those, the ones that wait for memory.
     holders_waiting: usize,
@@ -51,12 +61,14 @@ pub(super) enum Outcome {
 impl Account {
     /// Nothing used of `limit_bytes`.
     pub(super) fn new(limit_bytes: u64) -> Account {
-        let line = Line { turnstile: Turnstile::new(), holders: 0, holders_waiting: 0 };
+        let line =
+            Line { turnstile: Turnstile::new(), wanted_bytes: 0, holders: 0, holders_waiting: 0 };
         Account {
             state: AtomicU64::new(0),
             limit_bytes: AtomicU64::new(limit_bytes.min(WAITING - 1)),
             peak_bytes: AtomicU64::new(0),
             line: Mutex::new(line),
+            caches: Mutex::new(Vec::new()),
         }
     }
 
@@ -79,6 +91,51 @@ impl Account {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
         line.refuse_too_large(limit_bytes, &mut wakers);
         self.settle_into(line, wakers);
+        self.ask_caches(self.shortage());
+    }
+
+    pub(super) fn add_cache(&self, cache: Weak<dyn Cache>) {
+        let mut caches = lock(&self.caches);
+        caches.retain(|known| known.strong_count() > 0);
+        caches.push(cache);
+    }
+
+    pub(super) fn shortage(&self) -> u64 {
+        let line = lock(&self.line);
+        let wanted = self.used_bytes().saturating_add(line.wanted_bytes);
+        wanted.saturating_sub(self.limit_bytes())
+    }
+
+    /// Asks the caches for `bytes`; false if there is nobody to ask. No lock may be held.
+    fn ask_caches(&self, bytes: u64) -> bool {
+        if bytes == 0 {
+            return false;
+        }
+        let caches: Vec<_> = lock(&self.caches).iter().filter_map(Weak::upgrade).collect();
+        for cache in &caches {
+            cache.give_back(bytes);
+        }
+        !caches.is_empty()
+    }
+
+    /// As [`Account::take_unless`], asking the caches for what is missing.
+    fn take_or_ask(&self, bytes: u64) -> bool {
+        loop {
+            if self.try_take_free(bytes) {
+                return true;
+            }
+            let (used, limit) = (self.used_bytes(), self.limit_bytes());
+            let waited_for = self.state.load(Ordering::Relaxed) & WAITING != 0;
+            if waited_for || bytes > limit {
+                return false;
+            }
+            let missing = used.saturating_add(bytes).saturating_sub(limit);
+            // Another may take what they give: then there is less to ask for the next time, until
+            // there is nothing.
+            if missing > 0 && (!self.ask_caches(missing) || self.used_bytes() >= used) {
+                return self.try_take_free(bytes);
+            }
+        }
     }
 
     pub(super) fn ask_to_spill(&self) -> usize {
@@ -99,8 +156,13 @@ impl Account {
         self.settle(line);
     }
 
-    /// Takes `bytes` if they are free and nobody waits.
+    /// Takes `bytes` if they are free, or caches have them, and nobody waits.
     pub(super) fn try_take(&self, bytes: u64) -> bool {
+        self.take_or_ask(bytes)
+    }
+
+    /// Takes `bytes` if they are free and nobody waits.
+    pub(super) fn try_take_free(&self, bytes: u64) -> bool {
         self.take_unless(WAITING, bytes)
     }
 
@@ -163,44 +225,50 @@ impl Account {
             if !self.take_unless(0, want.bytes) {
                 return;
             }
-            line.holders_waiting -= usize::from(want.is_holder);
+            line.forget(want);
             wakers.push(line.turnstile.settle_first(Outcome::Memory));
         }
     }
 }
 
 impl Line {
+    /// Somebody with this want no longer waits.
+    fn forget(&mut self, want: Want) {
+        self.holders_waiting -= usize::from(want.is_holder);
+        self.wanted_bytes -= want.bytes;
+    }
+
     /// True if every holder waits.
     fn is_stuck(&self) -> bool {
         self.holders == self.holders_waiting
     }
 
     fn tell_to_spill(&mut self, wakers: &mut WakeList) -> usize {
-        let mut told = 0;
-        let holders_waiting = &mut self.holders_waiting;
+        let mut told = Vec::new();
         self.turnstile.settle_where(
             |want| {
                 want.spillable.then(|| {
-                    told += 1;
-                    *holders_waiting -= usize::from(want.is_holder);
+                    told.push(*want);
                     Outcome::Spill
                 })
             },
             |waker| wakers.push(waker),
         );
-        told
+        told.iter().for_each(|want| self.forget(*want));
+        told.len()
     }
 
     fn refuse_too_large(&mut self, limit_bytes: u64, wakers: &mut WakeList) {
-        let holders_waiting = &mut self.holders_waiting;
+        let mut refused = Vec::new();
         self.turnstile.settle_where(
             |want| {
                 let error = want.exceeds(limit_bytes)?;
-                *holders_waiting -= usize::from(want.is_holder);
+                refused.push(*want);
                 Some(Outcome::TooLarge(error))
             },
             |waker| wakers.push(waker),
         );
+        refused.iter().for_each(|want| self.forget(*want));
     }
 }
 
@@ -244,7 +312,7 @@ impl Future for Wait<'_> {
                 if let Some(error) = want.exceeds(account.limit_bytes()) {
                     return Poll::Ready(Outcome::TooLarge(error));
                 }
-                if account.take_unless(WAITING, want.bytes) {
+                if account.take_or_ask(want.bytes) {
                     return Poll::Ready(Outcome::Memory);
                 }
                 waker = context.waker().clone();
@@ -257,10 +325,14 @@ impl Future for Wait<'_> {
                 // Whoever releases from now on settles the line; what came free before, we see below.
                 account.state.fetch_or(WAITING, Ordering::AcqRel);
                 line.holders_waiting += usize::from(want.is_holder);
+                line.wanted_bytes += want.bytes;
                 let ticket = line.turnstile.enter(want, waker_to_keep);
                 self.ticket = Some(ticket);
+                drop(line);
+                // What caches cannot give now they will give later, now that somebody waits.
+                account.ask_caches(account.shortage());
                 // It may be free by now; or this was the last holder that did not wait.
-                account.settle(line);
+                account.settle(lock(&account.line));
                 line = lock(&account.line);
                 ticket
             }
@@ -278,7 +350,7 @@ impl Drop for Wait<'_> {
         let left = line.turnstile.leave(ticket);
         match left {
             Some(Left::Waiting(want, waker)) => {
-                line.holders_waiting -= usize::from(want.is_holder);
+                line.forget(want);
                 // Those behind may need less.
                 self.account.settle(line);
                 drop(waker);

@@ -239,3 +239,67 @@ fn is_obeyed_among_threads() {
     }
     assert!(spilled.into_inner() > 0, "memory was never short");
 }
+
+/// A cache that has some of the budget and gives back what it may.
+struct Hoard {
+    memory: std::sync::Mutex<Option<Reservation>>,
+    pinned: AtomicU64,
+    asked: AtomicU64,
+}
+
+impl Hoard {
+    fn new(ledger: &Ledger, bytes: u64) -> Arc<Hoard> {
+        let mut memory = ledger.try_reserve(0).unwrap();
+        assert!(memory.try_grow_from_free(bytes));
+        let memory = std::sync::Mutex::new(Some(memory));
+        let hoard = Hoard { memory, pinned: AtomicU64::new(0), asked: AtomicU64::new(0) };
+        let hoard = Arc::new(hoard);
+        let weak: std::sync::Weak<Hoard> = Arc::downgrade(&hoard);
+        ledger.add_cache(weak);
+        hoard
+    }
+
+    fn bytes(&self) -> u64 {
+        self.memory.lock().unwrap().as_ref().map_or(0, Reservation::bytes)
+    }
+}
+
+impl Cache for Hoard {
+    fn give_back(&self, bytes: u64) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let mut memory = self.memory.lock().unwrap();
+        let memory_left = memory.as_mut().unwrap();
+        let idle = memory_left.bytes() - self.pinned.load(Ordering::Relaxed);
+        let part = memory_left.split(bytes.min(idle));
+        drop(memory);
+        drop(part);
+    }
+}
+
+#[test]
+fn caches_give_back_what_others_lack() {
+    let ledger = Ledger::new(100);
+    let hoard = Hoard::new(&ledger, 90);
+    let one = ledger.try_reserve(10).unwrap();
+    assert_eq!((hoard.bytes(), hoard.asked.load(Ordering::Relaxed)), (90, 0), "10 were free");
+    let mut two = ledger.try_reserve(5).unwrap();
+    assert!(two.try_grow(5));
+    let three = block_on(ledger.reserve(20)).unwrap();
+    assert_eq!((hoard.bytes(), ledger.used()), (60, 100));
+    // Nobody is told to spill as long as a cache has memory.
+    assert!(matches!(block_on(ledger.reserve_or_spill(30)).unwrap(), Grant::Memory(_)));
+    assert_eq!((hoard.bytes(), ledger.used(), ledger.shortage()), (30, 70, 0));
+    hoard.pinned.store(30, Ordering::Relaxed);
+    let mut waiting = pin!(ledger.reserve(40));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    assert_eq!(ledger.shortage(), 10);
+    hoard.pinned.store(0, Ordering::Relaxed);
+    hoard.give_back(ledger.shortage());
+    drop(memory(poll_once(waiting)));
+    ledger.set_limit(45);
+    assert_eq!((hoard.bytes(), ledger.used()), (5, 45));
+    drop((one, two, three));
+    drop(hoard);
+    assert_eq!(ledger.used(), 0);
+    assert!(ledger.try_reserve(46).is_none(), "there is nobody to ask any more");
+}

@@ -1,4 +1,4 @@
-//! Frames: the memory that pages are loaded into, and who is interested in each.
+//! The frames of the static pool: the memory that pages are loaded into, and who is interested in each.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft_rt::io::{Arena, IoBuf, Recycle};
 use weft_rt::sync::ParkingLot;
 
-use crate::frame_state::{FrameState, Phase};
-use crate::page::{PageId, SizeClass};
+use crate::frame_state::{FrameState, Phase, Unpinned};
+use crate::page::PageId;
 use crate::swip::{Swip, SwipState};
 
-/// The frames of one size class: one arena, a state per frame.
+/// Frames of one size: one arena, a state per frame.
 pub(crate) struct Frames {
-    class: SizeClass,
+    bytes: usize,
     arena: Arc<Arena>,
     states: Box<[FrameState]>,
     /// The page that a frame holds or is loading, as bits of its id.
@@ -26,14 +26,14 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// `count` frames.
+    /// `count` frames of `bytes` bytes.
     ///
     /// # Errors
     /// The system's error if it has no memory.
-    pub(crate) fn new(class: SizeClass, count: usize) -> std::io::Result<Arc<Frames>> {
+    pub(crate) fn new(bytes: usize, count: usize) -> std::io::Result<Arc<Frames>> {
         Ok(Arc::new(Frames {
-            class,
-            arena: Arena::new(count * class.bytes())?,
+            bytes,
+            arena: Arena::new(count * bytes)?,
             states: (0..count).map(|_| FrameState::new()).collect(),
             ids: (0..count).map(|_| AtomicU64::new(0)).collect(),
             free: Mutex::new((0..count as u32).rev().collect()),
@@ -58,15 +58,14 @@ impl Frames {
     #[inline]
     pub(crate) fn index_of(&self, page: NonNull<u8>) -> Option<u32> {
         let offset = (page.as_ptr() as usize).wrapping_sub(self.arena.as_ptr().as_ptr() as usize);
-        (offset < self.states.len() * self.class.bytes())
-            .then(|| (offset / self.class.bytes()) as u32)
+        (offset < self.states.len() * self.bytes).then(|| (offset / self.bytes) as u32)
     }
 
     /// Address of a frame's memory.
     fn page(&self, index: u32) -> NonNull<u8> {
         assert!((index as usize) < self.states.len(), "frame {index}");
         // SAFETY: the frame lies inside the arena.
-        unsafe { self.arena.as_ptr().add(index as usize * self.class.bytes()) }
+        unsafe { self.arena.as_ptr().add(index as usize * self.bytes) }
     }
 
     /// Takes a free frame for loading the page `id` of `swip`, waiting until there is one. The frame
@@ -81,9 +80,9 @@ impl Frames {
             if let Some(index) = index {
                 // Nobody looks at the id before the frame is loading.
                 self.ids[index as usize].store(id.to_bits(), Ordering::Relaxed);
-                self.states[index as usize].begin_loading();
+                self.states[index as usize].begin_loading(false);
                 let owner: Arc<dyn Recycle> = self.clone();
-                let (page, bytes) = (self.page(index), self.class.bytes());
+                let (page, bytes) = (self.page(index), self.bytes);
                 // SAFETY: the frame's memory lies in the arena, which `owner` keeps mapped; it is
                 // nobody else's, since the frame was free, until the buffer's pin is let go of.
                 let buffer =
@@ -107,7 +106,7 @@ impl Frames {
         swip: &'a Swip,
         leads_here: SwipState,
     ) -> Option<Pin<'a>> {
-        let pinned = self.states[index as usize].pin(expected, swip, leads_here);
+        let pinned = self.states[index as usize].pin(expected, swip, leads_here, false);
         // Not made before it is known: a pin that is dropped lets go.
         pinned.then(|| Pin { frames: self, swip, index })
     }
@@ -116,11 +115,11 @@ impl Frames {
     /// through `evict` first.
     #[inline]
     fn unpin(&self, index: u32, evict: impl FnOnce(PageId)) {
-        let freed = self.states[index as usize].unpin(|| {
+        let unpinned = self.states[index as usize].unpin(|| {
             let id = self.ids[index as usize].load(Ordering::Relaxed);
             evict(PageId::from_bits(id).expect("the id of a loaded page"));
         });
-        if !freed {
+        if unpinned != Unpinned::Freed {
             return;
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(index);
@@ -180,7 +179,7 @@ impl Pin<'_> {
     pub(crate) fn loaded(&self, buffer: IoBuf) {
         let (page, _) = buffer.into_raw();
         assert_eq!(page, self.page(), "the buffer is this frame's");
-        self.state().loaded(self.swip, page);
+        self.state().loaded(self.swip, page, false);
     }
 
     /// Loading failed or was given up: turns the swip cold again and wakes the coroutines that wait

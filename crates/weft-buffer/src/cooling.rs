@@ -1,0 +1,385 @@
+//! Cooling: which page leaves when a frame is needed, and who waits when none can.
+//!
+//! A frame comes from the free ones of its size, then from the ledger, then from the oldest page of its
+//! size on probation, then from whatever else can leave: free frames of other sizes, the oldest pages on
+//! probation, and the first page of the main queue that nobody has fixed since it came there. The memory
+//! of frames of other sizes goes back to the system, and the ledger's bytes are used for the new frame.
+//!
+//! If every page is in use, the coroutine gets in line; the first in line waits for a guard to go or for
+//! the ledger, whichever is first. When others lack memory in the ledger, the pool gives back what it
+//! can, down to its floor.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use weft_rt::memory::{Cache, MemoryError};
+use weft_rt::sync::ParkingLot;
+
+use crate::error::BufferError;
+use crate::frame_size::FrameSize;
+use crate::frame_state::Claim;
+use crate::page_cache::PageCache;
+use crate::shelf::Shelf;
+
+/// Pages fixed since they came to the front of the queue that one look for a victim spares; then the
+/// next idle one goes, so that a look does not take longer the more memory there is.
+const SPARED_MAX: usize = 1024;
+
+/// What looking for a frame came to.
+enum Found {
+    /// A free frame, the caller's.
+    Frame(u32),
+    /// A dirty page that has to be written first; the frame is locked.
+    Dirty(u32),
+    /// Others were faster: worth another look.
+    Again,
+    /// Every frame is in use.
+    Nothing,
+}
+
+/// How far one look for pages that can leave has come.
+struct Hunt {
+    /// Only frames of this size are of use.
+    only: Option<FrameSize>,
+    may_write: bool,
+    steps_on_probation: usize,
+    /// Twice through the queue: the first time through may only take marks away.
+    steps: usize,
+    spared: usize,
+}
+
+impl Hunt {
+    fn new(shelf: &Shelf, only: Option<FrameSize>, may_write: bool) -> Hunt {
+        let (main, probation) = shelf.listed();
+        // Pages on probation may move to the main queue.
+        let steps = 2 * (main + probation);
+        Hunt { only, may_write, steps_on_probation: probation, steps, spared: 0 }
+    }
+
+    fn wants(&self, size: FrameSize) -> bool {
+        self.only.is_none_or(|only| only == size)
+    }
+}
+
+impl PageCache {
+    /// A free frame. It is the caller's as soon as this is ready, and lost if it does not use it.
+    ///
+    /// # Errors
+    /// [`BufferError::Budget`] if the whole budget is smaller than a frame; [`BufferError::WriteBack`] if
+    /// nothing but a page that cannot be written could leave.
+    pub(crate) async fn obtain(self: &Arc<PageCache>, size: FrameSize) -> Result<u32, BufferError> {
+        if self.in_line.load(Ordering::SeqCst) == 0 {
+            match self.look(size).await {
+                Ok(Some(frame)) => return Ok(frame),
+                Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let _in_line = Counted::new(&self.in_line);
+        let turn = self.turn.exclusive().await;
+        // Looks once more, now that whoever lets go of a page sees that it waits.
+        let _waiting = Counted::new(&self.waiting);
+        let frame = loop {
+            let event = self.events.load(Ordering::SeqCst);
+            if let Some(frame) = self.look(size).await? {
+                break frame;
+            }
+            if let Some(frame) = self.wait_for_frame(size, event).await? {
+                break frame;
+            }
+        };
+        turn.release_unchanged();
+        Ok(frame)
+    }
+
+    /// A free frame if there is one without waiting for others; writes a dirty page if need be.
+    async fn look(self: &Arc<PageCache>, size: FrameSize) -> Result<Option<u32>, BufferError> {
+        let mut failed = None;
+        loop {
+            match self.find(size, failed.is_none()) {
+                Found::Frame(frame) => return Ok(Some(frame)),
+                Found::Again => {}
+                Found::Dirty(frame) => match self.write_back(frame).await {
+                    Ok(()) => self.evict_if_idle(frame),
+                    Err(error) => failed = Some(error),
+                },
+                // A device that takes no writes matters only if there is no other page to evict.
+                Found::Nothing => return failed.map_or(Ok(None), Err),
+            }
+        }
+    }
+
+    fn find(&self, size: FrameSize, may_write: bool) -> Found {
+        let mut shelf = self.shelf();
+        let frame = shelf.take_free(size).or_else(|| shelf.back(size));
+        if let Some(frame) = frame.or_else(|| self.evict_alike(&mut shelf, size)) {
+            return Found::Frame(frame);
+        }
+        let only = shelf.is_exhausted(size).then_some(size);
+        let mut hunt = Hunt::new(&shelf, only, may_write);
+        let (mut victims, mut bytes) = (Vec::new(), shelf.spare_bytes());
+        let found = loop {
+            if bytes >= size.bytes() as u64 && only.is_none() {
+                break None;
+            }
+            match self.next_victim(&mut shelf, &mut hunt) {
+                Found::Frame(frame) if self.frames.size(frame) == size => {
+                    break Some(Found::Frame(frame));
+                }
+                Found::Frame(frame) => {
+                    bytes += self.frames.size(frame).bytes() as u64;
+                    victims.push(frame);
+                }
+                found => break Some(found),
+            }
+        };
+        if let Some(found) = found {
+            victims.iter().for_each(|&frame| shelf.put_free(&self.frames, frame));
+            return found;
+        }
+        drop(shelf);
+        let mut shelf = self.discard(&victims);
+        let frame = shelf.back(size);
+        let surplus = shelf.surplus(self.floor_bytes);
+        drop(shelf);
+        drop(surplus);
+        frame.map_or(Found::Again, Found::Frame)
+    }
+
+    /// Evicts the oldest page on probation that is of this size.
+    fn evict_alike(&self, shelf: &mut Shelf, size: FrameSize) -> Option<u32> {
+        for _ in 0..shelf.listed_of(size) {
+            let frame = shelf.first_on_probation(size)?;
+            if let Found::Frame(frame) = self.try_on_probation(shelf, frame, false) {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    /// Evicts a page on probation if it can go, or puts it elsewhere.
+    fn try_on_probation(&self, shelf: &mut Shelf, frame: u32, may_write: bool) -> Found {
+        let claim = self.frames.state(frame).claim(false, may_write);
+        shelf.unlink(&self.frames, frame);
+        match claim {
+            Claim::Evicting => {
+                self.evict(shelf, frame);
+                return Found::Frame(frame);
+            }
+            Claim::Busy => shelf.push(&self.frames, frame, true),
+            // Fixed again, it has become one of the others.
+            Claim::Referenced => shelf.push(&self.frames, frame, false),
+            Claim::Dirty => {
+                shelf.push(&self.frames, frame, false);
+                return Found::Dirty(frame);
+            }
+            // Whoever evicts it is about to take it.
+            Claim::Gone => {}
+        }
+        Found::Again
+    }
+
+    /// A free frame that has memory, of whatever size the hunt wants, after evicting a page if need be.
+    fn next_victim(&self, shelf: &mut Shelf, hunt: &mut Hunt) -> Found {
+        let free = match hunt.only {
+            Some(size) => shelf.take_free(size),
+            None => shelf.take_any_free(),
+        };
+        if let Some(frame) = free {
+            return Found::Frame(frame);
+        }
+        while hunt.steps_on_probation > 0 {
+            hunt.steps_on_probation -= 1;
+            let oldest = match hunt.only {
+                Some(size) => shelf.first_on_probation(size),
+                None => shelf.oldest_on_probation(&self.frames),
+            };
+            let Some(frame) = oldest else { break };
+            match self.try_on_probation(shelf, frame, hunt.may_write) {
+                Found::Again => {}
+                found => return found,
+            }
+        }
+        while hunt.steps > 0 {
+            hunt.steps -= 1;
+            let Some(frame) = shelf.first_of_main() else { break };
+            let state = self.frames.state(frame);
+            let claim = if hunt.wants(self.frames.size(frame)) {
+                state.claim(hunt.spared >= SPARED_MAX, hunt.may_write)
+            } else {
+                Claim::Busy
+            };
+            shelf.unlink(&self.frames, frame);
+            match claim {
+                Claim::Evicting => {
+                    self.evict(shelf, frame);
+                    return Found::Frame(frame);
+                }
+                Claim::Dirty => {
+                    shelf.push(&self.frames, frame, false);
+                    return Found::Dirty(frame);
+                }
+                Claim::Referenced => {
+                    state.cool();
+                    hunt.spared += 1;
+                    shelf.push(&self.frames, frame, false);
+                }
+                Claim::Busy => shelf.push(&self.frames, frame, false),
+                Claim::Gone => {}
+            }
+        }
+        Found::Nothing
+    }
+
+    /// Gives the memory of free frames, the caller's, back to the system. The bytes are the pool's still.
+    fn discard(&self, frames: &[u32]) -> std::sync::MutexGuard<'_, Shelf> {
+        for &frame in frames {
+            // SAFETY: the frames are free and in no list, so nobody else has them.
+            unsafe { self.frames.discard(frame) };
+        }
+        let mut shelf = self.shelf();
+        frames.iter().for_each(|&frame| shelf.put_bare(&self.frames, frame));
+        shelf
+    }
+
+    /// Waits until a page can perhaps leave, or until the ledger has memory for a frame, which is the
+    /// caller's then.
+    async fn wait_for_frame(
+        &self,
+        size: FrameSize,
+        event: u64,
+    ) -> Result<Option<u32>, BufferError> {
+        let nothing_new = || self.events.load(Ordering::SeqCst) == event;
+        let mut park = pin!(ParkingLot::global().park(self.waiting_key(), nothing_new));
+        let (limit_bytes, requested_bytes) = (self.ledger.limit(), size.bytes() as u64);
+        let (held_bytes, exhausted) = {
+            let shelf = self.shelf();
+            (shelf.memory.bytes(), shelf.is_exhausted(size))
+        };
+        if limit_bytes.max(held_bytes) < requested_bytes {
+            return Err(MemoryError::TooLarge { requested_bytes, limit_bytes }.into());
+        }
+        if limit_bytes < requested_bytes || exhausted {
+            park.await;
+            return Ok(None);
+        }
+        let mut reserve = pin!(self.ledger.reserve(requested_bytes));
+        let memory = poll_fn(|context| {
+            if park.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            reserve.as_mut().poll(context).map(Result::ok)
+        })
+        .await;
+        let Some(memory) = memory else { return Ok(None) };
+        let mut shelf = self.shelf();
+        shelf.memory.merge(memory);
+        let frame = shelf.back(size);
+        let surplus = shelf.surplus(self.floor_bytes);
+        drop(shelf);
+        drop(surplus);
+        Ok(frame)
+    }
+
+    /// Evicts clean pages that nobody uses until `bytes` more can be given back to the ledger, and gives
+    /// them back, together with what is over.
+    fn release(&self, bytes: u64) {
+        let mut shelf = self.shelf();
+        let wanted = bytes.min(shelf.memory.bytes().saturating_sub(self.floor_bytes));
+        if wanted == 0 {
+            return;
+        }
+        let mut hunt = Hunt::new(&shelf, None, false);
+        let (mut victims, mut found) = (Vec::new(), shelf.spare_bytes());
+        while found < wanted {
+            let Found::Frame(frame) = self.next_victim(&mut shelf, &mut hunt) else { break };
+            found += self.frames.size(frame).bytes() as u64;
+            victims.push(frame);
+        }
+        drop(shelf);
+        let surplus = self.discard(&victims).surplus(self.floor_bytes);
+        drop(surplus);
+    }
+
+    /// Gives back what those lack who wait in the ledger; notes whether they still do.
+    pub(crate) fn give_back_missing(&self) {
+        self.release(self.ledger.shortage());
+        self.asked.store(false, Ordering::SeqCst);
+        if self.ledger.shortage() > 0 {
+            self.asked.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Evicts pages that nobody uses, and gives back memory, until the frames have at most `target_bytes`;
+    /// returns how many bytes they still have.
+    pub(crate) async fn shrink_to(
+        self: &Arc<PageCache>,
+        target_bytes: u64,
+    ) -> Result<u64, BufferError> {
+        loop {
+            let (ended, left_bytes) = self.shrink_towards(target_bytes);
+            match ended {
+                Found::Dirty(frame) => self.write_back(frame).await?,
+                _ => return Ok(left_bytes),
+            }
+        }
+    }
+
+    /// Shrinks as far as that goes without writing a page; how it ended, and the bytes that are left.
+    fn shrink_towards(&self, target_bytes: u64) -> (Found, u64) {
+        let mut shelf = self.shelf();
+        let backed_bytes = shelf.backed_bytes();
+        let mut hunt = Hunt::new(&shelf, None, true);
+        let (mut victims, mut found_bytes) = (Vec::new(), 0);
+        let ended = loop {
+            if backed_bytes - found_bytes <= target_bytes {
+                break Found::Nothing;
+            }
+            match self.next_victim(&mut shelf, &mut hunt) {
+                Found::Frame(frame) => {
+                    found_bytes += self.frames.size(frame).bytes() as u64;
+                    victims.push(frame);
+                }
+                ended => break ended,
+            }
+        };
+        drop(shelf);
+        let mut shelf = self.discard(&victims);
+        let surplus = shelf.surplus(self.floor_bytes);
+        let left_bytes = shelf.backed_bytes();
+        drop(shelf);
+        drop(surplus);
+        (ended, left_bytes)
+    }
+}
+
+impl Cache for PageCache {
+    fn give_back(&self, bytes: u64) {
+        // Before looking: whoever makes a page idle after that sees it.
+        self.asked.store(true, Ordering::SeqCst);
+        self.release(bytes);
+        self.asked.store(false, Ordering::SeqCst);
+        if self.ledger.shortage() > 0 {
+            self.asked.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Counted among those who wait.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Counted<'a> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
