@@ -8,15 +8,17 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use weft_buffer::PageTable;
 use weft_codec::Block as Decoder;
 
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::group_writer::{WrittenGroup, no_hints, write_group};
 use crate::manifest::SegmentEntry;
-use crate::page_io::PageSource;
+use crate::page_io::{PageSource, Wanted};
 use crate::pages::{PageKind, PageRun, units_of};
-use crate::row_group::RowGroup;
+use crate::row_group::{Block, Chunk, RowGroup};
 use crate::schema::{TableSchema, scan_type};
 use crate::segment::{Segment, encode, occupied};
 use crate::snapshot::Access;
@@ -41,14 +43,15 @@ pub(crate) struct Appended {
 /// A row group of the table, or one to be added.
 #[derive(Debug)]
 enum Piece {
-    Old(RowGroup),
+    /// With the pages of its segment.
+    Old(RowGroup, Arc<PageTable>),
     New(WrittenGroup),
 }
 
 impl Piece {
     fn group(&self) -> &RowGroup {
         match self {
-            Piece::Old(group) => group,
+            Piece::Old(group, _) => group,
             Piece::New(written) => &written.group,
         }
     }
@@ -121,17 +124,17 @@ pub(crate) async fn append(
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
         let old = segment.load(access, version.id, columns).await.map_err(at_table)?;
         let rows: u64 = pieces.iter().map(|piece| u64::from(piece.group().rows)).sum();
-        let joinable = old.last().is_some_and(|last| {
+        let joinable = old.groups.last().is_some_and(|last| {
             is_short_before(last.rows.into(), rows.min(rows_max))
                 && u64::from(last.rows) + u64::from(first.group().rows) <= rows_max
         });
-        let fits = old.len() + pieces.len() <= SEGMENT_GROUPS_MAX;
-        let small = fits && old.len() < 2 * pieces.len();
+        let fits = old.groups.len() + pieces.len() <= SEGMENT_GROUPS_MAX;
+        let small = fits && old.groups.len() < 2 * pieces.len();
         if !(joinable || small) {
             break;
         }
         freed.push(segment.entry.stored.extent());
-        let old = old.iter().cloned().map(Piece::Old);
+        let old = old.groups.iter().map(|group| Piece::Old(group.clone(), old.pages.clone()));
         pieces = old.chain(pieces).collect();
         segments.pop();
     }
@@ -182,59 +185,59 @@ async fn execute(
 ) -> Result<(RowGroup, Option<Allocation>)> {
     if join.pieces.len() == 1 {
         return Ok(match join.pieces.pop().expect("one piece") {
-            Piece::Old(group) => (group, None),
+            Piece::Old(group, _) => (group, None),
             Piece::New(written) => (written.group, Some(written.allocation)),
         });
     }
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::new(); version.schema.columns.len()];
-    for piece in &join.pieces {
-        let at_table = |error: StoreError| {
-            let row = piece.group().first_row;
-            error.at(format!("table {}, row group from row {row}", version.schema.name))
-        };
-        let arrays = decode_group(piece.group(), &version.schema, &access.source).await;
-        for (column, arrays) in columns.iter_mut().zip(arrays.map_err(at_table)?) {
-            column.extend(arrays);
-        }
+    for piece in &mut join.pieces {
+        let group = piece.group();
+        let place =
+            format!("table {}, row group from row {}", version.schema.name, group.first_row);
+        let decoded = decode_group(piece, &version.schema, &access.source, &mut columns).await;
+        decoded.map_err(|error| error.at(place))?;
     }
     let hints = no_hints(columns.len());
     let mut written = write_group(space, &version.schema, columns, &hints).await?;
     written.group.first_row = join.pieces[0].group().first_row;
     assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
     freed.extend(join.pieces.iter().filter_map(|piece| match piece {
-        Piece::Old(group) => Some(group.extent),
+        Piece::Old(group, _) => Some(group.extent),
         Piece::New(_) => None,
     }));
     Ok((written.group, Some(written.allocation)))
 }
 
-/// All rows of a row group: the blocks of each column.
+/// Adds all rows of a row group to `columns`.
 async fn decode_group(
-    group: &RowGroup,
+    piece: &mut Piece,
     schema: &TableSchema,
     source: &PageSource,
-) -> Result<Vec<Vec<ArrayRef>>> {
-    let mut columns = Vec::with_capacity(group.chunks.len());
-    for (chunk, column) in group.chunks.iter().zip(&schema.columns) {
-        let at_column = |error: StoreError| error.at(format!("column {}", column.name));
-        let stored: Vec<_> = chunk.blocks.iter().map(|block| block.stored).collect();
-        let read = source.read(&stored, PageKind::Block).await;
-        let blocks = read.map_err(|(_, error)| at_column(error))?;
-        let data_type = scan_type(&column.data_type);
-        let mut arrays = Vec::with_capacity(blocks.len());
-        for (bytes, block) in blocks.iter().zip(&chunk.blocks) {
-            let array = Decoder::open(&bytes.payload()).and_then(|open| {
-                let array = open.decode_as(&data_type)?;
-                Ok(array)
-            });
-            let damaged = |error| at_column(source.undecodable(&block.stored, &error));
-            let array = array.map_err(damaged)?;
-            source.check_rows(block, array.len()).map_err(at_column)?;
-            arrays.push(array);
+    columns: &mut [Vec<ArrayRef>],
+) -> Result<()> {
+    let (group, pages) = match piece {
+        Piece::Old(group, pages) => (group, pages.clone()),
+        Piece::New(written) => {
+            let group = &mut written.group;
+            group.number_pages(&mut 0);
+            let pages = PageTable::new(group.blocks().flat_map(|block| block.stored.pages()));
+            (group, pages)
         }
-        columns.push(arrays);
-    }
-    Ok(columns)
+    };
+    let blocks: Vec<&Block> = group.blocks().collect();
+    let of = |(column, chunk): (usize, &Chunk)| std::iter::repeat_n(column, chunk.blocks.len());
+    let column_of: Vec<usize> = group.chunks.iter().enumerate().flat_map(of).collect();
+    let types: Vec<DataType> =
+        schema.columns.iter().map(|column| scan_type(&column.data_type)).collect();
+    let read = source.visit(&pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
+        let decoded = Decoder::open(bytes).and_then(|block| block.decode_as(&types[column_of[at]]));
+        let array = decoded.map_err(|error| source.undecodable(&blocks[at].stored, &error))?;
+        source.check_rows(blocks[at], array.len())?;
+        columns[column_of[at]].push(array);
+        Ok(())
+    });
+    read.await
+        .map_err(|(at, error)| error.at(format!("column {}", schema.columns[column_of[at]].name)))
 }
 
 async fn write_segment(

@@ -59,6 +59,7 @@ pub(crate) async fn commit(core: &Arc<Core>, work: Work) -> Result<Arc<Snapshot>
         return Err(error);
     }
     if let Some(device) = device {
+        core.access.source.pool().add_device(device.file.clone());
         core.space.add_device(device);
     }
     Ok(install(core, draft))

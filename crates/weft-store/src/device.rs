@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
+use weft_buffer::page::checksum;
 use weft_rt::io::{Access, File, IoBuf};
 
 use crate::FORMAT_VERSION;
 use crate::directory::{Directory, SECTOR_BYTES, write_file};
 use crate::error::{Result, StoreError};
-use crate::page::checksum;
 
 const MAGIC: [u8; 8] = *b"WEFTDATA";
 

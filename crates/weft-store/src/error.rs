@@ -38,6 +38,9 @@ pub enum StoreError {
     /// A request to a device failed, or a file is too short.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A page could not be brought into memory.
+    #[error(transparent)]
+    Buffer(weft_buffer::BufferError),
     /// A device has no room for what is to be written.
     #[error(
         "{path} has no room for {needed_bytes} more bytes: {source}; free space there, or add a device"

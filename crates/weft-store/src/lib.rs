@@ -24,7 +24,6 @@ mod lock;
 mod manifest;
 mod manifest_file;
 mod open;
-mod page;
 mod page_io;
 mod pages;
 mod row_group;

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weft_buffer::page::checksum;
+
 use crate::FORMAT_VERSION;
 use crate::device::{DEVICES_MAX, DatabaseId};
 use crate::directory::SECTOR_BYTES;
 use crate::extent::{Extent, coalesce};
-use crate::page::checksum;
 use crate::pages::Stored;
 use crate::schema::TableSchema;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};

@@ -4,7 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weft_buffer::{BufferPool, Devices, PoolOptions};
 use weft_rt::Runtime;
+use weft_rt::io::File;
 use weft_rt::memory::Ledger;
 
 use crate::core::Core;
@@ -18,6 +20,9 @@ use crate::snapshot::{Access, Snapshot};
 use crate::space::{Device, Space};
 use crate::store::StoreOptions;
 use crate::wire::WireError;
+
+/// Bytes that the buffer pool always has: at least and at most, but never more than half of the budget.
+const POOL_BYTES_MIN: (u64, u64) = (4 << 20, 256 << 20);
 
 /// Opens or makes the database, on a worker.
 pub(crate) async fn open(
@@ -45,11 +50,22 @@ pub(crate) async fn open(
         manifest_file::discard(&directory);
     }
     let devices = open_devices(&directory, &manifest, options).await?;
+    let files = devices.iter().map(|device| device.file.clone()).collect();
     let space = Space::new(devices);
-    let access = Arc::new(Access { runtime, source: PageSource::new(space.clone()), ledger });
+    let source = page_source(files, &ledger)?;
+    let access = Arc::new(Access { runtime, source, ledger });
     let pin = space.pin(manifest.generation);
     let snapshot = Snapshot::from_manifest(manifest, access, pin);
     Ok(Core::new(directory, space, snapshot, options.read_only, sync))
+}
+
+/// The buffer pool of the database, and how it is read through.
+fn page_source(files: Vec<File>, ledger: &Ledger) -> Result<PageSource> {
+    let limit = ledger.limit();
+    let least = (limit / 8).clamp(POOL_BYTES_MIN.0, POOL_BYTES_MIN.1).min(limit / 2);
+    let options = PoolOptions { bytes_min: Some(least), ..PoolOptions::default() };
+    let pool = BufferPool::dynamic(Devices::new(files), ledger.clone(), options);
+    Ok(PageSource::new(pool.map_err(StoreError::Buffer)?, least))
 }
 
 /// Makes an empty database.

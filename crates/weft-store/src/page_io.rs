@@ -1,7 +1,9 @@
 //! Reading blocks from their pages: the only way from the directory of a table to its bytes.
 //!
-//! Pages that lie one behind the other are read together, up to 1 MiB at once, and all reads of a request
-//! are in flight at the same time.
+//! Pages come from the buffer pool, those that lie one behind the other by one request. A coroutine that
+//! holds pages never waits for anything but further pages, and all that are held together fit into what the
+//! pool always has, so that reading goes on however little memory there is. What does not fit at once is
+//! read in lots; a block of several pages is copied, a page at a time.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,13 +13,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures::future::join_all;
-use weft_rt::io::IoBuf;
+use weft_buffer::{
+    BufferError, BufferPool, PAGE_BYTES_MAX, PageGuard, PageId, PageTable, SwipState,
+};
+use weft_rt::memory::Ledger;
+use weft_rt::yield_now;
 
 use crate::error::{Result, StoreError};
-use crate::page::{PAGE_HEADER_BYTES, PageId};
-use crate::pages::{PAGE_BYTES_MAX, PageKind, Stored, verify};
+use crate::pages::{PageKind, Stored};
 use crate::row_group::Block;
-use crate::space::Space;
+
+/// Bytes of the pages that one coroutine holds at once.
+const LOT_BYTES: u64 = 4 << 20;
 
 /// What reading has cost so far.
 #[derive(Debug, Default)]
@@ -28,7 +35,7 @@ pub(crate) struct ReadStats {
     pub(crate) reads: AtomicU64,
     /// Pages that were in memory already.
     pub(crate) hits: AtomicU64,
-    /// Time from the first request of a row group to its last completion, summed, in ns.
+    /// Time from the request for some pages to the last one's arrival, summed, in ns.
     pub(crate) wait_ns: AtomicU64,
 }
 
@@ -37,66 +44,63 @@ pub(crate) fn count(counter: &AtomicU64, value: u64) {
     counter.fetch_add(value, Ordering::Relaxed);
 }
 
+/// An error, and the number of the block that it is about.
+pub(crate) type AtBlock = (usize, StoreError);
+
+/// How the pages of some blocks are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Once: they leave memory first.
+    ByScan,
+    /// Maybe again.
+    ByPoint,
+}
+
 /// Reads pages of the database's devices, on a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct PageSource {
-    space: Arc<Space>,
+    pool: Arc<BufferPool>,
+    /// Bytes of pages that may be held at once.
+    held: Ledger,
     /// Of the whole database.
     total: Arc<ReadStats>,
     /// Of who uses this source.
     own: Arc<ReadStats>,
 }
 
-/// The bytes of a block, in memory as its pages.
-#[derive(Debug)]
-pub(crate) struct BlockBytes {
-    pages: Vec<(Arc<IoBuf>, Range<usize>)>,
-    bytes: usize,
+/// The bytes of a block.
+enum BlockBytes {
+    /// In the page that holds them all.
+    Page(PageGuard),
+    /// Copied from several pages.
+    Copied(Vec<u8>),
 }
 
 impl BlockBytes {
-    /// The block; copied only if it spans several pages.
-    pub(crate) fn payload(&self) -> Cow<'_, [u8]> {
-        let payload = |(buffer, range): &(Arc<IoBuf>, Range<usize>)| {
-            range.start + PAGE_HEADER_BYTES..range.end.min(buffer.len())
-        };
-        if let [page] = &self.pages[..] {
-            let range = payload(page);
-            return Cow::Borrowed(&page.0[range.start..range.start + self.bytes]);
+    fn payload(&self, bytes: usize) -> Cow<'_, [u8]> {
+        match self {
+            BlockBytes::Page(page) => Cow::Borrowed(&page.payload()[..bytes]),
+            BlockBytes::Copied(copied) => Cow::Borrowed(copied),
         }
-        let mut bytes = Vec::with_capacity(self.bytes);
-        for page in &self.pages {
-            let range = payload(page);
-            let len = range.len().min(self.bytes - bytes.len());
-            bytes.extend_from_slice(&page.0[range.start..range.start + len]);
-        }
-        Cow::Owned(bytes)
-    }
-}
-
-/// Pages that one request reads, with the numbers of the blocks that they belong to.
-struct Run {
-    pages: Vec<(usize, PageId)>,
-    bytes: usize,
-}
-
-impl Run {
-    fn continues_with(&self, id: PageId) -> bool {
-        let (_, last) = self.pages.last().expect("a run has pages");
-        last.device() == id.device()
-            && last.offset() + last.bytes() as u64 == id.offset()
-            && self.bytes + id.bytes() <= PAGE_BYTES_MAX
     }
 }
 
 impl PageSource {
-    pub(crate) fn new(space: Arc<Space>) -> PageSource {
-        PageSource { space, total: Arc::default(), own: Arc::default() }
+    /// A source over a pool that always has at least `bytes_min` bytes.
+    pub(crate) fn new(pool: Arc<BufferPool>, bytes_min: u64) -> PageSource {
+        // Frames are up to a fifth longer than their pages.
+        let held = Ledger::new((bytes_min / 4 * 3).max(PAGE_BYTES_MAX as u64));
+        PageSource { pool, held, total: Arc::default(), own: Arc::default() }
     }
 
     /// The same source with counters of its own beside those of the database.
     pub(crate) fn counted(&self) -> PageSource {
         PageSource { own: Arc::default(), ..self.clone() }
+    }
+
+    /// The pool.
+    pub(crate) fn pool(&self) -> &Arc<BufferPool> {
+        &self.pool
     }
 
     /// What was read through this source.
@@ -111,76 +115,164 @@ impl PageSource {
 
     /// The data file of a device.
     pub(crate) fn path(&self, device: u8) -> PathBuf {
-        match self.space.device(device) {
-            Some(device) => device.file.path().into(),
+        match self.pool.devices().files().nth(device.into()) {
+            Some(file) => file.path().into(),
             None => format!("device {device}").into(),
         }
     }
 
-    /// Reads one block or segment.
-    pub(crate) async fn read_one(&self, stored: &Stored, kind: PageKind) -> Result<BlockBytes> {
-        let mut blocks = self.read(&[*stored], kind).await.map_err(|(_, error)| error)?;
-        Ok(blocks.pop().expect("one block was asked for"))
+    /// Reads a segment of a directory.
+    pub(crate) async fn read_segment(&self, stored: &Stored) -> Result<Vec<u8>> {
+        let pages = PageTable::new(stored.pages());
+        let block = Block::placed(*stored);
+        let blocks = [&block];
+        let mut bytes = Vec::new();
+        let read = self.visit(&pages, &blocks, PageKind::Segment, Wanted::ByScan, |_, found| {
+            bytes = found.to_vec();
+            Ok(())
+        });
+        read.await.map_err(|(_, error)| error)?;
+        Ok(bytes)
     }
 
-    /// Reads blocks, which come back in the order asked for.
+    /// Reads blocks of one row group, whose pages are in `pages`, and calls `work` with the number and the
+    /// bytes of each, in order.
     ///
     /// # Errors
-    /// The number of a block that could not be read, and why.
-    pub(crate) async fn read(
+    /// The number of a block that could not be read, and why; or what `work` says of it.
+    pub(crate) async fn visit(
         &self,
-        blocks: &[Stored],
+        pages: &Arc<PageTable>,
+        blocks: &[&Block],
         kind: PageKind,
-    ) -> std::result::Result<Vec<BlockBytes>, (usize, StoreError)> {
+        wanted: Wanted,
+        mut work: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> std::result::Result<(), AtBlock> {
+        for lot in lots(blocks, LOT_BYTES.min(self.held.limit())) {
+            let first = lot.start;
+            let bytes = blocks[lot.clone()].iter().map(|block| held_bytes(block)).sum();
+            let held = self.held.reserve(bytes).await;
+            let held = held.map_err(|error| (first, error.into()))?;
+            let read = self.read(pages, &blocks[lot], kind, wanted).await;
+            let read = read.map_err(|(number, error)| (first + number, error))?;
+            for (number, bytes) in (first..).zip(&read) {
+                let payload = bytes.payload(blocks[number].stored.bytes as usize);
+                work(number, &payload).map_err(|error| (number, error))?;
+                yield_now().await;
+            }
+            // The pages go first.
+            drop(read);
+            drop(held);
+        }
+        Ok(())
+    }
+
+    /// Reads one lot.
+    async fn read(
+        &self,
+        pages: &Arc<PageTable>,
+        blocks: &[&Block],
+        kind: PageKind,
+        wanted: Wanted,
+    ) -> std::result::Result<Vec<BlockBytes>, AtBlock> {
         let started = Instant::now();
-        let runs = runs(blocks);
-        let read = join_all(runs.iter().map(|run| self.read_run(run))).await;
+        let runs = runs(blocks, pages);
+        let fixed = join_all(runs.iter().map(|run| self.fix_run(pages, run.clone(), wanted))).await;
+        let mut guards = Vec::with_capacity(blocks.len());
+        for guard in fixed {
+            guards.extend(guard.map_err(|error| self.at_block(blocks, error))?);
+        }
+        let mut guards = guards.into_iter();
+        let mut read = Vec::with_capacity(blocks.len());
+        for (number, block) in blocks.iter().enumerate() {
+            let bytes = if block.page_count() == 1 {
+                let page = guards.next().expect("a guard for each page");
+                let checked = block.stored.check(kind, [&*page].into_iter());
+                checked.map(|()| BlockBytes::Page(page))
+            } else {
+                let copied = self.copy(pages, block, kind, wanted).await;
+                copied.map_err(|error| self.at_block(blocks, error))?
+            };
+            let damaged = |error: crate::wire::WireError| self.damaged(&block.stored, error.0);
+            read.push(bytes.map_err(|error| (number, damaged(error)))?);
+        }
         let wait = started.elapsed().as_nanos() as u64;
         for stats in [&self.own, &self.total] {
             count(&stats.wait_ns, wait);
         }
-        let mut found: Vec<BlockBytes> = blocks
-            .iter()
-            .map(|block| BlockBytes { pages: Vec::new(), bytes: block.bytes as usize })
-            .collect();
-        for (run, buffer) in runs.iter().zip(read) {
-            let buffer = Arc::new(buffer.map_err(|error| (run.pages[0].0, error))?);
-            let mut at = 0;
-            for (number, id) in &run.pages {
-                let range = at..at + id.bytes();
-                at = range.end;
-                verify(&buffer[range.clone()], *id).map_err(|error| {
-                    (*number, self.damaged(&blocks[*number], error.to_string()))
-                })?;
-                found[*number].pages.push((buffer.clone(), range));
-            }
-        }
-        for (number, (stored, block)) in blocks.iter().zip(&found).enumerate() {
-            let pages = block.pages.iter().map(|(buffer, range)| &buffer[range.clone()]);
-            stored
-                .check(kind, pages)
-                .map_err(|error| (number, self.damaged(stored, error.to_string())))?;
-        }
-        Ok(found)
+        Ok(read)
     }
 
-    async fn read_run(&self, run: &Run) -> Result<IoBuf> {
-        let (_, first) = run.pages[0];
-        let Some(device) = self.space.device(first.device()) else {
-            return Err(StoreError::Damaged {
-                path: self.path(first.device()),
-                place: "a page".into(),
-                problem: "there is no such device".into(),
-            });
-        };
-        for stats in [&self.own, &self.total] {
-            count(&stats.bytes, run.bytes as u64);
-            count(&stats.reads, 1);
+    /// Copies a block of several pages.
+    async fn copy(
+        &self,
+        pages: &Arc<PageTable>,
+        block: &Block,
+        kind: PageKind,
+        wanted: Wanted,
+    ) -> std::result::Result<crate::wire::WireResult<BlockBytes>, BufferError> {
+        let first = block.first_page as usize;
+        let bytes = block.stored.bytes as usize;
+        let mut copied = Vec::with_capacity(bytes);
+        let mut headers = Vec::with_capacity(block.page_count());
+        for number in first..first + block.page_count() {
+            let page = self.fix_run(pages, number..number + 1, wanted).await?.remove(0);
+            let payload = page.payload();
+            copied.extend_from_slice(&payload[..payload.len().min(bytes - copied.len())]);
+            headers.push(page[..weft_buffer::PAGE_HEADER_BYTES].to_vec());
         }
-        let (result, buffer) =
-            device.file.read_exact(IoBuf::zeroed(run.bytes), first.offset()).await;
-        result?;
-        Ok(buffer)
+        let checked = block.stored.check(kind, headers.iter().map(Vec::as_slice));
+        Ok(checked.map(|()| BlockBytes::Copied(copied)))
+    }
+
+    async fn fix_run(
+        &self,
+        pages: &Arc<PageTable>,
+        run: Range<usize>,
+        wanted: Wanted,
+    ) -> std::result::Result<Vec<PageGuard>, BufferError> {
+        let is_hot = |page: &usize| matches!(pages.swip(*page).state(), SwipState::Hot(_));
+        let (mut hits, mut bytes) = (0, 0);
+        for page in run.clone() {
+            if is_hot(&page) {
+                hits += 1;
+            } else {
+                bytes += pages.id(page).bytes() as u64;
+            }
+        }
+        for stats in [&self.own, &self.total] {
+            count(&stats.hits, hits);
+            count(&stats.bytes, bytes);
+            count(&stats.reads, u64::from(bytes > 0));
+        }
+        match wanted {
+            Wanted::ByScan => self.pool.fix_run_for_scan(pages, run).await,
+            Wanted::ByPoint => {
+                let mut guards = Vec::with_capacity(run.len());
+                for page in run {
+                    guards.push(self.pool.fix(pages, page).await?);
+                }
+                Ok(guards)
+            }
+        }
+    }
+
+    /// The block that an error of the pool is about: the first one, if it does not say.
+    fn at_block(&self, blocks: &[&Block], error: BufferError) -> AtBlock {
+        let of = |id: PageId| {
+            let has = |block: &&Block| block.stored.pages().any(|page| page == id);
+            blocks.iter().position(has).unwrap_or(0)
+        };
+        match error {
+            BufferError::Page { path, id, source } => {
+                let number = of(id);
+                let (place, problem) = (format!("{id:?}"), source.to_string());
+                (number, StoreError::Damaged { path, place, problem })
+            }
+            BufferError::Read(error) => (0, error.into()),
+            BufferError::Budget(error) => (0, error.into()),
+            other => (0, StoreError::Buffer(other)),
+        }
     }
 
     /// The error for a block whose pages are whole but cannot be decoded.
@@ -206,19 +298,40 @@ impl PageSource {
     }
 }
 
-/// The requests that read these blocks.
-fn runs(blocks: &[Stored]) -> Vec<Run> {
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    order.sort_unstable_by_key(|number| (blocks[*number].device, blocks[*number].start));
-    let mut runs: Vec<Run> = Vec::new();
-    for number in order {
-        for id in blocks[number].pages() {
-            match runs.last_mut() {
-                Some(run) if run.continues_with(id) => {
-                    run.pages.push((number, id));
-                    run.bytes += id.bytes();
-                }
-                _ => runs.push(Run { pages: vec![(number, id)], bytes: id.bytes() }),
+/// Bytes of the pages of a block that are held at once.
+fn held_bytes(block: &Block) -> u64 {
+    block.stored.extent().bytes().min(PAGE_BYTES_MAX as u64)
+}
+
+/// Blocks that are read together: as many as fit, but at least one.
+fn lots(blocks: &[&Block], bytes_max: u64) -> Vec<Range<usize>> {
+    let mut lots: Vec<Range<usize>> = Vec::new();
+    let mut bytes = 0;
+    for (number, block) in blocks.iter().enumerate() {
+        bytes += held_bytes(block);
+        match lots.last_mut() {
+            Some(lot) if bytes <= bytes_max => lot.end = number + 1,
+            _ => {
+                bytes = held_bytes(block);
+                lots.push(number..number + 1);
+            }
+        }
+    }
+    lots
+}
+
+/// Numbers of pages that one request can read, of the blocks of one page.
+fn runs(blocks: &[&Block], pages: &PageTable) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let mut bytes = 0;
+    for block in blocks.iter().filter(|block| block.page_count() == 1) {
+        let page = block.first_page as usize;
+        bytes += pages.id(page).bytes();
+        match runs.last_mut() {
+            Some(run) if run.end == page && bytes <= PAGE_BYTES_MAX => run.end += 1,
+            _ => {
+                bytes = pages.id(page).bytes();
+                runs.push(page..page + 1);
             }
         }
     }

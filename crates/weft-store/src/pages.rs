@@ -5,16 +5,13 @@
 //! so that a page from an earlier use of the same place is noticed, too.
 
 use futures::future::join_all;
+use weft_buffer::page::{self, PAGE_BYTES_MAX, PAGE_HEADER_BYTES, PageHeader, PageId};
 use weft_rt::io::IoBuf;
 
 use crate::error::{Result, StoreError, is_no_space};
 use crate::extent::{Extent, UNIT_BYTES};
-use crate::page::{self, PAGE_HEADER_BYTES, PageError, PageHeader, PageId};
 use crate::space::Space;
 use crate::wire::{Reader, WireResult, Writer, wrong};
-
-/// Bytes of the longest page.
-pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes that the longest page carries.
 const PAYLOAD_BYTES_MAX: usize = PAGE_BYTES_MAX - PAGE_HEADER_BYTES;
@@ -196,9 +193,4 @@ impl PageRun {
         }
         Ok(())
     }
-}
-
-/// Verifies one page.
-pub(crate) fn verify(page: &[u8], id: PageId) -> std::result::Result<(), PageError> {
-    page::verify(page, id).map(drop)
 }

@@ -52,6 +52,19 @@ impl Block {
     }
 }
 
+impl Block {
+    /// Something that is no block of a column but stored like one, as the only one of its pages.
+    pub(crate) fn placed(stored: Stored) -> Block {
+        let zone = Zone { min: None, max: None, null_count: 0, exact: false };
+        Block { stored, ..Block::unplaced(0, zone) }
+    }
+
+    /// Pages that it spans.
+    pub(crate) fn page_count(&self) -> usize {
+        self.stored.pages().count()
+    }
+}
+
 impl Chunk {
     pub(crate) fn new(block_rows: u32, blocks: Vec<Block>) -> Chunk {
         let zone = (blocks.len() > 1).then(|| {
@@ -81,6 +94,11 @@ impl RowGroup {
     /// Bytes of all blocks.
     pub(crate) fn bytes(&self) -> u64 {
         self.chunks.iter().map(Chunk::bytes).sum()
+    }
+
+    /// All blocks, in the order of their pages.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.chunks.iter().flat_map(|chunk| &chunk.blocks)
     }
 
     /// Numbers its pages, from `next_page` on.

@@ -5,6 +5,7 @@
 //! may run on any executor. A consumer that is slow, or goes away, slows down or stops its own workers'
 //! coroutines. Nothing is read before a partition is first polled.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -25,6 +26,7 @@ use crate::page_io::{PageSource, count};
 use crate::row_group::RowGroup;
 use crate::scan_group::scan_group;
 use crate::scan_options::{ROW_ID, ScanCounters, ScanOptions, ScanStats};
+use crate::segment::Loaded;
 use crate::table::Table;
 
 /// Batches that wait for their consumer, at most.
@@ -33,7 +35,7 @@ const QUEUE_BATCHES: usize = 8;
 /// Bytes that the row groups in flight take, in all: at first, so that the first rows come soon and a
 /// consumer that wants only a few does not make much be read, and at most (or an eighth of the memory
 /// budget, if that is less).
-const IN_FLIGHT_BYTES: (u64, u64) = (16 << 20, 256 << 20);
+const IN_FLIGHT_BYTES: (u64, u64) = (4 << 20, 256 << 20);
 
 /// What a channel carries: a batch, and its memory while it waits.
 pub(crate) type Item = Result<(RecordBatch, Option<Reservation>)>;
@@ -44,22 +46,49 @@ pub(crate) struct ScanShared {
     pub(crate) table: Arc<Table>,
     pub(crate) options: ScanOptions,
     pub(crate) schema: SchemaRef,
+    /// The columns of the projection in their own order, each once.
+    pub(crate) projected: Vec<usize>,
+    /// The same with those of the predicates.
+    pub(crate) columns: Vec<usize>,
     pub(crate) source: PageSource,
     pub(crate) counters: ScanCounters,
     /// Ends this scan, and nothing else.
     pub(crate) cancel: CancelToken,
-    /// For bytes in flight.
-    pub(crate) in_flight: Ledger,
-    /// One row group at a time may go on although the memory budget has nothing left.
-    pub(crate) unreserved: Ledger,
     planning: Ledger,
     plan: OnceLock<Plan>,
+}
+
+/// What one partition may have in flight. Partitions share none of it, so that one whose consumer waits
+/// for something else does not hold up the others.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    /// Bytes of decoded row groups.
+    pub(crate) bytes: Ledger,
+    bytes_max: u64,
+    /// One row group at a time may go on although the memory budget has nothing left.
+    pub(crate) unreserved: Ledger,
+}
+
+impl InFlight {
+    fn new(budget: &Ledger, partitions: usize) -> InFlight {
+        let bytes_max = (budget.limit() / 8).min(IN_FLIGHT_BYTES.1) / partitions as u64;
+        let bytes = Ledger::new(IN_FLIGHT_BYTES.0.min(bytes_max).max(2));
+        InFlight { bytes, bytes_max, unreserved: Ledger::new(1) }
+    }
+
+    /// Lets more be in flight: somebody wants the rows.
+    fn widen(&self) {
+        let limit = self.bytes.limit();
+        if limit < self.bytes_max {
+            self.bytes.set_limit((limit * 2).min(self.bytes_max));
+        }
+    }
 }
 
 /// The row groups that are left after their zones were looked at.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    directory: Vec<Arc<[RowGroup]>>,
+    directory: Vec<Arc<Loaded>>,
     /// Segment, number in it, number in the table.
     groups: Vec<(usize, usize, usize)>,
     queue: MorselQueue,
@@ -73,7 +102,7 @@ impl Table {
     pub fn scan(self: &Arc<Self>, options: ScanOptions) -> Result<Scan> {
         let workers = self.access.runtime.workers();
         let shared = ScanShared::new(self, options)?;
-        Ok(Scan::new(shared, (0..workers).collect()))
+        Ok(Scan::new(shared, (0..workers).collect(), 1))
     }
 
     /// The rows as `partitions` streams that share the row groups among them: whoever is ready takes the
@@ -95,7 +124,8 @@ impl Table {
             }
             (0..workers).filter(|worker| worker % partitions == partition).collect()
         };
-        Ok((0..partitions).map(|partition| Scan::new(shared.clone(), of(partition))).collect())
+        let scan = |partition| Scan::new(shared.clone(), of(partition), partitions);
+        Ok((0..partitions).map(scan).collect())
     }
 }
 
@@ -113,13 +143,17 @@ impl ScanShared {
         let columns = options.projection.iter().map(|column| whole.field(*column).clone());
         let row_id = options.with_row_id.then(|| Field::new(ROW_ID, DataType::UInt64, false));
         let schema = Schema::new(columns.chain(row_id).collect::<Vec<_>>());
+        let distinct = |columns: &mut dyn Iterator<Item = &usize>| -> Vec<usize> {
+            columns.copied().collect::<BTreeSet<_>>().into_iter().collect()
+        };
+        let filtered = options.predicates.iter().map(|(column, _)| column);
         Ok(Arc::new(ScanShared {
             source: table.access.source.counted(),
             cancel: options.cancel.child(),
             schema: Arc::new(schema),
+            projected: distinct(&mut options.projection.iter()),
+            columns: distinct(&mut options.projection.iter().chain(filtered)),
             counters: ScanCounters::default(),
-            in_flight: Ledger::new(IN_FLIGHT_BYTES.0),
-            unreserved: Ledger::new(1),
             planning: Ledger::new(1),
             plan: OnceLock::new(),
             table: table.clone(),
@@ -137,7 +171,7 @@ impl ScanShared {
         let mut groups = Vec::new();
         let mut number = 0;
         for (segment, loaded) in directory.iter().enumerate() {
-            for (within, group) in loaded.iter().enumerate() {
+            for (within, group) in loaded.groups.iter().enumerate() {
                 if self.options.row_groups.as_ref().is_none_or(|range| range.contains(&number)) {
                     count(&self.counters.row_groups, 1);
                     if self.may_match(group) {
@@ -159,15 +193,6 @@ impl ScanShared {
             predicate.may_match(group.chunks[*column].zone(), group.rows.into())
         })
     }
-
-    /// Lets more be in flight: somebody wants the rows.
-    fn widen(&self) {
-        let limit = self.in_flight.limit();
-        let most = (self.table.access.ledger.limit() / 8).min(IN_FLIGHT_BYTES.1);
-        if limit < most {
-            self.in_flight.set_limit((limit * 2).min(most));
-        }
-    }
 }
 
 /// One partition of a scan: a stream of batches.
@@ -176,6 +201,7 @@ pub struct Scan {
     shared: Arc<ScanShared>,
     /// The workers that read for it.
     workers: Vec<usize>,
+    in_flight: Arc<InFlight>,
     state: State,
 }
 
@@ -191,8 +217,9 @@ enum State {
 }
 
 impl Scan {
-    fn new(shared: Arc<ScanShared>, workers: Vec<usize>) -> Scan {
-        Scan { shared, workers, state: State::New }
+    fn new(shared: Arc<ScanShared>, workers: Vec<usize>, partitions: usize) -> Scan {
+        let in_flight = Arc::new(InFlight::new(&shared.table.access.ledger, partitions));
+        Scan { shared, workers, in_flight, state: State::New }
     }
 
     /// The schema of the batches.
@@ -219,7 +246,7 @@ impl Scan {
     /// [`StoreError::Cancelled`]; what went wrong with a file, naming table, row group and column.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         if let State::New = self.state {
-            self.state = start(&self.shared, &self.workers);
+            self.state = start(&self.shared, &self.in_flight, &self.workers);
         }
         let State::Running { receiver, tasks } = &mut self.state else {
             return Poll::Ready(None);
@@ -270,18 +297,18 @@ impl Stream for Scan {
 }
 
 /// Starts the workers of a partition.
-fn start(shared: &Arc<ScanShared>, workers: &[usize]) -> State {
+fn start(shared: &Arc<ScanShared>, in_flight: &Arc<InFlight>, workers: &[usize]) -> State {
     let (sender, receiver) = bounded(QUEUE_BATCHES);
     let spawn = |worker: &usize| {
-        let (shared, sender) = (shared.clone(), sender.clone());
+        let (shared, in_flight, sender) = (shared.clone(), in_flight.clone(), sender.clone());
         let runtime = shared.table.access.runtime.clone();
-        runtime.spawn_on(*worker, move || produce(shared, sender))
+        runtime.spawn_on(*worker, move || produce(shared, in_flight, sender))
     };
     State::Running { tasks: workers.iter().map(spawn).collect(), receiver }
 }
 
 /// Reads row groups for a partition until there are no more, on a worker.
-async fn produce(shared: Arc<ScanShared>, sender: Sender<Item>) {
+async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Sender<Item>) {
     let plan = match shared.plan().await {
         Ok(plan) => plan,
         Err(error) => {
@@ -298,12 +325,12 @@ async fn produce(shared: Arc<ScanShared>, sender: Sender<Item>) {
         }
         let morsel = plan.queue.next()?;
         let (segment, within, number) = plan.groups[morsel.start as usize];
-        let group = &plan.directory[segment][within];
-        let (shared, sender) = (&shared, sender.clone());
+        let segment = &plan.directory[segment];
+        let (shared, in_flight, sender) = (&shared, &in_flight, sender.clone());
         Some(async move {
-            match scan_group(shared, group, number, &sender).await {
+            match scan_group(shared, in_flight, segment, (within, number), &sender).await {
                 Ok(ControlFlow::Continue(())) => {
-                    shared.widen();
+                    in_flight.widen();
                     shared.options.progress.add_done(1);
                     Ok(())
                 }

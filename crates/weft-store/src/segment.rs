@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use weft_buffer::PageTable;
 use weft_rt::memory::{Ledger, Reservation};
 
 use crate::error::{Result, StoreError};
 use crate::extent::{Extent, coalesce};
 use crate::manifest::SegmentEntry;
-use crate::pages::{PageKind, Stored};
+use crate::pages::Stored;
 use crate::row_group::RowGroup;
 use crate::snapshot::Access;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
@@ -19,27 +20,29 @@ const GROUP_ENTRY_BYTES: usize = 49;
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) entry: SegmentEntry,
-    loaded: OnceLock<Loaded>,
+    loaded: OnceLock<Arc<Loaded>>,
 }
 
 /// Row groups in memory.
 #[derive(Debug)]
-struct Loaded {
-    groups: Arc<[RowGroup]>,
+pub(crate) struct Loaded {
+    pub(crate) groups: Box<[RowGroup]>,
+    /// The pages of all blocks, by their numbers.
+    pub(crate) pages: Arc<PageTable>,
     /// What they take, if the budget had it.
     _memory: Option<Reservation>,
 }
 
 /// About what a block's entry takes in memory, in bytes.
-const BLOCK_MEMORY_BYTES: u64 = 160;
+const BLOCK_MEMORY_BYTES: u64 = 200;
 
 impl Loaded {
     fn new(mut groups: Vec<RowGroup>, ledger: &Ledger) -> Loaded {
         number_pages(&mut groups);
-        let chunks = groups.iter().flat_map(|group| &group.chunks);
-        let blocks: usize = chunks.map(|chunk| chunk.blocks.len()).sum();
-        let memory = ledger.try_reserve(blocks as u64 * BLOCK_MEMORY_BYTES);
-        Loaded { groups: groups.into(), _memory: memory }
+        let blocks = || groups.iter().flat_map(RowGroup::blocks);
+        let memory = ledger.try_reserve(blocks().count() as u64 * BLOCK_MEMORY_BYTES);
+        let pages = PageTable::new(blocks().flat_map(|block| block.stored.pages()));
+        Loaded { groups: groups.into(), pages, _memory: memory }
     }
 }
 
@@ -50,7 +53,7 @@ impl Segment {
 
     /// One whose row groups are known already.
     pub(crate) fn loaded(entry: SegmentEntry, groups: Vec<RowGroup>, ledger: &Ledger) -> Segment {
-        Segment { entry, loaded: OnceLock::from(Loaded::new(groups, ledger)) }
+        Segment { entry, loaded: OnceLock::from(Arc::new(Loaded::new(groups, ledger))) }
     }
 
     /// The row groups, on a worker.
@@ -59,21 +62,21 @@ impl Segment {
         access: &Access,
         table: u64,
         columns: usize,
-    ) -> Result<&Arc<[RowGroup]>> {
+    ) -> Result<&Arc<Loaded>> {
         if let Some(loaded) = self.loaded.get() {
-            return Ok(&loaded.groups);
+            return Ok(loaded);
         }
         let source = &access.source;
         let stored = self.entry.stored;
-        let bytes = source.read_one(&stored, PageKind::Segment).await?;
-        let groups = decode(&bytes.payload(), &self.entry, table, columns);
+        let bytes = source.read_segment(&stored).await?;
+        let groups = decode(&bytes, &self.entry, table, columns);
         let groups = groups.map_err(|WireError(problem)| StoreError::Damaged {
             path: source.path(stored.device),
             place: format!("directory at byte {}", stored.extent().offset()),
             problem,
         })?;
         // Of two that load it, one is superfluous.
-        Ok(&self.loaded.get_or_init(|| Loaded::new(groups, &access.ledger)).groups)
+        Ok(self.loaded.get_or_init(|| Arc::new(Loaded::new(groups, &access.ledger))))
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weft_buffer::BufferPool;
 use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
 
@@ -200,6 +201,11 @@ impl Store {
     /// The memory budget.
     pub fn ledger(&self) -> &Ledger {
         &self.core.access.ledger
+    }
+
+    /// The buffer pool.
+    pub fn pool(&self) -> &Arc<BufferPool> {
+        self.core.access.source.pool()
     }
 
     /// The workers.

@@ -8,10 +8,11 @@ use weft_rt::sync::block_on;
 
 use crate::error::{Result, StoreError};
 use crate::manifest::TableEntry;
+use crate::page_io::Wanted;
 use crate::pages::PageKind;
-use crate::row_group::RowGroup;
+use crate::row_group::{Block, RowGroup};
 use crate::schema::TableSchema;
-use crate::segment::Segment;
+use crate::segment::{Loaded, Segment};
 use crate::snapshot::Access;
 use crate::space::Pin;
 
@@ -52,7 +53,7 @@ impl TableVersion {
     }
 
     /// The whole directory, on a worker.
-    pub(crate) async fn load(&self, access: &Access) -> Result<Vec<Arc<[RowGroup]>>> {
+    pub(crate) async fn load(&self, access: &Access) -> Result<Vec<Arc<Loaded>>> {
         let mut directory = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let groups = segment.load(access, self.id, self.schema.columns.len()).await;
@@ -71,7 +72,7 @@ impl TableVersion {
         let empty = || Zone { min: None, max: None, null_count: 0, exact: false };
         let mut zones: Vec<Zone> = self.schema.columns.iter().map(|_| empty()).collect();
         let mut rows = 0;
-        for group in directory.iter().flat_map(|groups| groups.iter()) {
+        for group in directory.iter().flat_map(|segment| &segment.groups) {
             for (zone, chunk) in zones.iter_mut().zip(&group.chunks) {
                 zone.merge(rows, chunk.zone(), group.rows.into());
             }
@@ -192,30 +193,32 @@ async fn get(
     let source = &access.source;
     let directory = version.load(access).await?;
     let ends_behind = |group: &RowGroup| group.first_row + u64::from(group.rows) > row_id;
-    let segment = directory.partition_point(|groups| !groups.last().is_some_and(ends_behind));
-    let Some(groups) = directory.get(segment) else { return Ok(None) };
-    let number = groups.partition_point(|group| !ends_behind(group));
-    let Some(group) = groups.get(number).filter(|group| group.first_row <= row_id) else {
+    let ends_before = |segment: &Arc<Loaded>| !segment.groups.last().is_some_and(ends_behind);
+    let Some(segment) = directory.get(directory.partition_point(ends_before)) else {
+        return Ok(None);
+    };
+    let number = segment.groups.partition_point(|group| !ends_behind(group));
+    let Some(group) = segment.groups.get(number).filter(|group| group.first_row <= row_id) else {
         return Ok(None);
     };
     let row = (row_id - group.first_row) as u32;
-    let block = |column: &usize| {
+    let block_of = |column: &usize| {
         let chunk = &group.chunks[*column];
         &chunk.blocks[(row / chunk.block_rows) as usize]
     };
-    let stored: Vec<_> = projection.iter().map(|column| block(column).stored).collect();
-    let place = |at: usize| {
+    let blocks: Vec<&Block> = projection.iter().map(block_of).collect();
+    let mut values = Vec::with_capacity(blocks.len());
+    let read =
+        source.visit(&segment.pages, &blocks, PageKind::Block, Wanted::ByPoint, |at, bytes| {
+            let within = row % group.chunks[projection[at]].block_rows;
+            let value = Decoder::open(bytes).and_then(|block| block.value(within as usize));
+            let undecodable = |error| source.undecodable(&blocks[at].stored, &error);
+            values.push(value.map_err(undecodable)?);
+            Ok(())
+        });
+    read.await.map_err(|(at, error)| {
         let column = &version.schema.columns[projection[at]].name;
-        format!("table {}, row {row_id}, column {column}", version.schema.name)
-    };
-    let read = source.read(&stored, PageKind::Block).await;
-    let blocks = read.map_err(|(at, error)| error.at(place(at)))?;
-    let mut values = Vec::with_capacity(projection.len());
-    for (at, (bytes, column)) in blocks.iter().zip(projection).enumerate() {
-        let within = row % group.chunks[*column].block_rows;
-        let payload = bytes.payload();
-        let value = Decoder::open(&payload).and_then(|block| block.value(within as usize));
-        values.push(value.map_err(|error| source.undecodable(&stored[at], &error).at(place(at)))?);
-    }
+        error.at(format!("table {}, row {row_id}, column {column}", version.schema.name))
+    })?;
     Ok(Some(values))
 }

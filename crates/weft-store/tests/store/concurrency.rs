@@ -98,7 +98,15 @@ fn a_scan_that_is_dropped_stops_reading() {
     cancel.cancel();
     let last = std::iter::from_fn(|| scan.next_blocking()).last().unwrap();
     assert!(matches!(last, Err(StoreError::Cancelled)), "{last:?}");
-    assert!(store.ledger().used() < 64 << 10, "only the directory is left");
+    // The tables' directories stay in memory, and pages that may be wanted again.
+    let held = || store.ledger().used() - store.pool().cache_stats().bytes_reserved;
+    for _ in 0..500 {
+        if held() < 64 << 10 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} bytes are not given back", held());
 }
 
 #[test]

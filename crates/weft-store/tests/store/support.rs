@@ -18,7 +18,7 @@ pub fn runtime(driver: DriverKind, workers: usize) -> Arc<Runtime> {
 
 /// A budget that is not felt.
 pub fn ample() -> Ledger {
-    Ledger::new(4 << 30)
+    Ledger::new(1 << 30)
 }
 
 /// A column that may hold NULL.
