@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
+use arrow_schema::{DataType, IntervalUnit};
+
 use crate::error::{Error, Result, damaged};
+use crate::nested::{self, Budget, List, MAX_NESTING};
 use crate::physical::Physical;
 use crate::reader::Reader;
 use crate::scalar::Scalar;
-use crate::{bools, compression, floats, ints, strings, tree, wide};
+use crate::{bools, compression, floats, intervals, ints, strings, tree, wide};
 
 /// The first byte of every block.
 pub(crate) const VERSION: u8 = 1;
@@ -21,6 +24,7 @@ pub struct Block<'a> {
     compression: u8,
     validity_bytes: usize,
     stored_bytes: usize,
+    nesting: u8,
     body: Cow<'a, [u8]>,
 }
 
@@ -47,7 +51,53 @@ impl<'a> Block<'a> {
         }
         let body = compression::decompress(compression, reader.rest(), body_bytes)?;
         let stored_bytes = bytes.len();
-        Ok(Self { physical, rows, compression, validity_bytes, stored_bytes, body })
+        let nesting = 0;
+        Ok(Self { physical, rows, compression, validity_bytes, stored_bytes, nesting, body })
+    }
+
+    /// Opens a block that lies within `nesting` others. It is not compressed: else a few bytes could ask
+    /// for the product of all ratios.
+    pub(crate) fn open_nested(bytes: &'a [u8], nesting: u8) -> Result<Self> {
+        if nesting > MAX_NESTING {
+            return Err(damaged("nested", "blocks within blocks too deep"));
+        }
+        if bytes.get(2).is_some_and(|&compression| compression != 0) {
+            return Err(damaged("nested", "a compressed block within a block"));
+        }
+        Ok(Self { nesting, ..Self::open(bytes)? })
+    }
+
+    /// In how many blocks this one lies.
+    pub(crate) fn nesting(&self) -> u8 {
+        self.nesting
+    }
+
+    /// The Arrow type that [`Block::decode`] gives: strings as views, 128-bit integers as
+    /// `Decimal128(38, 0)`, all lists as `List`, fields named by their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
+    pub fn data_type(&self) -> Result<DataType> {
+        Ok(match self.physical {
+            Physical::Boolean => DataType::Boolean,
+            Physical::Int8 => DataType::Int8,
+            Physical::Int16 => DataType::Int16,
+            Physical::Int32 => DataType::Int32,
+            Physical::Int64 => DataType::Int64,
+            Physical::UInt8 => DataType::UInt8,
+            Physical::UInt16 => DataType::UInt16,
+            Physical::UInt32 => DataType::UInt32,
+            Physical::UInt64 => DataType::UInt64,
+            Physical::Int128 => DataType::Decimal128(38, 0),
+            Physical::Float32 => DataType::Float32,
+            Physical::Float64 => DataType::Float64,
+            Physical::Utf8 => DataType::Utf8View,
+            Physical::Binary => DataType::BinaryView,
+            Physical::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+            Physical::List => nested::list_type(self)?,
+            Physical::Struct => nested::struct_type(self)?,
+            Physical::Null => DataType::Null,
+        })
     }
 
     /// Number of rows.
@@ -76,6 +126,10 @@ impl<'a> Block<'a> {
     /// [`Error::NoSuchRow`] beyond the end; [`Error::Truncated`] or [`Error::Damaged`] if the bytes are
     /// not what an encoder wrote.
     pub fn value(&self, row: usize) -> Result<Scalar> {
+        self.value_of(row, &mut Budget::new())
+    }
+
+    pub(crate) fn value_of(&self, row: usize, budget: &mut Budget) -> Result<Scalar> {
         let (node, rows) = (self.node(), self.rows);
         if row >= rows {
             return Err(Error::NoSuchRow { row, rows });
@@ -101,6 +155,10 @@ impl<'a> Block<'a> {
             Physical::Utf8 | Physical::Binary => {
                 Scalar::Bytes(strings::value(node, row, rows, 0)?.into_owned())
             }
+            Physical::Interval => intervals::value(node, row, rows)?,
+            Physical::List => List::open(node, self.nesting)?.value(row, rows, budget)?,
+            Physical::Struct => nested::struct_value(self, row, budget)?,
+            Physical::Null => Scalar::Null,
         })
     }
 
@@ -114,10 +172,19 @@ impl<'a> Block<'a> {
             "{}: {} rows, {} bytes, compression {compression}\n",
             self.physical, self.rows, self.stored_bytes
         );
-        if let Some(validity) = self.validity() {
-            tree::describe(validity, "validity", Physical::Boolean, self.rows, 1, &mut out)?;
-        }
-        tree::describe(self.node(), "values", self.physical, self.rows, 1, &mut out)?;
+        self.describe_nodes(1, &mut out)?;
         Ok(out)
+    }
+
+    /// Appends the lines of validity and values, indented.
+    pub(crate) fn describe_nodes(&self, indent: usize, out: &mut String) -> Result<()> {
+        if let Some(validity) = self.validity() {
+            tree::describe(validity, "validity", Physical::Boolean, self.rows, (0, indent), out)?;
+        }
+        match self.physical {
+            Physical::List | Physical::Struct => tree::describe_nested(self, indent, out),
+            Physical::Null => Ok(()),
+            _ => tree::describe(self.node(), "values", self.physical, self.rows, (0, indent), out),
+        }
     }
 }

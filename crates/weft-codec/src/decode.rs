@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, PrimitiveArray};
-use arrow_array::{StringViewArray, types::*};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BooleanArray, NullArray, PrimitiveArray, types::*,
+};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 
@@ -11,31 +12,30 @@ use crate::block::Block;
 use crate::encode::reinterpret;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
+use crate::nested::{self, Budget};
 use crate::physical::Physical;
 use crate::rows::Rows;
-use crate::strings::Views;
-use crate::{bools, floats, ints, strings, wide};
+use crate::{bools, floats, intervals, ints, strings, views, wide};
 
 /// If more than one of so many rows is selected, all are decoded and then filtered.
 const DENSE: usize = 4;
 
 impl Block<'_> {
-    /// Decodes all rows, as the physical type's own Arrow type (strings as views, 128-bit integers as
-    /// `Decimal128(38, 0)`).
+    /// Decodes all rows, as [`Block::data_type`].
     ///
     /// # Errors
     /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
     pub fn decode(&self) -> Result<ArrayRef> {
-        self.decode_as(&self.physical().data_type())
+        self.decode_as(&self.data_type()?)
     }
 
-    /// Decodes all rows as `data_type`: a date, timestamp, decimal, or the physical type itself.
+    /// Decodes all rows as `data_type`: any of Arrow's types that are stored as this block's type. Strings
+    /// as views are cheapest.
     ///
     /// # Errors
-    /// [`Error::WrongType`] if the block holds something else or `data_type` is a string type other
-    /// than a view; [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
+    /// [`Error::WrongType`] if the block holds something else; [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
     pub fn decode_as(&self, data_type: &DataType) -> Result<ArrayRef> {
-        self.read(Rows::All(self.rows()), data_type)
+        self.read(Rows::All(self.rows()), data_type, &mut Budget::new())
     }
 
     /// Decodes the rows whose bits in `selected` are set, as [`Block::decode_as`] does all: where few
@@ -62,16 +62,22 @@ impl Block<'_> {
             return Ok(arrow_select::filter::filter(&all, &mask).expect("a bit per row"));
         }
         let picked: Vec<u32> = selected.set_indices_u32().collect();
-        self.read(Rows::picked(rows, &picked), data_type)
+        self.read(Rows::picked(rows, &picked), data_type, &mut Budget::new())
     }
 
-    fn read(&self, rows: Rows, data_type: &DataType) -> Result<ArrayRef> {
-        let views = matches!(self.physical(), Physical::Utf8 | Physical::Binary);
-        if Physical::of(data_type)? != self.physical()
-            || views && *data_type != self.physical().data_type()
-        {
-            let requested = data_type.clone();
-            return Err(Error::WrongType { physical: self.physical(), requested });
+    /// The error for a block asked for as `requested`.
+    pub(crate) fn wrong_type(&self, requested: &DataType) -> Error {
+        Error::WrongType { physical: self.physical(), requested: requested.clone() }
+    }
+
+    pub(crate) fn read(
+        &self,
+        rows: Rows,
+        data_type: &DataType,
+        budget: &mut Budget,
+    ) -> Result<ArrayRef> {
+        if Physical::of(data_type)? != self.physical() {
+            return Err(self.wrong_type(data_type));
         }
         let node = self.node();
         let nulls = match self.validity() {
@@ -102,8 +108,14 @@ impl Block<'_> {
                 nulls,
                 data_type,
             ),
-            Physical::Utf8 => string_view(strings::read(node, rows, true, 0)?, nulls),
-            Physical::Binary => binary_view(strings::read(node, rows, false, 0)?, nulls),
+            Physical::Utf8 => views::strings(strings::read(node, rows, true, 0)?, nulls, data_type),
+            Physical::Binary => {
+                views::binaries(strings::read(node, rows, false, 0)?, nulls, data_type)?
+            }
+            Physical::Interval => intervals::read(node, rows, nulls, data_type)?,
+            Physical::List => nested::read_list(self, rows, nulls, data_type, budget)?,
+            Physical::Struct => nested::read_struct(self, rows, nulls, data_type, budget)?,
+            Physical::Null => Arc::new(NullArray::new(rows.len())),
         })
     }
 }
@@ -128,18 +140,4 @@ fn primitive<T: ArrowPrimitiveType>(
 ) -> ArrayRef {
     let array = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls);
     if *data_type == T::DATA_TYPE { Arc::new(array) } else { reinterpret(&array, data_type) }
-}
-
-fn string_view(strings: Views, nulls: Option<NullBuffer>) -> ArrayRef {
-    let buffers = [Buffer::from(strings.bytes)];
-    // SAFETY: `strings::views` made every view from a range of the one buffer, on boundaries of
-    // characters of its valid UTF-8; there is a view and a validity bit per row.
-    Arc::new(unsafe { StringViewArray::new_unchecked(strings.views.into(), buffers, nulls) })
-}
-
-fn binary_view(strings: Views, nulls: Option<NullBuffer>) -> ArrayRef {
-    let buffers = [Buffer::from(strings.bytes)];
-    // SAFETY: `strings::views` made every view from a range of the one buffer; there is a view and a
-    // validity bit per row.
-    Arc::new(unsafe { BinaryViewArray::new_unchecked(strings.views.into(), buffers, nulls) })
 }

@@ -11,8 +11,9 @@ use crate::block::HEADER_BYTES;
 use crate::compression::{self, Compression};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
+use crate::nested::{self, Budget};
 use crate::physical::Physical;
-use crate::{bools, floats, ints, strings, wide};
+use crate::{bools, floats, intervals, ints, strings, wide};
 
 /// How a block is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +34,23 @@ impl Default for Options {
 ///
 /// # Errors
 /// [`Error::TooManyRows`] beyond [`crate::MAX_ROWS`], [`Error::TooManyBytes`] if strings exceed
-/// [`crate::MAX_BODY_BYTES`], [`Error::UnsupportedType`] as [`Physical::of`].
+/// [`crate::MAX_BODY_BYTES`], [`Error::TooManyValues`] if lists and structs hold more than
+/// [`crate::MAX_VALUES`], [`Error::UnsupportedType`] as [`Physical::of`].
 pub fn encode(array: &dyn Array, options: &Options) -> Result<Vec<u8>> {
+    let options = Options { cascade_depth: options.cascade_depth.min(3), ..*options };
+    encode_within(array, &options, &mut Budget::new())
+}
+
+/// Encodes a block within a block.
+pub(crate) fn encode_nested(
+    array: &dyn Array,
+    options: &Options,
+    budget: &mut Budget,
+) -> Result<Vec<u8>> {
+    encode_within(array, &Options { compression: Compression::None, ..*options }, budget)
+}
+
+fn encode_within(array: &dyn Array, options: &Options, budget: &mut Budget) -> Result<Vec<u8>> {
     let physical = Physical::of(array.data_type())?;
     if array.len() > crate::MAX_ROWS {
         return Err(Error::TooManyRows { rows: array.len() });
@@ -42,12 +58,18 @@ pub fn encode(array: &dyn Array, options: &Options) -> Result<Vec<u8>> {
     let mut out = vec![0; HEADER_BYTES];
     let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
     if let Some(nulls) = nulls {
-        bools::encode(nulls.inner(), options.cascade_depth.min(3), &mut out);
+        bools::encode(nulls.inner(), options.cascade_depth, &mut out);
     }
     let validity_bytes = out.len() - HEADER_BYTES;
-    values(array, physical, nulls, options.cascade_depth.min(3), &mut out)?;
-
+    match physical {
+        Physical::List => nested::encode_list(array, nulls, options, budget, &mut out)?,
+        Physical::Struct => nested::encode_struct(array.as_struct(), options, budget, &mut out)?,
+        _ => values(array, physical, nulls, options.cascade_depth, &mut out)?,
+    }
     let body_bytes = out.len() - HEADER_BYTES;
+    if body_bytes > 2 * crate::MAX_BODY_BYTES {
+        return Err(Error::TooManyBytes { bytes: body_bytes });
+    }
     let (compression, stored) = compression::compress(&out[HEADER_BYTES..], options.compression);
     if let Some(stored) = stored {
         out.truncate(HEADER_BYTES);
@@ -89,6 +111,8 @@ fn values(
         Physical::Float32 => floats::encode(&filled::<Float32Type>(array, nulls), level, out),
         Physical::Float64 => floats::encode(&filled::<Float64Type>(array, nulls), level, out),
         Physical::Utf8 | Physical::Binary => strings::encode(&slices(array, nulls), level, out)?,
+        Physical::Interval => intervals::encode(array, nulls, level, out),
+        Physical::List | Physical::Struct | Physical::Null => {}
     }
     Ok(())
 }
@@ -106,7 +130,10 @@ fn integers<T: ArrowPrimitiveType, L: Lane + Pod>(
 }
 
 /// The values, with nulls replaced by the valid value before them (the first one's, by the next).
-fn filled<T: ArrowPrimitiveType>(array: &dyn Array, nulls: Option<&NullBuffer>) -> Vec<T::Native> {
+pub(crate) fn filled<T: ArrowPrimitiveType>(
+    array: &dyn Array,
+    nulls: Option<&NullBuffer>,
+) -> Vec<T::Native> {
     let values = native::<T>(array);
     let Some(nulls) = nulls else { return values.to_vec() };
     let first = nulls.valid_indices().next();
@@ -138,8 +165,10 @@ pub(crate) fn slices<'a>(array: &'a dyn Array, nulls: Option<&NullBuffer>) -> Ve
         rows.map(|row| array.value(row).as_bytes()).collect()
     } else if let Some(array) = any.downcast_ref::<BinaryArray>() {
         rows.map(|row| array.value(row)).collect()
+    } else if let Some(array) = any.downcast_ref::<LargeBinaryArray>() {
+        rows.map(|row| array.value(row)).collect()
     } else {
-        let array: &LargeBinaryArray = array.as_binary();
+        let array = array.as_fixed_size_binary();
         rows.map(|row| array.value(row)).collect()
     };
     if let Some(nulls) = nulls {

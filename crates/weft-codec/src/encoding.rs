@@ -33,6 +33,12 @@ pub enum Encoding {
     Narrow = 8,
     /// 128-bit integers as high and low halves.
     Wide = 9,
+    /// Lists as their ends and blocks of their items.
+    List = 10,
+    /// Structs as a block per field.
+    Struct = 11,
+    /// Intervals as months, days and nanoseconds.
+    Interval = 12,
 }
 
 impl Encoding {
@@ -49,6 +55,9 @@ impl Encoding {
             Self::Fsst => "fsst",
             Self::Narrow => "narrow",
             Self::Wide => "wide",
+            Self::List => "list",
+            Self::Struct => "struct",
+            Self::Interval => "interval",
         }
     }
 
@@ -66,6 +75,9 @@ impl Encoding {
             7 => Self::Fsst,
             8 => Self::Narrow,
             9 => Self::Wide,
+            10 => Self::List,
+            11 => Self::Struct,
+            12 => Self::Interval,
             tag => return Err(damaged("node", format!("unknown encoding {tag}"))),
         };
         if depth > MAX_DEPTH {

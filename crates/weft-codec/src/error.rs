@@ -43,6 +43,12 @@ pub enum Error {
         /// Bytes of the encoded strings.
         bytes: usize,
     },
+    /// The lists and structs of an array hold too many values for one block, or a damaged block says so.
+    #[error(
+        "the lists and structs of a block hold at most {max} values: split the array into shorter blocks",
+        max = crate::MAX_VALUES
+    )]
+    TooManyValues,
     /// The type of an array has no physical type here.
     #[error("columns of type {0} cannot be encoded: cast them to a supported type")]
     UnsupportedType(DataType),

@@ -18,15 +18,20 @@ impl Block<'_> {
     /// packed integers not at all where the bounds of 1,024 of them tell; the rest is decoded.
     ///
     /// # Errors
-    /// [`Error::WrongPredicate`] if the predicate is not one on values of this type; [`Error::Truncated`]
+    /// [`Error::WrongPredicate`] if the predicate is not one on values of this type (intervals, lists and
+    /// structs have none but those on nulls); [`Error::Truncated`]
     /// or [`Error::Damaged`] if the bytes are not what an encoder wrote.
     pub fn filter(&self, predicate: &Predicate) -> Result<BooleanBuffer> {
         let rows = self.rows();
         let validity = self.validity().map(|node| bools::decode(node, rows)).transpose()?;
         let satisfied = match predicate {
+            Predicate::IsNull if self.physical() == Physical::Null => {
+                return Ok(condition::all(true, rows));
+            }
             Predicate::IsNull => {
                 return Ok(validity.map_or_else(|| condition::all(false, rows), |valid| !&valid));
             }
+            _ if self.physical() == Physical::Null => condition::all(false, rows),
             Predicate::IsNotNull => condition::all(true, rows),
             Predicate::Compare(_, Scalar::Null) => condition::all(false, rows),
             _ => self.satisfied(predicate)?,
@@ -73,6 +78,7 @@ impl Block<'_> {
             Physical::Utf8 | Physical::Binary => {
                 strings::filter(node, rows, &text(predicate).ok_or_else(wrong)?, 0)
             }
+            Physical::Interval | Physical::List | Physical::Struct | Physical::Null => Err(wrong()),
         }
     }
 }

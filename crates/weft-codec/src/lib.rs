@@ -5,7 +5,8 @@
 //! 2023, does); [`Block::open`] checks a header, [`Block::decode`] decodes all rows, [`Block::value`]
 //! one row without the others. Blocks carry no checksum: that is the storage's. Yet no bytes
 //! whatever make a decoder panic, read past the end, loop, or ask for more memory than 255 times the
-//! block's size for its body, 8 times the body (and 1 GiB) for strings, and 16 bytes a row per node.
+//! block's size for its body, 8 times the body (and 1 GiB) for strings, and 16 bytes a row
+//! (or nested value, of which there are at most [`MAX_VALUES`]) per node.
 //!
 //! # Format
 //!
@@ -39,6 +40,11 @@
 //! | 7 | FSST | symbols (u8), their lengths (u8 each), symbols (8 bytes each), child with string ends (u32), child with code ends (u32), codes |
 //! | 8 | narrow | 128-bit integers as a node of 64-bit ones |
 //! | 9 | wide | child with the high halves, node with the low halves (64 bits each) |
+//! | 10 | list | child with the end of each list (u32), blocks (u32), each the block of 65,536 items (the last: the rest) as a child |
+//! | 11 | struct | fields (u32), each a block of as many rows as a child |
+//! | 12 | interval | children with months and days (u32), node with nanoseconds (u64) |
+//!
+//! The body of a block of nothing but nulls is empty. Blocks within blocks are not compressed.
 
 mod block;
 mod bools;
@@ -52,8 +58,10 @@ mod error;
 mod filter;
 mod floats;
 mod fsst;
+mod intervals;
 mod ints;
 mod lane;
+mod nested;
 mod packed;
 mod physical;
 mod predicate;
@@ -64,6 +72,7 @@ mod scalar;
 mod strings;
 mod text;
 mod tree;
+mod views;
 mod wide;
 mod zone;
 
@@ -79,6 +88,10 @@ pub use zone::{Zone, zone};
 
 /// Rows that a block holds at most.
 pub const MAX_ROWS: usize = 65_536;
+
+/// Values that the lists and structs of a block hold at most: each item of a list, and each field of a
+/// struct, at every level.
+pub const MAX_VALUES: usize = 1 << 24;
 
 /// Bytes that the strings of a block hold at most.
 pub const MAX_BODY_BYTES: usize = 1 << 30;

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 
 use crate::error::{Error, Result, damaged};
+use crate::nested::MAX_NESTING;
 
-/// What the values of a block are; dates, times, timestamps and decimals are integers.
+/// What the values of a block are; dates, times, timestamps and decimals are integers, and the largest
+/// decimals, unions and dictionaries are nothing that a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Physical {
@@ -38,9 +40,17 @@ pub enum Physical {
     Utf8 = 12,
     /// Any bytes.
     Binary = 13,
+    /// Months, days and nanoseconds.
+    Interval = 14,
+    /// Lists of values of one type.
+    List = 15,
+    /// Fields of several types.
+    Struct = 16,
+    /// Nothing but nulls.
+    Null = 17,
 }
 
-const ALL: [Physical; 14] = [
+const ALL: [Physical; 18] = [
     Physical::Boolean,
     Physical::Int8,
     Physical::Int16,
@@ -55,6 +65,10 @@ const ALL: [Physical; 14] = [
     Physical::Float64,
     Physical::Utf8,
     Physical::Binary,
+    Physical::Interval,
+    Physical::List,
+    Physical::Struct,
+    Physical::Null,
 ];
 
 impl Physical {
@@ -66,18 +80,32 @@ impl Physical {
     /// How values of an Arrow type are stored.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`] for intervals, lists, structs and whatever else has no physical type.
+    /// [`Error::UnsupportedType`] for whatever has no physical type, has such a thing within it, or is
+    /// nested more than eight deep.
     pub fn of(data_type: &DataType) -> Result<Self> {
+        Self::within(data_type, 0)
+    }
+
+    fn within(data_type: &DataType, nesting: u8) -> Result<Self> {
+        if nesting > MAX_NESTING {
+            return Err(Error::UnsupportedType(data_type.clone()));
+        }
+        let within = |item: &Field| Self::within(item.data_type(), nesting + 1);
         Ok(match data_type {
             DataType::Boolean => Self::Boolean,
             DataType::Int8 => Self::Int8,
             DataType::Int16 => Self::Int16,
-            DataType::Int32 | DataType::Date32 | DataType::Time32(_) => Self::Int32,
+            DataType::Int32
+            | DataType::Date32
+            | DataType::Time32(_)
+            | DataType::Interval(IntervalUnit::YearMonth)
+            | DataType::Decimal32(..) => Self::Int32,
             DataType::Int64
             | DataType::Date64
             | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond)
             | DataType::Timestamp(..)
-            | DataType::Duration(_) => Self::Int64,
+            | DataType::Duration(_)
+            | DataType::Decimal64(..) => Self::Int64,
             DataType::UInt8 => Self::UInt8,
             DataType::UInt16 => Self::UInt16,
             DataType::UInt32 => Self::UInt32,
@@ -86,29 +114,27 @@ impl Physical {
             DataType::Float32 => Self::Float32,
             DataType::Float64 => Self::Float64,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Utf8,
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Binary,
+            DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(1..) => Self::Binary,
+            DataType::Interval(_) => Self::Interval,
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::FixedSizeList(item, _)
+            | DataType::Map(item, _) => {
+                within(item)?;
+                Self::List
+            }
+            DataType::Struct(fields) => {
+                for field in fields {
+                    within(field)?;
+                }
+                Self::Struct
+            }
+            DataType::Null => Self::Null,
             other => return Err(Error::UnsupportedType(other.clone())),
         })
-    }
-
-    /// The Arrow type that [`crate::Block::decode`] gives.
-    pub fn data_type(self) -> DataType {
-        match self {
-            Self::Boolean => DataType::Boolean,
-            Self::Int8 => DataType::Int8,
-            Self::Int16 => DataType::Int16,
-            Self::Int32 => DataType::Int32,
-            Self::Int64 => DataType::Int64,
-            Self::UInt8 => DataType::UInt8,
-            Self::UInt16 => DataType::UInt16,
-            Self::UInt32 => DataType::UInt32,
-            Self::UInt64 => DataType::UInt64,
-            Self::Int128 => DataType::Decimal128(38, 0),
-            Self::Float32 => DataType::Float32,
-            Self::Float64 => DataType::Float64,
-            Self::Utf8 => DataType::Utf8View,
-            Self::Binary => DataType::BinaryView,
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{Result, damaged};
+use crate::nested::MAX_NESTING;
 use crate::reader::{Reader, put};
 
 /// One value of a block.
@@ -24,6 +25,19 @@ pub enum Scalar {
     Float64(f64),
     /// The bytes of a string or binary; UTF-8 is not checked.
     Bytes(Vec<u8>),
+    /// An interval; shorter kinds of Arrow's are the same with zeros.
+    Interval {
+        /// Months.
+        months: i32,
+        /// Days.
+        days: i32,
+        /// Nanoseconds.
+        nanoseconds: i64,
+    },
+    /// The items of a list.
+    List(Vec<Scalar>),
+    /// The fields of a struct, in order.
+    Struct(Vec<Scalar>),
 }
 
 /// 0.0 for both zeros.
@@ -43,7 +57,8 @@ impl Scalar {
     /// The order of two values of one type: booleans with false first, integers of any width and sign
     /// as numbers, bytes as bytes, floats in the total order of IEEE 754 (as Arrow's kernels have it: NaN
     /// is the greatest, or with its sign bit set the least) except that -0.0 equals 0.0 (as DataFusion
-    /// has it). Nothing for nulls and for values of different types.
+    /// has it). Nothing for nulls, for values of different types, and for
+    /// intervals, lists and structs.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         Some(match (self, other) {
             (Self::Boolean(a), Self::Boolean(b)) => a.cmp(b),
@@ -78,6 +93,13 @@ impl Scalar {
                 tagged(7, u64::try_from(value.len()).expect("lengths have 64 bits"), out);
                 out.extend_from_slice(value);
             }
+            Self::Interval { months, days, nanoseconds } => {
+                tagged(8, *months, out);
+                put(out, *days);
+                put(out, *nanoseconds);
+            }
+            Self::List(values) => many(9, values, out),
+            Self::Struct(values) => many(10, values, out),
         }
     }
 
@@ -87,12 +109,13 @@ impl Scalar {
     /// [`crate::Error::Truncated`] or [`crate::Error::Damaged`] if no [`Scalar::write`] wrote these bytes.
     pub fn read(bytes: &mut &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, WHERE);
-        let value = Self::read_from(&mut reader)?;
+        let value = Self::read_from(&mut reader, 0)?;
         *bytes = reader.rest();
         Ok(value)
     }
 
-    pub(crate) fn read_from(reader: &mut Reader) -> Result<Self> {
+    /// Reads one value that lies within `nesting` others.
+    pub(crate) fn read_from(reader: &mut Reader, nesting: u8) -> Result<Self> {
         Ok(match reader.value::<u8>()? {
             0 => Self::Null,
             1 => match reader.value::<u8>()? {
@@ -108,6 +131,21 @@ impl Scalar {
                 let len = usize::try_from(reader.value::<u64>()?).unwrap_or(usize::MAX);
                 Self::Bytes(reader.take(len)?.to_vec())
             }
+            8 => Self::Interval {
+                months: reader.value()?,
+                days: reader.value()?,
+                nanoseconds: reader.value()?,
+            },
+            tag @ (9 | 10) => {
+                if nesting >= MAX_NESTING {
+                    return Err(damaged(WHERE, "nested too deep"));
+                }
+                let mut values = Vec::new();
+                for _ in 0..reader.length()? {
+                    values.push(Self::read_from(reader, nesting + 1)?);
+                }
+                if tag == 9 { Self::List(values) } else { Self::Struct(values) }
+            }
             tag => return Err(damaged(WHERE, format!("unknown kind {tag}"))),
         })
     }
@@ -116,4 +154,9 @@ impl Scalar {
 fn tagged<T: bytemuck::NoUninit>(tag: u8, value: T, out: &mut Vec<u8>) {
     out.push(tag);
     put(out, value);
+}
+
+fn many(tag: u8, values: &[Scalar], out: &mut Vec<u8>) {
+    tagged(tag, u32::try_from(values.len()).expect("blocks hold fewer values"), out);
+    values.iter().for_each(|value| value.write(out));
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use arrow_array::{Array, ArrowPrimitiveType, BooleanArray, cast::AsArray, types::*};
 use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
 
 use crate::encode::{native, slices};
 use crate::error::{Result, damaged};
@@ -38,7 +39,10 @@ pub fn zone(array: &dyn Array) -> Zone {
         }
         _ => None,
     };
-    let null_count = nulls.map_or(0, |nulls| nulls.null_count() as u64);
+    let null_count = match array.data_type() {
+        DataType::Null => array.len() as u64,
+        _ => nulls.map_or(0, |nulls| nulls.null_count() as u64),
+    };
     let Some((min, max)) = bounds else {
         return Zone { min: None, max: None, null_count, exact: false };
     };
@@ -109,6 +113,7 @@ fn bounds(
             (value(min), value(max))
         }
         Physical::Utf8 | Physical::Binary => string_bounds(&slices(array, None), nulls)?,
+        Physical::Interval | Physical::List | Physical::Struct | Physical::Null => return None,
     })
 }
 
@@ -185,7 +190,7 @@ impl Zone {
         let null_count = reader.value()?;
         let mut bound = |bit: u8| {
             let known = flags >> bit & 1 == 1;
-            known.then(|| Scalar::read_from(&mut reader)).transpose()
+            known.then(|| Scalar::read_from(&mut reader, 0)).transpose()
         };
         let (min, max) = (bound(0)?, bound(1)?);
         *bytes = reader.rest();

@@ -3,6 +3,8 @@
 use crate::support::{SHAPES, Shape, TYPES, column, seeds};
 use arrow_buffer::BooleanBuffer;
 use fastrand::Rng;
+
+use crate::nested::{any_array, any_type};
 use weft_codec::{Block, Compression, Error, Op, Options, Physical, Predicate, Scalar, encode};
 
 /// Decodes whatever can be decoded; only that it returns, and returns sound arrays, matters.
@@ -20,7 +22,8 @@ fn read(bytes: &[u8], row: usize) {
         }
     }
     let selected = BooleanBuffer::collect_bool(block.rows(), |other| other % 37 == row % 37);
-    if let Ok(array) = block.decode_selected(&selected, &block.physical().data_type()) {
+    let Ok(data_type) = block.data_type() else { return };
+    if let Ok(array) = block.decode_selected(&selected, &data_type) {
         assert_eq!(array.len(), selected.count_set_bits());
         array.to_data().validate_full().expect("a selection is sound");
     }
@@ -92,6 +95,31 @@ fn damaged_blocks_never_panic() {
 }
 
 #[test]
+fn damaged_nested_blocks_never_panic() {
+    for seed in seeds() {
+        let mut rng = Rng::with_seed(seed);
+        for _ in 0..150 {
+            let data_type = any_type(&mut rng, 0);
+            let rows = rng.usize(1..200);
+            let null_share = [0.0, 0.2][rng.usize(..2)];
+            let array = any_array(&mut rng, &data_type, rows, null_share);
+            let options = Options { cascade_depth: 3, compression: Compression::None };
+            let bytes = encode(&array, &options).expect("a supported type");
+            for _ in 0..100 {
+                let mut damaged = bytes.clone();
+                damage(&mut damaged, &mut rng);
+                read(&damaged, rng.usize(..rows));
+                if let Ok(block) = Block::open(&damaged)
+                    && let Ok(array) = block.decode_as(&data_type)
+                {
+                    array.to_data().validate_full().expect("a decoded array is sound");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn codes_that_end_within_an_escape_are_an_error() {
     let mut rng = Rng::with_seed(5);
     let array = column(&mut rng, Physical::Utf8, Shape::Narrow, 1000, 0.0);
@@ -117,11 +145,11 @@ fn random_bytes_never_panic() {
             // A header that is likely to pass, and small tags, so that nodes are reached.
             if bytes.len() > 20 {
                 let body = bytes.len() as u32 - 16;
-                bytes[..4].copy_from_slice(&[1, rng.u8(..14), 0, 0]);
+                bytes[..4].copy_from_slice(&[1, rng.u8(..18), 0, 0]);
                 bytes[4..8].copy_from_slice(&rng.u32(..300).to_le_bytes());
                 bytes[8..12].copy_from_slice(&rng.u32(..2).to_le_bytes());
                 bytes[12..16].copy_from_slice(&body.to_le_bytes());
-                bytes[16] = rng.u8(..10);
+                bytes[16] = rng.u8(..13);
             }
             read(&bytes, rng.usize(..300));
         }

@@ -2,6 +2,8 @@
 
 mod chooser;
 mod corruption;
+mod nested;
 mod predicates;
 mod round_trip;
 mod support;
+mod types;

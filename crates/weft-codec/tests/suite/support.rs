@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray, types::*};
 use arrow_array::{ArrowPrimitiveType, BinaryViewArray, PrimitiveArray};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, IntervalUnit};
 use fastrand::Rng;
 use weft_codec::{Physical, Scalar};
 
@@ -163,6 +163,7 @@ pub fn column(
                 bytes.zip(nulls).map(|(bytes, null)| (!null).then_some(bytes)),
             ))
         }
+        other => panic!("no column of {other}: see `any_array`"),
     }
 }
 
@@ -188,8 +189,46 @@ pub fn scalar(array: &dyn Array, row: usize) -> Scalar {
         DataType::Float64 => Scalar::Float64(array.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8View => Scalar::Bytes(array.as_string_view().value(row).into()),
         DataType::BinaryView => Scalar::Bytes(array.as_binary_view().value(row).into()),
+        DataType::Utf8 => Scalar::Bytes(array.as_string::<i32>().value(row).into()),
+        DataType::LargeUtf8 => Scalar::Bytes(array.as_string::<i64>().value(row).into()),
+        DataType::Binary => Scalar::Bytes(array.as_binary::<i32>().value(row).into()),
+        DataType::FixedSizeBinary(_) => {
+            Scalar::Bytes(array.as_fixed_size_binary().value(row).into())
+        }
+        DataType::Null => Scalar::Null,
+        DataType::Decimal32(..) => {
+            Scalar::Int(array.as_primitive::<Decimal32Type>().value(row).into())
+        }
+        DataType::Decimal64(..) => Scalar::Int(array.as_primitive::<Decimal64Type>().value(row)),
+        DataType::Interval(IntervalUnit::YearMonth) => {
+            Scalar::Int(array.as_primitive::<IntervalYearMonthType>().value(row).into())
+        }
+        DataType::Interval(IntervalUnit::DayTime) => {
+            let value = array.as_primitive::<IntervalDayTimeType>().value(row);
+            let nanoseconds = i64::from(value.milliseconds) * 1_000_000;
+            Scalar::Interval { months: 0, days: value.days, nanoseconds }
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let value = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
+            let (months, days, nanoseconds) = (value.months, value.days, value.nanoseconds);
+            Scalar::Interval { months, days, nanoseconds }
+        }
+        DataType::List(_) => Scalar::List(scalars(&array.as_list::<i32>().value(row))),
+        DataType::LargeList(_) => Scalar::List(scalars(&array.as_list::<i64>().value(row))),
+        DataType::FixedSizeList(..) => {
+            Scalar::List(scalars(&array.as_fixed_size_list().value(row)))
+        }
+        DataType::Map(..) => Scalar::List(scalars(&array.as_map().value(row))),
+        DataType::Struct(_) => {
+            let columns = array.as_struct().columns();
+            Scalar::Struct(columns.iter().map(|column| scalar(column, row)).collect())
+        }
         other => panic!("no physical type: {other}"),
     }
+}
+
+fn scalars(array: &dyn Array) -> Vec<Scalar> {
+    (0..array.len()).map(|row| scalar(array, row)).collect()
 }
 
 /// Floats as their bits, so that every NaN is itself.

@@ -1,0 +1,152 @@
+//! Every type, nested at random, comes back: as a whole, as selected rows, and row by row.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, NullArray, PrimitiveArray};
+use arrow_array::{ArrowPrimitiveType, types::*};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{DataType, Field, IntervalUnit};
+use fastrand::Rng;
+use weft_codec::{Block, Compression, Error, MAX_ROWS, MAX_VALUES, Op, Options, Physical};
+use weft_codec::{Predicate, Scalar, encode, zone};
+
+use crate::nested::{any_array, any_type};
+use crate::support::{SHAPES, bits, column, scalar, seeds};
+
+const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd(1)];
+
+fn check(rng: &mut Rng, array: &ArrayRef, options: &Options, what: &str) {
+    let bytes = encode(array, options).expect(what);
+    let block = Block::open(&bytes).expect(what);
+    let decoded = block.decode_as(array.data_type()).expect(what);
+    decoded.to_data().validate_full().expect(what);
+    assert_eq!(&decoded, array, "{what}");
+    let natural = block.decode().expect(what);
+    assert_eq!(natural.len(), array.len(), "{what}");
+    assert_eq!(natural.data_type(), &block.data_type().expect(what), "{what}");
+    for share in [0.01, 0.1, 0.6] {
+        let mask = BooleanBuffer::collect_bool(array.len(), |_| rng.f64() < share);
+        let selected = block.decode_selected(&mask, array.data_type()).expect(what);
+        selected.to_data().validate_full().expect(what);
+        let mask = BooleanArray::new(mask, None);
+        let expected = arrow_select::filter::filter(array, &mask).expect(what);
+        assert_eq!(&selected, &expected, "{what}: {share} selected");
+    }
+    for _ in 0..8.min(array.len()) {
+        let row = rng.usize(..array.len());
+        let (value, expected) = (block.value(row).expect(what), scalar(array, row));
+        assert_eq!(format!("{value:?}"), format!("{expected:?}"), "{what}: row {row}");
+        let mut written = Vec::new();
+        value.write(&mut written);
+        let read = Scalar::read(&mut &written[..]).expect(what);
+        assert_eq!(format!("{read:?}"), format!("{value:?}"), "{what}: row {row}");
+    }
+    let nulls = array.logical_null_count();
+    let null = block.filter(&Predicate::IsNull).expect(what);
+    let some = block.filter(&Predicate::IsNotNull).expect(what);
+    assert_eq!(null.count_set_bits(), nulls, "{what}");
+    assert_eq!(some.count_set_bits(), array.len() - nulls, "{what}");
+    assert_eq!(zone(array).null_count, nulls as u64, "{what}");
+    assert!(block.describe().expect(what).lines().count() > 0, "{what}");
+}
+
+#[test]
+fn nested_types_round_trip() {
+    for seed in seeds() {
+        let mut rng = Rng::with_seed(seed);
+        for _ in 0..400 {
+            let data_type = any_type(&mut rng, 0);
+            let rows = [0, 1, 2, 50, 1500][rng.usize(..5)];
+            let null_share = [0.0, 0.1, 1.0][rng.usize(..3)];
+            let mut array = any_array(&mut rng, &data_type, rows, null_share);
+            if rows > 2 && rng.bool() {
+                array = array.slice(1, rows - 2);
+            }
+            let options =
+                Options { cascade_depth: rng.u8(0..=3), compression: COMPRESSIONS[rng.usize(..3)] };
+            let what = format!("seed {seed}: {} rows of {data_type}, {options:?}", array.len());
+            check(&mut rng, &array, &options, &what);
+        }
+    }
+}
+
+#[test]
+fn lists_of_many_blocks_round_trip() {
+    let mut rng = Rng::with_seed(11);
+    let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+    for data_type in [DataType::List(item.clone()), DataType::FixedSizeList(item, 7)] {
+        let array = any_array(&mut rng, &data_type, MAX_ROWS, 0.2);
+        check(&mut rng, &array, &Options::default(), &format!("a full block of {data_type}"));
+    }
+}
+
+/// The primitive array's values as `data_type`.
+fn logical<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, data_type: DataType) -> ArrayRef {
+    let data = array.to_data().into_builder().data_type(data_type);
+    arrow_array::make_array(data.build().expect("the same layout"))
+}
+
+#[test]
+fn intervals_decimals_and_nulls_come_back() {
+    let mut rng = Rng::with_seed(12);
+    for rows in [1, 2000, MAX_ROWS] {
+        for shape in SHAPES {
+            let ints = column(&mut rng, Physical::Int32, shape, rows, 0.1);
+            let longs = column(&mut rng, Physical::Int64, shape, rows, 0.1);
+            let ints: &PrimitiveArray<Int32Type> =
+                ints.as_any().downcast_ref().expect("32-bit integers");
+            let longs: &PrimitiveArray<Int64Type> =
+                longs.as_any().downcast_ref().expect("64-bit integers");
+            let days = longs.unary::<_, IntervalDayTimeType>(|value| {
+                IntervalDayTimeType::make_value((value >> 32) as i32, value as i32)
+            });
+            let months = longs.unary::<_, IntervalMonthDayNanoType>(|value| {
+                let months = (value % 7) as i32;
+                IntervalMonthDayNanoType::make_value(months, (value >> 32) as i32, value)
+            });
+            let arrays: [ArrayRef; 6] = [
+                Arc::new(days),
+                Arc::new(months),
+                logical(ints, DataType::Interval(IntervalUnit::YearMonth)),
+                logical(ints, DataType::Decimal32(9, 2)),
+                logical(longs, DataType::Decimal64(18, 3)),
+                Arc::new(NullArray::new(rows)),
+            ];
+            for array in &arrays {
+                let what = format!("{rows} rows of {}, {shape:?}", array.data_type());
+                check(&mut rng, array, &Options::default(), &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_encoded_is_an_error() {
+    let mut deep = DataType::Boolean;
+    for _ in 0..9 {
+        deep = DataType::List(Arc::new(Field::new_list_field(deep, true)));
+    }
+    for data_type in [deep, DataType::Decimal256(40, 2), DataType::Float16] {
+        assert!(matches!(Physical::of(&data_type), Err(Error::UnsupportedType(_))), "{data_type}");
+    }
+    let item = Arc::new(Field::new_list_field(DataType::Boolean, true));
+    let len = MAX_VALUES as i32 / 4;
+    let items = BooleanArray::new(BooleanBuffer::new_set(MAX_VALUES / 4 * 5), None);
+    let items: ArrayRef = Arc::new(items);
+    let list = arrow_array::FixedSizeListArray::new(item, len, items, None);
+    assert_eq!(encode(&list, &Options::default()), Err(Error::TooManyValues));
+    assert!(encode(&list.slice(0, 4), &Options::default()).is_ok());
+}
+
+#[test]
+fn nested_types_have_no_order() {
+    let mut rng = Rng::with_seed(13);
+    let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+    let array = any_array(&mut rng, &DataType::List(item), 10, 0.0);
+    let bytes = encode(&array, &Options::default()).expect("a supported type");
+    let block = Block::open(&bytes).expect("a block");
+    let compare = Predicate::Compare(Op::Eq, block.value(0).expect("a row"));
+    assert!(matches!(block.filter(&compare), Err(Error::WrongPredicate { .. })));
+    assert!(compare.may_match(&zone(&array), 10));
+    assert_eq!(bits(Scalar::Int(1)).compare(&Scalar::List(vec![])), None);
+}
