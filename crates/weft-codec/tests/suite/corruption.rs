@@ -98,14 +98,14 @@ fn damaged_blocks_never_panic() {
 fn damaged_nested_blocks_never_panic() {
     for seed in seeds() {
         let mut rng = Rng::with_seed(seed);
-        for _ in 0..150 {
+        for _ in 0..60 {
             let data_type = any_type(&mut rng, 0);
             let rows = rng.usize(1..200);
             let null_share = [0.0, 0.2][rng.usize(..2)];
             let array = any_array(&mut rng, &data_type, rows, null_share);
             let options = Options { cascade_depth: 3, compression: Compression::None };
             let bytes = encode(&array, &options).expect("a supported type");
-            for _ in 0..100 {
+            for _ in 0..60 {
                 let mut damaged = bytes.clone();
                 damage(&mut damaged, &mut rng);
                 read(&damaged, rng.usize(..rows));

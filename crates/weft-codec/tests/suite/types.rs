@@ -54,7 +54,7 @@ fn check(rng: &mut Rng, array: &ArrayRef, options: &Options, what: &str) {
 fn nested_types_round_trip() {
     for seed in seeds() {
         let mut rng = Rng::with_seed(seed);
-        for _ in 0..400 {
+        for _ in 0..120 {
             let data_type = any_type(&mut rng, 0);
             let rows = [0, 1, 2, 50, 1500][rng.usize(..5)];
             let null_share = [0.0, 0.1, 1.0][rng.usize(..3)];
