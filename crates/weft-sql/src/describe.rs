@@ -45,5 +45,14 @@ fn constant(value: &Scalar) -> String {
                 format!("X'{digits}'")
             }
         },
+        Scalar::Interval { months, days, nanoseconds } => {
+            format!("INTERVAL '{months} months {days} days {nanoseconds} ns'")
+        }
+        Scalar::List(values) => format!("[{}]", list(values)),
+        Scalar::Struct(values) => format!("({})", list(values)),
     }
+}
+
+fn list(values: &[Scalar]) -> String {
+    values.iter().map(constant).collect::<Vec<_>>().join(", ")
 }

@@ -192,7 +192,10 @@ fn scalar(value: &ScalarValue, data_type: &DataType) -> Option<Scalar> {
 /// A value of the store as DataFusion has it.
 pub(crate) fn scalar_value(value: &Scalar, data_type: &DataType) -> Option<ScalarValue> {
     let plain = match value {
-        Scalar::Null => return None,
+        // Zones have none of the last three.
+        Scalar::Null | Scalar::Interval { .. } | Scalar::List(_) | Scalar::Struct(_) => {
+            return None;
+        }
         Scalar::Boolean(value) => ScalarValue::Boolean(Some(*value)),
         Scalar::Int(value) => ScalarValue::Int64(Some(*value)),
         Scalar::UInt(value) => ScalarValue::UInt64(Some(*value)),
