@@ -17,6 +17,7 @@ use std::task::Poll;
 
 use weft_rt::memory::{Cache, MemoryError};
 use weft_rt::sync::ParkingLot;
+use weft_rt::sync::latch::ExclusiveGuard;
 
 use crate::error::BufferError;
 use crate::frame_size::FrameSize;
@@ -78,21 +79,52 @@ impl PageCache {
                 Err(error) => return Err(error),
             }
         }
-        let _in_line = Counted::new(&self.in_line);
-        let turn = self.turn.exclusive().await;
+        let turn = self.line_up().await;
+        self.obtain_in_turn(size, &turn).await
+    }
+
+    /// Waits until it is the caller's turn to wait for frames.
+    pub(crate) async fn line_up(&self) -> Turn<'_> {
+        let in_line = Counted::new(&self.in_line);
+        Turn { _guard: self.turn.exclusive().await, _in_line: in_line }
+    }
+
+    /// As [`PageCache::obtain`], for the one whose turn it is.
+    ///
+    /// # Errors
+    /// As [`PageCache::obtain`].
+    pub(crate) async fn obtain_in_turn(
+        self: &Arc<PageCache>,
+        size: FrameSize,
+        _turn: &Turn<'_>,
+    ) -> Result<u32, BufferError> {
         // Looks once more, now that whoever lets go of a page sees that it waits.
         let _waiting = Counted::new(&self.waiting);
-        let frame = loop {
+        loop {
             let event = self.events.load(Ordering::SeqCst);
             if let Some(frame) = self.look(size).await? {
-                break frame;
+                return Ok(frame);
             }
             if let Some(frame) = self.wait_for_frame(size, event).await? {
-                break frame;
+                return Ok(frame);
             }
-        };
-        turn.release_unchanged();
-        Ok(frame)
+        }
+    }
+
+    /// As [`PageCache::obtain`], but `None` if every page is in use or would have to be written first, or
+    /// if others wait for a frame.
+    pub(crate) fn obtain_now(&self, size: FrameSize) -> Option<u32> {
+        if self.in_line.load(Ordering::SeqCst) > 0 {
+            return None;
+        }
+        loop {
+            match self.find(size, false) {
+                Found::Frame(frame) => return Some(frame),
+                Found::Again => {}
+                Found::Dirty(_) => unreachable!("nothing was to be written"),
+                Found::Nothing => return None,
+            }
+        }
     }
 
     /// A free frame if there is one without waiting for others; writes a dirty page if need be.
@@ -366,6 +398,12 @@ impl Cache for PageCache {
             self.asked.store(true, Ordering::SeqCst);
         }
     }
+}
+
+/// The place of the first in line for frames. The others wait until it is dropped.
+pub(crate) struct Turn<'a> {
+    _guard: ExclusiveGuard<'a>,
+    _in_line: Counted<'a>,
 }
 
 /// Counted among those who wait.

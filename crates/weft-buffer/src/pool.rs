@@ -10,6 +10,7 @@ use weft_rt::io::File;
 use weft_rt::memory::Ledger;
 use weft_rt::{announce, yield_now};
 
+use crate::cooling::Turn;
 use crate::devices::Devices;
 use crate::error::BufferError;
 use crate::frame_size::FrameSize;
@@ -71,6 +72,17 @@ pub(crate) enum Hint {
     Point,
     /// It is among the first to leave.
     Scan,
+}
+
+/// How long a coroutine waits for memory for a page.
+#[derive(Clone, Copy)]
+pub(crate) enum Patience<'a> {
+    /// Not at all.
+    None,
+    /// As long as it takes.
+    InLine,
+    /// The same, and it is its turn.
+    InTurn(&'a Turn<'a>),
 }
 
 /// Turns pages of tables into guards.
@@ -183,7 +195,7 @@ impl BufferPool {
     pub async fn fix(&self, table: &Arc<PageTable>, page: usize) -> Result<PageGuard, BufferError> {
         match self.try_fix_as(table, page, Hint::Point) {
             Some(guard) => Ok(guard),
-            None => self.fix_slow(table, page, Hint::Point).await,
+            None => self.fix_in_line(table, page, Hint::Point).await,
         }
     }
 
@@ -203,7 +215,7 @@ impl BufferPool {
     ) -> Result<PageGuard, BufferError> {
         match self.try_fix_as(table, page, Hint::Scan) {
             Some(guard) => Ok(guard),
-            None => self.fix_slow(table, page, Hint::Scan).await,
+            None => self.fix_in_line(table, page, Hint::Scan).await,
         }
     }
 
@@ -270,12 +282,24 @@ impl BufferPool {
         PageGuard::new(address, id.bytes(), pin.into_frame(), anchor)
     }
 
-    pub(crate) async fn fix_slow(
+    async fn fix_in_line(
         &self,
         table: &Arc<PageTable>,
         page: usize,
         hint: Hint,
     ) -> Result<PageGuard, BufferError> {
+        let guard = self.fix_slow(table, page, hint, Patience::InLine).await?;
+        Ok(guard.expect("memory was waited for"))
+    }
+
+    /// Fixes a page that is perhaps not in memory; `None` if there is no memory for it, and no patience.
+    pub(crate) async fn fix_slow(
+        &self,
+        table: &Arc<PageTable>,
+        page: usize,
+        hint: Hint,
+        patience: Patience<'_>,
+    ) -> Result<Option<PageGuard>, BufferError> {
         let (swip, id) = (table.swip(page), table.id(page));
         let cache = &self.cache;
         loop {
@@ -283,7 +307,7 @@ impl BufferPool {
             match state {
                 SwipState::Hot(address) => {
                     if let Some(guard) = self.try_fix_as(table, page, hint) {
-                        return Ok(guard);
+                        return Ok(Some(guard));
                     }
                     let known = cache.frames.state(cache.frame_at(address));
                     if known.wait_while_busy(false).await {
@@ -295,15 +319,21 @@ impl BufferPool {
                     if let Some(pin) = cache.pin(address, Phase::Loading, swip, state, referenced) {
                         cache.counts.shared.fetch_add(1, Ordering::Relaxed);
                         if pin.wait().await {
-                            return Ok(self.guard(pin, address, id));
+                            return Ok(Some(self.guard(pin, address, id)));
                         }
                         continue; // The read failed: this coroutine tries next, or waits for who does.
                     }
                 }
                 SwipState::Cold(_) => {
-                    let frame = cache.obtain(FrameSize::of_units(id.units())).await?;
+                    let size = FrameSize::of_units(id.units());
+                    let frame = match patience {
+                        Patience::None => cache.obtain_now(size),
+                        Patience::InLine => Some(cache.obtain(size).await?),
+                        Patience::InTurn(turn) => Some(cache.obtain_in_turn(size, turn).await?),
+                    };
+                    let Some(frame) = frame else { return Ok(None) };
                     if let Some(guard) = self.load(frame, table, page, hint).await? {
-                        return Ok(guard);
+                        return Ok(Some(guard));
                     }
                 }
             }

@@ -232,18 +232,44 @@ impl World {
             }
             if self.frame.pin(Phase::Loaded, swip, state, true) {
                 self.assert_holds(number);
-                assert_ne!(self.frame.unpin(|| unreachable!()), Unpinned::Freed);
+                self.unpin_resident(number);
                 return true;
             }
-            if !block_on(self.frame.wait_while_busy(false)) && self.leaves() {
-                return false;
+            if !block_on(self.frame.wait_while_busy(false)) {
+                if self.leaves() {
+                    return false;
+                }
+                thread::yield_now();
             }
         }
     }
 
+    /// Lets go of a guard on a page that stays, or evicts it if its table is gone.
+    fn unpin_resident(&self, number: u64) {
+        let evict = || unreachable!("the pool has a pin");
+        match self.frame.unpin(evict) {
+            Unpinned::Held | Unpinned::Idle => {}
+            Unpinned::Orphaned => self.evict_if_idle(number),
+            Unpinned::Freed => panic!("the pool's pin is gone"),
+        }
+    }
+
+    /// As `PageCache::evict_if_idle`.
+    fn evict_if_idle(&self, number: u64) {
+        if self.frame.claim(false, false) == Claim::Evicting {
+            self.evict_claimed(number);
+        }
+    }
+
+    fn evict_claimed(&self, number: u64) {
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+        self.swips[number as usize].set(SwipState::Cold(id(number)));
+        self.frame.evicted();
+    }
+
     /// True if page 0 is on its way out: `BufferPool::fix` lets others run until the swip is cold.
     fn leaves(&self) -> bool {
-        self.frame.phase() != Phase::Loaded && self.frame.phase() != Phase::Exclusive
+        !matches!(self.frame.phase(), Phase::Loaded | Phase::Exclusive | Phase::Draining)
     }
 
     /// As `BufferPool::fix_exclusive`, changing page 0: false if the page has to be loaded.
@@ -256,11 +282,17 @@ impl World {
             }
             if self.frame.lock(swip, state) {
                 self.fill(0);
-                self.frame.unlock(true);
+                if self.frame.unlock(true) {
+                    self.evict_if_idle(0);
+                }
                 return true;
             }
-            if !block_on(self.frame.wait_while_busy(true)) && self.leaves() {
-                return false;
+            self.frame.drain(swip, state);
+            if !block_on(self.frame.wait_while_busy(true)) {
+                if self.leaves() {
+                    return false;
+                }
+                thread::yield_now();
             }
         }
     }
@@ -331,42 +363,110 @@ fn loom_evict_races_with_rereference() {
     });
 }
 
-/// A dirty page is written and evicted while two fix it, who wait for the write.
+/// A dirty page is written and evicted while somebody fixes it, who waits for the write.
 #[test]
 fn loom_write_back_races_with_fix() {
     check_up_to(2, || {
         let world = Arc::new(World::resident());
         assert!(world.change());
         world.frame.cool();
-        let fixers = [0, 1].map(|_| {
-            let world = world.clone();
-            thread::spawn(move || world.fix(0))
-        });
+        let fixing = world.clone();
+        let fixer = thread::spawn(move || fixing.fix(0));
         let disk = AtomicUsize::new(0);
         let replaced = world.replace(&disk);
-        let found = fixers.map(|fixer| fixer.join().unwrap());
-        assert!(replaced || found == [true; 2], "a page in memory was not found");
+        let found = fixer.join().unwrap();
+        assert!(replaced || found, "a page in memory was not found");
         assert!(!replaced || disk.load(Ordering::Relaxed) == 100, "evicted without a write");
     });
 }
 
-/// A page is changed while it is read, written and evicted: whatever was changed is on the disk, or
-/// in memory and dirty.
+/// A page is changed while it is written and evicted: whatever was changed is on the disk, or in memory
+/// and dirty.
 #[test]
 fn loom_write_back_races_with_change() {
     check_up_to(2, || {
         let world = Arc::new(World::resident());
-        let (changing, fixing) = (world.clone(), world.clone());
+        let changing = world.clone();
         let changer = thread::spawn(move || changing.change());
-        let fixer = thread::spawn(move || fixing.fix(0));
         let disk = AtomicUsize::new(0);
         let replaced = world.replace(&disk);
-        let (changed, _) = (changer.join().unwrap(), fixer.join().unwrap());
+        let changed = changer.join().unwrap();
         assert!(replaced || changed);
         if replaced {
             assert_eq!(disk.load(Ordering::Relaxed), if changed { 100 } else { 0 });
         } else {
             assert!(world.frame.is_dirty() || disk.load(Ordering::Relaxed) == 100);
         }
+    });
+}
+
+/// One wants the page alone while another reads it: both get it, one after the other.
+#[test]
+fn loom_change_races_with_fix() {
+    check_up_to(2, || {
+        let world = Arc::new(World::resident());
+        let fixing = world.clone();
+        let fixer = thread::spawn(move || fixing.fix(0));
+        assert!(world.change());
+        assert!(fixer.join().unwrap());
+        assert_eq!(world.frame.phase(), Phase::Loaded);
+        assert!(world.frame.is_dirty());
+    });
+}
+
+/// One who waits to have the page alone gives up: a reader that waits because of it goes on.
+#[test]
+fn loom_giving_up_a_change_lets_readers_in() {
+    check_up_to(2, || {
+        let world = Arc::new(World::resident());
+        let swip = &world.swips[0];
+        assert!(world.frame.pin(Phase::Loaded, swip, swip.state(), false));
+        world.frame.drain(swip, swip.state());
+        let fixing = world.clone();
+        let fixer = thread::spawn(move || fixing.fix(0));
+        assert!(world.frame.stop_draining());
+        world.unpin_resident(0);
+        assert!(fixer.join().unwrap());
+    });
+}
+
+/// The table goes while a guard goes and somebody looks for a page to evict: one of them evicts, once.
+#[test]
+fn loom_abandoning_races_with_the_last_guard() {
+    check(|| {
+        let world = Arc::new(World::resident());
+        let swip = &world.swips[0];
+        assert!(world.frame.pin(Phase::Loaded, swip, swip.state(), true));
+        let (leaving, hunting) = (world.clone(), world.clone());
+        let guard = thread::spawn(move || leaving.unpin_resident(0));
+        let hunter = thread::spawn(move || hunting.evict_if_idle(0));
+        if world.frame.abandon(swip, SwipState::Hot(page())) {
+            world.evict_claimed(0);
+        }
+        guard.join().unwrap();
+        hunter.join().unwrap();
+        world.assert_at_rest(1, 0);
+    });
+}
+
+/// The table goes while its page is changed: it leaves without a write.
+#[test]
+fn loom_abandoning_races_with_unlocking() {
+    check(|| {
+        let world = Arc::new(World::resident());
+        let changing = world.clone();
+        let swip = &world.swips[0];
+        assert!(world.frame.lock(swip, swip.state()));
+        let changer = thread::spawn(move || {
+            changing.fill(0);
+            if changing.frame.unlock(true) {
+                changing.evict_if_idle(0);
+            }
+        });
+        if world.frame.abandon(swip, SwipState::Hot(page())) {
+            world.evict_claimed(0);
+        }
+        changer.join().unwrap();
+        world.assert_at_rest(1, 0);
     });
 }

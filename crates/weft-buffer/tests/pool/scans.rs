@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use weft_buffer::{BufferPool, PageTable, SwipState};
+use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults, SimOptions};
+use weft_rt::yield_now;
 
-use crate::drivers::{setups, within_limit};
-use crate::mixed::{Pages, fix_all, for_each, give_back, pool_over, units};
+use crate::drivers::{Setup, seeds, setups, within_limit};
+use crate::mixed::{Pages, UNIT, fix_all, for_each, give_back, pool_over, units};
+use crate::pages::{NEVER, give_up_after};
 
 fn scan(
     runtime: &weft_rt::Runtime,
@@ -104,6 +107,132 @@ fn memory_moves_between_sizes() {
             let before = pool.cache_stats().hits;
             scan(&runtime, &pool, (&table, &pages), 0..60, true);
             assert_eq!(pool.cache_stats().hits - before, 60, "all small pages fit");
+            give_back(&runtime, &pool, &table, &ledger);
+        }
+    });
+}
+
+/// A run of cold pages is one read per device and MiB; pages that are in memory are not read again, and
+/// split the run.
+#[test]
+fn adjacent_pages_are_read_together() {
+    within_limit(|| {
+        for setup in setups(1) {
+            // On each device: 30 pages of 1 unit, then 10 of 80 units.
+            let sizes = std::iter::repeat_n(1, 60).chain(std::iter::repeat_n(80, 20));
+            let (ledger, pages) = (units(3000), Pages::of(sizes));
+            let pool = pool_over(pages.write(&setup), &ledger);
+            // The pages of the first device, then those of the second.
+            let order = |pages: &Pages| {
+                let of = |device| (0..pages.len()).filter(move |number| number % 2 == device);
+                of(0).chain(of(1)).collect::<Vec<_>>()
+            };
+            let numbers = order(&pages);
+            let table = PageTable::new(numbers.iter().map(|&number| pages.ids[number]));
+            let runtime = setup.runtime(1, 8);
+            let shared = (pool.clone(), table.clone(), pages);
+            let run = runtime.block_on(move || async move {
+                let (pool, table, pages) = shared;
+                let mut read = Vec::new();
+                for range in [0..5, 0..30, 35..40, 0..80, 0..80] {
+                    let guards = pool.fix_run_for_scan(&table, range.clone()).await.unwrap();
+                    assert_eq!(guards.len(), range.len());
+                    for (guard, page) in guards.iter().zip(range) {
+                        pages.assert_is(guard, numbers[page]);
+                    }
+                    let done = pool.cache_stats();
+                    read.push((done.reads, done.misses));
+                }
+                assert!(pool.fix_run_for_scan(&table, 7..7).await.unwrap().is_empty());
+                read
+            });
+            // Three pages of 320 KiB make a MiB. Pages 30..35 go on until a MiB is full: 30 to 32.
+            let expected = [(1, 5), (2, 30), (4, 35), (10, 80), (10, 80)];
+            assert_eq!(run.unwrap(), expected, "{}", setup.name);
+            give_back(&runtime, &pool, &table, &ledger);
+        }
+    });
+}
+
+/// Runs, single pages and changes of the same pages, with memory for a few runs only; some are given up,
+/// and some reads fail.
+#[test]
+fn runs_are_right_under_contention() {
+    within_limit(|| {
+        for seed in seeds("runs") {
+            let failing = FaultRule::chance(Operation::Read, 0.05, Fault::IO);
+            let faults = SimFaults::none().with(failing);
+            let faulty = SimOptions { faults, ..SimOptions::testing(seed) };
+            for setup in setups(seed).into_iter().chain([Setup::sim("faulty", faulty)]) {
+                let (ledger, pages) = (units(150), Pages::mixed(seed, 80, 10));
+                let pool = pool_over(pages.write(&setup), &ledger);
+                let (table, runtime) = (pages.table(), setup.runtime(3, 16));
+                let shared = (pool.clone(), table.clone(), pages);
+                let fails = setup.name == "faulty";
+                for_each(&runtime, 6, 300, move |number| {
+                    let (pool, table, pages) = shared.clone();
+                    let mut random = fastrand::Rng::with_seed(seed ^ number);
+                    async move {
+                        let first = random.usize(..80);
+                        let range = first..(first + random.usize(..10)).min(80);
+                        let polls = if random.u8(..4) == 0 { random.u32(..9) } else { NEVER };
+                        if random.u8(..4) == 0 {
+                            match pool.fix_exclusive(&table, first).await {
+                                Ok(mut guard) => guard.mark_dirty(),
+                                Err(_) if fails => {}
+                                Err(error) => return Err(error),
+                            }
+                            return Ok(());
+                        }
+                        let run = pool.fix_run_for_scan(&table, range.clone());
+                        match give_up_after(polls, run).await {
+                            Some(Ok(guards)) => {
+                                yield_now().await;
+                                assert_eq!(guards.len(), range.len());
+                                for (guard, page) in guards.iter().zip(range) {
+                                    pages.assert_is(guard, page);
+                                }
+                            }
+                            Some(Err(error)) if !fails => return Err(error),
+                            _ => {}
+                        }
+                        Ok(())
+                    }
+                });
+                assert!(ledger.peak() <= ledger.limit());
+                give_back(&runtime, &pool, &table, &ledger);
+            }
+        }
+    });
+}
+
+/// Runs of half the memory each, many at a time: nobody waits for ever, and one that is too long is an
+/// error.
+#[test]
+fn long_runs_take_turns() {
+    within_limit(|| {
+        for setup in setups(1) {
+            let (ledger, pages) = (units(40), Pages::small(100));
+            let pool = pool_over(pages.write(&setup), &ledger);
+            let (table, runtime) = (pages.table(), setup.runtime(2, 16));
+            let shared = (pool.clone(), table.clone(), pages);
+            for_each(&runtime, 8, 100, move |number| {
+                let (pool, table, pages) = shared.clone();
+                async move {
+                    let first = (number * 7 % 75) as usize;
+                    let range = first..first + 25;
+                    let guards = pool.fix_run_for_scan(&table, range.clone()).await?;
+                    yield_now().await;
+                    guards.iter().zip(range).for_each(|(guard, page)| pages.assert_is(guard, page));
+                    Ok(())
+                }
+            });
+            let shared = (pool.clone(), table.clone());
+            let run = runtime.block_on(move || async move {
+                let (pool, table) = shared;
+                pool.fix_run_for_scan(&table, 0..41).await.map(drop).unwrap_err().to_string()
+            });
+            assert!(run.unwrap().contains(&(41 * UNIT).to_string()), "it names the bytes");
             give_back(&runtime, &pool, &table, &ledger);
         }
     });

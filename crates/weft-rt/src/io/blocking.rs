@@ -28,6 +28,12 @@ pub(crate) fn execute(request: &Request) -> io::Result<usize> {
     let returned = match request.operation {
         // SAFETY: the reactor keeps `[ptr, ptr + len)` valid and unaliased until completion.
         Operation::Read => unsafe { libc::pread(fd, request.ptr.cast(), len, offset) },
+        Operation::ReadVectored => {
+            let vectors = request.vectors();
+            let count = libc::c_int::try_from(vectors.len()).map_err(|_| out_of_range())?;
+            // SAFETY: as above, for each of the buffers.
+            unsafe { libc::preadv(fd, vectors.as_ptr(), count, offset) }
+        }
         // SAFETY: as above.
         Operation::Write => unsafe { libc::pwrite(fd, request.ptr.cast(), len, offset) },
         // SAFETY: the call takes no memory of ours; `request.file` keeps the descriptor open.
@@ -122,6 +128,12 @@ mod tests {
     fn transfers_the_right_bytes() {
         let temp = TempFile::new();
         conformance::check_bytes(BlockingDriver::new(), &temp.create());
+    }
+
+    #[test]
+    fn vectored_reads_fill_their_buffers() {
+        let temp = TempFile::new();
+        conformance::check_vectored(BlockingDriver::new(), &temp.create());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) struct Harness<D: Driver> {
     /// Dropped first: it may still use the buffers.
     pub(crate) driver: D,
     buffers: HashMap<u32, Option<IoBuf>>,
+    /// The buffers of vectored reads, and the arrays that name them.
+    vectored: HashMap<u32, (Vec<IoBuf>, Vec<libc::iovec>)>,
     results: HashMap<u32, io::Result<usize>>,
     /// Keys in the order of their completion.
     pub(crate) order: Vec<u32>,
@@ -33,6 +35,7 @@ impl<D: Driver> Harness<D> {
         Harness {
             driver,
             buffers: HashMap::new(),
+            vectored: HashMap::new(),
             results: HashMap::new(),
             order: Vec::new(),
             next_key: 0,
@@ -50,7 +53,36 @@ impl<D: Driver> Harness<D> {
         let key = self.next_key;
         let ptr = buffer.as_ref().map_or(NonNull::dangling(), IoBuf::as_ptr).as_ptr();
         self.buffers.insert(key, buffer);
-        let request = Request { key, operation, file: file.clone(), ptr, len, offset, arena: None };
+        let file = file.clone();
+        self.submit(Request { key, operation, file, ptr, parts: 0, len, offset, arena: None })
+    }
+
+    /// Starts a read into buffers of these lengths.
+    pub(crate) fn start_vectored(
+        &mut self,
+        file: &File,
+        offset: u64,
+        lens: &[usize],
+    ) -> Result<u32, Full> {
+        let key = self.next_key;
+        let mut buffers: Vec<IoBuf> = lens.iter().map(|&len| IoBuf::zeroed(len)).collect();
+        let mut vectors: Vec<libc::iovec> = buffers
+            .iter_mut()
+            .map(|buffer| libc::iovec {
+                iov_base: buffer.as_mut_ptr().cast(),
+                iov_len: buffer.len(),
+            })
+            .collect();
+        let (ptr, parts) = (vectors.as_mut_ptr().cast(), vectors.len() as u32);
+        self.buffers.insert(key, None);
+        self.vectored.insert(key, (buffers, vectors));
+        let len = lens.iter().sum::<usize>() as u64;
+        let (operation, file) = (Operation::ReadVectored, file.clone());
+        self.submit(Request { key, operation, file, ptr, parts, len, offset, arena: None })
+    }
+
+    fn submit(&mut self, request: Request) -> Result<u32, Full> {
+        let key = request.key;
         match self.driver.submit(request) {
             Submitted::Queued => {}
             Submitted::Done(result) => self.complete(Completion { key, result }),
@@ -122,6 +154,20 @@ impl<D: Driver> Harness<D> {
         let key = self.start_read(file, offset, len).unwrap();
         let (result, buffer) = self.finish(key);
         result.map(|count| buffer.unwrap()[..count].to_vec())
+    }
+
+    /// What a vectored read into buffers of these lengths finds, together.
+    pub(crate) fn read_vectored(
+        &mut self,
+        file: &File,
+        offset: u64,
+        lens: &[usize],
+    ) -> io::Result<Vec<u8>> {
+        let key = self.start_vectored(file, offset, lens).unwrap();
+        let (result, _) = self.finish(key);
+        let (buffers, _) = self.vectored.remove(&key).unwrap();
+        let bytes = buffers.iter().flat_map(|buffer| buffer.iter().copied());
+        result.map(|count| bytes.take(count).collect())
     }
 
     pub(crate) fn write(&mut self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<usize> {
@@ -198,6 +244,34 @@ pub(crate) fn check_bytes<D: Driver>(driver: D, file: &File) {
         let (result, buffer) = harness.finish(key);
         assert_eq!(result.unwrap(), 4096);
         assert_eq!(buffer.unwrap()[..], page(at as u64 + 100), "page {at}");
+    }
+    assert_eq!(harness.driver.in_flight(), 0);
+}
+
+/// Vectored reads fill their buffers in order, and end where the file does.
+pub(crate) fn check_vectored<D: Driver>(driver: D, file: &File) {
+    let mut harness = Harness::new(driver);
+    let all: Vec<u8> = (0..20).flat_map(page).collect();
+    assert_eq!(harness.write(file, 0, &all).unwrap(), all.len());
+    for lens in [&[4096][..], &[4096, 4096], &[8192, 4096, 12_288], &[4096; 16]] {
+        for first in [0, 3] {
+            let total: usize = lens.iter().sum();
+            let expected = &all[first * 4096..first * 4096 + total];
+            let found = harness.read_vectored(file, first as u64 * 4096, lens).unwrap();
+            assert!(found == expected, "{lens:?} from page {first}");
+        }
+    }
+    let found = harness.read_vectored(file, 17 * 4096, &[8192, 8192, 4096]).unwrap();
+    assert!(found == all[17 * 4096..], "short at the end");
+    assert_eq!(harness.read_vectored(file, 20 * 4096, &[4096, 4096]).unwrap(), []);
+    let keys: Vec<u32> =
+        (0..10).map(|at| harness.start_vectored(file, at * 4096, &[4096; 5]).unwrap()).collect();
+    for (at, key) in keys.into_iter().enumerate() {
+        assert_eq!(harness.finish(key).0.unwrap(), 5 * 4096);
+        let (buffers, _) = harness.vectored.remove(&key).unwrap();
+        for (number, buffer) in buffers.iter().enumerate() {
+            assert_eq!(buffer[..], page((at + number) as u64), "page {number} from {at}");
+        }
     }
     assert_eq!(harness.driver.in_flight(), 0);
 }

@@ -17,6 +17,8 @@ use super::sim::{SimDisk, SimMode};
 pub enum Operation {
     /// Read into the buffer.
     Read,
+    /// Read into several buffers, one after the other.
+    ReadVectored,
     /// Write the buffer.
     Write,
     /// Make everything written so far durable (`fdatasync`).
@@ -25,10 +27,23 @@ pub enum Operation {
     Allocate,
 }
 
+impl Operation {
+    /// True if it reads.
+    pub fn is_read(self) -> bool {
+        matches!(self, Operation::Read | Operation::ReadVectored)
+    }
+
+    /// True if it moves bytes.
+    pub fn is_transfer(self) -> bool {
+        self.is_read() || self == Operation::Write
+    }
+}
+
 /// One request to a driver.
 ///
 /// The reactor keeps `file` open and `[ptr, ptr + len)` valid, unaliased and unmoved until the
-/// driver has reported the completion of `key`; a driver must not touch either afterwards.
+/// driver has reported the completion of `key`; a driver must not touch either afterwards. The same
+/// goes for the buffers of a vectored request, and for the array that names them.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Chosen by the reactor, unique among the requests in flight, handed back with the completion.
@@ -37,8 +52,11 @@ pub struct Request {
     pub operation: Operation,
     /// The file to do it to.
     pub file: File,
-    /// Start of the buffer; dangling for `Sync` and `Allocate`.
+    /// Start of the buffer, or for `ReadVectored` of an array of `parts` times `iovec`; dangling for
+    /// `Sync` and `Allocate`.
     pub ptr: *mut u8,
+    /// Buffers of a vectored request, which have `len` bytes together; 0 for others.
+    pub parts: u32,
     /// Bytes to transfer or to allocate.
     pub len: u64,
     /// Byte offset in the file.
@@ -50,6 +68,17 @@ pub struct Request {
 // SAFETY: `ptr` is the only part that is not `Send`; the reactor guarantees that the memory behind
 // it belongs to this request alone until completion, so any one thread may use it meanwhile.
 unsafe impl Send for Request {}
+
+impl Request {
+    /// The buffers of a vectored request, in order; none for others.
+    pub(crate) fn vectors(&self) -> &[libc::iovec] {
+        if self.operation != Operation::ReadVectored {
+            return &[];
+        }
+        // SAFETY: the reactor keeps the array valid and unchanged until the completion.
+        unsafe { std::slice::from_raw_parts(self.ptr.cast::<libc::iovec>(), self.parts as usize) }
+    }
+}
 
 /// What became of a request at submission.
 #[derive(Debug)]

@@ -22,4 +22,6 @@ pub use buffer::{IoBuf, Recycle};
 pub use driver::DriverKind;
 pub use file::{Access, File, FileError};
 pub use reactor::IoStats;
-pub use transfer::{Command, Transfer, TransferResult};
+pub use transfer::{
+    Command, Transfer, TransferResult, VECTORS_MAX, VectoredResult, VectoredTransfer,
+};

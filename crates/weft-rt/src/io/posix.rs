@@ -228,6 +228,12 @@ mod tests {
     }
 
     #[test]
+    fn vectored_reads_fill_their_buffers() {
+        let temp = TempFile::new();
+        conformance::check_vectored(PosixDriver::new(3).unwrap(), &temp.create());
+    }
+
+    #[test]
     fn errors_are_completions() {
         let temp = TempFile::new();
         temp.create();

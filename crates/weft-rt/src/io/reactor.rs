@@ -39,14 +39,49 @@ pub struct IoStats {
 pub(crate) struct Job {
     pub(crate) operation: Operation,
     pub(crate) file: File,
-    pub(crate) buffer: Option<IoBuf>,
+    pub(crate) buffers: Buffers,
     pub(crate) offset: u64,
     /// Bytes to transfer or allocate.
     pub(crate) len: u64,
 }
 
-/// A finished job: its result, and its buffer back.
-pub(crate) type Finished = (io::Result<usize>, Option<IoBuf>);
+/// What a job transfers to or from.
+#[derive(Debug)]
+pub(crate) enum Buffers {
+    None,
+    One(IoBuf),
+    /// One after the other, by a vectored request.
+    Many(Vec<IoBuf>),
+}
+
+impl Buffers {
+    /// The bytes from `start` on, as entries of a vectored request.
+    fn vectors(&mut self, start: usize, vectors: &mut Vec<libc::iovec>) {
+        let Buffers::Many(buffers) = self else { return };
+        let mut skipped = start;
+        vectors.clear();
+        for buffer in buffers {
+            let before = skipped.min(buffer.len());
+            skipped -= before;
+            let part = &mut buffer[before..];
+            if !part.is_empty() {
+                let (iov_base, iov_len) = (part.as_mut_ptr().cast(), part.len());
+                vectors.push(libc::iovec { iov_base, iov_len });
+            }
+        }
+    }
+
+    fn drain_into(self, all: &mut Vec<IoBuf>) {
+        match self {
+            Buffers::None => {}
+            Buffers::One(buffer) => all.push(buffer),
+            Buffers::Many(buffers) => all.extend(buffers),
+        }
+    }
+}
+
+/// A finished job: its result, and its buffers back.
+pub(crate) type Finished = (io::Result<usize>, Buffers);
 
 enum State {
     Free,
@@ -60,6 +95,8 @@ struct Slot {
     job: Option<Job>,
     /// Bytes transferred by earlier, short parts of the job.
     transferred: usize,
+    /// The array of a vectored request in flight. Kept for the next one in this slot.
+    vectors: Vec<libc::iovec>,
 }
 
 /// How a job started.
@@ -165,12 +202,15 @@ impl Reactor {
     /// Starts a job; in place if the driver works that way.
     pub(crate) fn start(&mut self, job: Job) -> Started {
         let key = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { state: State::Free, job: None, transferred: 0 });
+            let vectors = Vec::new();
+            self.slots.push(Slot { state: State::Free, job: None, transferred: 0, vectors });
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[key as usize];
         assert!(matches!(slot.state, State::Free) && slot.job.is_none(), "slot {key} is in use");
-        *slot = Slot { state: State::Waiting(None), job: Some(job), transferred: 0 };
+        slot.state = State::Waiting(None);
+        slot.job = Some(job);
+        slot.transferred = 0;
         // A request that finishes in place has no waker yet, and is not abandoned.
         let mut nothing = Aftermath::default();
         if let Progress::Full = self.submit(key, &mut nothing) {
@@ -221,13 +261,13 @@ impl Reactor {
     }
 
     /// The coroutine is gone: the outcome interests nobody, but buffer and file stay until the
-    /// completion. Gives back a buffer that is free already, to be dropped without a borrow.
-    pub(crate) fn abandon(&mut self, key: u32) -> Option<IoBuf> {
+    /// completion. Gives back buffers that are free already, to be dropped without a borrow.
+    pub(crate) fn abandon(&mut self, key: u32) -> Buffers {
         match self.slots[key as usize].state {
             State::Done(_) => self.release(key).1,
             State::Waiting(_) => {
                 self.slots[key as usize].state = State::Abandoned;
-                None
+                Buffers::None
             }
             State::Free | State::Abandoned => unreachable!("request {key} has no coroutine"),
         }
@@ -294,15 +334,22 @@ impl Reactor {
             let slot = &mut self.slots[key as usize];
             let job = slot.job.as_mut().expect("a request in flight has a job");
             let start = slot.transferred;
-            let (ptr, arena) = match &mut job.buffer {
-                Some(buffer) => (buffer[start..].as_mut_ptr(), buffer.arena()),
-                None => (ptr::null_mut(), None),
+            job.buffers.vectors(start, &mut slot.vectors);
+            let (ptr, arena) = match &mut job.buffers {
+                Buffers::One(buffer) => (buffer[start..].as_mut_ptr(), buffer.arena()),
+                Buffers::Many(_) => (slot.vectors.as_mut_ptr().cast(), None),
+                Buffers::None => (ptr::null_mut(), None),
+            };
+            let parts = match &job.buffers {
+                Buffers::Many(_) => slot.vectors.len() as u32,
+                Buffers::One(_) | Buffers::None => 0,
             };
             let request = Request {
                 key,
                 operation: job.operation,
                 file: job.file.clone(),
                 ptr,
+                parts,
                 len: job.len - start as u64,
                 offset: job.offset + start as u64,
                 arena,
@@ -325,8 +372,7 @@ impl Reactor {
     fn complete(&mut self, key: u32, result: io::Result<usize>, after: &mut Aftermath) -> Progress {
         let slot = &mut self.slots[key as usize];
         let job = slot.job.as_ref().expect("a completed request has a job");
-        let moves_bytes = matches!(job.operation, Operation::Read | Operation::Write);
-        let is_read = job.operation == Operation::Read;
+        let (moves_bytes, is_read) = (job.operation.is_transfer(), job.operation.is_read());
         let outcome = match result {
             // With sectors of 4 KiB a file may end where no further direct read can begin.
             Err(error)
@@ -361,7 +407,7 @@ impl Reactor {
             }
         };
         match (job.operation, &outcome) {
-            (Operation::Read, Ok(bytes)) => {
+            (Operation::Read | Operation::ReadVectored, Ok(bytes)) => {
                 self.stats.reads += 1;
                 self.stats.read_bytes += *bytes as u64;
             }
@@ -373,7 +419,7 @@ impl Reactor {
         }
         match mem::replace(&mut slot.state, State::Done(outcome)) {
             State::Waiting(waker) => after.wakers.extend(waker),
-            State::Abandoned => after.buffers.extend(self.release(key).1),
+            State::Abandoned => self.release(key).1.drain_into(&mut after.buffers),
             State::Free | State::Done(_) => unreachable!("request {key} was not in flight"),
         }
         Progress::Finished
@@ -386,7 +432,7 @@ impl Reactor {
         };
         let job = slot.job.take().expect("a finished request has a job");
         self.free.push(key);
-        (result, job.buffer)
+        (result, job.buffers)
     }
 }
 

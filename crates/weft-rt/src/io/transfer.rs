@@ -8,12 +8,18 @@ use std::task::{Context, Poll};
 use super::buffer::IoBuf;
 use super::driver::Operation;
 use super::file::{File, FileError};
-use super::reactor::{Finished, Job, Started};
+use super::reactor::{Buffers, Finished, Job, Started};
 use crate::exec::current::{try_worker, with_worker};
 use crate::exec::worker::WorkerContext;
 
 /// A buffer and what became of its transfer: bytes transferred, or the error.
 pub type TransferResult = (Result<usize, FileError>, IoBuf);
+
+/// As [`TransferResult`], of several buffers.
+pub type VectoredResult = (Result<usize, FileError>, Vec<IoBuf>);
+
+/// Most buffers of one vectored transfer: the kernel's limit.
+pub const VECTORS_MAX: usize = 1024;
 
 impl File {
     /// Reads into the whole of `buffer` from byte `offset` on; fewer bytes only where the file
@@ -31,18 +37,44 @@ impl File {
     pub async fn read_exact(&self, buffer: IoBuf, offset: u64) -> TransferResult {
         let len = buffer.len();
         let (result, buffer) = self.read(buffer, offset).await;
-        let result = result.and_then(|got| {
-            if got == len {
-                return Ok(len);
-            }
-            Err(FileError::Truncated {
-                path: self.path().into(),
-                offset,
-                len: len as u64,
-                got: got as u64,
-            })
-        });
-        (result, buffer)
+        (result.and_then(|got| self.whole(offset, len, got)), buffer)
+    }
+
+    /// Reads into all of `buffers`, one after the other, from byte `offset` on, in one request; fewer
+    /// bytes only where the file ends. With direct I/O, the offset and each length must be multiples of
+    /// 4 KiB.
+    ///
+    /// The future runs on a worker. Dropping it abandons the result, never the memory.
+    ///
+    /// # Panics
+    /// If there are no buffers, or more than [`VECTORS_MAX`].
+    pub fn read_vectored(&self, buffers: Vec<IoBuf>, offset: u64) -> VectoredTransfer {
+        assert!((1..=VECTORS_MAX).contains(&buffers.len()), "{} buffers", buffers.len());
+        let len = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let (file, operation) = (self.clone(), Operation::ReadVectored);
+        let buffers = Buffers::Many(buffers);
+        VectoredTransfer(InFlight::new(Job { operation, file, buffers, offset, len }))
+    }
+
+    /// As [`File::read_vectored`], exactly the whole of the buffers.
+    ///
+    /// # Errors
+    /// As [`File::read_exact`].
+    ///
+    /// # Panics
+    /// As [`File::read_vectored`].
+    pub async fn read_vectored_exact(&self, buffers: Vec<IoBuf>, offset: u64) -> VectoredResult {
+        let len = buffers.iter().map(|buffer| buffer.len()).sum();
+        let (result, buffers) = self.read_vectored(buffers, offset).await;
+        (result.and_then(|got| self.whole(offset, len, got)), buffers)
+    }
+
+    fn whole(&self, offset: u64, len: usize, got: usize) -> Result<usize, FileError> {
+        if got == len {
+            return Ok(len);
+        }
+        let path = self.path().into();
+        Err(FileError::Truncated { path, offset, len: len as u64, got: got as u64 })
     }
 
     /// Writes the whole of `buffer` at byte `offset`. With direct I/O, offset and length must be
@@ -81,10 +113,7 @@ impl InFlight {
         InFlight { stage: Stage::New(job), _local: PhantomData }
     }
 
-    fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<(Result<usize, FileError>, Option<IoBuf>)> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<usize, FileError>, Buffers)> {
         let (finished, file, operation, offset, len) =
             match std::mem::replace(&mut self.stage, Stage::Done) {
                 Stage::New(job) => {
@@ -112,10 +141,10 @@ impl InFlight {
                 }
                 Stage::Done => panic!("a finished transfer was polled again"),
             };
-        let (result, buffer): Finished = finished;
+        let (result, buffers): Finished = finished;
         let result = result.map_err(|source| FileError::Transfer {
             operation: match operation {
-                Operation::Read => "read",
+                Operation::Read | Operation::ReadVectored => "read",
                 Operation::Write => "write",
                 Operation::Sync => "sync",
                 Operation::Allocate => "allocate",
@@ -125,7 +154,7 @@ impl InFlight {
             len,
             source,
         });
-        Poll::Ready((result, buffer))
+        Poll::Ready((result, buffers))
     }
 }
 
@@ -135,9 +164,9 @@ impl Drop for InFlight {
         if let Stage::InFlight { key, .. } = self.stage
             && let Some(worker) = try_worker()
         {
-            let buffer = worker.reactor().abandon(key);
-            // Dropped here, without a borrow of the reactor: its owner may wake somebody.
-            drop(buffer);
+            let buffers = worker.reactor().abandon(key);
+            // Dropped here, without a borrow of the reactor: their owner may wake somebody.
+            drop(buffers);
         }
     }
 }
@@ -150,7 +179,8 @@ impl Transfer {
     fn new(file: &File, operation: Operation, buffer: IoBuf, offset: u64) -> Transfer {
         let len = buffer.len() as u64;
         let file = file.clone();
-        Transfer(InFlight::new(Job { operation, file, buffer: Some(buffer), offset, len }))
+        let buffers = Buffers::One(buffer);
+        Transfer(InFlight::new(Job { operation, file, buffers, offset, len }))
     }
 }
 
@@ -158,8 +188,28 @@ impl Future for Transfer {
     type Output = TransferResult;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<TransferResult> {
-        self.0.poll(context).map(|(result, buffer)| {
-            (result, buffer.expect("a transfer has a buffer, which comes back"))
+        self.0.poll(context).map(|(result, buffers)| {
+            let Buffers::One(buffer) = buffers else {
+                unreachable!("a transfer has a buffer, which comes back")
+            };
+            (result, buffer)
+        })
+    }
+}
+
+/// The future of a vectored read.
+#[must_use = "futures do nothing unless awaited"]
+pub struct VectoredTransfer(InFlight);
+
+impl Future for VectoredTransfer {
+    type Output = VectoredResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<VectoredResult> {
+        self.0.poll(context).map(|(result, buffers)| {
+            let Buffers::Many(buffers) = buffers else {
+                unreachable!("a vectored transfer has buffers, which come back")
+            };
+            (result, buffers)
         })
     }
 }
@@ -170,7 +220,8 @@ pub struct Command(InFlight);
 
 impl Command {
     fn new(file: &File, operation: Operation, offset: u64, len: u64) -> Command {
-        Command(InFlight::new(Job { operation, file: file.clone(), buffer: None, offset, len }))
+        let (file, buffers) = (file.clone(), Buffers::None);
+        Command(InFlight::new(Job { operation, file, buffers, offset, len }))
     }
 }
 

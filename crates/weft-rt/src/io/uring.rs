@@ -182,6 +182,12 @@ impl UringDriver {
                     (Operation::Read, None) => {
                         opcode::Read::new($file, request.ptr, len).offset(request.offset).build()
                     }
+                    (Operation::ReadVectored, _) => {
+                        let vectors = request.ptr.cast::<libc::iovec>();
+                        opcode::Readv::new($file, vectors, request.parts)
+                            .offset(request.offset)
+                            .build()
+                    }
                     (Operation::Write, Some(index)) => {
                         opcode::WriteFixed::new($file, request.ptr, len, index)
                             .offset(request.offset)

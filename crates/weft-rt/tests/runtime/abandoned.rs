@@ -272,9 +272,17 @@ fn dropped_transfers_keep_memory_of_the_heap() {
                     Batch::new(16, Boundary::Weak, || {
                         count += 1;
                         let (at, polls) = (offset(&mut random), random.u32(..3));
-                        let is_write = random.bool();
+                        let (is_write, is_vectored) = (random.bool(), random.bool());
                         let file = &file;
                         let part = async move {
+                            if is_vectored {
+                                let buffers = vec![IoBuf::zeroed(LEN / 2), IoBuf::zeroed(LEN / 2)];
+                                let transfer = file.read_vectored(buffers, at);
+                                if let Some((result, _)) = give_up_after(polls, transfer).await {
+                                    assert_eq!(result?, LEN);
+                                }
+                                return Ok(());
+                            }
                             let buffer = IoBuf::zeroed(LEN);
                             let transfer = if is_write {
                                 file.write(buffer, at)

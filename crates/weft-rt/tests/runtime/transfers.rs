@@ -255,6 +255,59 @@ fn faulty_transfers_are_completed() {
     });
 }
 
+/// Vectored reads of all shapes, of a driver with faults too: each buffer has its bytes.
+#[test]
+fn vectored_reads_fill_their_buffers() {
+    within_limit(|| {
+        for seed in seeds("vectored reads") {
+            let chance = |fault| FaultRule::chance(Operation::Read, 0.3, fault);
+            let faults = SimFaults::none().with(chance(Fault::Short)).with(chance(Fault::AGAIN));
+            let faulty = SimOptions { faults, in_flight_max: 3, ..SimOptions::testing(seed) };
+            for setup in setups(seed).into_iter().chain([Setup::sim("faulty", faulty)]) {
+                let len = 50 * PAGE + 700;
+                let content = pattern(seed % 1000, len);
+                let file = setup.file("vectored", &content);
+                let mut random = fastrand::Rng::with_seed(seed);
+                let reads = setup.runtime(1, 16).block_on(move || async move {
+                    let mut count = 0;
+                    Batch::new(16, Boundary::Weak, || {
+                        count += 1;
+                        let start = random.usize(..60) * PAGE;
+                        let lens: Vec<_> =
+                            (0..random.usize(1..12)).map(|_| random.usize(1..5) * PAGE).collect();
+                        let (file, content) = (&file, &content);
+                        let part = async move {
+                            let buffers = lens.iter().map(|&len| IoBuf::zeroed(len)).collect();
+                            let total: usize = lens.iter().sum();
+                            let there = total.min(len.saturating_sub(start));
+                            let (result, buffers) =
+                                file.read_vectored_exact(buffers, start as u64).await;
+                            match result {
+                                Ok(got) => assert_eq!((got, there), (total, total)),
+                                Err(FileError::Truncated { got, .. }) => {
+                                    assert_eq!(got as usize, there, "{start} {lens:?}");
+                                }
+                                Err(error) => return Err(error),
+                            }
+                            let found: Vec<u8> =
+                                buffers.iter().flat_map(|buffer| buffer.to_vec()).collect();
+                            assert_eq!(found.len(), total);
+                            let expected = &content[start.min(len)..start.min(len) + there];
+                            assert!(found[..there] == *expected, "{start} {lens:?}");
+                            Ok::<(), FileError>(())
+                        };
+                        (count <= 200).then_some(part)
+                    })
+                    .await?;
+                    let stats = io_stats();
+                    Ok::<u64, FileError>(stats.reads)
+                });
+                assert_eq!(reads.unwrap().unwrap(), 200, "{}", setup.name);
+            }
+        }
+    });
+}
+
 struct Keep(Arc<Arena>);
 
 impl Recycle for Keep {

@@ -312,7 +312,12 @@ impl SimDisk {
 
     /// What is to happen to a request that begins now.
     pub(crate) fn plan(&self, request: &Request) -> Plan {
-        let mut plan = self.shared.faults.plan(request.operation, request.len);
+        // A vectored read is one read.
+        let operation = match request.operation {
+            Operation::ReadVectored => Operation::Read,
+            other => other,
+        };
+        let mut plan = self.shared.faults.plan(operation, request.len);
         let Backing::Sim(file) = request.file.backing() else { return plan };
         if file.disk() != self.shared.id {
             // A handle from before a crash, or of another disk.
@@ -343,7 +348,7 @@ impl SimDisk {
             Backing::Os(_) => self.placement(),
         };
         let (latency, len) = match request.operation {
-            Operation::Read => (model.read_latency, request.len),
+            Operation::Read | Operation::ReadVectored => (model.read_latency, request.len),
             Operation::Write => (model.write_latency, request.len),
             Operation::Sync | Operation::Allocate => (model.write_latency, 0),
         };

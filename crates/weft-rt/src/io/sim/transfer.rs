@@ -20,7 +20,7 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// Begins: a crash may find the effect from now on.
     pub(crate) fn begin(mut request: Request, plan: Plan) -> Transfer {
-        if matches!(request.operation, Operation::Read | Operation::Write) {
+        if request.operation.is_transfer() {
             request.len = request.len.min(plan.bytes_max.unwrap_or(u64::MAX));
         }
         let mut transfer = Transfer { request, plan, ticket: None };
@@ -34,7 +34,7 @@ impl Transfer {
         let request = &self.request;
         let Backing::Sim(file) = request.file.backing() else { return None };
         match request.operation {
-            Operation::Read => None,
+            Operation::Read | Operation::ReadVectored => None,
             Operation::Sync => file.begin_sync(),
             Operation::Write if file.keeps_volatile_writes() => {
                 file.begin(Change::Bytes(request.offset, self.bytes().into()), self.plan.torn)
@@ -56,6 +56,9 @@ impl Transfer {
         if let Some(errno) = self.plan.error {
             return Err(io::Error::from_raw_os_error(errno));
         }
+        if self.request.operation == Operation::ReadVectored {
+            return self.perform_parts();
+        }
         let mut transfer = self;
         let count = match transfer.request.file.backing() {
             Backing::Os(_) => execute(&transfer.request)?,
@@ -74,10 +77,37 @@ impl Transfer {
         Ok(count)
     }
 
+    /// Performs a vectored read, buffer by buffer, as far as the request goes.
+    fn perform_parts(self) -> io::Result<usize> {
+        let mut total = 0;
+        for vector in self.request.vectors() {
+            let left = self.request.len - total as u64;
+            let request = Request {
+                operation: Operation::Read,
+                ptr: vector.iov_base.cast(),
+                parts: 0,
+                len: left.min(vector.iov_len as u64),
+                offset: self.request.offset + total as u64,
+                ..self.request.clone()
+            };
+            let len = request.len;
+            // A wrong bit lies in the first buffer as well as anywhere.
+            let bit_flip = self.plan.bit_flip.filter(|_| total == 0);
+            let part = Transfer { request, plan: Plan { bit_flip, ..self.plan }, ticket: None };
+            let count = if len > 0 { part.perform()? } else { 0 };
+            total += count;
+            if (count as u64) < len || len < vector.iov_len as u64 {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
     fn perform_on(&mut self, file: &SimFile) -> io::Result<usize> {
         let (offset, len) = (self.request.offset, self.request.len);
         match (self.request.operation, self.ticket) {
             (Operation::Read, _) => return Ok(file.read(offset, self.bytes_mut())),
+            (Operation::ReadVectored, _) => unreachable!("performed part by part"),
             (Operation::Sync, Some(covered)) => file.complete_sync(covered),
             (Operation::Sync, None) => {}
             (Operation::Write | Operation::Allocate, Some(ticket)) => file.complete(ticket)?,

@@ -33,6 +33,7 @@ fn simulated_files_hold_the_right_bytes() {
         let disk = SimDisk::new(options);
         let file = disk.create("data", 0).unwrap();
         conformance::check_bytes(driver(&disk), &file);
+        conformance::check_vectored(driver(&disk), &disk.create("vectored", 0).unwrap());
     }
 }
 
@@ -42,6 +43,7 @@ fn the_systems_files_hold_the_right_bytes() {
         let disk = SimDisk::new(options);
         let temp = TempFile::new();
         conformance::check_bytes(driver(&disk), &temp.create());
+        conformance::check_vectored(driver(&disk), &TempFile::new().create());
         conformance::check_read_only_file(driver(&disk), &TempFile::new().create_and_reopen());
     }
 }
