@@ -6,6 +6,7 @@ use weft_rt::memory::Ledger;
 
 use crate::directory::Directory;
 use crate::error::{Result, StoreError};
+use crate::lock::Lock;
 use crate::snapshot::{Access, Snapshot};
 use crate::space::Space;
 
@@ -20,6 +21,8 @@ pub(crate) struct Core {
     pub(crate) sync: bool,
     /// One commits at a time: a budget of 1.
     pub(crate) committing: Ledger,
+    /// Of the directory.
+    pub(crate) lock: Arc<Lock>,
     current: RwLock<Arc<Snapshot>>,
     /// Why no more commits are taken.
     halted: Mutex<Option<String>>,
@@ -30,8 +33,8 @@ impl Core {
         directory: Directory,
         space: Arc<Space>,
         snapshot: Snapshot,
-        read_only: bool,
-        sync: bool,
+        lock: Arc<Lock>,
+        (read_only, sync): (bool, bool),
     ) -> Core {
         Core {
             directory,
@@ -40,6 +43,7 @@ impl Core {
             read_only,
             sync,
             committing: Ledger::new(1),
+            lock,
             current: RwLock::new(Arc::new(snapshot)),
             halted: Mutex::new(None),
         }

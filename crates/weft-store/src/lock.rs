@@ -2,16 +2,22 @@
 //!
 //! A handle that may write holds an exclusive `flock` on `LOCK`, one that only reads a shared one. The
 //! kernel drops it with the process, however that ends. The file names the process that may write.
+//! Writers and commits hold it too: what they have in flight ends before somebody else may write.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::directory::Directory;
 use crate::error::{Result, StoreError};
 
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
+
+/// How often, and how long after, a lock that this process holds itself is asked for again.
+const TRIES: u32 = 50;
+const RETRY: Duration = Duration::from_millis(10);
 
 /// A lock that is held; dropping it releases it.
 #[derive(Debug)]
@@ -33,10 +39,18 @@ impl Lock {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(&file);
         let mut opened = opened.map_err(|source| io_error("open", &file, source))?;
-        match opened.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(locked(path, &mut opened)),
-            Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
+        let mut tries = 0;
+        loop {
+            match opened.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
+                // What a handle of this process had in flight when it was closed ends soon.
+                Err(TryLockError::WouldBlock) if tries < TRIES && is_own(&mut opened) => {
+                    tries += 1;
+                    std::thread::sleep(RETRY);
+                }
+                Err(TryLockError::WouldBlock) => return Err(locked(path, &mut opened)),
+            }
         }
         let lock = Lock { file: Some(opened), exclusive: true };
         lock.write(&format!("{}\n", std::process::id()))
@@ -89,18 +103,27 @@ impl Drop for Lock {
     }
 }
 
+/// The process that the file names.
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    // Whatever cannot be read names nobody.
+    file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut text)).ok();
+    text.trim().parse().ok()
+}
+
+fn is_own(file: &mut File) -> bool {
+    holder(file) == Some(std::process::id())
+}
+
 fn io_error(action: &'static str, path: &Path, source: io::Error) -> StoreError {
     StoreError::Io { action, path: path.into(), source }
 }
 
 fn locked(path: &Path, file: &mut File) -> StoreError {
-    let mut text = String::new();
-    // Whatever cannot be read names nobody.
-    file.read_to_string(&mut text).ok();
-    let holder = match text.trim().parse::<u32>() {
-        Ok(pid) if pid == std::process::id() => format!("this process ({pid}) already"),
-        Ok(pid) => format!("process {pid}"),
-        Err(_) => "another process that reads it".into(),
+    let holder = match holder(file) {
+        Some(pid) if pid == std::process::id() => format!("this process ({pid}) already"),
+        Some(pid) => format!("process {pid}"),
+        None => "another process that reads it".into(),
     };
     StoreError::Locked { path: PathBuf::from(path), holder }
 }

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::device::{self, DatabaseId};
 use crate::directory::{Directory, SECTOR_BYTES};
 use crate::error::{Result, StoreError};
+use crate::lock::Lock;
 use crate::manifest::Manifest;
 use crate::manifest_file;
 use crate::page_io::PageSource;
@@ -30,6 +31,7 @@ pub(crate) async fn open(
     options: &StoreOptions,
     runtime: Arc<Runtime>,
     ledger: Ledger,
+    lock: Lock,
 ) -> Result<Core> {
     let sync = !options.temporary;
     let manifest = match manifest_file::read(&directory).await? {
@@ -56,7 +58,7 @@ pub(crate) async fn open(
     let access = Arc::new(Access { runtime, source, ledger });
     let pin = space.pin(manifest.generation);
     let snapshot = Snapshot::from_manifest(manifest, access, pin);
-    Ok(Core::new(directory, space, snapshot, options.read_only, sync))
+    Ok(Core::new(directory, space, snapshot, Arc::new(lock), (options.read_only, sync)))
 }
 
 /// The buffer pool of the database, and how it is read through.

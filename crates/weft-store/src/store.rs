@@ -48,13 +48,12 @@ pub struct StoreStats {
     pub io_wait_ns: u64,
 }
 
-/// An open database. It is closed when it and all its snapshots have been dropped.
+/// An open database. It is closed when it has been dropped, and every commit and writer has ended; its
+/// snapshots can be read longer.
 #[derive(Debug)]
 pub struct Store {
     core: Arc<Core>,
     spill: SpillDirectory,
-    /// Released last.
-    _lock: Lock,
 }
 
 impl Store {
@@ -86,14 +85,11 @@ impl Store {
         let for_core = (directory.clone(), options.clone(), runtime.clone());
         let opened = runtime.block_on(move || async move {
             let (directory, options, runtime) = for_core;
-            open(directory, &options, runtime, ledger).await
+            open(directory, &options, runtime, ledger, lock).await
         });
         let core = Arc::new(opened??);
-        let store = Store {
-            core,
-            spill: if temporary { spill.with_whole(directory) } else { spill },
-            _lock: lock,
-        };
+        let store =
+            Store { core, spill: if temporary { spill.with_whole(directory) } else { spill } };
         for path in &options.devices {
             if !options.read_only && !store.devices().contains(path) {
                 store.add_device(path)?;
@@ -153,8 +149,8 @@ impl Store {
             access.runtime.clone(),
             self.core.space.clone(),
             access.ledger.clone(),
-            Arc::new(schema.clone()),
-            options,
+            self.core.lock.clone(),
+            (Arc::new(schema.clone()), options),
         ))
     }
 
@@ -235,6 +231,10 @@ fn absolute(database: &Directory, devices: &[PathBuf]) -> Result<Vec<PathBuf>> {
             source,
         }),
     };
+    if let Some(path) = devices.iter().find(|path| path.to_str().is_none()) {
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not UTF-8");
+        return Err(StoreError::Io { action: "use", path: path.clone(), source });
+    }
     devices.iter().map(absolute).collect()
 }
 

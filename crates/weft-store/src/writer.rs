@@ -20,6 +20,7 @@ use weft_rt::{JoinHandle, Runtime};
 use crate::array_bytes::logical_bytes;
 use crate::error::{Result, StoreError};
 use crate::group_writer::{SizeHints, WrittenGroup, no_hints, write_group};
+use crate::lock::Lock;
 use crate::row_group::ROW_GROUP_ROWS_MAX;
 use crate::schema::{TableSchema, scan_type};
 use crate::space::Space;
@@ -75,6 +76,8 @@ struct Shared {
     open: AtomicUsize,
     /// One was dropped before it was finished, or failed.
     incomplete: AtomicBool,
+    /// Nobody else writes to the directory while a row group is in flight.
+    _lock: Arc<Lock>,
 }
 
 impl fmt::Debug for Shared {
@@ -88,8 +91,8 @@ impl TableWriter {
         runtime: Arc<Runtime>,
         space: Arc<Space>,
         ledger: Ledger,
-        schema: Arc<TableSchema>,
-        options: WriterOptions,
+        lock: Arc<Lock>,
+        (schema, options): (Arc<TableSchema>, WriterOptions),
     ) -> TableWriter {
         let slots = Ledger::new(runtime.workers() as u64 * 2 + 1);
         let hints = no_hints(schema.columns.len());
@@ -105,6 +108,7 @@ impl TableWriter {
             written: Mutex::default(),
             open: AtomicUsize::new(0),
             incomplete: AtomicBool::new(false),
+            _lock: lock,
         };
         TableWriter { shared: Arc::new(shared) }
     }

@@ -1,5 +1,6 @@
 //! Several partitions, scans during commits, conflicts, several handles, read-only databases.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -310,4 +311,27 @@ fn futures_go_to_any_executor() {
     is_send(&table.get(0, &[0]));
     is_send(&table.load());
     is_send(&table.scan(ScanOptions::default()).unwrap());
+}
+
+#[test]
+fn a_commit_in_flight_ends_before_the_database_is_opened_again() {
+    let (_kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 2);
+    let schema = number_table("t");
+    load(&open(&directory, &runtime), &schema, &[]);
+    let mut rows = 0;
+    for round in 0..20 {
+        let store = open(&directory, &runtime);
+        let table = store.snapshot().table("t").unwrap();
+        assert!(table.rows() == rows || table.rows() == rows + 5_000, "{}", table.rows());
+        rows = table.rows();
+        everything(&table).unwrap();
+        drop(table);
+        let groups = write(&store, &schema, &[numbers(0..5_000)]).unwrap();
+        let append = Change::Append { table: "t".into(), expected: None, groups };
+        let mut commit = std::pin::pin!(store.commit(vec![append]));
+        let waker = std::task::Waker::noop();
+        let polled = commit.as_mut().poll(&mut std::task::Context::from_waker(waker));
+        assert!(polled.is_pending(), "round {round}");
+    }
 }
