@@ -295,7 +295,7 @@ impl PartitionWriter {
         }
         for (array, column) in batch.columns().iter().zip(&schema.columns) {
             let found: &DataType = array.data_type();
-            if scan_type(found) != scan_type(&column.data_type) {
+            if !scan_type(found).equals_datatype(&scan_type(&column.data_type)) {
                 let (name, wanted) = (&column.name, &column.data_type);
                 return Err(mismatch(format!("column {name} is {found} instead of {wanted}")));
             }

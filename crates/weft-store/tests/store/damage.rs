@@ -136,7 +136,7 @@ fn errors_name_table_row_group_and_column() {
         groups.extend(word("row group "));
         columns.extend(word("column "));
     }
-    assert_eq!(columns.len(), 10, "{columns:?}");
+    assert_eq!(columns.len(), 13, "{columns:?}");
     assert_eq!(groups.len(), 3, "{groups:?}");
 }
 

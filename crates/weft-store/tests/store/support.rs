@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow_array::types::{Int64Type, IntervalMonthDayNano};
 use arrow_array::*;
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Fields, IntervalUnit, Schema, TimeUnit};
 use weft_rt::io::DriverKind;
 use weft_rt::memory::Ledger;
 use weft_rt::sync::block_on;
@@ -123,8 +124,16 @@ pub fn many_types(name: &str) -> TableSchema {
             ("at", DataType::Timestamp(TimeUnit::Microsecond, None)),
             ("text", DataType::Utf8View),
             ("bytes", DataType::BinaryView),
+            ("list", DataType::List(Arc::new(Field::new("item", DataType::Int64, true)))),
+            ("pair", DataType::Struct(pair())),
+            ("span", DataType::Interval(IntervalUnit::MonthDayNano)),
         ],
     )
+}
+
+fn pair() -> Fields {
+    vec![Field::new("number", DataType::Int64, true), Field::new("text", DataType::Utf8View, true)]
+        .into()
 }
 
 /// Random rows of [`many_types`].
@@ -173,6 +182,20 @@ pub fn array(data_type: &DataType, numbers: &[Option<i64>]) -> ArrayRef {
             let values: Vec<Option<Vec<u8>>> =
                 of.map(|n| n.map(|n| text(n).into_bytes())).collect();
             Arc::new(BinaryViewArray::from_iter(values))
+        }
+        DataType::List(_) => {
+            let items = |n: i64| (0..n.unsigned_abs() % 4).map(move |item| Some(n + item as i64));
+            let lists = of.map(|n| n.map(items));
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
+        }
+        DataType::Struct(fields) => {
+            let columns = fields.iter().map(|field| array(field.data_type(), numbers)).collect();
+            let valid = of.map(|n| n.is_some()).collect::<Vec<_>>();
+            Arc::new(StructArray::new(fields.clone(), columns, Some(valid.into())))
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let spans = of.map(|n| n.map(|n| IntervalMonthDayNano::new(n as i32, 3, n * 7)));
+            Arc::new(spans.collect::<IntervalMonthDayNanoArray>())
         }
         other => panic!("no rows of type {other}"),
     }
