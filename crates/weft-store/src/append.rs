@@ -231,7 +231,7 @@ async fn decode_group(
         schema.columns.iter().map(|column| scan_type(&column.data_type)).collect();
     let read = source.visit(&pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
         let decoded = Decoder::open(bytes).and_then(|block| block.decode_as(&types[column_of[at]]));
-        let array = decoded.map_err(|error| source.undecodable(&blocks[at].stored, &error))?;
+        let array = decoded.map_err(|error| source.undecodable(&blocks[at].stored, error))?;
         source.check_rows(blocks[at], array.len())?;
         columns[column_of[at]].push(array);
         Ok(())

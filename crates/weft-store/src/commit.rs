@@ -3,7 +3,8 @@
 //! The order: data pages are written and made durable on all devices, and both copies of the new manifest
 //! under temporary names; then these get their names, and the directory is made durable. A failure before
 //! the names change leaves the old state. One while they change, or of a sync, leaves it open what a crash
-//! would find: no further commit is taken until the database is opened again.
+//! would find: no further commit is taken until the database is opened again. Temporary databases, which
+//! nobody opens again, have no manifest after their first.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,29 +41,38 @@ pub(crate) async fn commit(core: &Arc<Core>, work: Work) -> Result<Arc<Snapshot>
         Some(path) => Some(add_device(core, &mut draft, path).await?),
         None => None,
     };
-    let manifest = draft.manifest();
-    let prepared = manifest_file::prepare(&core.directory, &manifest, core.sync);
-    let (prepared, synced) = join(prepared, sync_devices(core)).await;
-    if let Err(error) = prepared.and(synced) {
-        manifest_file::discard(&core.directory);
-        return Err(error);
-    }
-    let (directory, sync) = (core.directory.clone(), core.sync);
-    let published = off_worker(move || manifest_file::publish(&directory, sync)).await;
-    let taken = std::mem::take(&mut draft.taken);
-    // From here on the new space may be named by what is on the disk.
-    for allocation in taken {
-        allocation.keep();
-    }
-    if let Err(error) = published.flatten() {
-        core.halt(&error);
-        return Err(error);
+    if core.sync {
+        make_durable(core, &mut draft).await?;
+    } else {
+        keep(&mut draft);
     }
     if let Some(device) = device {
         core.access.source.pool().add_device(device.file.clone());
         core.space.add_device(device);
     }
     Ok(install(core, draft))
+}
+
+/// Leaves the space that was taken to the database.
+fn keep(draft: &mut Draft) {
+    for allocation in draft.taken.drain(..) {
+        allocation.keep();
+    }
+}
+
+async fn make_durable(core: &Core, draft: &mut Draft) -> Result<()> {
+    let manifest = draft.manifest();
+    let prepared = manifest_file::prepare(&core.directory, &manifest, true);
+    let (prepared, synced) = join(prepared, sync_devices(core)).await;
+    if let Err(error) = prepared.and(synced) {
+        manifest_file::discard(&core.directory);
+        return Err(error);
+    }
+    let directory = core.directory.clone();
+    let published = off_worker(move || manifest_file::publish(&directory, true)).await;
+    // From here on the new space may be named by what is on the disk.
+    keep(draft);
+    published.flatten().inspect_err(|error| core.halt(error))
 }
 
 /// Makes a durable generation the current one.
@@ -78,9 +88,6 @@ fn install(core: &Arc<Core>, mut draft: Draft) -> Arc<Snapshot> {
 
 /// Makes what was written durable; if that fails, nobody can say any more what is.
 async fn sync_devices(core: &Core) -> Result<()> {
-    if !core.sync {
-        return Ok(());
-    }
     let devices = core.space.devices();
     let synced = join_all(devices.iter().map(|device| device.sync())).await;
     synced.into_iter().collect::<Result<()>>().inspect_err(|error| core.halt(error))

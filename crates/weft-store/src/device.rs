@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use weft_buffer::page::checksum;
 use weft_rt::io::{Access, File, IoBuf};
 
 use crate::FORMAT_VERSION;
 use crate::directory::{Directory, SECTOR_BYTES, write_file};
 use crate::error::{Result, StoreError};
+use crate::file_header::{header_checksum, seal_header};
 
 const MAGIC: [u8; 8] = *b"WEFTDATA";
 
@@ -32,8 +32,7 @@ pub(crate) fn header(database: &DatabaseId, number: usize) -> Vec<u8> {
     bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[16..32].copy_from_slice(database);
     bytes[32..36].copy_from_slice(&(number as u32).to_le_bytes());
-    let crc = checksum(&bytes[16..]);
-    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    seal_header(&mut bytes);
     bytes
 }
 
@@ -46,13 +45,13 @@ fn check_header(bytes: &[u8], database: &DatabaseId, number: usize, path: &Path)
     if bytes[..8] != MAGIC {
         return Err(wrong("it is no data file of Weft, or its header is damaged".into()));
     }
+    if header_checksum(bytes) != u32_at(bytes, 12) {
+        return Err(wrong("its header is damaged; restore the database from a backup".into()));
+    }
     let version = u32_at(bytes, 8);
     if version != FORMAT_VERSION {
         let (path, supported) = (path.into(), FORMAT_VERSION);
         return Err(StoreError::FormatVersion { path, found: version, supported });
-    }
-    if checksum(&bytes[16..]) != u32_at(bytes, 12) {
-        return Err(wrong("its header is damaged; restore the database from a backup".into()));
     }
     if bytes[16..32] != database[..] {
         return Err(wrong("it belongs to another database: check the paths of the devices".into()));
@@ -93,6 +92,7 @@ pub(crate) async fn create(
     write_file(&file, &header(database, number), sync).await?;
     if sync {
         directory.sync()?;
+        directory.sync_parents()?;
     }
     Ok(file)
 }
@@ -149,6 +149,7 @@ mod tests {
         assert!(message(&header(&[7; 16], 2)).contains("it is device 2"));
         let mut newer = header(&[7; 16], 1);
         newer[8] = 200;
+        seal_header(&mut newer);
         assert!(message(&newer).contains("format version 200"));
         assert!(message(&[0; 4096]).contains("no data file of Weft"));
     }

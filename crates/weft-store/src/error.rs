@@ -168,6 +168,9 @@ pub enum StoreError {
         /// Why.
         source: weft_codec::Error,
     },
+    /// Values are not what was asked for: a predicate of another type, for example.
+    #[error(transparent)]
+    Values(weft_codec::Error),
     /// A part of the rows was given up before it was complete.
     #[error("a part of the rows for table {table} was given up before it was complete")]
     Incomplete {

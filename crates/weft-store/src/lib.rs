@@ -19,6 +19,7 @@ mod directory;
 mod draft;
 mod error;
 mod extent;
+mod file_header;
 mod group_writer;
 mod lock;
 mod manifest;

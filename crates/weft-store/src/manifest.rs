@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weft_buffer::page::checksum;
-
 use crate::FORMAT_VERSION;
 use crate::device::{DEVICES_MAX, DatabaseId};
 use crate::directory::SECTOR_BYTES;
 use crate::extent::{Extent, coalesce};
+use crate::file_header::{header_checksum, seal_header};
 use crate::pages::Stored;
 use crate::schema::TableSchema;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
@@ -90,8 +89,7 @@ impl Manifest {
         bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&body);
         bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
-        let crc = checksum(&bytes[16..]);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        seal_header(&mut bytes);
         bytes
     }
 
@@ -108,6 +106,13 @@ impl Manifest {
         }
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let version = u64_at(8) as u32;
+        let (stored, computed) = ((u64_at(8) >> 32) as u32, header_checksum(bytes));
+        if stored != computed {
+            return Err(damaged(format!(
+                "checksum mismatch: stored {stored:#010x}, computed {computed:#010x} (format version \
+                 {version})"
+            )));
+        }
         if version != FORMAT_VERSION {
             return Err(ManifestError::Version(version));
         }
@@ -117,12 +122,6 @@ impl Manifest {
             .and_then(|len| len.checked_next_multiple_of(SECTOR_BYTES as u64));
         if len != Some(bytes.len() as u64) {
             return Err(damaged(format!("a body of {body_bytes} bytes in {}", bytes.len())));
-        }
-        let (stored, computed) = ((u64_at(8) >> 32) as u32, checksum(&bytes[16..]));
-        if stored != computed {
-            let what =
-                format!("checksum mismatch: stored {stored:#010x}, computed {computed:#010x}");
-            return Err(damaged(what));
         }
         let body = &bytes[HEADER_BYTES..HEADER_BYTES + body_bytes as usize];
         let database = bytes[24..40].try_into().expect("16 bytes");

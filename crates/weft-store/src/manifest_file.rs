@@ -41,7 +41,7 @@ pub(crate) async fn read(directory: &Directory) -> Result<Option<Found>> {
         match Manifest::decode(&read_file(&file).await?) {
             Err(ManifestError::Version(found)) => {
                 let (path, supported) = (file.path().into(), FORMAT_VERSION);
-                problems.push(StoreError::FormatVersion { path, found, supported }.to_string());
+                return Err(StoreError::FormatVersion { path, found, supported });
             }
             Err(ManifestError::Damaged(problem)) => problems.push(format!("{name}: {problem}")),
             Ok(manifest) => {
@@ -62,32 +62,11 @@ pub(crate) async fn read(directory: &Directory) -> Result<Option<Found>> {
             Ok(Some(Found { manifest, to_repair }))
         }
         None if copies == 0 => Ok(None),
-        None => Err(unreadable(directory, problems).await),
-    }
-}
-
-/// The error for copies none of which can be read.
-async fn unreadable(directory: &Directory, problems: Vec<String>) -> StoreError {
-    let path = directory.path().join(COPIES[0].0);
-    // Two copies of one other version are no damage.
-    let mut versions = Vec::new();
-    for (name, _) in COPIES {
-        let Ok(Some(file)) = directory.open_file(name, Access::Read) else { continue };
-        let Ok(bytes) = read_file(&file).await else { continue };
-        if let Err(ManifestError::Version(found)) = Manifest::decode(&bytes) {
-            versions.push(found);
-        }
-    }
-    if let [found, rest @ ..] = &versions[..]
-        && rest.iter().all(|other| other == found)
-        && !problems.iter().any(|problem| problem.contains("checksum"))
-    {
-        return StoreError::FormatVersion { path, found: *found, supported: FORMAT_VERSION };
-    }
-    StoreError::Damaged {
-        path,
-        place: "both copies of the manifest".into(),
-        problem: problems.join("; "),
+        None => Err(StoreError::Damaged {
+            path: directory.path().join(COPIES[0].0),
+            place: "both copies of the manifest".into(),
+            problem: problems.join("; "),
+        }),
     }
 }
 

@@ -276,8 +276,13 @@ impl PageSource {
     }
 
     /// The error for a block whose pages are whole but cannot be decoded.
-    pub(crate) fn undecodable(&self, stored: &Stored, error: &weft_codec::Error) -> StoreError {
-        self.damaged(stored, error.to_string())
+    pub(crate) fn undecodable(&self, stored: &Stored, error: weft_codec::Error) -> StoreError {
+        match error {
+            weft_codec::Error::Truncated { .. } | weft_codec::Error::Damaged { .. } => {
+                self.damaged(stored, error.to_string())
+            }
+            other => StoreError::Values(other),
+        }
     }
 
     /// Checks that a block has as many rows as the directory says.

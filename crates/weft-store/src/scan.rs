@@ -1,6 +1,8 @@
-//! Scans: the rows of a table as Arrow batches, in any order.
+//! Scans: the rows of a table as Arrow batches.
 //!
-//! The row groups are the morsels. Workers take them from one queue, a coroutine each, and start the next as
+//! They come in any order, but those of a table that would fit into one row group in theirs: such a table is
+//! one morsel, and may consist of the many small row groups of small commits. Else the row groups are the
+//! morsels. Workers take them from one queue, a coroutine each, and start the next as
 //! soon as one ends; batches leave through a bounded channel for each partition of the scan, whose consumer
 //! may run on any executor. A consumer that is slow, or goes away, slows down or stops its own workers'
 //! coroutines. Nothing is read before a partition is first polled.
@@ -23,7 +25,7 @@ use weft_rt::{Batch, Boundary, JoinHandle, MorselQueue};
 
 use crate::error::{Result, StoreError};
 use crate::page_io::{PageSource, count};
-use crate::row_group::RowGroup;
+use crate::row_group::{ROW_GROUP_ROWS_MAX, RowGroup};
 use crate::scan_group::scan_group;
 use crate::scan_options::{ROW_ID, ScanCounters, ScanOptions, ScanStats};
 use crate::segment::Loaded;
@@ -184,7 +186,12 @@ impl ScanShared {
             }
         }
         self.options.progress.add_total(groups.len() as u64);
-        let queue = MorselQueue::new(groups.len() as u64, 1);
+        let rows = |(segment, within, _): &(usize, usize, usize)| -> usize {
+            directory[*segment].groups[*within].rows as usize
+        };
+        let is_small = groups.iter().map(rows).sum::<usize>() <= ROW_GROUP_ROWS_MAX;
+        let morsel = if is_small { groups.len().max(1) } else { 1 };
+        let queue = MorselQueue::new(groups.len() as u64, morsel as u64);
         Ok(self.plan.get_or_init(|| Plan { directory, groups, queue }))
     }
 
@@ -324,19 +331,21 @@ async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Send
             return None;
         }
         let morsel = plan.queue.next()?;
-        let (segment, within, number) = plan.groups[morsel.start as usize];
-        let segment = &plan.directory[segment];
         let (shared, in_flight, sender) = (&shared, &in_flight, sender.clone());
         Some(async move {
-            match scan_group(shared, in_flight, segment, (within, number), &sender).await {
-                Ok(ControlFlow::Continue(())) => {
-                    in_flight.widen();
-                    shared.options.progress.add_done(1);
-                    Ok(())
+            for place in &plan.groups[morsel.start as usize..morsel.end as usize] {
+                let (segment, within, number) = *place;
+                let segment = &plan.directory[segment];
+                match scan_group(shared, in_flight, segment, (within, number), &sender).await {
+                    Ok(ControlFlow::Continue(())) => {
+                        in_flight.widen();
+                        shared.options.progress.add_done(1);
+                    }
+                    Ok(ControlFlow::Break(())) => return Err(None),
+                    Err(error) => return Err(Some(error)),
                 }
-                Ok(ControlFlow::Break(())) => Err(None),
-                Err(error) => Err(Some(error)),
             }
+            Ok(())
         })
     });
     let ended = until_cancelled(batch, &shared.cancel).await;

@@ -190,7 +190,7 @@ impl GroupScan<'_> {
         self.shared.options.progress.add_bytes_read(bytes);
         let (source, pages) = (&self.shared.source, &self.segment.pages);
         let read = source.visit(pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
-            let undecodable = |error| source.undecodable(&blocks[at].stored, &error);
+            let undecodable = |error| source.undecodable(&blocks[at].stored, error);
             let decoder = Decoder::open(bytes).map_err(undecodable)?;
             source.check_rows(blocks[at], decoder.rows())?;
             work(at, &decoder).map_err(undecodable)

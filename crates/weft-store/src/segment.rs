@@ -127,3 +127,54 @@ pub(crate) fn occupied(groups: &[RowGroup], stored: &Stored) -> Vec<Extent> {
     let groups = groups.iter().map(|group| group.extent);
     coalesce(groups.chain([stored.extent()]).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_codec::{Scalar, Zone};
+
+    use super::*;
+    use crate::row_group::{Block, Chunk};
+
+    fn groups() -> Vec<RowGroup> {
+        let zone = |least| Zone {
+            min: Some(Scalar::Int(least)),
+            max: Some(Scalar::Bytes(b"shuttle".to_vec())),
+            null_count: 3,
+            exact: true,
+        };
+        let block = |start, rows| {
+            let stored = Stored { device: 2, start, bytes: 5_000, checksum: 77 };
+            Block { stored, ..Block::unplaced(rows, zone(start as i64)) }
+        };
+        let chunks = [Chunk::new(1024, vec![block(10, 1024), block(12, 6)])];
+        let extent = Extent { device: 2, start: 10, units: 4 };
+        vec![RowGroup { first_row: 90, rows: 1030, extent, chunks: chunks.into() }]
+    }
+
+    fn entry() -> SegmentEntry {
+        let stored = Stored { device: 2, start: 20, bytes: 400, checksum: 1 };
+        let extents = occupied(&groups(), &stored);
+        SegmentEntry { stored, row_groups: 1, rows: 1030, bytes: 10_000, extents }
+    }
+
+    #[test]
+    fn comes_back() {
+        let bytes = encode(&groups(), 5, 1);
+        assert_eq!(decode(&bytes, &entry(), 5, 1), Ok(groups()));
+        assert!(decode(&bytes, &entry(), 6, 1).is_err(), "of another table");
+        assert!(decode(&bytes, &SegmentEntry { rows: 1031, ..entry() }, 5, 1).is_err());
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let good = encode(&groups(), 5, 1);
+        for at in 0..good.len() {
+            for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                decode(&bad, &entry(), 5, 1).ok();
+            }
+            assert!(decode(&good[..at], &entry(), 5, 1).is_err());
+        }
+    }
+}

@@ -212,7 +212,7 @@ async fn get(
         source.visit(&segment.pages, &blocks, PageKind::Block, Wanted::ByPoint, |at, bytes| {
             let within = row % group.chunks[projection[at]].block_rows;
             let value = Decoder::open(bytes).and_then(|block| block.value(within as usize));
-            let undecodable = |error| source.undecodable(&blocks[at].stored, &error);
+            let undecodable = |error| source.undecodable(&blocks[at].stored, error);
             values.push(value.map_err(undecodable)?);
             Ok(())
         });

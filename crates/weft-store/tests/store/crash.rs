@@ -26,6 +26,8 @@ enum Step {
     Replace(&'static str, std::ops::Range<i64>),
     Drop(&'static str),
     View(&'static str, &'static str),
+    /// A device more.
+    Device,
 }
 
 fn history() -> Vec<Step> {
@@ -40,6 +42,7 @@ fn history() -> Vec<Step> {
         Step::Replace("a", 100..900),
         Step::Append("b", 4..9),
         Step::Drop("a"),
+        Step::Device,
         Step::Create("c"),
         Step::Append("c", 5..5_000),
         Step::Append("b", 9..2_000),
@@ -57,6 +60,7 @@ impl Step {
                 model.tables.insert((*name).into(), rows.clone().collect());
             }
             Step::Drop(name) => drop(model.tables.remove(*name)),
+            Step::Device => {}
             Step::View(name, sql) => drop(model.views.insert((*name).into(), (*sql).into())),
         }
     }
@@ -69,6 +73,7 @@ impl Step {
         let create =
             |name: &str, or_replace| Change::CreateTable { schema: number_table(name), or_replace };
         let changes = match self {
+            Step::Device => return store.add_device("../added".as_ref()),
             Step::Create(name) => vec![create(name, false)],
             Step::Append(name, rows) => vec![append(name, rows)?],
             Step::Replace(name, rows) => vec![create(name, true), append(name, rows)?],
@@ -162,7 +167,15 @@ fn crash_everywhere(seed: u64, devices: usize) {
         disk.set_faults(SimFaults::none().crash_after_write(n));
         let (allowed, whole) = run(&disk, devices);
         assert!(!whole, "the power fails at {n}");
-        let after = disk.crash(seed ^ n);
+        let mut after = disk.crash(seed ^ n);
+        if n % 5 == 0 {
+            // The power fails again while the database is opened.
+            after.set_faults(SimFaults::none().crash_after_write(n / 5 % 9));
+            let (runtime, directory) = start(&after);
+            drop(open_with(&directory, &runtime, devices));
+            drop(runtime);
+            after = after.crash(seed + n);
+        }
         let (runtime, directory) = start(&after);
         let store = open_with(&directory, &runtime, devices)
             .unwrap_or_else(|error| panic!("seed {seed}, crash at {n}: {error}"));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use weft_buffer::page::checksum;
 use weft_rt::Runtime;
 use weft_rt::io::DriverKind;
 use weft_rt::sync::block_on;
@@ -202,10 +203,19 @@ fn other_versions_are_named() {
     let manifest = fixture.bytes("MANIFEST");
     let mut newer = manifest.clone();
     newer[8] = 77;
-    fixture.write("MANIFEST", &newer);
-    fixture.write("MANIFEST.copy", &newer);
-    let message = fixture.read().unwrap_err().to_string();
-    assert!(message.contains("format version 77") && message.contains("version 1"), "{message}");
+    let rest = checksum(&newer[16..]).to_le_bytes();
+    let crc = checksum(&[&newer[..12], &rest].concat());
+    newer[12..16].copy_from_slice(&crc.to_le_bytes());
+    // One copy is enough: the other one may be what an interrupted upgrade left.
+    for name in ["MANIFEST", "MANIFEST.copy"] {
+        fixture.write(name, &newer);
+        let message = fixture.read().unwrap_err().to_string();
+        assert!(
+            message.contains("format version 77") && message.contains("version 1"),
+            "{message}"
+        );
+        fixture.write(name, &manifest);
+    }
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -198,3 +198,36 @@ fn writing_goes_on_with_a_tiny_budget() {
     drop((table, store));
     assert_eq!(ledger.used(), others.bytes(), "everything is given back");
 }
+
+#[test]
+fn failing_and_wrong_reads_are_errors_and_never_wrong_answers() {
+    let (disk, runtime, directory) = simulated(6);
+    let schema = number_table("t");
+    let rows = wide_rows(150_000);
+    let store = open(&directory, &runtime);
+    let expected = everything(&load(&store, &schema, std::slice::from_ref(&rows))).unwrap();
+    drop(store);
+    let (mut errors, mut answers) = (0, 0);
+    for fault in [Fault::IO, Fault::BitFlip, Fault::Short, Fault::INTERRUPTED] {
+        for _ in 0..15 {
+            let store = open(&directory, &runtime);
+            let table = store.snapshot().table("t").unwrap();
+            disk.set_faults(SimFaults::none().with(FaultRule::chance(Operation::Read, 0.1, fault)));
+            match everything(&table) {
+                Ok(found) => {
+                    assert!(found == expected, "a wrong answer after {fault:?}");
+                    answers += 1;
+                }
+                Err(error) => {
+                    assert!(matches!(fault, Fault::Error(_) | Fault::BitFlip), "{error}");
+                    assert!(error.to_string().contains("data-0.weft"), "{error}");
+                    errors += 1;
+                }
+            }
+            disk.set_faults(SimFaults::none());
+            assert!(everything(&table).unwrap() == expected, "the fault was not for good");
+        }
+    }
+    println!("{errors} errors, {answers} answers");
+    assert!(errors > 3 && answers > 3);
+}
