@@ -1,6 +1,6 @@
 //! How fast tables are loaded, opened, scanned and read by row; prints a line for each, with ratios.
 //!
-//! `cargo run --release -p weft-store --example store_speed -- [DIRECTORY] [ROWS] [WORKERS]`
+//! `cargo run --release -p weft-store --example store_speed -- [DIRECTORY] [ROWS] [WORKERS] [MEMORY in MiB]`
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -92,11 +92,12 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let path = args.next().map_or_else(|| std::env::temp_dir().join("weft-speed"), PathBuf::from);
     let rows: usize = args.next().map_or(Ok(2_000_000), |text| text.parse())?;
     let workers: usize = args.next().map_or(Ok(2), |text| text.parse())?;
+    let memory_mib: u64 = args.next().map_or(Ok(2048), |text| text.parse())?;
     let runtime = Runtime::new(&RuntimeOptions { workers, ..RuntimeOptions::default() })?;
     let (runtime, directory) = (Arc::new(runtime), Directory::Os(path.clone()));
     let open = |create| {
         let options = StoreOptions { create, ..StoreOptions::default() };
-        Store::open(&directory, &options, runtime.clone(), Ledger::new(2 << 30))
+        Store::open(&directory, &options, runtime.clone(), Ledger::new(memory_mib << 20))
     };
     let mut random = fastrand::Rng::with_seed(1);
     let sample: Vec<RecordBatch> =
@@ -177,6 +178,11 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         }])?;
     }
     println!("commit   {:.2} ms of one row", started.elapsed().as_secs_f64() * 1e3 / 200.0);
+    let peak = store.ledger().peak() >> 20;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let resident =
+        status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown");
+    println!("memory   {peak} MiB of {memory_mib} MiB reserved at most; {resident}");
     drop((table, store));
     std::fs::remove_dir_all(&path)?;
     Ok(())

@@ -1,7 +1,7 @@
 //! Opening a database: from its files to its newest generation.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_buffer::{BufferPool, Devices, PoolOptions};
@@ -34,7 +34,7 @@ pub(crate) async fn open(
     lock: Lock,
 ) -> Result<Core> {
     let sync = !options.temporary;
-    let manifest = match manifest_file::read(&directory).await? {
+    let mut manifest = match manifest_file::read(&directory).await? {
         Some(found) => {
             if let Some(problem) = &found.to_repair {
                 log::warn!("{}: {problem}; the other copy is whole", directory.path().display());
@@ -51,7 +51,13 @@ pub(crate) async fn open(
     if !options.read_only {
         manifest_file::discard(&directory);
     }
-    let devices = open_devices(&directory, &manifest, options).await?;
+    let known = manifest.devices.clone();
+    let devices = open_devices(&directory, &mut manifest, options).await?;
+    if known != manifest.devices && !options.read_only {
+        manifest.generation += 1;
+        manifest_file::prepare(&directory, &manifest, sync).await?;
+        manifest_file::publish(&directory, sync)?;
+    }
     let files = devices.iter().map(|device| device.file.clone()).collect();
     let space = Space::new(devices);
     let source = page_source(files, &ledger)?;
@@ -113,10 +119,11 @@ fn new_id() -> DatabaseId {
     id
 }
 
-/// Opens the data files, and finds out what is free in them.
+/// Opens the data files, and finds out what is free in them. A device that is not where the manifest has it
+/// is looked for in the directories that were given, and its new path noted.
 async fn open_devices(
     directory: &Directory,
-    manifest: &Manifest,
+    manifest: &mut Manifest,
     options: &StoreOptions,
 ) -> Result<Vec<Device>> {
     let live = manifest.live_extents().map_err(|WireError(problem)| StoreError::Damaged {
@@ -125,9 +132,11 @@ async fn open_devices(
         problem,
     })?;
     let mut devices = Vec::with_capacity(manifest.devices.len());
-    for (number, (path, live)) in manifest.devices.iter().zip(&live).enumerate() {
-        let directory = device::device_directory(directory, path);
-        let file = device::open(&directory, &manifest.database, number, options.read_only).await?;
+    for (number, live) in live.iter().enumerate() {
+        let path = find_device(directory, number, &manifest.devices[number], options)?;
+        let device = device::device_directory(directory, &path);
+        let file = device::open(&device, &manifest.database, number, options.read_only).await?;
+        manifest.devices[number] = path;
         let needed = live.last().map_or(SECTOR_BYTES as u64, |last| last.offset() + last.bytes());
         let size = file.size()?;
         if size < needed {
@@ -143,4 +152,26 @@ async fn open_devices(
         devices.push(Device::new(file, live)?);
     }
     Ok(devices)
+}
+
+/// The directory that has the data file of a device.
+fn find_device(
+    directory: &Directory,
+    number: usize,
+    known: &Path,
+    options: &StoreOptions,
+) -> Result<PathBuf> {
+    let name = device::file_name(number);
+    let has = |path: &Path| -> Result<bool> {
+        let names = device::device_directory(directory, path).list()?;
+        Ok(names.is_some_and(|names| names.contains(&name)))
+    };
+    if !has(known)? {
+        for path in &options.devices {
+            if has(path)? {
+                return Ok(path.clone());
+            }
+        }
+    }
+    Ok(known.into())
 }

@@ -181,6 +181,7 @@ impl PageRun {
         });
         let results = join_all(writes).await;
         device.mark_dirty();
+        space.note_written(self.extent.bytes());
         for (result, buffer) in results {
             result.map_err(|error| match is_no_space(&error) {
                 true => StoreError::DiskFull {

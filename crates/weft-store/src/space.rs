@@ -5,7 +5,7 @@
 //! space that a commit frees waits until every snapshot from before it is gone.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use weft_rt::io::File;
@@ -132,6 +132,8 @@ impl Device {
 pub(crate) struct Space {
     devices: RwLock<Vec<Arc<Device>>>,
     next: AtomicUsize,
+    /// Bytes written to all devices.
+    written: AtomicU64,
     snapshots: Mutex<Snapshots>,
 }
 
@@ -149,6 +151,7 @@ impl Space {
         Arc::new(Space {
             devices: RwLock::new(devices),
             next: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
             snapshots: Mutex::default(),
         })
     }
@@ -169,6 +172,16 @@ impl Space {
     pub(crate) fn add_device(&self, device: Device) {
         let mut devices = self.devices.write().unwrap_or_else(PoisonError::into_inner);
         devices.push(Arc::new(device));
+    }
+
+    /// Counts `bytes` as written.
+    pub(crate) fn note_written(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Bytes of all data files.

@@ -29,21 +29,26 @@ pub struct StoreOptions {
     /// Makes the database if the directory holds none.
     pub create: bool,
     /// Directories of its devices, each for a data file: for a new database all of them (none: the
-    /// database's own directory). For an existing one, those it does not have yet are added.
+    /// database's own directory). For an existing one, those it does not have yet are added; a device
+    /// that was moved is looked for in them.
     pub devices: Vec<PathBuf>,
     /// The directory goes when the database is closed, and nothing is made durable.
     pub temporary: bool,
 }
 
-/// What the whole database has read so far.
+/// What the whole database has read and written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Bytes read from devices.
     pub bytes_read: u64,
+    /// Bytes written to devices, without manifests.
+    pub bytes_written: u64,
     /// Requests to devices.
     pub reads: u64,
     /// Pages that were in memory already.
     pub cache_hits: u64,
+    /// Pages that were read from a device.
+    pub cache_misses: u64,
     /// Time that row groups waited for their pages, summed, in ns.
     pub io_wait_ns: u64,
 }
@@ -212,10 +217,13 @@ impl Store {
     /// What has been read so far.
     pub fn stats(&self) -> StoreStats {
         let total = self.core.access.source.total();
+        let pool = self.pool().cache_stats();
         StoreStats {
-            bytes_read: total.bytes.load(Ordering::Relaxed),
-            reads: total.reads.load(Ordering::Relaxed),
-            cache_hits: total.hits.load(Ordering::Relaxed),
+            bytes_read: pool.bytes_read,
+            bytes_written: self.core.space.written_bytes(),
+            reads: pool.reads,
+            cache_hits: pool.hits,
+            cache_misses: pool.misses,
             io_wait_ns: total.wait_ns.load(Ordering::Relaxed),
         }
     }

@@ -293,6 +293,15 @@ fn devices_can_be_added() {
     let table = store.snapshot().table("t").unwrap();
     assert_eq!(everything(&table).unwrap(), numbers(0..400_000));
     assert!(std::fs::metadata(kept.path().join("ssd/data-1.weft")).unwrap().len() > 4096);
+    drop((table, store));
+    std::fs::rename(kept.path().join("ssd"), kept.path().join("moved")).unwrap();
+    let message = try_open(&directory, &runtime).unwrap_err().to_string();
+    assert!(message.contains("missing"), "{message}");
+    let devices = vec![kept.path().join("moved")];
+    let options = StoreOptions { devices, ..StoreOptions::default() };
+    drop(Store::open(&directory, &options, runtime.clone(), ample()).unwrap());
+    let table = open(&directory, &runtime).snapshot().table("t").unwrap();
+    assert_eq!(everything(&table).unwrap(), numbers(0..400_000));
 }
 
 #[test]
