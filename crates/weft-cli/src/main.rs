@@ -1,35 +1,54 @@
-//! The `weft` binary.
+//! The `weft` binary: the SQL shell, and `weft bench`.
 
 #![forbid(unsafe_code)]
 
+mod args;
+mod editor;
+mod error;
+mod interrupt;
+mod output;
+mod progress;
+mod shell;
+mod sql;
+
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use weft_bench::args::BenchArgs;
-
-/// A SQL database for data larger than memory on fast SSDs
-#[derive(Parser)]
-#[command(name = "weft", version, about, arg_required_else_help = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Measure what coroutines buy on this machine
-    Bench(BenchArgs),
-}
+use args::{Cli, Command, ShellArgs};
+use interrupt::Interrupts;
+use shell::Shell;
 
 fn main() -> ExitCode {
     let environment = env_logger::Env::default().filter_or("WEFT_LOG", "warn");
     env_logger::Builder::from_env(environment).format_target(false).format_timestamp(None).init();
-    let Cli { command: Command::Bench(args) } = Cli::parse();
-    match weft_bench::run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+    let cli = Cli::from_command_line();
+    match cli.command {
+        Some(Command::Bench(args)) => match weft_bench::run(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error),
+        },
+        None => run_shell(&cli.shell),
+    }
+}
+
+fn run_shell(args: &ShellArgs) -> ExitCode {
+    let interrupts = match Interrupts::install() {
+        Ok(interrupts) => interrupts,
+        Err(error) => return fail(&format!("cannot listen for signals: {error}")),
+    };
+    match Shell::new(args, interrupts) {
+        Ok(shell) => ExitCode::from(shell.run(&args.jobs)),
         Err(error) => {
-            eprintln!("weft: {error}");
+            drop(io::stderr().write_all(shell::explain(&error).as_bytes()));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints why nothing was done.
+fn fail(error: &dyn Display) -> ExitCode {
+    // Where standard error is closed, the exit code has to do.
+    drop(writeln!(io::stderr(), "weft: {error}"));
+    ExitCode::FAILURE
 }

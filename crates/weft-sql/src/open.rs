@@ -80,7 +80,11 @@ fn remove_leftovers(parent: &Path) {
             .and_then(|number| number.parse::<u32>().ok());
         let Some(process) = process else { continue };
         let is_gone = !Path::new("/proc").join(process.to_string()).exists();
-        if is_gone && let Err(error) = fs::remove_dir_all(entry.path()) {
+        if is_gone
+            && let Err(error) = fs::remove_dir_all(entry.path())
+            // Another process that starts at the same time may have been faster.
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
             log::warn!("cannot remove {}, left by a crash: {error}", entry.path().display());
         }
     }

@@ -1,0 +1,198 @@
+//! The command line of `weft`.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use weft_bench::args::BenchArgs;
+
+use crate::output::Mode;
+
+/// A SQL database for data larger than memory on fast SSDs
+///
+/// Without -c, -f and input on standard input, an interactive shell; .help there tells what it knows.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, args_conflicts_with_subcommands = true)]
+#[command(disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do instead of running the shell.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to run the shell.
+    #[command(flatten)]
+    pub shell: ShellArgs,
+}
+
+/// What `weft` does besides SQL.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure what coroutines buy on this machine
+    Bench(BenchArgs),
+}
+
+/// The options of the shell.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ShellArgs {
+    /// The database: a directory, made if there is none; without it, a temporary database
+    pub directory: Option<PathBuf>,
+    /// Run SQL or a dot command and exit; may be repeated
+    #[arg(short, long = "command", value_name = "SQL", action = ArgAction::Append)]
+    pub commands: Vec<String>,
+    /// Run the script in FILE and exit; may be repeated, - is standard input
+    #[arg(short, long = "file", value_name = "FILE", action = ArgAction::Append)]
+    pub files: Vec<PathBuf>,
+    /// Never change the database
+    #[arg(short, long, visible_alias = "readonly")]
+    pub read_only: bool,
+    /// Spread a new database over the directory or device PATH too; may be repeated
+    #[arg(long = "device", value_name = "PATH", requires = "directory")]
+    pub devices: Vec<PathBuf>,
+    /// How results are written: table, ascii, csv, json, jsonlines, markdown, line, list or tabs
+    #[arg(short, long, default_value_t = Mode::Table)]
+    pub mode: Mode,
+    /// Leave out the line of column names
+    #[arg(long)]
+    pub no_header: bool,
+    /// What to print for NULL
+    #[arg(long, value_name = "TEXT")]
+    pub null_value: Option<String>,
+    /// Memory that the database may use, such as 4GiB or 50%
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// Worker threads
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<String>,
+    /// How devices are read: auto, uring, posix or blocking
+    #[arg(long, value_name = "DRIVER")]
+    pub io_driver: Option<String>,
+    /// Reads that a worker keeps in flight
+    #[arg(long, value_name = "N")]
+    pub io_depth: Option<String>,
+    /// Any other setting; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    pub settings: Vec<(String, String)>,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+    /// Whether a script stops at its first error
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = switch)]
+    #[arg(action = ArgAction::Set)]
+    pub bail: bool,
+    /// Print each statement before it runs
+    #[arg(long)]
+    pub echo: bool,
+    /// What -c and -f named, in the order of the command line.
+    #[arg(skip)]
+    pub jobs: Vec<Job>,
+}
+
+/// Something to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// SQL from the command line.
+    Command(String),
+    /// A script.
+    File(PathBuf),
+}
+
+impl Cli {
+    /// The command line of this process; ends it with a message and exit code 2 if it is wrong.
+    pub fn from_command_line() -> Cli {
+        Cli::from_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn from_words(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Cli, clap::Error> {
+        let mut matches = Cli::command().try_get_matches_from(words)?;
+        let indices = |id: &str| matches.indices_of(id).into_iter().flatten().collect::<Vec<_>>();
+        let (commands, files) = (indices("commands"), indices("files"));
+        let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
+        let shell = &mut cli.shell;
+        let mut jobs: Vec<(usize, Job)> = Vec::new();
+        jobs.extend(commands.into_iter().zip(shell.commands.iter().cloned().map(Job::Command)));
+        jobs.extend(files.into_iter().zip(shell.files.iter().cloned().map(Job::File)));
+        jobs.sort_by_key(|(index, _)| *index);
+        shell.jobs = jobs.into_iter().map(|(_, job)| job).collect();
+        Ok(cli)
+    }
+}
+
+impl ShellArgs {
+    /// The settings that the database is opened with, in the order in which they apply.
+    pub fn all_settings(&self) -> Vec<(String, String)> {
+        let named = [
+            ("memory_limit", &self.memory_limit),
+            ("threads", &self.threads),
+            ("io_driver", &self.io_driver),
+            ("io_depth", &self.io_depth),
+        ];
+        let named = named.into_iter().filter_map(|(name, value)| {
+            value.as_ref().map(|value| (name.to_owned(), value.clone()))
+        });
+        named.chain(self.settings.iter().cloned()).collect()
+    }
+}
+
+/// `NAME=VALUE`
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+/// `on` or `off`
+fn switch(text: &str) -> Result<bool, String> {
+    parse_switch(text).ok_or_else(|| "write on or off".to_owned())
+}
+
+/// What `on`, `off` and other words for them mean.
+pub fn parse_switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "yes" | "true" | "1" => Some(true),
+        "off" | "no" | "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::from_words(line.split(' ').map(Into::into))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn jobs_keep_the_order_of_the_command_line() {
+        let cli = parse("weft -c a -f b d -c c").unwrap();
+        let expected = [Job::Command("a".into()), Job::File("b".into()), Job::Command("c".into())];
+        assert_eq!(cli.shell.jobs, expected);
+        assert_eq!(cli.shell.directory, Some("d".into()));
+    }
+
+    #[test]
+    fn bench_is_a_command_and_dot_slash_bench_a_directory() {
+        assert!(parse("weft bench scan").unwrap().command.is_some());
+        let cli = parse("weft ./bench").unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!(cli.shell.directory, Some("./bench".into()));
+        assert!(parse("weft help").unwrap().command.is_none());
+    }
+
+    #[test]
+    fn settings_apply_in_order() {
+        let cli = parse("weft --set a=1 --threads 2 --set b==x").unwrap();
+        let expected = [("threads", "2"), ("a", "1"), ("b", "=x")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(cli.shell.all_settings(), expected);
+        for line in ["weft --set a", "weft --set =1", "weft --device x", "weft --bail maybe"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The dot commands: their names, what they take, and which action each is.
+
+use super::words::{nearest, words};
+use super::{Flow, Shell, actions, catalog_actions, settings_actions};
+use crate::error::ShellError;
+
+/// What a command does; its words come without its name.
+type Action = fn(&mut Shell, &[String]) -> Result<Flow, ShellError>;
+
+/// A dot command.
+pub struct Command {
+    /// Its name without the dot.
+    pub name: &'static str,
+    /// Its arguments in words.
+    pub usage: &'static str,
+    /// What it does, in words.
+    pub summary: &'static str,
+    /// Fewest words after the name.
+    least: usize,
+    /// Most words after the name.
+    most: usize,
+    action: Action,
+}
+
+const ANY: usize = usize::MAX;
+
+/// Builds a table of commands from lines of name, arguments, their number, what completes them,
+/// action, and summary.
+macro_rules! commands {
+    ($(
+        $name:literal $usage:literal $least:literal..=$most:tt $action:path,
+        $summary:literal;
+    )*) => {
+        &[$(Command {
+            name: $name,
+            usage: $usage,
+            summary: $summary,
+            least: $least,
+            most: $most,
+            action: $action,
+        }),*]
+    };
+}
+
+static COMMANDS: &[Command] = commands! {
+    "bail" "on|off" 1..=1 settings_actions::bail, "stop a script at its first error";
+    "cd" "DIR" 1..=1 actions::cd, "change the working directory";
+    "changes" "on|off" 1..=1 settings_actions::changes, "say what commands have done";
+    "databases" "" 0..=0 catalog_actions::databases, "show which database is open";
+    "echo" "on|off" 1..=1 settings_actions::echo, "print each statement before it runs";
+    "exit" "[CODE]" 0..=1 actions::quit, "leave, as .quit";
+    "headers" "on|off" 1..=1 settings_actions::headers, "print column names";
+    "help" "[COMMAND]" 0..=1 actions::help, "explain all commands, or one";
+    "import" "[--FORMAT] FILE TABLE" 2..=3 catalog_actions::import,
+        "load a file, into a new table or an old one";
+    "indexes" "[TABLE]" 0..=1 catalog_actions::indexes, "list indexes";
+    "maxrows" "N" 1..=1 settings_actions::max_rows, "most rows that a table shows; 0: all";
+    "maxwidth" "N" 1..=1 settings_actions::max_width,
+        "most characters in a line; 0: as the terminal has";
+    "mode" "[MODE]" 0..=1 settings_actions::mode, "choose how results are written, or list modes";
+    "nullvalue" "TEXT" 1..=1 settings_actions::null_value, "what to print for NULL";
+    "once" "FILE" 1..=1 actions::once, "write the next result to a file";
+    "open" "[--readonly] [DIR]" 0..=2 catalog_actions::open,
+        "open another database, or a temporary one";
+    "output" "[FILE]" 0..=1 actions::output, "write results to a file, or no longer";
+    "print" "TEXT …" 0..=ANY actions::print, "print words";
+    "progress" "on|off" 1..=1 settings_actions::progress,
+        "show how far a long statement is";
+    "quit" "[CODE]" 0..=1 actions::quit, "leave, with an exit code";
+    "read" "FILE" 1..=1 actions::read, "run a script";
+    "schema" "[PATTERN]" 0..=1 catalog_actions::schema,
+        "show tables and views as CREATE statements";
+    "settings" "[PATTERN]" 0..=1 catalog_actions::settings, "show the database's settings";
+    "shell" "COMMAND …" 1..=ANY actions::shell, "run a command of the operating system";
+    "show" "" 0..=0 settings_actions::show, "show the shell's own settings";
+    "stats" "" 0..=0 catalog_actions::stats,
+        "show what was read, written and kept in memory";
+    "system" "COMMAND …" 1..=ANY actions::shell, "as .shell";
+    "tables" "[PATTERN]" 0..=1 catalog_actions::tables,
+        "list tables and views; % and _ as in LIKE";
+    "timer" "on|off" 1..=1 settings_actions::timer, "print time and bytes read";
+    "version" "" 0..=0 actions::version, "print the version";
+    "width" "[N …]" 0..=ANY settings_actions::width,
+        "most characters of columns, from the left; 0: all";
+};
+
+/// What those who know other shells may look for.
+const ADVICE: [(&str, &str); 9] = [
+    ("backup", "copy the directory while no weft has it open"),
+    ("clone", "copy the directory while no weft has it open"),
+    ("columns", "write DESCRIBE table;"),
+    ("describe", "write DESCRIBE table;"),
+    ("dump", "write COPY table TO 'file.parquet'; .schema shows the CREATE statements"),
+    ("eqp", "write EXPLAIN before the query"),
+    ("explain", "write EXPLAIN or EXPLAIN ANALYZE before the query"),
+    ("save", "open the database with weft DIRECTORY in the first place"),
+    ("separator", "modes csv, list and tabs have separators of their own"),
+];
+
+/// The names of all commands.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|command| command.name)
+}
+
+/// All commands.
+pub fn all() -> &'static [Command] {
+    COMMANDS
+}
+
+/// The command called `name`, which may be cut short as long as only one begins so.
+///
+/// # Errors
+/// If there is none, with the nearest.
+pub fn find(name: &str) -> Result<&'static Command, ShellError> {
+    let name = name.to_lowercase();
+    if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
+        return Ok(command);
+    }
+    let begins = |command: &&Command| !name.is_empty() && command.name.starts_with(&name);
+    let candidates: Vec<&Command> = COMMANDS.iter().filter(begins).collect();
+    match candidates.as_slice() {
+        [only] => Ok(only),
+        [] => Err(ShellError::Command(unknown(&name))),
+        several => {
+            let named: Vec<_> = several.iter().map(|c| format!(".{}", c.name)).collect();
+            Err(ShellError::Command(format!(".{name} could be {}", named.join(", "))))
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let there_is_none = format!("there is no command .{name}");
+    if let Some((_, advice)) = ADVICE.iter().find(|(known, _)| *known == name) {
+        return format!("{there_is_none}: {advice}");
+    }
+    match nearest(name, names()) {
+        Some(near) => format!("{there_is_none}; did you mean .{near}?"),
+        None => format!("{there_is_none}; .help lists all"),
+    }
+}
+
+impl Shell {
+    /// Runs a line that begins with a dot.
+    ///
+    /// # Errors
+    /// If there is no such command, its words are wrong, or it fails.
+    pub(super) fn run_command(&mut self, line: &str) -> Result<Flow, ShellError> {
+        let line = line.trim().trim_end_matches(';');
+        let words = words(line).map_err(ShellError::Command)?;
+        let (first, arguments) = words.split_first().map_or(("", &[][..]), |(f, a)| (f, a));
+        let command = find(first.trim_start_matches('.'))?;
+        if !(command.least..=command.most).contains(&arguments.len()) {
+            let words = format!("write .{} {}", command.name, command.usage);
+            return Err(ShellError::Command(words.trim_end().to_owned()));
+        }
+        (command.action)(self, arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_be_cut_short() {
+        assert_eq!(find("tables").unwrap().name, "tables");
+        assert_eq!(find("ta").unwrap().name, "tables");
+        assert_eq!(find("Q").unwrap().name, "quit");
+    }
+
+    #[test]
+    fn wrong_names_are_explained() {
+        for (name, part) in [
+            ("tabels", "did you mean .tables?"),
+            ("s", ".schema, .settings, .shell"),
+            ("xyzzy", ".help lists all"),
+            ("dump", "COPY"),
+            ("", "no command"),
+        ] {
+            let error = find(name).err().unwrap().to_string();
+            assert!(error.contains(part), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_are_in_order() {
+        assert!(COMMANDS.is_sorted_by_key(|command| command.name));
+    }
+}
