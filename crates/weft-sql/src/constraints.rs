@@ -15,7 +15,7 @@ pub(crate) fn check_table(create: &CreateTable) -> Result<()> {
         return Err(SqlError::not_supported("CREATE TEMPORARY TABLE")
             .with_hint("a database without a path is temporary as a whole"));
     }
-    for constraint in &create.constraints {
+    if let Some(constraint) = create.constraints.first() {
         return Err(constraint_error(match constraint {
             TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
             TableConstraint::Unique(_) => "UNIQUE",

@@ -69,6 +69,18 @@ impl Control {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
     }
 
+    /// Lets go of the plan, and so of the snapshot that it reads; what its scans counted is kept.
+    pub(crate) fn finish(&self) {
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(plan) = plan {
+            let mut counted = ProgressSnapshot::default();
+            count_file_scans(&plan, &mut counted);
+            self.progress.add_bytes_read(counted.bytes_read);
+            self.progress.add_done(counted.units_done);
+            self.progress.add_rows(counted.rows);
+        }
+    }
+
     /// How far the statement is.
     pub(crate) fn snapshot(&self) -> ProgressSnapshot {
         let mut snapshot = self.progress.snapshot();

@@ -3,13 +3,14 @@
 //! The columns of a file go to those of the table by name where the file has names (Parquet, Arrow,
 //! JSON, CSV whose first line holds the table's names), else by position.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
-use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions::core::expr_fn::{coalesce, nullif};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
@@ -19,7 +20,7 @@ use crate::catalog::{StatementCatalog, relation_name};
 use crate::copy_options::CopyOptions;
 use crate::csv_diagnosis::{self, first_record};
 use crate::error::{ErrorKind, Result, SqlError};
-use crate::files::{FileKind, FileSet, ReadOptions};
+use crate::files::{FileKind, FileSet, ReadOptions, kind_of};
 use crate::run::{Run, Started};
 use crate::statement::fold;
 use crate::suggest;
@@ -49,7 +50,10 @@ impl Run {
         let table = catalog.stored(&relation_name(&table)?)?;
         let targets = target_columns(&table, columns)?;
         let mut read = options.read.clone();
-        read.compression = options.text_compression()?;
+        let told = kind_of(Path::new(&path)).map(|(kind, _)| kind);
+        if !matches!(read.kind.or(told), Some(FileKind::Parquet | FileKind::Arrow)) {
+            read.compression = options.text_compression()?;
+        }
         let files = FileSet::find(&path, &read).map_err(|error| error.about(path))?;
         let state = catalog.planning_state();
         let mapping = match files.kind {
@@ -63,7 +67,8 @@ impl Run {
             None,
         )?;
         let defaults = catalog.defaults(&table)?;
-        let plan = project(plan.build()?, &table, &mapping, &defaults)?;
+        let null = null_text(&read);
+        let plan = project(plan.build()?, &table, &mapping, null, &defaults)?;
         self.control.progress.add_total(files.bytes());
         let run = self.clone();
         let work = async move {
@@ -131,8 +136,10 @@ fn csv_mapping(
     targets: &[usize],
 ) -> Result<Mapping> {
     let schema = table.arrow_schema();
+    // The reader knows no text for NULL but the empty one.
+    let as_text = null_text(read).is_some();
     let all_by_position = || Mapping {
-        file: csv_schema(&schema, targets.iter().map(|target| Some(*target))),
+        file: csv_schema(&schema, as_text, targets.iter().map(|target| Some(*target))),
         source: sources(&schema, targets.iter().map(|target| Some(*target))),
     };
     let Some(first) = first_record(files, read)? else {
@@ -154,7 +161,7 @@ fn csv_mapping(
     }
     if read.header == Some(true) && all_named {
         return Ok(Mapping {
-            file: csv_schema(&schema, named.iter().copied()),
+            file: csv_schema(&schema, as_text, named.iter().copied()),
             source: sources(&schema, named.into_iter()),
         });
     }
@@ -176,6 +183,11 @@ fn csv_mapping(
     Ok(all_by_position())
 }
 
+/// What stands for NULL in a CSV file, if it is not the empty text.
+fn null_text(read: &ReadOptions) -> Option<&str> {
+    read.null.as_deref().filter(|null| !null.is_empty())
+}
+
 fn distinct(numbers: &[Option<usize>]) -> bool {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -183,12 +195,17 @@ fn distinct(numbers: &[Option<usize>]) -> bool {
 }
 
 /// The schema in which a CSV file is read whose columns go to these of the table.
-fn csv_schema(schema: &Schema, targets: impl Iterator<Item = Option<usize>>) -> SchemaRef {
+fn csv_schema(
+    schema: &Schema,
+    as_text: bool,
+    targets: impl Iterator<Item = Option<usize>>,
+) -> SchemaRef {
     let fields: Vec<Field> = targets
         .flatten()
         .map(|target| {
             let field = schema.field(target);
-            Field::new(field.name(), csv_type(field.data_type()), true)
+            let data_type = if as_text { DataType::Utf8View } else { csv_type(field.data_type()) };
+            Field::new(field.name(), data_type, true)
         })
         .collect();
     Arc::new(Schema::new(fields))
@@ -273,6 +290,7 @@ fn project(
     plan: LogicalPlan,
     table: &Table,
     mapping: &Mapping,
+    null: Option<&str>,
     defaults: &std::collections::HashMap<String, Expr>,
 ) -> Result<LogicalPlan> {
     let schema = table.arrow_schema();
@@ -283,10 +301,13 @@ fn project(
                 let name = mapping.file.field(*number).name();
                 let column = Expr::Column(Column::new(Some(FILE), name));
                 let read_as = mapping.file.field(*number).data_type();
-                // CSV has no way to tell an empty text from none, unless there may be none.
-                match !field.is_nullable() && *read_as == DataType::Utf8View {
-                    true if *field.data_type() == DataType::Utf8View => {
-                        coalesce(vec![column, lit(ScalarValue::Utf8View(Some(String::new())))])
+                let is_text = *read_as == DataType::Utf8View;
+                let empty = lit(ScalarValue::Utf8View(Some(String::new())));
+                match null {
+                    Some(null) if is_text => nullif(coalesce(vec![column, empty]), lit(null)),
+                    // CSV has no way to tell an empty text from none, unless there may be none.
+                    _ if is_text && !field.is_nullable() && field.data_type() == read_as => {
+                        coalesce(vec![column, empty])
                     }
                     _ => column,
                 }

@@ -79,10 +79,10 @@ fn explain_file(
                 return Ok(lines.check(path, read, table, mapping)?.or(Some(error)));
             }
         }
-        if !more || lines.numbers.len() == LINES {
-            if let Some(error) = lines.check(path, read, table, mapping)? {
-                return Ok(Some(error));
-            }
+        if (!more || lines.numbers.len() == LINES)
+            && let Some(error) = lines.check(path, read, table, mapping)?
+        {
+            return Ok(Some(error));
         }
         if !more {
             return Ok(None);
@@ -152,20 +152,20 @@ impl Lines {
             let field = schema.field(target);
             let values = &self.columns[*source];
             let may_be_empty = *field.data_type() == DataType::Utf8View;
-            for row in 0..values.len() {
+            for (row, value) in values.iter().enumerate() {
                 if first.as_ref().is_some_and(|(earlier, _)| *earlier <= row) {
                     break;
                 }
-                let is_null = values[row] == null;
+                let is_null = value == null;
                 let problem = match is_null {
                     true if field.is_nullable() || may_be_empty => continue,
                     true => "has no value, but the column is NOT NULL".to_owned(),
-                    false if fits(&values[row], field, mapping.file.field(*source).data_type()) => {
+                    false if fits(value, field, mapping.file.field(*source).data_type()) => {
                         continue;
                     }
                     false => {
                         let name = type_name(field.data_type());
-                        format!("'{}' is no {name}", shortened(&values[row]))
+                        format!("'{}' is no {name}", shortened(value))
                     }
                 };
                 let message = format!(

@@ -12,12 +12,15 @@ use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
 use weft_store::Store;
 
 use crate::error::{ErrorKind, Result, SqlError};
-use crate::memory::LedgerPool;
+use crate::memory::{LedgerPool, Reclaim};
 use crate::open::open_store;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
 
 /// Stack of a thread that runs statements, in bytes: plans are walked recursively.
 const STACK_BYTES: usize = 8 << 20;
+
+/// What the buffer pool is asked for at a time, at least, so that it is not asked too often.
+const RECLAIM_BYTES_MIN: u64 = 16 << 20;
 
 /// How a database is opened.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +117,22 @@ impl Drop for Executor {
     }
 }
 
+/// Takes memory from the buffer pool's cached pages, for operators.
+fn reclaim_from(store: &Arc<Store>) -> Reclaim {
+    let (pool, runtime) = (Arc::clone(store.pool()), Arc::clone(store.runtime()));
+    Box::new(move |bytes| {
+        let pool = Arc::clone(&pool);
+        let used = pool.cache_stats().bytes_used;
+        let target = used.saturating_sub(bytes.max(RECLAIM_BYTES_MIN));
+        let shrunk = runtime.block_on(move || async move { pool.shrink_to(target).await });
+        match shrunk {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => log::warn!("the buffer pool keeps its pages: {error}"),
+            Err(error) => log::warn!("the buffer pool keeps its pages: {error}"),
+        }
+    })
+}
+
 impl Engine {
     /// Opens a database.
     ///
@@ -121,8 +140,8 @@ impl Engine {
     /// [`ErrorKind::Setting`] for bad settings, [`ErrorKind::Storage`] if the directory cannot be
     /// opened, [`ErrorKind::Io`] if the system refuses threads or files.
     pub fn open(options: &EngineOptions) -> Result<Arc<Engine>> {
-        let (settings, session_defaults, datafusion_defaults) =
-            DatabaseSettings::at_open(&options.settings, options.sim.clone())?;
+        let given = DatabaseSettings::at_open(&options.settings, options.sim.clone())?;
+        let (settings, session_defaults) = (given.database, given.session);
         let ledger = Ledger::new(settings.memory_limit_bytes);
         let runtime = Runtime::new(&RuntimeOptions {
             workers: settings.threads,
@@ -137,7 +156,7 @@ impl Engine {
             Some(directory) => directory.clone(),
             None => store.spill_directory()?,
         };
-        let pool = LedgerPool::new(ledger.clone(), Box::new(|_| {}));
+        let pool = LedgerPool::new(ledger.clone(), reclaim_from(&store));
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
             .with_disk_manager_builder(
@@ -153,7 +172,7 @@ impl Engine {
             runtime,
             environment,
             session_defaults,
-            datafusion_defaults,
+            datafusion_defaults: given.datafusion,
             executor,
             settings: Mutex::new(settings),
             temp_directory,

@@ -238,9 +238,11 @@ impl FileSet {
                 )
             }
             FileKind::Json => {
-                let mut json = JsonOptions::default();
-                json.schema_infer_max_rec = Some(INFER_ROWS);
-                json.newline_delimited = !self.is_json_array()?;
+                let json = JsonOptions {
+                    schema_infer_max_rec: Some(INFER_ROWS),
+                    newline_delimited: !self.is_json_array()?,
+                    ..JsonOptions::default()
+                };
                 let compression = FileCompressionType::from(self.compression);
                 Arc::new(
                     JsonFormat::default()
@@ -261,9 +263,6 @@ impl FileSet {
             .with_escape(options.escape.filter(|escape| *escape != quote));
         csv.schema_infer_max_rec = Some(INFER_ROWS);
         csv.newlines_in_values = Some(self.contains(quote)?);
-        if let Some(null) = &options.null {
-            csv.null_regex = Some(format!("^{}$", regex_escape(null)));
-        }
         Ok(csv)
     }
 
@@ -379,17 +378,6 @@ fn object_of(path: &Path) -> Result<ObjectMeta> {
         e_tag: None,
         version: None,
     })
-}
-
-fn regex_escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        if !c.is_alphanumeric() && c != '_' {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -70,6 +70,8 @@ async fn drive_uncancelled(
     let started = match start(&run, 0).await {
         Ok(started) => started,
         Err(error) => {
+            run.control.finish();
+            drop(run);
             // Nobody may be listening any more.
             let _ = header.send(Err(locate(error, &sql)));
             return;
@@ -91,6 +93,9 @@ async fn drive_uncancelled(
         Ok(rows_affected) => Message::Finished { rows_affected },
         Err(error) => Message::Failed(locate(error, &sql)),
     };
+    // Before the reader hears of the end: the database may be closed then.
+    run.control.finish();
+    drop(run);
     let _ = messages.send(last).await;
 }
 

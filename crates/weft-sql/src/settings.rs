@@ -54,6 +54,16 @@ const SCAN_DEPTH_DEFAULT: usize = 32;
 /// Share of the machine's memory, in percent, where nothing else is said.
 const MEMORY_PERCENT_DEFAULT: u64 = 75;
 
+/// What a database is opened with.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenSettings {
+    pub(crate) database: DatabaseSettings,
+    /// What its sessions start with.
+    pub(crate) session: SessionSettings,
+    /// DataFusion's settings that its sessions start with.
+    pub(crate) datafusion: Vec<(String, String)>,
+}
+
 /// The settings of a database.
 #[derive(Clone, Debug)]
 pub(crate) struct DatabaseSettings {
@@ -104,7 +114,7 @@ impl DatabaseSettings {
     pub(crate) fn at_open(
         changes: &[(String, String)],
         sim: Option<SimDisk>,
-    ) -> Result<(DatabaseSettings, SessionSettings, Vec<(String, String)>)> {
+    ) -> Result<OpenSettings> {
         let (mut database, mut session) = Self::defaults(sim.as_ref());
         let mut others = Vec::new();
         for (name, value) in changes {
@@ -120,7 +130,7 @@ impl DatabaseSettings {
                 other => return Err(unknown_setting(other)),
             }
         }
-        Ok((database, session, others))
+        Ok(OpenSettings { database, session, datafusion: others })
     }
 
     fn defaults(sim: Option<&SimDisk>) -> (DatabaseSettings, SessionSettings) {
@@ -147,7 +157,7 @@ impl DatabaseSettings {
                     ErrorKind::Setting,
                     format!("{name} is fixed while a database is open"),
                 )
-                .with_hint(format!("open the database with it: --set {name}='{value}'")));
+                .with_hint("give it when the database is opened"));
             }
             other => return Err(unknown_setting(other)),
         }

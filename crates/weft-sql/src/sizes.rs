@@ -10,7 +10,7 @@ pub(crate) fn human_bytes(bytes: u64) -> String {
     for (unit, size) in UNITS {
         if bytes >= size && size > 1 {
             let value = bytes as f64 / size as f64;
-            let digits = usize::from(value < 10.0 && bytes % size != 0);
+            let digits = usize::from(value < 10.0 && !bytes.is_multiple_of(size));
             return format!("{value:.digits$} {unit}");
         }
     }

@@ -159,6 +159,11 @@ fn every_type_makes_the_round_trip() {
         ("CHAR(3)", "'abc'", "abc"),
         ("BLOB", "X'00ff'", "00ff"),
         ("BYTEA", "X''", ""),
+        ("INTERVAL", "INTERVAL '1 month 2 days'", "1 mons 2 days"),
+        ("INTEGER[]", "[1, NULL, 3]", "[1, NULL, 3]"),
+        ("VARCHAR[]", "['a', 'b']", "[a, b]"),
+        ("INTEGER[][]", "[[1], [2, 3]]", "[[1], [2, 3]]"),
+        ("STRUCT<x INTEGER, y VARCHAR>", "named_struct('x', 1, 'y', 'z')", "{x: 1, y: z}"),
     ];
     for (number, (name, value, shown)) in types.iter().enumerate() {
         session
@@ -323,4 +328,21 @@ fn sorts_and_aggregates_spill() {
     check(&session, "SELECT 1", &["1"]);
     assert!(database.stats().memory_peak <= 64 << 20);
     assert_eq!(database.stats().spilled_bytes, 0);
+}
+
+#[test]
+fn operators_get_memory_that_the_cache_had() {
+    let options = DatabaseOptions::default().with("memory_limit", "96MiB").with("threads", 2);
+    let database = Database::in_memory(&options).unwrap();
+    let session = database.session().unwrap();
+    session.execute("CREATE TABLE t AS SELECT value AS n, md5(CAST(value AS VARCHAR)) AS s FROM generate_series(1, 1500000)").unwrap();
+    // Fills the cache.
+    check(&session, "SELECT count(DISTINCT length(s)), sum(n) FROM t", &["1 1125000750000"]);
+    let cached = database.stats().memory_used;
+    assert!(cached > 20 << 20, "{cached} bytes");
+    // The build side of the join does not spill.
+    let join =
+        "SELECT count(*) FROM (SELECT n, s FROM t WHERE n <= 300000) AS a JOIN t AS b ON a.n = b.n";
+    check(&session, join, &["300000"]);
+    assert!(database.stats().memory_peak <= 96 << 20);
 }
