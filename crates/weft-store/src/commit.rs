@@ -72,7 +72,10 @@ async fn make_durable(core: &Core, draft: &mut Draft) -> Result<()> {
     let published = off_worker(move || manifest_file::publish(&directory, true)).await;
     // From here on the new space may be named by what is on the disk.
     keep(draft);
-    published.flatten().inspect_err(|error| core.halt(error))
+    published.flatten().map_err(|error| {
+        core.halt(&error);
+        StoreError::InDoubt { source: Box::new(error) }
+    })
 }
 
 /// Makes a durable generation the current one.

@@ -188,6 +188,15 @@ pub enum StoreError {
         /// The failure.
         reason: String,
     },
+    /// The last step of a commit failed.
+    #[error(
+        "it is not known whether the changes are durable: {source}; close the database and open it \
+         again to find out: all of them are there, or none"
+    )]
+    InDoubt {
+        /// The failure.
+        source: Box<StoreError>,
+    },
     /// The statement was cancelled.
     #[error("cancelled")]
     Cancelled,

@@ -116,7 +116,8 @@ impl Store {
     /// [`StoreError::NoSuchView`], [`StoreError::Conflict`], [`StoreError::Mismatch`],
     /// [`StoreError::Schema`], [`StoreError::UnsupportedType`]; [`StoreError::ReadOnly`];
     /// [`StoreError::DiskFull`] and [`StoreError::File`] if it cannot be written; in all these cases
-    /// nothing has changed. [`StoreError::Halted`] if an earlier failure left it open what is durable.
+    /// nothing has changed. [`StoreError::InDoubt`] if its last step failed, so that all or none of it may be
+    /// durable, and [`StoreError::Halted`] after such a failure.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Arc<Snapshot>> {
         self.run(Work { changes, device: None }).await
     }

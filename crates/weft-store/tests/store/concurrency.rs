@@ -8,6 +8,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use weft_rt::cancel::CancelToken;
 use weft_rt::io::DriverKind;
+use weft_rt::io::sim::{SimDisk, SimOptions};
+use weft_rt::memory::Ledger;
 use weft_rt::sync::block_on;
 use weft_store::*;
 
@@ -342,5 +344,63 @@ fn a_commit_in_flight_ends_before_the_database_is_opened_again() {
         let waker = std::task::Waker::noop();
         let polled = commit.as_mut().poll(&mut std::task::Context::from_waker(waker));
         assert!(polled.is_pending(), "round {round}");
+    }
+}
+
+/// Calls `work` on a thread, and fails if it does not end.
+fn must_end(work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        done.send(()).ok();
+    });
+    let timeout = std::time::Duration::from_secs(240);
+    if ended.recv_timeout(timeout) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        panic!("it hangs");
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn many_scans_that_wait_for_each_other_end_with_little_memory() {
+    for driver in [0, 1] {
+        must_end(move || {
+            let disk = SimDisk::new(SimOptions::testing(9));
+            let driver = if driver == 0 { DriverKind::Auto } else { DriverKind::Sim(disk.clone()) };
+            let (_kept, mut directory) = directory();
+            if let DriverKind::Sim(disk) = &driver {
+                directory = Directory::Sim(disk.clone(), "db".into());
+            }
+            let ledger = Ledger::new(4 << 20);
+            let options = StoreOptions { create: true, ..StoreOptions::default() };
+            let store =
+                Store::open(&directory, &options, runtime(driver, 2), ledger.clone()).unwrap();
+            let schema = many_types("t");
+            let mut random = fastrand::Rng::with_seed(2);
+            let batches: Vec<_> =
+                (0..12).map(|_| random_rows(&schema, 8_000, &mut random)).collect();
+            let options = WriterOptions { row_group_rows: 6_000, ..WriterOptions::default() };
+            let groups = write_as(&store, &schema, &batches, options).unwrap();
+            let create = Change::CreateTable { schema, or_replace: false };
+            let append = Change::Append { table: "t".into(), expected: None, groups };
+            let snapshot = store.commit_blocking(vec![create, append]).unwrap();
+            let table = snapshot.table("t").unwrap();
+            let options = ScanOptions { projection: (0..13).collect(), ..Default::default() };
+            let mut scans: Vec<Scan> =
+                (0..3).flat_map(|_| table.scan_partitions(3, options.clone()).unwrap()).collect();
+            let mut rows = 0;
+            for scan in &mut scans {
+                rows += scan.next_blocking().map_or(0, |batch| batch.unwrap().num_rows());
+            }
+            // The last one first: the others hold what they have in flight meanwhile.
+            while let Some(mut scan) = scans.pop() {
+                while let Some(batch) = scan.next_blocking() {
+                    rows += batch.unwrap().num_rows();
+                    let row = random.u64(..table.rows());
+                    block_on(table.get(row, &[2, 8])).unwrap().unwrap();
+                }
+            }
+            assert_eq!(rows, 3 * 96_000);
+        });
     }
 }

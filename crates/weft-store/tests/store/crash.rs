@@ -135,13 +135,13 @@ fn open_with(
 
 /// Runs the history; returns the states that may be found afterwards: the last one acknowledged, and
 /// the one that was being committed.
-fn run(disk: &SimDisk, devices: usize) -> (Vec<Model>, bool) {
+fn run(disk: &SimDisk, devices: usize, history: &[Step]) -> (Vec<Model>, bool) {
     let (runtime, directory) = start(disk);
     let mut model = Model::default();
     let Ok(store) = open_with(&directory, &runtime, devices) else {
         return (vec![model], false);
     };
-    for step in history() {
+    for step in history {
         let mut next = model.clone();
         step.apply(&mut next);
         if step.run(&store).is_err() {
@@ -154,9 +154,58 @@ fn run(disk: &SimDisk, devices: usize) -> (Vec<Model>, bool) {
     (vec![model], true)
 }
 
+/// Steps that are possible one after the other.
+fn random_history(random: &mut fastrand::Rng) -> Vec<Step> {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let mut tables: Vec<&str> = Vec::new();
+    let mut history = Vec::new();
+    for _ in 0..random.usize(5..25) {
+        let name = NAMES[random.usize(..4)];
+        let start = random.i64(..1_000_000);
+        let most = [1, 10, 3_000][random.usize(..3)];
+        let rows = start..start + random.i64(1..=most);
+        let is_there = tables.contains(&name);
+        history.push(match random.u8(..8) {
+            _ if !is_there => {
+                tables.push(name);
+                Step::Create(name)
+            }
+            0 => {
+                tables.retain(|table| *table != name);
+                Step::Drop(name)
+            }
+            1 => Step::Replace(name, rows),
+            _ => Step::Append(name, rows),
+        });
+    }
+    history
+}
+
+#[test]
+fn power_may_fail_in_any_history() {
+    let first = fastrand::u64(..);
+    let mut whole = 0;
+    for seed in (0..30).map(|n| first.wrapping_add(n)) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let history = random_history(&mut random);
+        let devices = random.usize(1..4);
+        let disk = SimDisk::new(SimOptions::testing(seed));
+        disk.set_faults(SimFaults::none().crash_after_write(random.u64(20..500)));
+        let (allowed, ended) = run(&disk, devices, &history);
+        whole += u32::from(ended);
+        let after = disk.crash(seed);
+        let (runtime, directory) = start(&after);
+        let store = open_with(&directory, &runtime, devices)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(allowed.contains(&found(&store)), "seed {seed}");
+        check_space(&store);
+    }
+    println!("seeds from {first} on; {whole} histories came to their end");
+}
+
 fn crash_everywhere(seed: u64, devices: usize) {
     let disk = SimDisk::new(SimOptions::testing(seed));
-    let (_, whole) = run(&disk, devices);
+    let (_, whole) = run(&disk, devices, &history());
     assert!(whole);
     let mutations = disk.mutations();
     println!("seed {seed}: {mutations} mutations on {devices} devices");
@@ -165,7 +214,7 @@ fn crash_everywhere(seed: u64, devices: usize) {
     for n in 0..mutations {
         let disk = SimDisk::new(SimOptions::testing(seed ^ n));
         disk.set_faults(SimFaults::none().crash_after_write(n));
-        let (allowed, whole) = run(&disk, devices);
+        let (allowed, whole) = run(&disk, devices, &history());
         assert!(!whole, "the power fails at {n}");
         let mut after = disk.crash(seed ^ n);
         if n % 5 == 0 {

@@ -5,4 +5,5 @@ mod concurrency;
 mod crash;
 mod damage;
 mod failures;
+mod format;
 mod support;
