@@ -25,6 +25,7 @@ mod locate;
 mod memory;
 mod open;
 mod pushdown;
+mod rewrite;
 mod run;
 mod running;
 mod scan;

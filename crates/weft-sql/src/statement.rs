@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::copy_options::CopyOptions;
 use crate::error::{ErrorKind, Position, Result, SqlError, translate};
+use crate::rewrite;
 use crate::text::{self, DIALECT, Offsets};
 
 /// How deep expressions and queries may nest.
@@ -70,7 +71,16 @@ pub(crate) fn parse_with(sql: &str, values: &[String]) -> Result<Parsed> {
 
 fn parse_checked(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     check_is_one(&tokens)?;
-    let result = parse_tokens(sql, tokens);
+    let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
+        match &mut parsed {
+            Parsed::Sql(statement) => rewrite::statement(statement)?,
+            Parsed::CopyTo { query, .. } | Parsed::DescribeQuery { query } => {
+                rewrite::query(query)?
+            }
+            _ => {}
+        }
+        Ok(parsed)
+    });
     result.map_err(|error| match (error.kind(), error.position()) {
         (ErrorKind::Syntax, None) => error.with_position(end_of(sql)),
         _ => error,
@@ -144,8 +154,9 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
 pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
     let tokens = text::tokenize(sql)?;
     let mut parser = parser(tokens);
-    let query = parser.parse_query().map_err(syntax)?;
+    let mut query = parser.parse_query().map_err(syntax)?;
     expect_eof(&mut parser)?;
+    rewrite::query(&mut query)?;
     Ok(*query)
 }
 
