@@ -1,0 +1,193 @@
+//! A session as the test runner sees it, and the databases that tests run in.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sqllogictest::{ColumnType, DB, DBOutput};
+use weft::arrow::array::RecordBatch;
+use weft::arrow::datatypes::DataType;
+use weft::arrow::error::ArrowError;
+use weft::arrow::util::display::{ArrayFormatter, FormatOptions};
+use weft::{Database, DatabaseOptions, ResultKind, Session};
+use weft_rt::io::sim::{SimDisk, SimOptions};
+
+/// The memory limit of the tests with little of it.
+const TINY_MEMORY: &str = "48MB";
+
+/// What a file of tests runs in.
+#[derive(Clone, Copy, Debug)]
+pub enum Setup {
+    /// More memory than any test needs.
+    Ample,
+    /// So little that operators spill and the cache evicts.
+    Tiny,
+    /// A simulated disk whose every request suspends and whose completions come back in any order.
+    Sim,
+}
+
+impl Setup {
+    /// All of them.
+    pub const ALL: [Setup; 3] = [Setup::Ample, Setup::Tiny, Setup::Sim];
+
+    /// Its name in the names of tests, and its label in `skipif` and `onlyif`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setup::Ample => "ample",
+            Setup::Tiny => "tiny",
+            Setup::Sim => "sim",
+        }
+    }
+
+    /// A new database, and the seed of what is random in it: that of `WEFT_SEED`, or a fresh one.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn open(self) -> weft::Result<(Database, u64)> {
+        let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        let given = std::env::var("WEFT_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or(fresh as u64);
+        let options = DatabaseOptions::default().with("threads", 2).with("timezone", "UTC");
+        let database = match self {
+            Setup::Ample => Database::in_memory(&options.with("memory_limit", "1GB"))?,
+            Setup::Tiny => Database::in_memory(&options.with("memory_limit", TINY_MEMORY))?,
+            Setup::Sim => {
+                let disk = SimDisk::new(SimOptions::testing(seed));
+                let options = DatabaseOptions { sim: Some(disk), ..options };
+                Database::open("slt.weft", &options.with("memory_limit", "1GB"))?
+            }
+        };
+        Ok((database, seed))
+    }
+}
+
+/// A session of a database.
+pub struct TestDatabase {
+    session: Session,
+}
+
+impl TestDatabase {
+    /// A new session.
+    ///
+    /// # Errors
+    /// Those of [`Database::session`].
+    pub fn new(database: &Database) -> Result<TestDatabase, TestError> {
+        Ok(TestDatabase { session: database.session()? })
+    }
+}
+
+/// Why a statement has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum TestError {
+    /// What the database says.
+    #[error(transparent)]
+    Weft(#[from] weft::Error),
+    /// A value without a text form.
+    #[error(transparent)]
+    Text(#[from] ArrowError),
+}
+
+impl DB for TestDatabase {
+    type Error = TestError;
+    type ColumnType = Kind;
+
+    fn run(&mut self, sql: &str) -> Result<DBOutput<Kind>, TestError> {
+        let mut result = self.session.query(sql)?;
+        if let ResultKind::Command { .. } = result.kind() {
+            return Ok(DBOutput::StatementComplete(result.finish()?));
+        }
+        let schema = result.schema();
+        let types = schema.fields().iter().map(|field| Kind::of(field.data_type())).collect();
+        let batches = result.collect()?;
+        let mut rows = Vec::new();
+        for batch in &batches {
+            append_rows(batch, &mut rows)?;
+        }
+        Ok(DBOutput::Rows { types, rows })
+    }
+
+    fn engine_name(&self) -> &str {
+        "weft"
+    }
+}
+
+fn append_rows(batch: &RecordBatch, rows: &mut Vec<Vec<String>>) -> Result<(), ArrowError> {
+    let options = FormatOptions::default()
+        .with_null("NULL")
+        .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
+        .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.fZ"));
+    let columns: Result<Vec<_>, _> =
+        batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
+    let columns = columns?;
+    for row in 0..batch.num_rows() {
+        let cells: Result<Vec<String>, ArrowError> =
+            columns.iter().map(|column| Ok(cell(column.value(row).try_to_string()?))).collect();
+        rows.push(cells?);
+    }
+    Ok(())
+}
+
+fn cell(text: String) -> String {
+    if text.is_empty() { "(empty)".to_owned() } else { text }
+}
+
+/// The kind of a column, a letter in the tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// B: booleans.
+    Boolean,
+    /// D: dates, times, timestamps, intervals.
+    Time,
+    /// I: integers of any width.
+    Integer,
+    /// R: floating point numbers and decimals.
+    Real,
+    /// T: text.
+    Text,
+    /// ?: anything else, and whatever the test does not care for.
+    Any,
+}
+
+impl Kind {
+    fn of(data_type: &DataType) -> Kind {
+        match data_type {
+            DataType::Boolean => Kind::Boolean,
+            data_type if data_type.is_integer() => Kind::Integer,
+            data_type if data_type.is_numeric() => Kind::Real,
+            data_type if data_type.is_temporal() => Kind::Time,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
+            _ => Kind::Any,
+        }
+    }
+}
+
+impl ColumnType for Kind {
+    fn from_char(letter: char) -> Option<Kind> {
+        Some(match letter {
+            'B' => Kind::Boolean,
+            'D' => Kind::Time,
+            'I' => Kind::Integer,
+            'R' => Kind::Real,
+            'T' => Kind::Text,
+            '?' => Kind::Any,
+            _ => return None,
+        })
+    }
+
+    fn to_char(&self) -> char {
+        match self {
+            Kind::Boolean => 'B',
+            Kind::Time => 'D',
+            Kind::Integer => 'I',
+            Kind::Real => 'R',
+            Kind::Text => 'T',
+            Kind::Any => '?',
+        }
+    }
+}
+
+/// Whether the columns are as a test expects.
+pub fn same_types(actual: &Vec<Kind>, expected: &Vec<Kind>) -> bool {
+    let is_same = |(actual, expected): (&Kind, &Kind)| {
+        actual == expected || *actual == Kind::Any || *expected == Kind::Any
+    };
+    actual.len() == expected.len() && actual.iter().zip(expected).all(is_same)
+}
