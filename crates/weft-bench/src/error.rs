@@ -3,14 +3,17 @@
 use std::io;
 use std::path::PathBuf;
 
+use arrow::error::ArrowError;
 use weft_buffer::static_cache::CacheError;
 use weft_buffer::{BufferError, PageId, StaticPool};
 use weft_rt::io::FileError;
 use weft_rt::{JoinError, MorselError, RuntimeError};
+use weft_store::StoreError;
 
 use crate::report::ReportError;
 use crate::report::units::bytes as in_units;
 use crate::tpch::{LayoutError, TpchError};
+use crate::workload::WorkloadError;
 
 /// Why an experiment has no result.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +24,15 @@ pub enum BenchError {
     /// The data could not be generated or opened, or an answer was wrong.
     #[error(transparent)]
     Tpch(#[from] TpchError),
+    /// A workload's data could not be had, a statement failed, or an answer was wrong.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The storage could not be opened, written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Rows could not be made.
+    #[error("cannot make rows: {0}; please report it")]
+    Rows(#[from] ArrowError),
     /// A page could not be read.
     #[error("{what}; {advice}", what = .0, advice = of_buffer(.0))]
     Buffer(#[from] BufferError),

@@ -4,6 +4,7 @@
 //! the [`report`]. Synchronous and asynchronous runs are interleaved in one process, so that what
 //! else the machine does meanwhile hits both.
 
+pub mod answer;
 pub mod args;
 pub mod data;
 pub mod dram;
@@ -17,6 +18,7 @@ pub mod resident;
 pub mod scratch;
 pub mod size_class;
 pub mod tpch;
+pub mod workload;
 
 use std::io::Write;
 use std::path::Path;
@@ -24,7 +26,7 @@ use std::time::SystemTime;
 
 use args::{AllArgs, BenchArgs, CommonArgs, Experiment};
 pub use error::BenchError;
-use experiment::{io, lookup, prefetch, scan};
+use experiment::{io, lookup, memory, prefetch, scan, storage};
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
 
@@ -40,17 +42,32 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
     if let Some(directory) = &common.out {
         report::prepare(directory)?;
     }
+    let mut summary = None;
     let points = match &args.experiment {
         Experiment::All(all) => run_all(all, &machine)?,
         Experiment::Io(io) => io::run(io, &machine)?,
         Experiment::Scan(scan) => scan::run(scan, &machine)?,
         Experiment::Lookup(lookup) => lookup::run(lookup, &machine)?,
         Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
+        Experiment::Memory(memory) => memory::run(memory, &machine)?,
+        Experiment::Storage(storage) => {
+            let points = storage::run(storage, &machine)?;
+            let layout = report::table::Layout::of_stdout();
+            let table = report::table::render(&points, layout);
+            summary = Some(table + &storage::summary(&points));
+            points
+        }
+        Experiment::Tpch(tpch) => {
+            let report = experiment::tpch::run(tpch, &machine)?;
+            summary = Some(report::tpch::render(&report));
+            report.points
+        }
     };
     let text = if common.json {
         report::json::to_lines(&points)?
     } else {
-        report::table::render(&points, report::table::Layout::of_stdout())
+        summary
+            .unwrap_or_else(|| report::table::render(&points, report::table::Layout::of_stdout()))
     };
     print(&text)?;
     if let Some(directory) = &common.out {
@@ -71,7 +88,7 @@ fn run_all(all: &AllArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
             Experiment::Scan(scan) => points.extend(scan::run(&scan, machine)?),
             Experiment::Lookup(lookup) => points.extend(lookup::run(&lookup, machine)?),
             Experiment::Prefetch(prefetch) => points.extend(prefetch::run(&prefetch, machine)?),
-            Experiment::All(_) => unreachable!("all consists of the others"),
+            _ => unreachable!("all consists of the four above"),
         }
     }
     Ok(points)

@@ -2,5 +2,8 @@
 
 pub mod io;
 pub mod lookup;
+pub mod memory;
 pub mod prefetch;
 pub mod scan;
+pub mod storage;
+pub mod tpch;

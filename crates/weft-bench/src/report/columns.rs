@@ -44,6 +44,8 @@ const ALL: &[Column] = &[
     measured("min", "", 9, |p| spread(p, p.seconds_min)),
     measured("max", "", 9, |p| spread(p, p.seconds_max)),
     measured("throughput", "GB/s", 0, |p| p.gb_per_s.map(units::number)),
+    measured("decoded", "GB/s", 1, |p| p.decoded_gb_per_s.map(units::number)),
+    measured("bytes/row", "", 3, |p| Some(units::number(p.bytes_on_disk? as f64 / p.rows? as f64))),
     measured("per thread", "GB/s", 4, |p| several(p, p.gb_per_s_per_thread()).map(units::number)),
     measured("lookups", "1/s", 0, |p| p.lookups_per_s.map(units::number)),
     measured("per thread", "1/s", 4, |p| {
@@ -61,9 +63,12 @@ const ALL: &[Column] = &[
     measured("vs blocking", "", 1, |p| p.ratio_to_blocking.map(units::ratio)),
     measured("vs fio", "", 1, |p| p.ratio_to_fio.map(units::ratio)),
     measured("read", "", 6, |p| p.bytes_read.map(units::bytes)),
+    measured("written", "", 6, |p| p.bytes_written.map(units::bytes)),
+    measured("on disk", "", 5, |p| p.bytes_on_disk.map(units::bytes)),
     measured("reads", "", 6, |p| p.reads.map(|n| units::count(n as f64))),
     measured("shared", "", 7, |p| p.reads_shared.map(|n| units::count(n as f64))),
     measured("memory peak", "", 6, |p| p.resident_bytes_peak.map(units::bytes)),
+    measured("allowed", "", 5, |p| p.resident_bytes_allowed.map(units::bytes)),
     text("answer", 2, |p| p.answer.clone()),
 ];
 

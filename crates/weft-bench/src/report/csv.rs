@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 34] = [
+pub const COLUMNS: [&str; 39] = [
     "experiment",
     "pattern",
     "driver",
@@ -23,6 +23,8 @@ pub const COLUMNS: [&str; 34] = [
     "seconds_min",
     "seconds_max",
     "gb_per_s",
+    "decoded_gb_per_s",
+    "rows",
     "lookups_per_s",
     "iops",
     "latency_us_p50",
@@ -33,12 +35,15 @@ pub const COLUMNS: [&str; 34] = [
     "ns_per_op",
     "overhead_ns",
     "bytes_read",
+    "bytes_written",
+    "bytes_on_disk",
     "reads",
     "reads_shared",
     "optimum_gb_per_s",
     "ratio_to_blocking",
     "ratio_to_fio",
     "resident_bytes_peak",
+    "resident_bytes_allowed",
     "answer",
     "per_thread",
 ];

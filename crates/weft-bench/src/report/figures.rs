@@ -68,6 +68,9 @@ pub fn experiment_title(experiment: &str) -> String {
         "scan" => "Table scan: TPC-H Q1 (Figures 5 to 7)".to_string(),
         "lookup" => "Index lookups: TPC-H Q14 (Figure 8)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
+        "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),
+        "memory" => "Memory: import and scans of data larger than the limit".to_string(),
+        "storage" => "Storage: the columns of lineitem".to_string(),
         other => format!("Experiment: {other}"),
     }
 }

@@ -20,6 +20,7 @@ pub mod svg;
 #[cfg(test)]
 mod synthetic;
 pub mod table;
+pub mod tpch;
 pub mod units;
 
 use std::fs;

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 /// that is `None` is left out. [`FIELD_HELP`] explains each field to a reader of the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which experiment: `io`, `scan`, `lookup` or `prefetch`.
+    /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `memory` or `storage`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
-    /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured.
+    /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
+    /// the others the query, the column or what was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// The I/O driver: `blocking`, `uring`, `posix`, `sim`, `sim-blocking`; `fio` for a run of fio,
@@ -51,6 +52,12 @@ pub struct Point {
     /// Throughput of all threads, 10^9 bytes of processed (scan) or read (io) data per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gb_per_s: Option<f64>,
+    /// Throughput in decoded data, 10^9 bytes per second of all threads; `gb_per_s` is of encoded data then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoded_gb_per_s: Option<f64>,
+    /// Rows of the median run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// Index lookups per second, all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookups_per_s: Option<f64>,
@@ -69,6 +76,12 @@ pub struct Point {
     /// Bytes read from the device in the median run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_read: Option<u64>,
+    /// Bytes written to the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_written: Option<u64>,
+    /// Bytes that a database or one of its columns takes on its devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_on_disk: Option<u64>,
     /// Reads sent to the device in the median run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<u64>,
@@ -87,6 +100,9 @@ pub struct Point {
     /// Largest resident memory of the process during the runs, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes_peak: Option<u64>,
+    /// Largest resident memory that the run was allowed, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes_allowed: Option<u64>,
     /// `correct` when the answer was checked and right; otherwise what was wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
@@ -131,9 +147,10 @@ impl Point {
 
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
-experiment           io | scan | lookup | prefetch
+experiment           io | scan | lookup | prefetch | tpch | memory | storage
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
-                     dram-sequential | dram-random | dram-latency; prefetch: the variant
+                     dram-sequential | dram-random | dram-latency; prefetch: the variant;
+                     others: the query, the column or what was done
 driver               blocking | uring | posix | sim | sim-blocking | fio | memory
 simulated            true if the device was simulated, not measured
 device               the device, in words
@@ -148,6 +165,8 @@ seconds              median run time
 seconds_min          shortest run
 seconds_max          longest run
 gb_per_s             throughput of all threads, 10^9 bytes/s
+decoded_gb_per_s     the same in decoded data; gb_per_s is of encoded data then
+rows                 rows of the median run
 lookups_per_s        index lookups per second, all threads
 iops                 completed reads per second, all threads
 latency_us           latency of a read in microseconds:
@@ -159,12 +178,15 @@ latency_us           latency of a read in microseconds:
 ns_per_op            nanoseconds per operation (prefetch: per memory access)
 overhead_ns          nanoseconds of one suspend-resume round above the work itself
 bytes_read           bytes read from the device
+bytes_written        bytes written to the device
+bytes_on_disk        bytes that a database or a column takes on its devices
 reads                reads sent to the device
 reads_shared         lookups that waited for a read started by another
 optimum_gb_per_s     best throughput that device and memory bandwidth permit, 10^9 bytes/s
 ratio_to_blocking    throughput / that of the blocking driver, same threads, same run
 ratio_to_fio         throughput / that of fio, same settings, same run
 resident_bytes_peak  largest resident memory of the process, bytes
+resident_bytes_allowed  largest resident memory that the run was allowed, bytes
 answer               correct, or what was wrong
 ";
 

@@ -193,6 +193,11 @@ pub fn complete_point() -> Point {
         ratio_to_blocking: Some(3.9),
         ratio_to_fio: Some(0.98),
         resident_bytes_peak: Some(1 << 30),
+        resident_bytes_allowed: Some(1 << 31),
+        decoded_gb_per_s: Some(9.0),
+        rows: Some(1_000),
+        bytes_written: Some(1 << 20),
+        bytes_on_disk: Some(1 << 22),
         ..scan("uring", 1, 64, 0.6, 6.0)
     }
 }

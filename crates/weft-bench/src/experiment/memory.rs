@@ -1,0 +1,138 @@
+//! Resident memory during an import and scans of data ten times larger than the memory limit.
+//!
+//! The kernel counts: the largest resident memory of the process, its code included, may exceed the
+//! limit by 5 % and 64 MiB.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use weft::{Database, DatabaseOptions, QueryResult};
+
+use crate::args::{MemoryArgs, cores, distinct};
+use crate::error::BenchError;
+use crate::report::{Machine, Point};
+use crate::resident;
+use crate::workload::tpch_rows::TpchTable;
+use crate::workload::{WorkloadError, tpch_load, tpch_parquet};
+
+/// Resident memory beside the limit that is allowed, in bytes.
+const ALLOWANCE_BYTES: u64 = 64 << 20;
+
+/// How many times larger than the limit the data is.
+const DATA_TO_LIMIT: u64 = 10;
+
+/// What is run after the import, each twice: with nothing in the cache, and with what fits.
+const SCANS: [(&str, &str); 3] = [
+    (
+        "scan of all columns",
+        "SELECT count(l_orderkey), count(l_partkey), count(l_suppkey), count(l_linenumber), \
+         sum(l_quantity), sum(l_extendedprice), sum(l_discount), sum(l_tax), max(l_returnflag), \
+         max(l_linestatus), max(l_shipdate), max(l_commitdate), max(l_receiptdate), \
+         max(l_shipinstruct), max(l_shipmode), max(l_comment) FROM lineitem",
+    ),
+    (
+        "grouping",
+        "SELECT l_shipdate, count(*), sum(l_extendedprice) FROM lineitem GROUP BY l_shipdate",
+    ),
+    (
+        "large grouping",
+        "SELECT count(*) FROM (SELECT l_orderkey FROM lineitem GROUP BY l_orderkey)",
+    ),
+];
+
+/// Runs the import and the scans in a database of their own, which is removed afterwards.
+///
+/// # Errors
+/// [`BenchError`] if the data cannot be had or a statement fails.
+pub fn run(args: &MemoryArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
+    let files = tpch_load::parquet_directory(&args.common.data, args.scale);
+    let threads = distinct(&args.common.threads).first().copied().unwrap_or_else(cores);
+    tpch_load::generate(&files, args.scale, threads as usize)?;
+    let bytes = fs::metadata(tpch_parquet::path_of(&files, TpchTable::Lineitem))
+        .map_or(0, |found| found.len());
+    let default = || (bytes / DATA_TO_LIMIT).to_string();
+    let limit = args.memory_limit.clone().unwrap_or_else(default);
+    let path = args.common.data.join(format!("memory-{}.weft", std::process::id()));
+    let phases = Phases { args, machine, threads, limit, files: &files };
+    let outcome = phases.run(&path);
+    // The error that matters is that of the phases.
+    fs::remove_dir_all(&path).ok();
+    outcome
+}
+
+struct Phases<'a> {
+    args: &'a MemoryArgs,
+    machine: &'a Machine,
+    threads: u32,
+    limit: String,
+    files: &'a Path,
+}
+
+impl Phases<'_> {
+    fn run(&self, path: &Path) -> Result<Vec<Point>, BenchError> {
+        let options = DatabaseOptions::default()
+            .with("threads", self.threads)
+            .with("memory_limit", &self.limit);
+        let opening = || WorkloadError::statement(format!("opening {}", path.display()));
+        let mut points = Vec::new();
+        resident::reset_peak();
+        let start = Instant::now();
+        let database = Database::open(path, &options).map_err(opening())?;
+        points.push(self.point("open", &database, start));
+
+        let source = tpch_parquet::path_of(self.files, TpchTable::Lineitem);
+        let source = source.display().to_string().replace('\'', "''");
+        let import = format!("CREATE TABLE lineitem AS SELECT * FROM '{source}'");
+        points.push(self.measure("import", &database, &import)?);
+        drop(database);
+        let database = Database::open(path, &options).map_err(opening())?;
+        for (what, sql) in SCANS {
+            points.push(self.measure(what, &database, sql)?);
+            points.push(self.measure(&format!("{what}, again"), &database, sql)?);
+        }
+        Ok(points)
+    }
+
+    fn measure(&self, what: &str, database: &Database, sql: &str) -> Result<Point, BenchError> {
+        let failed = || WorkloadError::statement(what);
+        let session = database.session().map_err(failed())?;
+        let before = database.stats();
+        resident::reset_peak();
+        let start = Instant::now();
+        session.query(sql).and_then(QueryResult::collect).map_err(failed())?;
+        let after = database.stats();
+        Ok(Point {
+            bytes_read: Some(after.bytes_read - before.bytes_read),
+            bytes_written: Some(after.bytes_written - before.bytes_written),
+            ..self.point(what, database, start)
+        })
+    }
+
+    fn point(&self, what: &str, database: &Database, start: Instant) -> Point {
+        let seconds = start.elapsed().as_secs_f64();
+        let peak = resident::peak_bytes();
+        let stats = database.stats();
+        let allowed = stats.memory_limit + stats.memory_limit / 20 + ALLOWANCE_BYTES;
+        let verdict = match peak {
+            None => "not known".to_owned(),
+            Some(peak) if peak <= allowed => "within".to_owned(),
+            Some(peak) => format!("{:.1} % too much", (peak as f64 / allowed as f64 - 1.0) * 100.0),
+        };
+        Point {
+            experiment: "memory".to_owned(),
+            pattern: Some(what.to_owned()),
+            driver: "auto".to_owned(),
+            device: self.machine.device.clone(),
+            threads: self.threads,
+            scale: Some(self.args.scale),
+            repetitions: 1,
+            seconds,
+            bytes_on_disk: Some(stats.bytes_on_disk),
+            resident_bytes_peak: peak,
+            resident_bytes_allowed: Some(allowed),
+            answer: Some(verdict),
+            ..Point::default()
+        }
+    }
+}

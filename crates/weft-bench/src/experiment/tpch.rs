@@ -1,0 +1,268 @@
+//! The 22 queries of TPC-H on a database, cold and hot, with their answers checked.
+//!
+//! A cold run opens the database anew, so that its cache is empty; reads go past the system's. A hot run
+//! follows it in the same database. Loading is measured if tables are missing.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use weft::arrow::array::RecordBatch;
+use weft::{Database, DatabaseOptions, DatabaseStats, QueryResult};
+
+use crate::answer::{Answer, TextRows, limit_of, text_rows};
+use crate::args::TpchArgs;
+use crate::data::progress_bar;
+use crate::error::BenchError;
+use crate::report::{Machine, Point};
+use crate::resident;
+use crate::workload::tpch_load::{self, Loaded};
+use crate::workload::tpch_queries::Query;
+use crate::workload::{WorkloadError, tpch_parquet};
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct TpchReport {
+    /// The load, if there was one, and two points per query and setting: cold and hot.
+    pub points: Vec<Point>,
+    /// Bytes of the database on its devices.
+    pub bytes_on_disk: u64,
+    /// Whether answers were compared with known ones, or only with each other.
+    pub is_checked: bool,
+}
+
+/// How the database is opened for a point.
+#[derive(Clone, Debug)]
+struct Setting {
+    threads: u32,
+    driver: String,
+}
+
+/// Loads the database if needed and runs the queries.
+///
+/// # Errors
+/// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
+pub fn run(args: &TpchArgs, machine: &Machine) -> Result<TpchReport, BenchError> {
+    let queries = args.queries();
+    let mut points = Vec::new();
+    let first = Setting { threads: args.threads()[0], driver: args.io_driver[0].clone() };
+    let (loaded, bytes_on_disk) = load(args, machine, &first)?;
+    points.extend(loaded);
+    let settings: Vec<Setting> = args
+        .threads()
+        .into_iter()
+        .flat_map(|threads| {
+            args.io_driver.iter().map(move |driver| Setting { threads, driver: driver.clone() })
+        })
+        .collect();
+    let bar = progress_bar("runs").with_message("TPC-H");
+    bar.set_length(
+        queries.len() as u64 * settings.len() as u64 * 2 * u64::from(args.common.repeat),
+    );
+    let mut is_checked = true;
+    for query in &queries {
+        let mut reference = query.answer(args.scale).map_err(|source| wrong(query, source))?;
+        is_checked &= reference.is_some();
+        for setting in &settings {
+            let [cold, hot] = measure(args, query, setting, &mut reference, &mut || bar.inc(1))?;
+            points.push(cold.point(args, machine, query, setting, 0.0));
+            points.push(hot.point(args, machine, query, setting, 1.0));
+        }
+    }
+    bar.finish_and_clear();
+    compare_with_blocking(&mut points);
+    Ok(TpchReport { points, bytes_on_disk, is_checked })
+}
+
+/// Opens the database, loads what is missing; the point of the load and the size on disk.
+fn load(
+    args: &TpchArgs,
+    machine: &Machine,
+    setting: &Setting,
+) -> Result<(Option<Point>, u64), BenchError> {
+    let files = tpch_load::parquet_directory(&args.common.data, args.scale);
+    let threads = setting.threads as usize;
+    if !args.database().exists() {
+        // Before memory is counted: making rows takes more of it than loading them.
+        tpch_load::generate(&files, args.scale, threads)?;
+    }
+    resident::reset_peak();
+    let database = open(args, setting)?;
+    let loaded = tpch_load::load(&database, &files, args.scale, threads)?;
+    let stats = database.stats();
+    let point = (!loaded.tables.is_empty())
+        .then(|| load_point(args, machine, setting, &loaded, &stats, &files));
+    Ok((point, stats.bytes_on_disk))
+}
+
+fn load_point(
+    args: &TpchArgs,
+    machine: &Machine,
+    setting: &Setting,
+    loaded: &Loaded,
+    stats: &DatabaseStats,
+    files: &Path,
+) -> Point {
+    let seconds = loaded.time.as_secs_f64();
+    let parquet_bytes = tpch_parquet::bytes(files).unwrap_or(0);
+    Point {
+        pattern: Some("load".to_owned()),
+        repetitions: 1,
+        seconds,
+        gb_per_s: (seconds > 0.0).then(|| parquet_bytes as f64 / 1e9 / seconds),
+        bytes_read: Some(parquet_bytes),
+        bytes_written: Some(stats.bytes_written),
+        bytes_on_disk: Some(stats.bytes_on_disk),
+        resident_bytes_peak: resident::peak_bytes(),
+        answer: None,
+        ..setting.point(args, machine)
+    }
+}
+
+fn open(args: &TpchArgs, setting: &Setting) -> Result<Database, BenchError> {
+    let mut options = DatabaseOptions::default()
+        .with("threads", setting.threads)
+        .with("io_driver", &setting.driver);
+    if let Some(limit) = &args.memory_limit {
+        options = options.with("memory_limit", limit);
+    }
+    options.devices = args.device.clone();
+    let path: PathBuf = args.database();
+    let opened = Database::open(&path, &options);
+    let what = format!("opening {}", path.display());
+    Ok(opened.map_err(WorkloadError::statement(what))?)
+}
+
+/// The runs of a query, cold or hot.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    runs: Vec<Run>,
+    is_checked: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    seconds: f64,
+    bytes_read: u64,
+    resident_bytes: Option<u64>,
+}
+
+/// The cold and the hot runs of a query. Without a known answer, the first run's is taken for it.
+fn measure(
+    args: &TpchArgs,
+    query: &Query,
+    setting: &Setting,
+    reference: &mut Option<Answer>,
+    done: &mut dyn FnMut(),
+) -> Result<[Runs; 2], BenchError> {
+    let is_checked = query.answer(args.scale).is_ok_and(|answer| answer.is_some());
+    let [mut cold, mut hot] = [Runs::default(), Runs::default()];
+    for repetition in 0..args.common.repeat {
+        let database = open(args, setting)?;
+        cold.runs.push(run_once(&database, query, reference)?);
+        done();
+        if repetition + 1 == args.common.repeat {
+            for _ in 0..args.common.repeat {
+                hot.runs.push(run_once(&database, query, reference)?);
+                done();
+            }
+        }
+    }
+    for runs in [&mut cold, &mut hot] {
+        runs.is_checked = is_checked;
+        runs.runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    }
+    Ok([cold, hot])
+}
+
+fn run_once(
+    database: &Database,
+    query: &Query,
+    reference: &mut Option<Answer>,
+) -> Result<Run, BenchError> {
+    let failed = || WorkloadError::statement(query.name());
+    let session = database.session().map_err(failed())?;
+    resident::reset_peak();
+    let before = database.stats();
+    let start = Instant::now();
+    let batches: Vec<RecordBatch> =
+        session.query(query.sql).and_then(QueryResult::collect).map_err(failed())?;
+    let seconds = start.elapsed().as_secs_f64();
+    let after = database.stats();
+    let resident_bytes = resident::peak_bytes();
+    let rows =
+        text_rows(&batches).map_err(|source| WorkloadError::Text { what: query.name(), source })?;
+    check(query, rows, reference)?;
+    Ok(Run { seconds, bytes_read: after.bytes_read - before.bytes_read, resident_bytes })
+}
+
+/// Checks an answer against the reference, or makes it one.
+fn check(query: &Query, rows: TextRows, reference: &mut Option<Answer>) -> Result<(), BenchError> {
+    match reference {
+        Some(answer) => Ok(answer.check(&rows).map_err(|source| wrong(query, source))?),
+        None => {
+            let keys = query.order_keys().map_err(|source| wrong(query, source))?;
+            *reference = Some(Answer::of_run(rows, &keys, limit_of(query.sql)));
+            Ok(())
+        }
+    }
+}
+
+fn wrong(query: &Query, source: crate::answer::AnswerError) -> WorkloadError {
+    WorkloadError::WrongAnswer { query: query.name(), source }
+}
+
+impl Setting {
+    /// What all points of the setting share.
+    fn point(&self, args: &TpchArgs, machine: &Machine) -> Point {
+        Point {
+            experiment: "tpch".to_owned(),
+            driver: self.driver.clone(),
+            device: machine.device.clone(),
+            threads: self.threads,
+            scale: Some(args.scale),
+            ..Point::default()
+        }
+    }
+}
+
+impl Runs {
+    fn point(
+        &self,
+        args: &TpchArgs,
+        machine: &Machine,
+        query: &Query,
+        setting: &Setting,
+        cached: f64,
+    ) -> Point {
+        let run = &self.runs[self.runs.len() / 2];
+        let answer = if self.is_checked { "correct" } else { "the same in all runs" };
+        Point {
+            pattern: Some(query.name()),
+            cached: Some(cached),
+            repetitions: self.runs.len() as u32,
+            seconds: run.seconds,
+            seconds_min: self.runs.first().map(|run| run.seconds),
+            seconds_max: self.runs.last().map(|run| run.seconds),
+            bytes_read: Some(run.bytes_read),
+            resident_bytes_peak: self.runs.iter().filter_map(|run| run.resident_bytes).max(),
+            answer: Some(answer.to_owned()),
+            ..setting.point(args, machine)
+        }
+    }
+}
+
+/// Fills in how much faster each point is than the blocking driver's.
+fn compare_with_blocking(points: &mut [Point]) {
+    for index in 0..points.len() {
+        let point = &points[index];
+        let baseline = points.iter().find(|other| {
+            other.is_blocking()
+                && !point.is_blocking()
+                && other.pattern == point.pattern
+                && other.cached == point.cached
+                && other.threads == point.threads
+        });
+        let ratio = baseline.map(|other| other.seconds / point.seconds);
+        points[index].ratio_to_blocking = ratio;
+    }
+}

@@ -1,0 +1,161 @@
+//! The points of TPC-H as a table for a terminal: a line per query, cold and hot beside each other, and
+//! the geometric means.
+
+use comfy_table::{Cell, CellAlignment, LineStyle, Table, presets};
+
+use super::units;
+use super::{Point, figures};
+use crate::experiment::tpch::TpchReport;
+
+/// The headers; one that the points have no values for is left out.
+const HEADERS: [&str; 8] =
+    ["query", "driver", "cold", "hot", "read cold", "read hot", "memory peak", "vs blocking"];
+
+/// The report as text.
+pub fn render(report: &TpchReport) -> String {
+    let points = &report.points;
+    let queries: Vec<&Point> = points.iter().filter(|point| point.cached.is_some()).collect();
+    let mut text = format!("{}\n", figures::experiment_title("tpch"));
+    if let Some(first) = points.first() {
+        let scale = first.scale.unwrap_or(0.0);
+        text += &format!("scale {scale}, {}", first.device);
+        text += &format!(", {} on disk\n", units::bytes(report.bytes_on_disk));
+    }
+    for load in points.iter().filter(|point| point.cached.is_none()) {
+        text += &describe_load(load);
+    }
+    for threads in distinct(queries.iter().map(|point| point.threads)) {
+        let members: Vec<&Point> =
+            queries.iter().copied().filter(|point| point.threads == threads).collect();
+        text += &format!("\n{}\n", units::plural(threads, "thread"));
+        text += &table(&members);
+    }
+    text += if report.is_checked {
+        "answers correct\n"
+    } else {
+        "answers the same in all runs; there is no reference for this scale\n"
+    };
+    text
+}
+
+fn describe_load(point: &Point) -> String {
+    let known = |value: Option<u64>| value.map_or("–".to_owned(), units::bytes);
+    format!(
+        "loaded in {} from {} of Parquet, memory peak {}\n",
+        units::seconds(point.seconds),
+        known(point.bytes_read),
+        known(point.resident_bytes_peak)
+    )
+}
+
+fn table(points: &[&Point]) -> String {
+    let drivers = distinct(points.iter().map(|point| point.driver.as_str()));
+    let shows = |header: &str| drivers.len() > 1 || !matches!(header, "driver" | "vs blocking");
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─')));
+    table.set_header(HEADERS.iter().filter(|header| shows(header)).map(|&header| cell(header)));
+    let mut rows: Vec<[String; 8]> = Vec::new();
+    for driver in &drivers {
+        let of_driver: Vec<&Point> =
+            points.iter().copied().filter(|point| point.driver == *driver).collect();
+        let pairs = of_driver.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        rows.extend(pairs.clone().map(|(cold, hot)| row(cold, hot)));
+        let mean = |values: Vec<f64>| units::seconds(geometric_mean(&values));
+        let mut means = [(); 8].map(|()| String::new());
+        means[0] = "geometric mean".to_owned();
+        means[1] = (*driver).to_owned();
+        means[2] = mean(pairs.clone().map(|(cold, _)| cold.seconds).collect());
+        means[3] = mean(pairs.map(|(_, hot)| hot.seconds).collect());
+        rows.push(means);
+    }
+    for row in rows {
+        let cells = HEADERS.iter().zip(row).filter(|(header, _)| shows(header));
+        table.add_row(cells.map(|(header, text)| {
+            let is_text = matches!(*header, "query" | "driver");
+            let alignment = if is_text { CellAlignment::Left } else { CellAlignment::Right };
+            Cell::new(text).set_alignment(alignment)
+        }));
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn cell(header: &str) -> Cell {
+    Cell::new(header)
+}
+
+fn row(cold: &Point, hot: &Point) -> [String; 8] {
+    let known = |value: Option<u64>| value.map_or("–".to_owned(), units::bytes);
+    [
+        cold.pattern.clone().unwrap_or_default(),
+        cold.driver.clone(),
+        units::seconds(cold.seconds),
+        units::seconds(hot.seconds),
+        known(cold.bytes_read),
+        known(hot.bytes_read),
+        known(cold.resident_bytes_peak.max(hot.resident_bytes_peak)),
+        cold.ratio_to_blocking.map_or("–".to_owned(), units::ratio),
+    ]
+}
+
+/// The geometric mean of positive values; 0 of none.
+fn geometric_mean(values: &[f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+    (logarithms / values.len() as f64).exp()
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(query: &str, driver: &str, cached: f64, seconds: f64) -> Point {
+        Point {
+            experiment: "tpch".into(),
+            pattern: Some(query.into()),
+            driver: driver.into(),
+            threads: 2,
+            cached: Some(cached),
+            seconds,
+            bytes_read: Some(1 << 20),
+            ..Point::default()
+        }
+    }
+
+    #[test]
+    fn each_query_is_a_line_and_so_are_the_means() {
+        let points = vec![
+            point("q01", "auto", 0.0, 4.0),
+            point("q01", "auto", 1.0, 1.0),
+            point("q02", "auto", 0.0, 1.0),
+            point("q02", "auto", 1.0, 1.0),
+        ];
+        let report = TpchReport { points, bytes_on_disk: 1 << 30, is_checked: true };
+        let text = render(&report);
+        assert!(text.contains("2 threads") && text.contains("answers correct"), "{text}");
+        let means = text.lines().find(|line| line.trim_start().starts_with("geometric mean")).unwrap();
+        assert!(means.contains("2.00 s") && means.contains("1.00 s"), "{text}");
+        assert!(!text.contains("driver"), "{text}");
+    }
+
+    #[test]
+    fn several_drivers_are_told_apart() {
+        let points = ["auto", "blocking"]
+            .iter()
+            .flat_map(|driver| [point("q01", driver, 0.0, 4.0), point("q01", driver, 1.0, 1.0)])
+            .collect();
+        let text = render(&TpchReport { points, bytes_on_disk: 0, is_checked: false });
+        assert!(text.contains("vs blocking") && text.contains("no reference"), "{text}");
+    }
+}

@@ -1,0 +1,11 @@
+//! Benchmarks of the database as a whole: their data, their queries and the answers to them.
+
+mod error;
+mod statement;
+pub mod tpch_load;
+pub mod tpch_parquet;
+pub mod tpch_queries;
+pub mod tpch_rows;
+
+pub use error::WorkloadError;
+pub use statement::run_with_progress;

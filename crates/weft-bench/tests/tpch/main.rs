@@ -1,0 +1,88 @@
+//! The 22 queries of TPC-H at scale 0.01 against DuckDB's answers: with ample memory, with little, and
+//! over every I/O driver; and the benchmark that runs them.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+use weft::{Database, DatabaseOptions, QueryResult};
+use weft_bench::answer::text_rows;
+use weft_bench::workload::tpch_load;
+use weft_bench::workload::tpch_queries::QUERIES;
+
+/// Scale factor of the data and the answers.
+const SCALE: f64 = 0.01;
+
+/// The Parquet files, made once.
+fn files() -> &'static Path {
+    static FILES: OnceLock<TempDir> = OnceLock::new();
+    let make = || {
+        let directory = tempfile::tempdir().unwrap();
+        tpch_load::generate(directory.path(), SCALE, 2).unwrap();
+        directory
+    };
+    FILES.get_or_init(make).path()
+}
+
+/// Loads a database and runs all queries in it.
+fn check_all(options: &DatabaseOptions) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tpch.weft");
+    let database = Database::open(&path, options).unwrap();
+    let loaded = tpch_load::load(&database, files(), SCALE, 2).unwrap();
+    assert_eq!(loaded.tables.len(), 8);
+    drop(database);
+    // What was loaded is there for the next one, who loads nothing.
+    let database = Database::open(&path, options).unwrap();
+    assert_eq!(tpch_load::load(&database, files(), SCALE, 2).unwrap().rows, 0);
+    let session = database.session().unwrap();
+    let mut wrong = Vec::new();
+    for query in &QUERIES {
+        let answer = query.answer(SCALE).unwrap().unwrap();
+        let batches = match session.query(query.sql).and_then(QueryResult::collect) {
+            Ok(batches) => batches,
+            Err(error) => {
+                wrong.push(format!("{}: {error}", query.name()));
+                continue;
+            }
+        };
+        if let Err(error) = answer.check(&text_rows(&batches).unwrap()) {
+            wrong.push(format!("{}: {error}", query.name()));
+        }
+    }
+    assert!(wrong.is_empty(), "{options:?}\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn queries_with_ample_memory() {
+    check_all(&DatabaseOptions::default().with("memory_limit", "1GB"));
+}
+
+#[test]
+fn queries_with_little_memory() {
+    check_all(&DatabaseOptions::default().with("memory_limit", "48MB").with("threads", 2));
+}
+
+#[test]
+fn queries_over_blocking_reads() {
+    let options = DatabaseOptions::default().with("io_driver", "blocking").with("threads", 1);
+    check_all(&options.with("memory_limit", "1GB"));
+}
+
+#[test]
+fn queries_over_threads() {
+    let options = DatabaseOptions::default().with("io_driver", "posix");
+    check_all(&options.with("memory_limit", "1GB"));
+}
+
+#[test]
+fn another_scale_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = DatabaseOptions::default().with("memory_limit", "1GB");
+    let database = Database::open(directory.path().join("tpch.weft"), &options).unwrap();
+    tpch_load::load(&database, files(), SCALE, 2).unwrap();
+    let error = tpch_load::load(&database, files(), 0.02, 2).unwrap_err().to_string();
+    assert!(error.contains("--db") && error.contains("0.02"), "{error}");
+}
