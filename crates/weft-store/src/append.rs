@@ -32,6 +32,10 @@ const SEGMENT_GROUPS_MAX: usize = 1024;
 /// Row groups that are longer, in encoded bytes, are not joined: their values are long.
 const JOIN_BYTES_MAX: u64 = 16 << 20;
 
+/// Row groups that one commit adds are joined up to so many rows: those that partitions end with. Longer
+/// ones were cut short by a lack of memory, and a load that rewrote them all would take twice as long.
+const NEW_ROWS_MAX: u64 = 8192;
+
 /// A table with more rows.
 #[derive(Debug)]
 pub(crate) struct Appended {
@@ -63,18 +67,24 @@ struct Join {
     pieces: Vec<Piece>,
     rows: u64,
     bytes: u64,
+    /// None of it was in the table before.
+    is_new: bool,
 }
 
 impl Join {
     fn of(piece: Piece) -> Join {
         let group = piece.group();
-        Join { rows: group.rows.into(), bytes: group.bytes(), pieces: vec![piece] }
+        let (rows, bytes) = (group.rows.into(), group.bytes());
+        Join { rows, bytes, is_new: matches!(piece, Piece::New(_)), pieces: vec![piece] }
     }
 
     /// True if the row group behind should be joined with this one.
     fn takes(&self, next: &Join, rows_max: u64) -> bool {
+        let rows = self.rows + next.rows;
+        let is_worth_it = !(self.is_new && next.is_new) || rows <= NEW_ROWS_MAX;
         is_short_before(self.rows, next.rows)
-            && self.rows + next.rows <= rows_max
+            && is_worth_it
+            && rows <= rows_max
             && self.bytes + next.bytes <= JOIN_BYTES_MAX
     }
 }
@@ -96,6 +106,7 @@ fn joins(pieces: Vec<Piece>, rows_max: u64) -> Vec<Join> {
             before.pieces.extend(last.pieces);
             before.rows += last.rows;
             before.bytes += last.bytes;
+            before.is_new &= last.is_new;
         }
     }
     joins
@@ -108,7 +119,7 @@ pub(crate) async fn append(
     space: &Arc<Space>,
     access: &Access,
 ) -> Result<Appended> {
-    check_schema(version, &groups)?;
+    check_groups(version, &groups, space)?;
     let mut segments = version.segments.clone();
     let mut freed = Vec::new();
     let mut pieces: Vec<Piece> = Vec::new();
@@ -157,8 +168,10 @@ pub(crate) async fn append(
     Ok(Appended { version, taken, freed })
 }
 
-/// Checks that rows were written for a table like this one.
-fn check_schema(version: &TableVersion, groups: &WrittenGroups) -> Result<()> {
+/// Checks that rows were written for a table like this one, in this database.
+fn check_groups(version: &TableVersion, groups: &WrittenGroups, space: &Arc<Space>) -> Result<()> {
+    let is_ours = |written: &WrittenGroup| Arc::ptr_eq(written.allocation.space(), space);
+    assert!(groups.groups.iter().all(is_ours), "row groups of another database");
     let types = |schema: &TableSchema| -> Vec<_> {
         schema
             .columns

@@ -115,6 +115,10 @@ fn is_own(file: &mut File) -> bool {
     holder(file) == Some(std::process::id())
 }
 
+fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists() || !Path::new("/proc/self").exists()
+}
+
 fn io_error(action: &'static str, path: &Path, source: io::Error) -> StoreError {
     StoreError::Io { action, path: path.into(), source }
 }
@@ -122,8 +126,9 @@ fn io_error(action: &'static str, path: &Path, source: io::Error) -> StoreError 
 fn locked(path: &Path, file: &mut File) -> StoreError {
     let holder = match holder(file) {
         Some(pid) if pid == std::process::id() => format!("this process ({pid}) already"),
-        Some(pid) => format!("process {pid}"),
-        None => "another process that reads it".into(),
+        // The number may be left from a process that was killed, while others read.
+        Some(pid) if is_running(pid) => format!("process {pid}"),
+        _ => "another process that reads it".into(),
     };
     StoreError::Locked { path: PathBuf::from(path), holder }
 }

@@ -38,7 +38,14 @@ pub(crate) async fn read(directory: &Directory) -> Result<Option<Found>> {
             continue;
         };
         copies += 1;
-        match Manifest::decode(&read_file(&file).await?) {
+        let bytes = match read_file(&file).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                problems.push(error.to_string());
+                continue;
+            }
+        };
+        match Manifest::decode(&bytes) {
             Err(ManifestError::Version(found)) => {
                 let (path, supported) = (file.path().into(), FORMAT_VERSION);
                 return Err(StoreError::FormatVersion { path, found, supported });

@@ -258,6 +258,10 @@ impl Allocation {
         self.extent.expect("kept only by value")
     }
 
+    pub(crate) fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
+
     /// Leaves the space to the database, which names it from now on.
     pub(crate) fn keep(mut self) -> Extent {
         self.extent.take().expect("kept once")

@@ -5,7 +5,7 @@
 //! runtime's workers, several at a time. How many, the memory budget decides; when it has nothing to give,
 //! row groups become smaller and follow one after the other, so that writing never stands still.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,6 +72,8 @@ struct Shared {
     hints: SizeHints,
     /// By partition and order.
     written: Mutex<BTreeMap<(usize, u64), WrittenGroup>>,
+    /// Numbers of partitions.
+    used: Mutex<HashSet<usize>>,
     /// Partitions that have not been finished.
     open: AtomicUsize,
     /// One was dropped before it was finished, or failed.
@@ -106,6 +108,7 @@ impl TableWriter {
             unreserved: Ledger::new(1),
             hints,
             written: Mutex::default(),
+            used: Mutex::default(),
             open: AtomicUsize::new(0),
             incomplete: AtomicBool::new(false),
             _lock: lock,
@@ -113,9 +116,14 @@ impl TableWriter {
         TableWriter { shared: Arc::new(shared) }
     }
 
-    /// A part of the rows: those of partition 0 come before those of partition 1, and so on. Each number
-    /// is used once.
+    /// A part of the rows: those of partition 0 come before those of partition 1, and so on.
+    ///
+    /// # Panics
+    /// If there was a partition of this number: the rows of one would take the place of the other's.
     pub fn partition(&self, number: usize) -> PartitionWriter {
+        let mut used = self.shared.used.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(used.insert(number), "partition {number} of a writer is used twice");
+        drop(used);
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         PartitionWriter {
             shared: self.shared.clone(),

@@ -193,8 +193,12 @@ fn writing_goes_on_with_a_tiny_budget() {
     let others = ledger.try_reserve(ledger.limit() - ledger.used()).unwrap();
     let schema = number_table("t");
     let rows = wide_rows(300_000);
+    let written = store.stats().bytes_written;
     let table = load(&store, &schema, std::slice::from_ref(&rows));
     assert!(everything(&table).unwrap() == rows);
+    assert!(table.row_groups() > 2, "they were cut short");
+    let written = store.stats().bytes_written - written;
+    assert!(written < table.bytes() * 5 / 4, "{written} bytes were written for {}", table.bytes());
     drop((table, store));
     assert_eq!(ledger.used(), others.bytes(), "everything is given back");
 }
