@@ -1,9 +1,11 @@
 //! Cooling: which page leaves when a frame is needed, and who waits when none can.
 //!
-//! A frame comes from the free ones of its size, then from the ledger, then from the oldest page of its
-//! size on probation, then from whatever else can leave: free frames of other sizes, the oldest pages on
-//! probation, and the first page of the main queue that nobody has fixed since it came there. The memory
-//! of frames of other sizes goes back to the system, and the ledger's bytes are used for the new frame.
+//! A frame comes from the free ones of its size, then from the ledger, then from a page of its size on
+//! probation if that is about as old as the oldest of all sizes, then from whatever else can leave: free
+//! frames of other sizes, the oldest pages on probation, and the first page of the main queue that nobody
+//! has fixed since it came there (these before, while scans have less than an eighth of the memory: some
+//! of the main queue's pages were wanted long ago). The memory of frames of other sizes goes back to the system, and the
+//! ledger's bytes are used for the new frame.
 //!
 //! If every page is in use, the coroutine gets in line; the first in line waits for a guard to go or for
 //! the ledger, whichever is first. When others lack memory in the ledger, the pool gives back what it
@@ -11,10 +13,11 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 
+use weft_rt::WorkerRef;
 use weft_rt::memory::{Cache, MemoryError};
 use weft_rt::sync::ParkingLot;
 use weft_rt::sync::latch::ExclusiveGuard;
@@ -50,6 +53,8 @@ struct Hunt {
     /// Twice through the queue: the first time through may only take marks away.
     steps: usize,
     spared: usize,
+    /// There was a page that could have left had it been written.
+    met_unwritten: bool,
 }
 
 impl Hunt {
@@ -57,7 +62,14 @@ impl Hunt {
         let (main, probation) = shelf.listed();
         // Pages on probation may move to the main queue.
         let steps = 2 * (main + probation);
-        Hunt { only, may_write, steps_on_probation: probation, steps, spared: 0 }
+        Hunt {
+            only,
+            may_write,
+            steps_on_probation: probation,
+            steps,
+            spared: 0,
+            met_unwritten: false,
+        }
     }
 
     fn wants(&self, size: FrameSize) -> bool {
@@ -181,10 +193,16 @@ impl PageCache {
         frame.map_or(Found::Again, Found::Frame)
     }
 
-    /// Evicts the oldest page on probation that is of this size.
+    /// Evicts a page on probation that is of this size, if its turn would come before long.
     fn evict_alike(&self, shelf: &mut Shelf, size: FrameSize) -> Option<u32> {
+        if shelf.is_main_long() {
+            return None;
+        }
         for _ in 0..shelf.listed_of(size) {
             let frame = shelf.first_on_probation(size)?;
+            if !shelf.is_old(&self.frames, frame) {
+                return None;
+            }
             if let Found::Frame(frame) = self.try_on_probation(shelf, frame, false) {
                 return Some(frame);
             }
@@ -202,8 +220,8 @@ impl PageCache {
                 return Found::Frame(frame);
             }
             Claim::Busy => shelf.push(&self.frames, frame, true),
-            // Fixed again, it has become one of the others.
-            Claim::Referenced => shelf.push(&self.frames, frame, false),
+            // Fixed again, or changed, it has become one of the others.
+            Claim::Referenced | Claim::Unwritten => shelf.push(&self.frames, frame, false),
             Claim::Dirty => {
                 shelf.push(&self.frames, frame, false);
                 return Found::Dirty(frame);
@@ -223,6 +241,20 @@ impl PageCache {
         if let Some(frame) = free {
             return Found::Frame(frame);
         }
+        let main_first = shelf.is_main_long();
+        for from_main in [main_first, !main_first] {
+            let found = match from_main {
+                true => self.next_of_main(shelf, hunt),
+                false => self.next_on_probation(shelf, hunt),
+            };
+            if !matches!(found, Found::Nothing) {
+                return found;
+            }
+        }
+        Found::Nothing
+    }
+
+    fn next_on_probation(&self, shelf: &mut Shelf, hunt: &mut Hunt) -> Found {
         while hunt.steps_on_probation > 0 {
             hunt.steps_on_probation -= 1;
             let oldest = match hunt.only {
@@ -235,6 +267,10 @@ impl PageCache {
                 found => return found,
             }
         }
+        Found::Nothing
+    }
+
+    fn next_of_main(&self, shelf: &mut Shelf, hunt: &mut Hunt) -> Found {
         while hunt.steps > 0 {
             hunt.steps -= 1;
             let Some(frame) = shelf.first_of_main() else { break };
@@ -260,6 +296,10 @@ impl PageCache {
                     shelf.push(&self.frames, frame, false);
                 }
                 Claim::Busy => shelf.push(&self.frames, frame, false),
+                Claim::Unwritten => {
+                    hunt.met_unwritten = true;
+                    shelf.push(&self.frames, frame, false);
+                }
                 Claim::Gone => {}
             }
         }
@@ -269,6 +309,8 @@ impl PageCache {
     /// Gives the memory of free frames, the caller's, back to the system. The bytes are the pool's still.
     fn discard(&self, frames: &[u32]) -> std::sync::MutexGuard<'_, Shelf> {
         for &frame in frames {
+            let bytes = self.frames.size(frame).bytes() as u64;
+            self.counts.discarded_bytes.fetch_add(bytes, Ordering::Relaxed);
             // SAFETY: the frames are free and in no list, so nobody else has them.
             unsafe { self.frames.discard(frame) };
         }
@@ -316,32 +358,89 @@ impl PageCache {
         Ok(frame)
     }
 
-    /// Evicts clean pages that nobody uses until `bytes` more can be given back to the ledger, and gives
-    /// them back, together with what is over.
-    fn release(&self, bytes: u64) {
+    /// Evicts pages that nobody uses until `bytes` more can be given back to the ledger, and gives them
+    /// back, together with what is over. Ends early at a page that has to be written first, if the caller
+    /// `may_write` it: it is locked then. Also tells whether there was such a page.
+    fn release(&self, bytes: u64, may_write: bool) -> (Option<u32>, bool) {
         let mut shelf = self.shelf();
         let wanted = bytes.min(shelf.memory.bytes().saturating_sub(self.floor_bytes));
         if wanted == 0 {
-            return;
+            return (None, false);
         }
-        let mut hunt = Hunt::new(&shelf, None, false);
+        let mut hunt = Hunt::new(&shelf, None, may_write);
         let (mut victims, mut found) = (Vec::new(), shelf.spare_bytes());
+        let mut dirty = None;
         while found < wanted {
-            let Found::Frame(frame) = self.next_victim(&mut shelf, &mut hunt) else { break };
-            found += self.frames.size(frame).bytes() as u64;
-            victims.push(frame);
+            match self.next_victim(&mut shelf, &mut hunt) {
+                Found::Frame(frame) => {
+                    found += self.frames.size(frame).bytes() as u64;
+                    victims.push(frame);
+                }
+                Found::Dirty(frame) => {
+                    dirty = Some(frame);
+                    break;
+                }
+                Found::Again | Found::Nothing => break,
+            }
         }
         drop(shelf);
         let surplus = self.discard(&victims).surplus(self.floor_bytes);
         drop(surplus);
+        (dirty, hunt.met_unwritten)
     }
 
     /// Gives back what those lack who wait in the ledger; notes whether they still do.
     pub(crate) fn give_back_missing(&self) {
-        self.release(self.ledger.shortage());
+        let (_, has_unwritten) = self.release(self.ledger.shortage(), false);
+        self.note_shortage();
+        if has_unwritten && self.ledger.shortage() > 0 {
+            self.start_cleaning();
+        }
+    }
+
+    fn note_shortage(&self) {
         self.asked.store(false, Ordering::SeqCst);
         if self.ledger.shortage() > 0 {
             self.asked.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Remembers a worker that can write changed pages, for whoever lacks memory on no worker.
+    pub(crate) fn note_changer(&self) {
+        let mut cleaner = self.cleaner.lock().unwrap_or_else(PoisonError::into_inner);
+        if !cleaner.as_ref().is_some_and(WorkerRef::is_running) {
+            *cleaner = WorkerRef::current();
+        }
+    }
+
+    /// Has a worker write changed pages whose memory others lack.
+    fn start_cleaning(&self) {
+        if self.is_cleaning.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let cleaner = self.cleaner.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let started = cleaner.zip(self.itself()).and_then(|(worker, cache)| {
+            worker.spawn(move || async move {
+                let cleaning = Cleaning(cache);
+                cleaning.0.clean().await;
+            })
+        });
+        if started.is_none() {
+            self.is_cleaning.store(false, Ordering::SeqCst);
+        }
+    }
+
+    async fn clean(self: &Arc<PageCache>) {
+        loop {
+            let shortage = self.ledger.shortage();
+            let (Some(frame), _) = self.release(shortage, true) else { return };
+            if let Err(error) = self.write_back(frame).await {
+                // It stays, and so does the shortage: the next page that becomes idle is another reason
+                // to try.
+                log::warn!("{error}");
+                return;
+            }
+            self.evict_if_idle(frame);
         }
     }
 
@@ -392,11 +491,20 @@ impl Cache for PageCache {
     fn give_back(&self, bytes: u64) {
         // Before looking: whoever makes a page idle after that sees it.
         self.asked.store(true, Ordering::SeqCst);
-        self.release(bytes);
-        self.asked.store(false, Ordering::SeqCst);
-        if self.ledger.shortage() > 0 {
-            self.asked.store(true, Ordering::SeqCst);
+        let (_, has_unwritten) = self.release(bytes, false);
+        self.note_shortage();
+        if has_unwritten && self.ledger.shortage() > 0 {
+            self.start_cleaning();
         }
+    }
+}
+
+/// A cleaning under way, however it ends.
+struct Cleaning(Arc<PageCache>);
+
+impl Drop for Cleaning {
+    fn drop(&mut self) {
+        self.0.is_cleaning.store(false, Ordering::SeqCst);
     }
 }
 

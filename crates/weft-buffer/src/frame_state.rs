@@ -43,6 +43,18 @@ pub(crate) enum Phase {
     Draining,
 }
 
+/// What somebody wants a page for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To read it, and it is worth keeping afterwards. Lets those before who want it alone.
+    Point,
+    /// To read it once, perhaps with guards on other pages: lets nobody before, who may wait for one of
+    /// those guards.
+    Scan,
+    /// To have it alone.
+    Alone,
+}
+
 /// What becomes of a frame whose last pins go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unpinned {
@@ -63,6 +75,8 @@ pub(crate) enum Claim {
     Evicting,
     /// The page has to be written first: the frame is in phase exclusive, and the caller's.
     Dirty,
+    /// As dirty, but the caller may not write it.
+    Unwritten,
     /// The page was fixed not long ago.
     Referenced,
     /// Somebody uses the frame, or waits to.
@@ -106,12 +120,13 @@ fn with_phase(state: u64, phase: Phase) -> u64 {
     state & !PHASE_MASK | phase_bits(phase)
 }
 
-/// True if who wants to read the page, or have it `alone`, has to wait.
-fn is_busy(state: u64, alone: bool) -> bool {
+/// True if who wants the page has to wait.
+fn is_busy(state: u64, wanted: Use) -> bool {
+    let is_used = state & PIN_MASK > PIN;
     match phase(state) {
         Phase::Exclusive => true,
-        Phase::Loaded => alone && state & PIN_MASK > PIN,
-        Phase::Draining => !alone || state & PIN_MASK > PIN,
+        Phase::Loaded => wanted == Use::Alone && is_used,
+        Phase::Draining => wanted == Use::Point || (wanted == Use::Alone && is_used),
         _ => false,
     }
 }
@@ -133,31 +148,33 @@ impl FrameState {
 
     /// Begins the next generation of a free frame, with two pins: one of the buffer that the device
     /// fills, one of the coroutine that asked for it. Only whoever took the frame from the free ones
-    /// may do so. `referenced` as for [`FrameState::pin`].
-    pub(crate) fn begin_loading(&self, referenced: bool) {
+    /// may do so.
+    pub(crate) fn begin_loading(&self) {
         let state = self.0.load(Ordering::Relaxed);
         assert!(phase(state) == Phase::Free && state & PIN_MASK == 0, "the frame is in use");
         let generation = (state & GENERATION_MASK).wrapping_add(GENERATION);
-        let flags = if referenced { REFERENCED } else { 0 };
-        let loading = generation | phase_bits(Phase::Loading) | flags | (2 * PIN);
+        let loading = generation | phase_bits(Phase::Loading) | (2 * PIN);
         self.0.store(loading, Ordering::Release);
     }
 
     /// Pins the frame if it is in phase `expected` while `swip` is in state `leads_here`. False if
     /// it no longer is or the frame is about to be reused: the caller then looks at the swip again.
-    /// A page pinned as `referenced` is spared when the clock hand comes by next.
+    /// A page pinned for a point is spared when the clock hand comes by next.
     #[inline]
     pub(crate) fn pin(
         &self,
         expected: Phase,
         swip: &Swip,
         leads_here: SwipState,
-        referenced: bool,
+        wanted: Use,
     ) -> bool {
-        let flags = if referenced { REFERENCED } else { 0 };
+        let flags = if wanted == Use::Point { REFERENCED } else { 0 };
         let mut state = self.0.load(Ordering::Acquire);
         loop {
-            if state & PIN_MASK == 0 || phase(state) != expected || swip.state() != leads_here {
+            let found = phase(state);
+            let is_open = found == expected
+                || (found == Phase::Draining && expected == Phase::Loaded && wanted == Use::Scan);
+            if state & PIN_MASK == 0 || !is_open || swip.state() != leads_here {
                 return false;
             }
             // The swip led here while the frame was in this generation, and the exchange succeeds
@@ -249,7 +266,7 @@ impl FrameState {
         } else if may_write {
             (Phase::Exclusive, Claim::Dirty)
         } else {
-            return Claim::Busy;
+            return Claim::Unwritten;
         };
         if self.exchange(state, with_phase(state, phase)) { claim } else { Claim::Busy }
     }
@@ -373,20 +390,20 @@ impl FrameState {
         self.0.load(Ordering::Acquire) & DIRTY != 0
     }
 
-    /// Waits, without a pin, until the page can perhaps be read, or had `alone`. False at once if
-    /// nothing keeps the caller from it.
-    pub(crate) async fn wait_while_busy(&self, alone: bool) -> bool {
+    /// Waits, without a pin, until the page can perhaps be had. False at once if nothing keeps the caller
+    /// from it.
+    pub(crate) async fn wait_while_busy(&self, wanted: Use) -> bool {
         let state = self.0.load(Ordering::Acquire);
-        if !is_busy(state, alone) {
+        if !is_busy(state, wanted) {
             return false;
         }
-        let wanted = state | WANTED;
+        let marked = state | WANTED;
         let exchanged =
-            self.0.compare_exchange(state, wanted, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            self.0.compare_exchange(state, marked, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if exchanged {
             let must_wait = || {
                 let state = self.0.load(Ordering::Acquire);
-                state & WANTED != 0 && is_busy(state, alone)
+                state & WANTED != 0 && is_busy(state, wanted)
             };
             ParkingLot::global().park(self.key(), must_wait).await;
         }

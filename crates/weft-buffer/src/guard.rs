@@ -95,6 +95,7 @@ pub struct PageGuardMut {
 impl PageGuardMut {
     /// Takes over the lock of a frame.
     pub(crate) fn new(cache: Arc<PageCache>, frame: u32) -> PageGuardMut {
+        cache.note_changer();
         let page = cache.frames.page(frame);
         let bytes = cache.frames.get(frame).id().bytes();
         let dirty = cache.frames.state(frame).is_dirty();

@@ -6,12 +6,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use weft_rt::WorkerRef;
 use weft_rt::io::{IoBuf, Recycle};
 use weft_rt::memory::Ledger;
 use weft_rt::sync::{HybridLatch, ParkingLot};
 
 use crate::devices::Devices;
-use crate::frame_state::{Claim, Phase, Unpinned};
+use crate::frame_state::{Claim, Phase, Unpinned, Use};
 use crate::frames::Frames;
 use crate::hits::Hits;
 use crate::page_table::{Home, PageTable, Pages};
@@ -34,6 +35,10 @@ pub(crate) struct PageCache {
     pub(crate) waiting: AtomicUsize,
     /// Somebody in the ledger lacks memory that this pool could not give at once.
     pub(crate) asked: AtomicBool,
+    /// A worker that has changed pages, to write them when somebody lacks their memory.
+    pub(crate) cleaner: Mutex<Option<WorkerRef>>,
+    pub(crate) is_cleaning: AtomicBool,
+    me: Weak<PageCache>,
     /// Counts what may concern those who wait.
     pub(crate) events: AtomicU64,
     pub(crate) hits: Hits,
@@ -49,6 +54,7 @@ pub(crate) struct Counts {
     pub(crate) read_bytes: AtomicU64,
     pub(crate) evictions: AtomicU64,
     pub(crate) write_backs: AtomicU64,
+    pub(crate) discarded_bytes: AtomicU64,
 }
 
 impl PageCache {
@@ -63,7 +69,10 @@ impl PageCache {
         let floor_bytes = floor_bytes.min(ledger.limit());
         let floor_bytes =
             if shelf.memory.try_grow_from_free(floor_bytes) { floor_bytes } else { 0 };
-        let cache = Arc::new(PageCache {
+        let cache = Arc::new_cyclic(|me| PageCache {
+            cleaner: Mutex::new(None),
+            is_cleaning: AtomicBool::new(false),
+            me: me.clone(),
             frames,
             devices,
             ledger,
@@ -97,7 +106,7 @@ impl PageCache {
         let cache = Arc::downgrade(self);
         table.settle_in(move || cache);
         self.frames.get(frame).settle(table.pages().clone(), page);
-        self.frames.state(frame).begin_loading(false);
+        self.frames.state(frame).begin_loading();
         (Pin { cache: self, swip: table.swip(page), frame }, self.buffer(frame))
     }
 
@@ -123,10 +132,10 @@ impl PageCache {
         expected: Phase,
         swip: &'a Swip,
         leads_here: SwipState,
-        referenced: bool,
+        wanted: Use,
     ) -> Option<Pin<'a>> {
         let frame = self.frame_at(page);
-        let pinned = self.frames.state(frame).pin(expected, swip, leads_here, referenced);
+        let pinned = self.frames.state(frame).pin(expected, swip, leads_here, wanted);
         // Not made before it is known: a pin that is dropped lets go.
         pinned.then(|| Pin { cache: self, swip, frame })
     }
@@ -184,6 +193,11 @@ impl PageCache {
             self.events.fetch_add(1, Ordering::SeqCst);
             ParkingLot::global().unpark_one(self.waiting_key());
         }
+    }
+
+    /// The cache as a counted reference; `None` while it is being dropped.
+    pub(crate) fn itself(&self) -> Option<Arc<PageCache>> {
+        self.me.upgrade()
     }
 
     pub(crate) fn waiting_key(&self) -> usize {

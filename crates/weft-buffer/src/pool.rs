@@ -14,7 +14,7 @@ use crate::cooling::Turn;
 use crate::devices::Devices;
 use crate::error::BufferError;
 use crate::frame_size::FrameSize;
-use crate::frame_state::Phase;
+use crate::frame_state::{Phase, Use};
 use crate::frames::Frames;
 use crate::guard::{Anchor, PageGuard, PageGuardMut};
 use crate::hits::thread_number;
@@ -59,19 +59,12 @@ pub struct CacheStats {
     pub evictions: u64,
     /// Changed pages written to a device.
     pub write_backs: u64,
+    /// Bytes of memory given back to the system: for frames of another size, or to the budget.
+    pub bytes_discarded: u64,
     /// Bytes of the frames that have memory.
     pub bytes_used: u64,
     /// Bytes that the pool has reserved in the ledger.
     pub bytes_reserved: u64,
-}
-
-/// How a page is to be kept after it was fixed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hint {
-    /// As long as others are less wanted.
-    Point,
-    /// It is among the first to leave.
-    Scan,
 }
 
 /// How long a coroutine waits for memory for a page.
@@ -140,6 +133,7 @@ impl BufferPool {
             bytes_read: count(&counts.read_bytes),
             evictions: count(&counts.evictions),
             write_backs: count(&counts.write_backs),
+            bytes_discarded: count(&counts.discarded_bytes),
             bytes_used: shelf.backed_bytes(),
             bytes_reserved: shelf.memory.bytes(),
         }
@@ -157,7 +151,7 @@ impl BufferPool {
     /// If there is no such page, or another pool has pages of the table.
     #[inline]
     pub fn try_fix(&self, table: &PageTable, page: usize) -> Option<PageGuard> {
-        self.try_fix_as(table, page, Hint::Point)
+        self.try_fix_as(table, page, Use::Point)
     }
 
     #[inline]
@@ -165,13 +159,12 @@ impl BufferPool {
         &self,
         table: &PageTable,
         page: usize,
-        hint: Hint,
+        wanted: Use,
     ) -> Option<PageGuard> {
         let swip = table.swip(page);
         let state = swip.state();
         let SwipState::Hot(address) = state else { return None };
-        let referenced = hint == Hint::Point;
-        let pin = self.cache.pin(address, Phase::Loaded, swip, state, referenced)?;
+        let pin = self.cache.pin(address, Phase::Loaded, swip, state, wanted)?;
         self.cache.hits.add_one();
         Some(self.guard(pin, address, table.id(page)))
     }
@@ -193,9 +186,9 @@ impl BufferPool {
     /// As [`BufferPool::try_fix`].
     #[inline]
     pub async fn fix(&self, table: &Arc<PageTable>, page: usize) -> Result<PageGuard, BufferError> {
-        match self.try_fix_as(table, page, Hint::Point) {
+        match self.try_fix_as(table, page, Use::Point) {
             Some(guard) => Ok(guard),
-            None => self.fix_in_line(table, page, Hint::Point).await,
+            None => self.fix_in_line(table, page, Use::Point).await,
         }
     }
 
@@ -213,16 +206,18 @@ impl BufferPool {
         table: &Arc<PageTable>,
         page: usize,
     ) -> Result<PageGuard, BufferError> {
-        match self.try_fix_as(table, page, Hint::Scan) {
+        match self.try_fix_as(table, page, Use::Scan) {
             Some(guard) => Ok(guard),
-            None => self.fix_in_line(table, page, Hint::Scan).await,
+            None => self.fix_in_line(table, page, Use::Scan).await,
         }
     }
 
     /// Page number `page` of `table`, for the caller alone: waits until all other guards on it are gone,
     /// and lets no new ones come. Once it is written to it is dirty, and is sealed and written to its
     /// device before it leaves memory. (A coroutine that has another guard on the same page waits for
-    /// itself; so does one that fixes a page again, which it has a guard on, while somebody waits here.)
+    /// itself. While somebody waits here, [`BufferPool::fix`] of the page waits too, but scans do not: so
+    /// who holds guards and fixes further pages that others change fixes them in one order, as from a
+    /// root to the leaves.)
     ///
     /// # Errors
     /// As [`BufferPool::fix`].
@@ -249,7 +244,7 @@ impl BufferPool {
                     return Ok(PageGuardMut::new(self.cache.clone(), frame));
                 }
                 known.drain(swip, state);
-                if !known.wait_while_busy(true).await {
+                if !known.wait_while_busy(Use::Alone).await {
                     yield_now().await;
                 }
             }
@@ -286,9 +281,9 @@ impl BufferPool {
         &self,
         table: &Arc<PageTable>,
         page: usize,
-        hint: Hint,
+        wanted: Use,
     ) -> Result<PageGuard, BufferError> {
-        let guard = self.fix_slow(table, page, hint, Patience::InLine).await?;
+        let guard = self.fix_slow(table, page, wanted, Patience::InLine).await?;
         Ok(guard.expect("memory was waited for"))
     }
 
@@ -297,7 +292,7 @@ impl BufferPool {
         &self,
         table: &Arc<PageTable>,
         page: usize,
-        hint: Hint,
+        wanted: Use,
         patience: Patience<'_>,
     ) -> Result<Option<PageGuard>, BufferError> {
         let (swip, id) = (table.swip(page), table.id(page));
@@ -306,17 +301,16 @@ impl BufferPool {
             let state = swip.state();
             match state {
                 SwipState::Hot(address) => {
-                    if let Some(guard) = self.try_fix_as(table, page, hint) {
+                    if let Some(guard) = self.try_fix_as(table, page, wanted) {
                         return Ok(Some(guard));
                     }
                     let known = cache.frames.state(cache.frame_at(address));
-                    if known.wait_while_busy(false).await {
+                    if known.wait_while_busy(wanted).await {
                         continue;
                     }
                 }
                 SwipState::Loading(address) => {
-                    let referenced = hint == Hint::Point;
-                    if let Some(pin) = cache.pin(address, Phase::Loading, swip, state, referenced) {
+                    if let Some(pin) = cache.pin(address, Phase::Loading, swip, state, wanted) {
                         cache.counts.shared.fetch_add(1, Ordering::Relaxed);
                         if pin.wait().await {
                             return Ok(Some(self.guard(pin, address, id)));
@@ -332,7 +326,7 @@ impl BufferPool {
                         Patience::InTurn(turn) => Some(cache.obtain_in_turn(size, turn).await?),
                     };
                     let Some(frame) = frame else { return Ok(None) };
-                    if let Some(guard) = self.load(frame, table, page, hint).await? {
+                    if let Some(guard) = self.load(frame, table, page, wanted).await? {
                         return Ok(Some(guard));
                     }
                 }
@@ -348,7 +342,7 @@ impl BufferPool {
         frame: u32,
         table: &Arc<PageTable>,
         page: usize,
-        hint: Hint,
+        wanted: Use,
     ) -> Result<Option<PageGuard>, BufferError> {
         let (swip, id) = (table.swip(page), table.id(page));
         let (pin, buffer) = self.cache.begin(frame, table, page);
@@ -361,7 +355,7 @@ impl BufferPool {
         self.cache.note_read(1, id.bytes());
         let (result, buffer) = device.read_exact(buffer, id.offset()).await;
         result?;
-        self.finish(loading, buffer, id, hint).await.map(Some)
+        self.finish(loading, buffer, id, wanted).await.map(Some)
     }
 
     /// Verifies what was read and opens the page to everybody.
@@ -370,7 +364,7 @@ impl BufferPool {
         loading: Loading<'_>,
         buffer: weft_rt::io::IoBuf,
         id: PageId,
-        hint: Hint,
+        wanted: Use,
     ) -> Result<PageGuard, BufferError> {
         if buffer.len() >= ANNOUNCED_BYTES_MIN {
             // The bytes are in memory, not in a cache: others run while they come.
@@ -381,7 +375,7 @@ impl BufferPool {
             BufferError::Page { path, id, source }
         })?;
         let pin = loading.succeeded();
-        pin.loaded(buffer, hint == Hint::Scan);
+        pin.loaded(buffer, wanted == Use::Scan);
         let address = pin.page();
         Ok(self.guard(pin, address, id))
     }

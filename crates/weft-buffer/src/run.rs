@@ -11,10 +11,11 @@ use weft_rt::{Batch, Boundary};
 
 use crate::error::BufferError;
 use crate::frame_size::FrameSize;
+use crate::frame_state::Use;
 use crate::guard::PageGuard;
 use crate::page::PageId;
 use crate::page_table::PageTable;
-use crate::pool::{BufferPool, Hint, Loading, Patience};
+use crate::pool::{BufferPool, Loading, Patience};
 use crate::swip::SwipState;
 
 /// Most bytes of one request for several pages.
@@ -62,11 +63,11 @@ impl BufferPool {
         let turn = self.cache.line_up().await;
         let mut guards = Vec::with_capacity(pages.len());
         for page in pages {
-            let guard = match self.try_fix_as(table, page, Hint::Scan) {
+            let guard = match self.try_fix_as(table, page, Use::Scan) {
                 Some(guard) => guard,
                 None => {
                     let patience = Patience::InTurn(&turn);
-                    let guard = self.fix_slow(table, page, Hint::Scan, patience).await?;
+                    let guard = self.fix_slow(table, page, Use::Scan, patience).await?;
                     guard.expect("memory was waited for")
                 }
             };
@@ -92,7 +93,7 @@ impl BufferPool {
         pages: Range<usize>,
     ) -> Result<Option<Vec<PageGuard>>, BufferError> {
         // Those in memory first, so that they are not evicted for the others.
-        let guards = pages.clone().map(|page| self.try_fix_as(table, page, Hint::Scan)).collect();
+        let guards = pages.clone().map(|page| self.try_fix_as(table, page, Use::Scan)).collect();
         let run = RefCell::new(Run { guards, error: None });
         let Some(cold) = self.begin_cold(table, pages.clone(), &run)? else { return Ok(None) };
         if !cold.is_empty() {
@@ -118,7 +119,7 @@ impl BufferPool {
             all.push(match guard {
                 Some(guard) => guard,
                 // Another coroutine reads it, or changes it: it has a frame, or had one.
-                None => match self.fix_slow(table, page, Hint::Scan, Patience::None).await? {
+                None => match self.fix_slow(table, page, Use::Scan, Patience::None).await? {
                     Some(guard) => guard,
                     None => return Ok(None),
                 },
@@ -173,7 +174,7 @@ impl BufferPool {
         let (result, buffers) = device.read_vectored_exact(buffers, first.offset()).await;
         result?;
         for ((at, id, loading), buffer) in loads.into_iter().zip(buffers) {
-            let guard = self.finish(loading, buffer, id, Hint::Scan).await?;
+            let guard = self.finish(loading, buffer, id, Use::Scan).await?;
             run.borrow_mut().guards[at] = Some(guard);
         }
         Ok(())

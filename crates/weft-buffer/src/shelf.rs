@@ -29,6 +29,7 @@ pub(crate) struct Shelf {
     racks: [Rack; FRAME_SIZES],
     main: List,
     probation_len: usize,
+    main_bytes: u64,
     stamp: u32,
 }
 
@@ -69,6 +70,7 @@ impl Shelf {
             racks: std::array::from_fn(rack),
             main: List::EMPTY,
             probation_len: 0,
+            main_bytes: 0,
             stamp: 0,
         }
     }
@@ -162,7 +164,11 @@ impl Shelf {
         assert_eq!(known.list.swap(kind, Ordering::Relaxed), UNLISTED, "frame {frame} is queued");
         self.stamp = self.stamp.wrapping_add(1);
         known.stamp.store(self.stamp, Ordering::Relaxed);
-        self.probation_len += usize::from(on_probation);
+        if on_probation {
+            self.probation_len += 1;
+        } else {
+            self.main_bytes += frames.size(frame).bytes() as u64;
+        }
         let list = self.list(frames, frame, kind);
         known.previous.store(list.last, Ordering::Relaxed);
         known.next.store(NONE, Ordering::Relaxed);
@@ -181,7 +187,11 @@ impl Shelf {
         if kind == UNLISTED {
             return;
         }
-        self.probation_len -= usize::from(kind == PROBATION);
+        if kind == PROBATION {
+            self.probation_len -= 1;
+        } else {
+            self.main_bytes -= frames.size(frame).bytes() as u64;
+        }
         let list = self.list(frames, frame, kind);
         let previous = known.previous.load(Ordering::Relaxed);
         let next = known.next.load(Ordering::Relaxed);
@@ -213,9 +223,23 @@ impl Shelf {
             return None;
         }
         let firsts = self.racks.iter().map(|rack| rack.probation.first);
-        let age =
-            |frame: &u32| self.stamp.wrapping_sub(frames.get(*frame).stamp.load(Ordering::Relaxed));
-        firsts.filter(|&first| first != NONE).max_by_key(age)
+        firsts.filter(|&first| first != NONE).max_by_key(|&first| self.age(frames, first))
+    }
+
+    /// Pages that came to the queues since this one did.
+    fn age(&self, frames: &Frames, frame: u32) -> u32 {
+        self.stamp.wrapping_sub(frames.get(frame).stamp.load(Ordering::Relaxed))
+    }
+
+    /// True if a page on probation is at least half as old as the oldest one.
+    pub(crate) fn is_old(&self, frames: &Frames, frame: u32) -> bool {
+        let oldest = self.oldest_on_probation(frames).map_or(0, |oldest| self.age(frames, oldest));
+        self.age(frames, frame) >= oldest / 2
+    }
+
+    /// True if the main queue has so much of the memory that scans have less than an eighth.
+    pub(crate) fn is_main_long(&self) -> bool {
+        self.main_bytes > self.backed_bytes / 8 * 7
     }
 
     /// All pages in the queues.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft_rt::io::{Arena, IoBuf, Recycle};
 use weft_rt::sync::ParkingLot;
 
-use crate::frame_state::{FrameState, Phase, Unpinned};
+use crate::frame_state::{FrameState, Phase, Unpinned, Use};
 use crate::page::PageId;
 use crate::swip::{Swip, SwipState};
 
@@ -80,7 +80,7 @@ impl Frames {
             if let Some(index) = index {
                 // Nobody looks at the id before the frame is loading.
                 self.ids[index as usize].store(id.to_bits(), Ordering::Relaxed);
-                self.states[index as usize].begin_loading(false);
+                self.states[index as usize].begin_loading();
                 let owner: Arc<dyn Recycle> = self.clone();
                 let (page, bytes) = (self.page(index), self.bytes);
                 // SAFETY: the frame's memory lies in the arena, which `owner` keeps mapped; it is
@@ -106,7 +106,7 @@ impl Frames {
         swip: &'a Swip,
         leads_here: SwipState,
     ) -> Option<Pin<'a>> {
-        let pinned = self.states[index as usize].pin(expected, swip, leads_here, false);
+        let pinned = self.states[index as usize].pin(expected, swip, leads_here, Use::Scan);
         // Not made before it is known: a pin that is dropped lets go.
         pinned.then(|| Pin { frames: self, swip, index })
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use weft_rt::{Batch, Boundary, yield_now};
 
 use crate::error::BufferError;
+use crate::frame_state::Use;
 use crate::page::{self, PageHeader};
 use crate::page_cache::PageCache;
 
@@ -41,7 +42,7 @@ impl PageCache {
             if locked {
                 return self.write_back(frame).await;
             }
-            if !state.wait_while_busy(true).await {
+            if !state.wait_while_busy(Use::Alone).await {
                 yield_now().await;
             }
         }

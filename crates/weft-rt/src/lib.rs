@@ -36,4 +36,5 @@ pub use exec::{
     },
     task::{JoinError, JoinHandle},
     timer::{Sleep, sleep},
+    worker_ref::WorkerRef,
 };

@@ -53,7 +53,7 @@ impl World {
 
     /// As whoever has taken the free frame.
     fn begin(&self, number: u64) {
-        self.frame.begin_loading(false);
+        self.frame.begin_loading();
         let to = SwipState::Loading(page());
         assert!(self.swips[number as usize].change(SwipState::Cold(id(number)), to));
     }
@@ -101,8 +101,8 @@ impl World {
         let swip = &self.swips[number as usize];
         let state = swip.state();
         let pinned = match state {
-            SwipState::Hot(_) => self.frame.pin(Phase::Loaded, swip, state, true),
-            SwipState::Loading(_) => self.frame.pin(Phase::Loading, swip, state, true),
+            SwipState::Hot(_) => self.frame.pin(Phase::Loaded, swip, state, Use::Point),
+            SwipState::Loading(_) => self.frame.pin(Phase::Loading, swip, state, Use::Point),
             SwipState::Cold(_) => false,
         };
         if !pinned {
@@ -230,12 +230,12 @@ impl World {
             if !matches!(state, SwipState::Hot(_)) {
                 return false;
             }
-            if self.frame.pin(Phase::Loaded, swip, state, true) {
+            if self.frame.pin(Phase::Loaded, swip, state, Use::Point) {
                 self.assert_holds(number);
                 self.unpin_resident(number);
                 return true;
             }
-            if !block_on(self.frame.wait_while_busy(false)) {
+            if !block_on(self.frame.wait_while_busy(Use::Point)) {
                 if self.leaves() {
                     return false;
                 }
@@ -288,7 +288,7 @@ impl World {
                 return true;
             }
             self.frame.drain(swip, state);
-            if !block_on(self.frame.wait_while_busy(true)) {
+            if !block_on(self.frame.wait_while_busy(Use::Alone)) {
                 if self.leaves() {
                     return false;
                 }
@@ -420,7 +420,7 @@ fn loom_giving_up_a_change_lets_readers_in() {
     check_up_to(2, || {
         let world = Arc::new(World::resident());
         let swip = &world.swips[0];
-        assert!(world.frame.pin(Phase::Loaded, swip, swip.state(), false));
+        assert!(world.frame.pin(Phase::Loaded, swip, swip.state(), Use::Scan));
         world.frame.drain(swip, swip.state());
         let fixing = world.clone();
         let fixer = thread::spawn(move || fixing.fix(0));
@@ -436,7 +436,7 @@ fn loom_abandoning_races_with_the_last_guard() {
     check(|| {
         let world = Arc::new(World::resident());
         let swip = &world.swips[0];
-        assert!(world.frame.pin(Phase::Loaded, swip, swip.state(), true));
+        assert!(world.frame.pin(Phase::Loaded, swip, swip.state(), Use::Point));
         let (leaving, hunting) = (world.clone(), world.clone());
         let guard = thread::spawn(move || leaving.unpin_resident(0));
         let hunter = thread::spawn(move || hunting.evict_if_idle(0));

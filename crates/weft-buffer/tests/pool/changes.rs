@@ -8,7 +8,7 @@ use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults, SimOptions};
 use weft_rt::yield_now;
 
 use crate::drivers::{Setup, seeds, setups, within_limit};
-use crate::mixed::{Pages, for_each, fresh, give_back, pool_over, units};
+use crate::mixed::{Pages, UNIT, for_each, fresh, give_back, pool_over, units};
 use crate::pages::{NEVER, give_up_after};
 
 /// The number in a page that tests count up.
@@ -237,6 +237,39 @@ fn exclusive_guards_do_not_starve() {
                     Ok(())
                 }
             });
+            give_back(&runtime, &pool, &table, &ledger);
+        }
+    });
+}
+
+/// All memory has changed pages that nobody uses; whoever reserves some gets it, on a worker or not, once
+/// they are written.
+#[test]
+fn changed_pages_are_written_for_others() {
+    within_limit(|| {
+        for setup in setups(1) {
+            let (ledger, pages) = (units(20), Pages::small(40));
+            let devices = pages.write(&setup);
+            let pool = pool_over(devices.clone(), &ledger);
+            let (table, runtime) = (pages.table(), setup.runtime(1, 8));
+            for elsewhere in [false, true] {
+                let shared = (pool.clone(), table.clone(), ledger.clone());
+                let run = runtime.block_on(move || async move {
+                    let (pool, table, ledger) = shared;
+                    for page in 0..20 {
+                        count_up(&pool, &table, page).await.unwrap();
+                    }
+                    if !elsewhere {
+                        assert_eq!(ledger.reserve(15 * UNIT).await.unwrap().bytes(), 15 * UNIT);
+                    }
+                });
+                run.unwrap();
+                if elsewhere {
+                    let reserved = weft_rt::sync::block_on(ledger.reserve(15 * UNIT)).unwrap();
+                    assert!(pool.cache_stats().bytes_used <= 5 * UNIT, "{}", setup.name);
+                    drop(reserved);
+                }
+            }
             give_back(&runtime, &pool, &table, &ledger);
         }
     });

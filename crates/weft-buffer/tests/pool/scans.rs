@@ -1,6 +1,8 @@
 //! Scans through the dynamic pool: they leave the pages that others want where they are.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 
 use weft_buffer::{BufferPool, PageTable, SwipState};
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults, SimOptions};
@@ -85,6 +87,31 @@ fn a_scanned_page_that_is_fixed_again_becomes_hot() {
             });
             assert_eq!(run.unwrap(), [2], "{}", setup.name);
             give_back(&runtime, &pool, &table, &ledger);
+        }
+    });
+}
+
+/// Pages of one size that were scanned long ago leave for those of another that are scanned now and
+/// again: in the end the later ones are all in memory. Pages that were fixed long ago make some room.
+#[test]
+fn old_pages_make_room_for_a_scan() {
+    within_limit(|| {
+        for setup in setups(1) {
+            for fixed_first in [false, true] {
+                let sizes = (0..60).map(|_| 2).chain((0..10).map(|_| 6));
+                let (ledger, pages) = (units(124), Pages::of(sizes));
+                let pool = pool_over(pages.write(&setup), &ledger);
+                let (table, runtime) = (pages.table(), setup.runtime(1, 8));
+                scan(&runtime, &pool, (&table, &pages), 0..60, !fixed_first);
+                for _ in 0..6 {
+                    scan(&runtime, &pool, (&table, &pages), 60..70, true);
+                }
+                let hot = |page: &usize| matches!(table.swip(*page).state(), SwipState::Hot(_));
+                let found = (60..70).filter(hot).count();
+                let expected = if fixed_first { 2 } else { 10 };
+                assert!(found >= expected, "{}: {found} pages, {fixed_first}", setup.name);
+                give_back(&runtime, &pool, &table, &ledger);
+            }
         }
     });
 }
@@ -202,6 +229,43 @@ fn runs_are_right_under_contention() {
                 assert!(ledger.peak() <= ledger.limit());
                 give_back(&runtime, &pool, &table, &ledger);
             }
+        }
+    });
+}
+
+/// Two want a page alone each while others have guards on both: a scan of both does not wait for them, as
+/// they may wait for its own guards.
+#[test]
+fn scans_do_not_wait_for_those_who_wait() {
+    within_limit(|| {
+        for setup in setups(1) {
+            let (ledger, pages) = (units(10), Pages::small(4));
+            let pool = pool_over(pages.write(&setup), &ledger);
+            let (table, runtime) = (pages.table(), setup.runtime(1, 8));
+            let shared = (pool.clone(), table.clone());
+            let run = runtime.block_on(move || async move {
+                let (pool, table) = shared;
+                let guards =
+                    [pool.fix(&table, 1).await.unwrap(), pool.fix(&table, 2).await.unwrap()];
+                let mut waiting = [1, 2].map(|page| Box::pin(pool.fix_exclusive(&table, page)));
+                let mut reading = Box::pin(pool.fix(&table, 1));
+                poll_fn(|context| {
+                    for change in &mut waiting {
+                        assert!(change.as_mut().poll(context).is_pending());
+                    }
+                    assert!(reading.as_mut().poll(context).is_pending());
+                    Poll::Ready(())
+                })
+                .await;
+                let run = pool.fix_run_for_scan(&table, 1..3).await.unwrap();
+                drop((guards, run));
+                for change in waiting {
+                    change.await.unwrap().mark_dirty();
+                }
+                drop(reading.await.unwrap());
+            });
+            run.unwrap();
+            give_back(&runtime, &pool, &table, &ledger);
         }
     });
 }

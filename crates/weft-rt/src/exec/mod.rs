@@ -15,3 +15,4 @@ pub mod task;
 pub mod timer;
 pub(crate) mod waker;
 pub(crate) mod worker;
+pub mod worker_ref;

@@ -60,6 +60,11 @@ impl WorkerShared {
         self.work_arrived();
     }
 
+    /// False from the moment on that the worker is asked to end.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.shutdown.load(Ordering::Acquire)
+    }
+
     /// Asks the worker to drop its tasks and end.
     pub(crate) fn shut_down(&self) {
         self.shutdown.store(true, Ordering::Release);
@@ -109,6 +114,11 @@ pub(crate) struct WorkerContext {
 impl WorkerContext {
     pub(crate) fn id(&self) -> u64 {
         self.shared.id
+    }
+
+    /// The part of the worker that other threads see.
+    pub(crate) fn shared(&self) -> &Arc<WorkerShared> {
+        &self.shared
     }
 
     /// The worker's number in its runtime.

@@ -6,4 +6,5 @@ mod executor;
 mod foreign;
 mod panics;
 mod shutdown;
+mod tokio_tasks;
 mod transfers;
