@@ -33,9 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limit = limit_mib * MIB;
     let path = std::env::temp_dir().join(format!("weft-resident-{}", std::process::id()));
     let ids = write_pages(&path, 10 * limit)?;
-    let outcome = scan(&path, &ids, limit);
+    let file = File::open(&path, Access::Read)?;
     fs::remove_file(&path)?;
-    outcome
+    scan(file, &ids, limit)
 }
 
 /// Writes pages of all sizes, together `bytes` bytes.
@@ -56,9 +56,9 @@ fn write_pages(path: &std::path::Path, bytes: u64) -> Result<Vec<PageId>, Box<dy
     Ok(ids)
 }
 
-fn scan(path: &std::path::Path, ids: &[PageId], limit: u64) -> Result<(), Box<dyn Error>> {
+fn scan(file: File, ids: &[PageId], limit: u64) -> Result<(), Box<dyn Error>> {
     let ledger = Ledger::new(limit);
-    let devices = Devices::new(vec![File::open(path, Access::Read)?]);
+    let devices = Devices::new(vec![file]);
     let pool = BufferPool::dynamic(devices, ledger.clone(), PoolOptions::default())?;
     let table = PageTable::new(ids.iter().copied());
     let runtime = Runtime::new(&RuntimeOptions { workers: 2, ..RuntimeOptions::default() })?;

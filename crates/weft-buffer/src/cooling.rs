@@ -8,17 +8,15 @@
 //! ledger's bytes are used for the new frame.
 //!
 //! If every page is in use, the coroutine gets in line; the first in line waits for a guard to go or for
-//! the ledger, whichever is first. When others lack memory in the ledger, the pool gives back what it
-//! can, down to its floor.
+//! the ledger, whichever is first.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 
-use weft_rt::WorkerRef;
-use weft_rt::memory::{Cache, MemoryError};
+use weft_rt::memory::MemoryError;
 use weft_rt::sync::ParkingLot;
 use weft_rt::sync::latch::ExclusiveGuard;
 
@@ -33,7 +31,7 @@ use crate::shelf::Shelf;
 const SPARED_MAX: usize = 1024;
 
 /// What looking for a frame came to.
-enum Found {
+pub(crate) enum Found {
     /// A free frame, the caller's.
     Frame(u32),
     /// A dirty page that has to be written first; the frame is locked.
@@ -45,7 +43,7 @@ enum Found {
 }
 
 /// How far one look for pages that can leave has come.
-struct Hunt {
+pub(crate) struct Hunt {
     /// Only frames of this size are of use.
     only: Option<FrameSize>,
     may_write: bool,
@@ -54,11 +52,11 @@ struct Hunt {
     steps: usize,
     spared: usize,
     /// There was a page that could have left had it been written.
-    met_unwritten: bool,
+    pub(crate) met_unwritten: bool,
 }
 
 impl Hunt {
-    fn new(shelf: &Shelf, only: Option<FrameSize>, may_write: bool) -> Hunt {
+    pub(crate) fn new(shelf: &Shelf, only: Option<FrameSize>, may_write: bool) -> Hunt {
         let (main, probation) = shelf.listed();
         // Pages on probation may move to the main queue.
         let steps = 2 * (main + probation);
@@ -233,7 +231,7 @@ impl PageCache {
     }
 
     /// A free frame that has memory, of whatever size the hunt wants, after evicting a page if need be.
-    fn next_victim(&self, shelf: &mut Shelf, hunt: &mut Hunt) -> Found {
+    pub(crate) fn next_victim(&self, shelf: &mut Shelf, hunt: &mut Hunt) -> Found {
         let free = match hunt.only {
             Some(size) => shelf.take_free(size),
             None => shelf.take_any_free(),
@@ -307,7 +305,7 @@ impl PageCache {
     }
 
     /// Gives the memory of free frames, the caller's, back to the system. The bytes are the pool's still.
-    fn discard(&self, frames: &[u32]) -> std::sync::MutexGuard<'_, Shelf> {
+    pub(crate) fn discard(&self, frames: &[u32]) -> std::sync::MutexGuard<'_, Shelf> {
         for &frame in frames {
             let bytes = self.frames.size(frame).bytes() as u64;
             self.counts.discarded_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -356,155 +354,6 @@ impl PageCache {
         drop(shelf);
         drop(surplus);
         Ok(frame)
-    }
-
-    /// Evicts pages that nobody uses until `bytes` more can be given back to the ledger, and gives them
-    /// back, together with what is over. Ends early at a page that has to be written first, if the caller
-    /// `may_write` it: it is locked then. Also tells whether there was such a page.
-    fn release(&self, bytes: u64, may_write: bool) -> (Option<u32>, bool) {
-        let mut shelf = self.shelf();
-        let wanted = bytes.min(shelf.memory.bytes().saturating_sub(self.floor_bytes));
-        if wanted == 0 {
-            return (None, false);
-        }
-        let mut hunt = Hunt::new(&shelf, None, may_write);
-        let (mut victims, mut found) = (Vec::new(), shelf.spare_bytes());
-        let mut dirty = None;
-        while found < wanted {
-            match self.next_victim(&mut shelf, &mut hunt) {
-                Found::Frame(frame) => {
-                    found += self.frames.size(frame).bytes() as u64;
-                    victims.push(frame);
-                }
-                Found::Dirty(frame) => {
-                    dirty = Some(frame);
-                    break;
-                }
-                Found::Again | Found::Nothing => break,
-            }
-        }
-        drop(shelf);
-        let surplus = self.discard(&victims).surplus(self.floor_bytes);
-        drop(surplus);
-        (dirty, hunt.met_unwritten)
-    }
-
-    /// Gives back what those lack who wait in the ledger; notes whether they still do.
-    pub(crate) fn give_back_missing(&self) {
-        let (_, has_unwritten) = self.release(self.ledger.shortage(), false);
-        self.note_shortage();
-        if has_unwritten && self.ledger.shortage() > 0 {
-            self.start_cleaning();
-        }
-    }
-
-    fn note_shortage(&self) {
-        self.asked.store(false, Ordering::SeqCst);
-        if self.ledger.shortage() > 0 {
-            self.asked.store(true, Ordering::SeqCst);
-        }
-    }
-
-    /// Remembers a worker that can write changed pages, for whoever lacks memory on no worker.
-    pub(crate) fn note_changer(&self) {
-        let mut cleaner = self.cleaner.lock().unwrap_or_else(PoisonError::into_inner);
-        if !cleaner.as_ref().is_some_and(WorkerRef::is_running) {
-            *cleaner = WorkerRef::current();
-        }
-    }
-
-    /// Has a worker write changed pages whose memory others lack.
-    fn start_cleaning(&self) {
-        if self.is_cleaning.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let cleaner = self.cleaner.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let started = cleaner.zip(self.itself()).and_then(|(worker, cache)| {
-            worker.spawn(move || async move {
-                let cleaning = Cleaning(cache);
-                cleaning.0.clean().await;
-            })
-        });
-        if started.is_none() {
-            self.is_cleaning.store(false, Ordering::SeqCst);
-        }
-    }
-
-    async fn clean(self: &Arc<PageCache>) {
-        loop {
-            let shortage = self.ledger.shortage();
-            let (Some(frame), _) = self.release(shortage, true) else { return };
-            if let Err(error) = self.write_back(frame).await {
-                // It stays, and so does the shortage: the next page that becomes idle is another reason
-                // to try.
-                log::warn!("{error}");
-                return;
-            }
-            self.evict_if_idle(frame);
-        }
-    }
-
-    /// Evicts pages that nobody uses, and gives back memory, until the frames have at most `target_bytes`;
-    /// returns how many bytes they still have.
-    pub(crate) async fn shrink_to(
-        self: &Arc<PageCache>,
-        target_bytes: u64,
-    ) -> Result<u64, BufferError> {
-        loop {
-            let (ended, left_bytes) = self.shrink_towards(target_bytes);
-            match ended {
-                Found::Dirty(frame) => self.write_back(frame).await?,
-                _ => return Ok(left_bytes),
-            }
-        }
-    }
-
-    /// Shrinks as far as that goes without writing a page; how it ended, and the bytes that are left.
-    fn shrink_towards(&self, target_bytes: u64) -> (Found, u64) {
-        let mut shelf = self.shelf();
-        let backed_bytes = shelf.backed_bytes();
-        let mut hunt = Hunt::new(&shelf, None, true);
-        let (mut victims, mut found_bytes) = (Vec::new(), 0);
-        let ended = loop {
-            if backed_bytes - found_bytes <= target_bytes {
-                break Found::Nothing;
-            }
-            match self.next_victim(&mut shelf, &mut hunt) {
-                Found::Frame(frame) => {
-                    found_bytes += self.frames.size(frame).bytes() as u64;
-                    victims.push(frame);
-                }
-                ended => break ended,
-            }
-        };
-        drop(shelf);
-        let mut shelf = self.discard(&victims);
-        let surplus = shelf.surplus(self.floor_bytes);
-        let left_bytes = shelf.backed_bytes();
-        drop(shelf);
-        drop(surplus);
-        (ended, left_bytes)
-    }
-}
-
-impl Cache for PageCache {
-    fn give_back(&self, bytes: u64) {
-        // Before looking: whoever makes a page idle after that sees it.
-        self.asked.store(true, Ordering::SeqCst);
-        let (_, has_unwritten) = self.release(bytes, false);
-        self.note_shortage();
-        if has_unwritten && self.ledger.shortage() > 0 {
-            self.start_cleaning();
-        }
-    }
-}
-
-/// A cleaning under way, however it ends.
-struct Cleaning(Arc<PageCache>);
-
-impl Drop for Cleaning {
-    fn drop(&mut self) {
-        self.0.is_cleaning.store(false, Ordering::SeqCst);
     }
 }
 

@@ -20,6 +20,8 @@ mod frame_state;
 #[cfg(not(loom))]
 mod frames;
 #[cfg(not(loom))]
+mod give_back;
+#[cfg(not(loom))]
 pub mod guard;
 #[cfg(not(loom))]
 mod hits;

@@ -231,10 +231,10 @@ impl Shelf {
         self.stamp.wrapping_sub(frames.get(frame).stamp.load(Ordering::Relaxed))
     }
 
-    /// True if a page on probation is at least half as old as the oldest one.
+    /// True if a page on probation is not far younger than the oldest one.
     pub(crate) fn is_old(&self, frames: &Frames, frame: u32) -> bool {
         let oldest = self.oldest_on_probation(frames).map_or(0, |oldest| self.age(frames, oldest));
-        self.age(frames, frame) >= oldest / 2
+        self.age(frames, frame) >= oldest / 4
     }
 
     /// True if the main queue has so much of the memory that scans have less than an eighth.

@@ -90,7 +90,7 @@ fn stress(gives_up: bool) {
             let users = Arc::new(Users::new(pages));
             let runtime = setup.runtime(workers, depth);
             pool.register(&runtime);
-            let queue = MorselQueue::new(3000, 1);
+            let queue = MorselQueue::new(1500, 1);
             let (shared, seen) = (pool.clone(), users.clone());
             let run = runtime.run_morsels(
                 &MorselOptions::new(depth),
