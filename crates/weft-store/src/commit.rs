@@ -65,7 +65,8 @@ async fn make_durable(core: &Core, draft: &mut Draft) -> Result<()> {
     let prepared = manifest_file::prepare(&core.directory, &manifest, true);
     let (prepared, synced) = join(prepared, sync_devices(core)).await;
     if let Err(error) = prepared.and(synced) {
-        manifest_file::discard(&core.directory);
+        let directory = core.directory.clone();
+        off_worker(move || manifest_file::discard(&directory)).await?;
         return Err(error);
     }
     let directory = core.directory.clone();

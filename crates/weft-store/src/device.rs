@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use weft_rt::io::{Access, File, IoBuf};
 
 use crate::FORMAT_VERSION;
-use crate::directory::{Directory, SECTOR_BYTES, write_file};
+use crate::directory::{Directory, SECTOR_BYTES, off_worker, write_file};
 use crate::error::{Result, StoreError};
 use crate::file_header::{header_checksum, seal_header};
 
@@ -78,6 +78,17 @@ pub(crate) async fn create(
     number: usize,
     sync: bool,
 ) -> Result<File> {
+    let place = directory.clone();
+    let file = off_worker(move || create_file(&place, number)).await??;
+    write_file(&file, &header(database, number), sync).await?;
+    if sync {
+        let place = directory.clone();
+        off_worker(move || place.sync().and_then(|()| place.sync_parents())).await??;
+    }
+    Ok(file)
+}
+
+fn create_file(directory: &Directory, number: usize) -> Result<File> {
     let name = file_name(number);
     directory.create()?;
     if let Some(file) = directory.open_file(&name, Access::Read)?
@@ -88,13 +99,7 @@ pub(crate) async fn create(
         let (path, problem) = (file.path().into(), problem.into());
         return Err(StoreError::Device { number, path, problem });
     }
-    let file = directory.create_file(&name)?;
-    write_file(&file, &header(database, number), sync).await?;
-    if sync {
-        directory.sync()?;
-        directory.sync_parents()?;
-    }
-    Ok(file)
+    directory.create_file(&name)
 }
 
 /// Opens the data file of a device and checks its header.

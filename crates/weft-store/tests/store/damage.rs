@@ -258,3 +258,50 @@ fn missing_foreign_and_swapped_devices_are_named() {
     std::fs::copy(of("one-a").join("data-0.weft"), of("one-b").join("data-1.weft")).unwrap();
     assert!(message().contains("swapped"), "{}", message());
 }
+
+#[test]
+fn a_lost_write_is_noticed() {
+    let kept = tempfile::tempdir().unwrap();
+    let runtime = runtime(DriverKind::Auto, 1);
+    let directory = Directory::Os(kept.path().join("db"));
+    let data = kept.path().join("db/data-0.weft");
+    let schema = number_table("t");
+    let replace = |first: i64| {
+        let store = open(&directory, &runtime);
+        let groups = write(&store, &schema, &[numbers(first..first + 20_000)]).unwrap();
+        store
+            .commit_blocking(vec![
+                Change::CreateTable { schema: schema.clone(), or_replace: true },
+                Change::Append { table: "t".into(), expected: None, groups },
+            ])
+            .unwrap();
+        std::fs::read(&data).unwrap()
+    };
+    // The third table takes the place of the first one.
+    let first = replace(0);
+    replace(1_000_000);
+    let third = replace(2_000_000);
+    assert_eq!(first.len(), third.len());
+    let changed: Vec<usize> = (1..first.len() / 4096)
+        .filter(|page| first[page * 4096..][..4096] != third[page * 4096..][..4096])
+        .collect();
+    let mut errors = 0;
+    for page in &changed {
+        let range = page * 4096..(page + 1) * 4096;
+        let mut bytes = third.clone();
+        bytes[range.clone()].copy_from_slice(&first[range]);
+        std::fs::write(&data, &bytes).unwrap();
+        let read = || everything(&open(&directory, &runtime).snapshot().table("t").unwrap());
+        match read() {
+            Ok(found) => assert_eq!(found, numbers(2_000_000..2_020_000), "page {page}"),
+            Err(error) => {
+                errors += 1;
+                assert!(error.to_string().contains("data-0.weft"), "{error}");
+            }
+        }
+    }
+    assert!(errors > 0, "{} pages differ", changed.len());
+    std::fs::write(&data, &first).unwrap();
+    let error = everything(&open(&directory, &runtime).snapshot().table("t").unwrap()).unwrap_err();
+    assert!(error.to_string().contains("a write was lost"), "{error}");
+}
