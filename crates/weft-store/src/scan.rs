@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use futures::Stream;
 use weft_rt::cancel::CancelToken;
@@ -94,6 +94,8 @@ pub(crate) struct Plan {
     /// Segment, number in it, number in the table.
     groups: Vec<(usize, usize, usize)>,
     queue: MorselQueue,
+    /// Rows that are only counted, for which nothing is read.
+    counted: MorselQueue,
 }
 
 impl Table {
@@ -169,6 +171,11 @@ impl ScanShared {
         if let Some(plan) = self.plan.get() {
             return Ok(plan);
         }
+        if self.only_counts() {
+            let counted = MorselQueue::new(self.table.rows(), self.options.batch_rows as u64);
+            let (directory, groups, queue) = (Vec::new(), Vec::new(), MorselQueue::new(0, 1));
+            return Ok(self.plan.get_or_init(|| Plan { directory, groups, queue, counted }));
+        }
         let directory = self.table.version.load(&self.table.access).await?;
         let mut groups = Vec::new();
         let mut number = 0;
@@ -192,7 +199,14 @@ impl ScanShared {
         let is_small = groups.iter().map(rows).sum::<usize>() <= ROW_GROUP_ROWS_MAX;
         let morsel = if is_small { groups.len().max(1) } else { 1 };
         let queue = MorselQueue::new(groups.len() as u64, morsel as u64);
-        Ok(self.plan.get_or_init(|| Plan { directory, groups, queue }))
+        let counted = MorselQueue::new(0, 1);
+        Ok(self.plan.get_or_init(|| Plan { directory, groups, queue, counted }))
+    }
+
+    /// True if all that is wanted is how many rows there are, which the manifest says.
+    fn only_counts(&self) -> bool {
+        let ScanOptions { projection, predicates, row_groups, with_row_id, .. } = &self.options;
+        projection.is_empty() && predicates.is_empty() && row_groups.is_none() && !with_row_id
     }
 
     fn may_match(&self, group: &RowGroup) -> bool {
@@ -324,6 +338,7 @@ async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Send
             return;
         }
     };
+    send_counted(&shared, plan, &sender).await;
     let depth = shared.options.io_depth.min(weft_rt::BATCH_DEPTH_MAX);
     let sender = Rc::new(sender);
     let batch = Batch::new(depth, Boundary::Weak, || {
@@ -351,6 +366,21 @@ async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Send
     let ended = until_cancelled(batch, &shared.cancel).await;
     if let Some(Err(Some(error))) = ended {
         sender.send(Err(error)).await.ok();
+    }
+}
+
+/// Sends batches without columns for the rows that are only counted.
+async fn send_counted(shared: &ScanShared, plan: &Plan, sender: &Sender<Item>) {
+    while let Some(rows) = plan.counted.next().filter(|_| !shared.cancel.is_cancelled()) {
+        let rows = (rows.end - rows.start) as usize;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(shared.schema.clone(), Vec::new(), &options);
+        let item = Ok((batch.expect("no columns, of any length"), None));
+        if sender.send(item).await.is_err() {
+            return;
+        }
+        count(&shared.counters.rows_out, rows as u64);
+        shared.options.progress.add_rows(rows as u64);
     }
 }
 
