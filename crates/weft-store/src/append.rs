@@ -67,23 +67,28 @@ struct Join {
     pieces: Vec<Piece>,
     rows: u64,
     bytes: u64,
-    /// None of it was in the table before.
-    is_new: bool,
+    /// Some of it was in the table before.
+    has_old: bool,
+    /// Some of it was not.
+    has_new: bool,
 }
 
 impl Join {
     fn of(piece: Piece) -> Join {
         let group = piece.group();
         let (rows, bytes) = (group.rows.into(), group.bytes());
-        Join { rows, bytes, is_new: matches!(piece, Piece::New(_)), pieces: vec![piece] }
+        let has_new = matches!(piece, Piece::New(_));
+        Join { rows, bytes, has_old: !has_new, has_new, pieces: vec![piece] }
     }
 
     /// True if the row group behind should be joined with this one.
     fn takes(&self, next: &Join, rows_max: u64) -> bool {
         let rows = self.rows + next.rows;
-        let is_worth_it = !(self.is_new && next.is_new) || rows <= NEW_ROWS_MAX;
+        let all_new = !self.has_old && !next.has_old;
         is_short_before(self.rows, next.rows)
-            && is_worth_it
+            // What was left apart before stays so.
+            && next.has_new
+            && (!all_new || rows <= NEW_ROWS_MAX)
             && rows <= rows_max
             && self.bytes + next.bytes <= JOIN_BYTES_MAX
     }
@@ -94,10 +99,10 @@ fn is_short_before(rows: u64, next: u64) -> bool {
 }
 
 /// Which row groups are to become one: the binary counter.
-fn joins(pieces: Vec<Piece>, rows_max: u64) -> Vec<Join> {
-    let mut joins: Vec<Join> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        joins.push(Join::of(piece));
+fn settle(single: impl Iterator<Item = Join>, rows_max: u64) -> Vec<Join> {
+    let mut joins: Vec<Join> = Vec::new();
+    for join in single {
+        joins.push(join);
         while let [.., before, last] = &joins[..]
             && before.takes(last, rows_max)
         {
@@ -106,7 +111,8 @@ fn joins(pieces: Vec<Piece>, rows_max: u64) -> Vec<Join> {
             before.pieces.extend(last.pieces);
             before.rows += last.rows;
             before.bytes += last.bytes;
-            before.is_new &= last.is_new;
+            before.has_old |= last.has_old;
+            before.has_new |= last.has_new;
         }
     }
     joins
@@ -151,7 +157,7 @@ pub(crate) async fn append(
     }
     let mut taken = Vec::new();
     let mut groups = Vec::with_capacity(pieces.len());
-    for join in joins(pieces, rows_max) {
+    for join in settle(pieces.into_iter().map(Join::of), rows_max) {
         let (group, allocation) = execute(join, version, space, access, &mut freed).await?;
         groups.push(group);
         taken.extend(allocation);
@@ -272,4 +278,41 @@ async fn write_segment(
         extents: occupied(&groups, &stored),
     };
     Ok((Segment::loaded(entry, groups, &access.ledger), allocation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of the row groups that `joins` makes of old and new ones.
+    fn check(old: &[u64], new: &[u64], expected: &[u64]) {
+        let join = |rows: u64, has_new: bool| Join {
+            pieces: Vec::new(),
+            rows,
+            bytes: rows,
+            has_old: !has_new,
+            has_new,
+        };
+        let old = old.iter().map(|rows| join(*rows, false));
+        let found = settle(old.chain(new.iter().map(|rows| join(*rows, true))), 65_536);
+        assert_eq!(found.iter().map(|join| join.rows).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn short_row_groups_are_joined_as_in_a_binary_counter() {
+        check(&[], &[1], &[1]);
+        check(&[1], &[1], &[2]);
+        check(&[2], &[1], &[2, 1]);
+        check(&[4, 2, 1], &[1], &[8]);
+        check(&[60_000], &[10], &[60_000, 10]);
+        check(&[60_000], &[40_000], &[60_000, 40_000]);
+        check(&[5], &[65_536, 65_536, 7], &[5, 65_536, 65_536, 7]);
+    }
+
+    #[test]
+    fn loads_rewrite_neither_themselves_nor_the_table() {
+        check(&[], &[30_000, 30_000, 30_000], &[30_000, 30_000, 30_000]);
+        check(&[], &[10, 12, 11, 9], &[42]);
+        check(&[8_000; 20], &[8_000; 3], &[&[8_000; 13][..], &[64_000, 8_000, 8_000]].concat());
+    }
 }
