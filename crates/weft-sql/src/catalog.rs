@@ -11,7 +11,7 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, 
 use datafusion::common::TableReference;
 use datafusion::common::{DFSchema, DataFusionError, Result as DfResult};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use weft_store::{Snapshot, Table};
@@ -56,6 +56,26 @@ impl StatementCatalog {
         let mut state = (*self.state).clone();
         state.register_catalog_list(Arc::new(self.clone()));
         state
+    }
+
+    /// Plans a statement, in a state that [`StatementCatalog::planning_state`] made.
+    ///
+    /// # Errors
+    /// What is wrong with it, with hints from the catalog.
+    pub(crate) async fn plan(
+        &self,
+        state: &SessionState,
+        statement: DfStatement,
+    ) -> Result<LogicalPlan> {
+        state.statement_to_plan(statement).await.map_err(|error| {
+            let error = SqlError::from(error);
+            match error.subject() {
+                Some(name) if error.message() == unknown_table(name).message() => {
+                    self.unknown(name)
+                }
+                _ => error,
+            }
+        })
     }
 
     /// The snapshot that the statement sees.

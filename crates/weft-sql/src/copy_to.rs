@@ -41,7 +41,7 @@ impl Run {
     ) -> Result<Started> {
         let state = catalog.planning_state();
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let input = state.statement_to_plan(statement).await?;
+        let input = catalog.plan(&state, statement).await?;
         let target = PathBuf::from(path.strip_prefix("file://").unwrap_or(&path));
         let told = kind_of(&target);
         let kind = match (options.read.kind, told) {

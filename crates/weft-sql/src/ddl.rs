@@ -37,7 +37,7 @@ impl Run {
         let or_replace = create.or_replace;
         let state = catalog.planning_state();
         let statement = DfStatement::Statement(Box::new(ast::Statement::CreateTable(create)));
-        let plan = state.statement_to_plan(statement).await?;
+        let plan = catalog.plan(&state, statement).await?;
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(plan)) = plan else {
             return Err(internal("CREATE TABLE is planned as something else"));
         };
@@ -83,10 +83,8 @@ impl Run {
         // Planned for its errors only.
         let query = crate::statement::parse_query(&sql)?;
         let statement = ast::Statement::Query(Box::new(query));
-        catalog
-            .planning_state()
-            .statement_to_plan(DfStatement::Statement(Box::new(statement)))
-            .await?;
+        let statement = DfStatement::Statement(Box::new(statement));
+        catalog.plan(&catalog.planning_state(), statement).await?;
         let run = self.clone();
         let work = async move {
             run.commit(vec![Change::CreateView { name, sql, or_replace }]).await?;

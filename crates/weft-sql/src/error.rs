@@ -192,7 +192,7 @@ pub(crate) fn translate(error: &DataFusionError) -> SqlError {
         }
         DataFusionError::SchemaError(inner, _) => translate_schema(inner),
         DataFusionError::Execution(message) => {
-            SqlError::new(ErrorKind::Data, sentence(&strip_prefixes(message)))
+            SqlError::new(ErrorKind::Data, plain_types(&sentence(&strip_prefixes(message))))
         }
         DataFusionError::ExecutionJoin(inner) => internal(&inner.to_string()),
         DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
@@ -228,7 +228,10 @@ fn translate_arrow(error: &ArrowError) -> SqlError {
         ArrowError::NotYetImplemented(message) => not_implemented(message),
         ArrowError::IoError(_, inner) => translate_io(inner),
         ArrowError::MemoryError(message) => SqlError::new(ErrorKind::OutOfMemory, message.clone()),
-        other => SqlError::new(ErrorKind::Data, sentence(&strip_prefixes(&other.to_string()))),
+        other => {
+            let message = sentence(&strip_prefixes(&other.to_string()));
+            SqlError::new(ErrorKind::Data, plain_types(&message))
+        }
     }
 }
 
@@ -301,6 +304,9 @@ fn translate_plan(message: &str) -> SqlError {
     if let Some(name) = between(&message, "table '", "' not found") {
         return unknown_table(name);
     }
+    if let Some(error) = translate_call(&message) {
+        return error;
+    }
     let (what, hint) = match message.split_once("Did you mean ") {
         Some((what, hint)) => (what, Some(format!("did you mean {}", hint.trim()))),
         None => (message.as_str(), None),
@@ -313,12 +319,63 @@ fn translate_plan(message: &str) -> SqlError {
     let what = first_paragraph(what);
     let error = match between(what, "Invalid function '", "'") {
         Some(name) => SqlError::new(kind, format!("function {name} does not exist")).about(name),
-        None => SqlError::new(kind, sentence(what)),
+        None => SqlError::new(kind, plain_types(&sentence(what))),
     };
     match hint {
         Some(hint) => error.with_hint(hint),
         None => error,
     }
+}
+
+/// Calls with arguments of wrong types, and columns outside of GROUP BY.
+fn translate_call(message: &str) -> Option<SqlError> {
+    if let Some((_, rest)) = message.split_once("given name and argument types '") {
+        let call = rest.split('\'').next().unwrap_or(rest);
+        let name = call.split('(').next().unwrap_or(call);
+        let call = plain_types(call);
+        let message = format!("there is no {call}: {name} takes arguments of other types");
+        return Some(
+            SqlError::new(ErrorKind::Semantic, message)
+                .about(name)
+                .with_hint("cast the arguments, such as CAST(x AS DOUBLE)"),
+        );
+    }
+    if let Some((before, _)) = message.split_once(" must appear in the GROUP BY clause") {
+        let column = before.rsplit("olumn ").next().unwrap_or(before).trim_matches('"');
+        return Some(SqlError::new(
+            ErrorKind::Semantic,
+            format!("column {column} must be in GROUP BY or in an aggregate function"),
+        ));
+    }
+    None
+}
+
+/// Names of types as people know them, in place of Arrow's.
+fn plain_types(message: &str) -> String {
+    const TYPES: [(&str, &str); 17] = [
+        ("Interval(MonthDayNano)", "INTERVAL"),
+        ("LargeUtf8", "VARCHAR"),
+        ("Utf8View", "VARCHAR"),
+        ("Utf8", "VARCHAR"),
+        ("BinaryView", "BLOB"),
+        ("UInt8", "TINYINT UNSIGNED"),
+        ("UInt16", "SMALLINT UNSIGNED"),
+        ("UInt32", "INTEGER UNSIGNED"),
+        ("UInt64", "BIGINT UNSIGNED"),
+        ("Int8", "TINYINT"),
+        ("Int16", "SMALLINT"),
+        ("Int32", "INTEGER"),
+        ("Int64", "BIGINT"),
+        ("Float32", "REAL"),
+        ("Float64", "DOUBLE"),
+        ("Date32", "DATE"),
+        ("Decimal128", "DECIMAL"),
+    ];
+    let mut message = message.to_owned();
+    for (arrow, sql) in TYPES {
+        message = message.replace(arrow, sql);
+    }
+    message
 }
 
 /// No table, view or file of this name.
@@ -407,6 +464,10 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
 
 /// A bug, said as one.
 pub(crate) fn internal(message: &str) -> SqlError {
+    // Wrong arguments are reported as a bug of DataFusion by some of its functions.
+    if let Some(error) = translate_call(message) {
+        return error;
+    }
     let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
     let message = message.split("This issue was likely caused by").next().unwrap_or(message);
     SqlError::new(ErrorKind::Internal, format!("internal error: {}", message.trim()))
@@ -496,7 +557,7 @@ mod tests {
         let error = SqlError::from(DataFusionError::Execution(
             "Arrow error: Cast error: Cannot cast string 'x' to value of Int32 type".into(),
         ));
-        assert_eq!(error.to_string(), "cannot cast string 'x' to value of Int32 type");
+        assert_eq!(error.to_string(), "cannot cast string 'x' to value of INTEGER type");
         let error = SqlError::from(DataFusionError::Plan("table 'weft.main.t' not found".into()));
         assert_eq!(error.to_string(), "table t does not exist");
     }

@@ -23,6 +23,7 @@ mod error;
 mod files;
 mod locate;
 mod memory;
+mod names;
 mod open;
 mod pushdown;
 mod rewrite;

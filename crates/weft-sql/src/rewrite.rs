@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{Result, SqlError};
+use crate::names::{name_columns, name_columns_of};
 
 /// Prepares a statement for planning.
 ///
@@ -26,7 +27,10 @@ use crate::error::{Result, SqlError};
 /// [`ErrorKind::NotSupported`](crate::ErrorKind::NotSupported) for what would be answered wrongly.
 pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
     match statement {
-        DfStatement::Statement(statement) => finish(statement.visit(&mut Rewriter)),
+        DfStatement::Statement(statement) => {
+            name_columns_of(statement);
+            finish(statement.visit(&mut Rewriter))
+        }
         DfStatement::Explain(explain) => self::statement(&mut explain.statement),
         DfStatement::CreateExternalTable(_) | DfStatement::CopyTo(_) | DfStatement::Reset(_) => {
             Ok(())
@@ -39,6 +43,7 @@ pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
 /// # Errors
 /// As [`statement`].
 pub(crate) fn query(query: &mut Query) -> Result<()> {
+    name_columns(query);
     finish(query.visit(&mut Rewriter))
 }
 

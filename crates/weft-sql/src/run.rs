@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, Explain, LogicalPlan};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
@@ -155,13 +155,16 @@ impl Run {
             other => other,
         };
         let state = catalog.planning_state();
-        let plan = state.statement_to_plan(statement).await?;
+        let plan = catalog.plan(&state, statement).await?;
         match plan {
             LogicalPlan::Dml(insert) => self.insert(&catalog, state, insert),
             LogicalPlan::Ddl(_) | LogicalPlan::Copy(_) => {
                 Err(SqlError::not_supported("this statement"))
             }
             LogicalPlan::Statement(other) => Err(SqlError::not_supported(other.name())),
+            LogicalPlan::Explain(explain) => {
+                self.rows(&state, LogicalPlan::Explain(explain_query(explain))).await
+            }
             plan => self.rows(&state, plan).await,
         }
     }
@@ -254,6 +257,18 @@ impl Run {
         self.control.watch(&physical);
         Ok(physical)
     }
+}
+
+/// Of a command, what is explained is the query that feeds it.
+fn explain_query(mut explain: Explain) -> Explain {
+    match explain.plan.as_ref() {
+        LogicalPlan::Dml(insert) => explain.plan = Arc::clone(&insert.input),
+        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
+            explain.plan = Arc::clone(&create.input);
+        }
+        _ => {}
+    }
+    explain
 }
 
 /// A result of text columns that exists already.

@@ -19,6 +19,9 @@ use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
 
+/// Longest description of a setting, in characters.
+const DESCRIPTION_MAX: usize = 100;
+
 /// One user's conversation with a database. Any number of sessions work at the same time; a session
 /// itself may be used from several threads.
 pub struct Session {
@@ -114,7 +117,7 @@ impl Session {
         settings.extend(others.into_iter().map(|entry| Setting {
             name: entry.key,
             value: entry.value.unwrap_or_default(),
-            description: entry.description.to_owned(),
+            description: first_sentence(entry.description),
         }));
         settings
     }
@@ -259,6 +262,15 @@ impl Session {
 fn unknown_prepared(name: &str) -> SqlError {
     SqlError::new(ErrorKind::Semantic, format!("prepared statement {name} does not exist"))
         .with_hint("prepare it with: PREPARE name AS statement")
+}
+
+/// The first sentence of a description, or as much of it as fits a line.
+fn first_sentence(text: &str) -> String {
+    let sentence = text.split(". ").next().unwrap_or(text).trim().trim_end_matches('.');
+    match sentence.char_indices().nth(DESCRIPTION_MAX) {
+        Some((end, _)) => format!("{}…", &sentence[..end]),
+        None => sentence.to_owned(),
+    }
 }
 
 enum Scope {

@@ -51,7 +51,7 @@ impl Run {
         query: ast::Query,
     ) -> Result<Started> {
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let plan = catalog.planning_state().statement_to_plan(statement).await?;
+        let plan = catalog.plan(&catalog.planning_state(), statement).await?;
         let columns = plan.schema().fields().iter().map(|field| weft_store::Column {
             name: field.name().clone(),
             data_type: field.data_type().clone(),

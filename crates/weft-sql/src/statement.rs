@@ -131,6 +131,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("COPY", ..) => parse_copy(tokens),
         ("ALTER", "DATABASE", "ADD") => parse_add_device(tokens),
         ("SHOW", "TABLES", "") => expect_end(&tokens, 2).map(|()| Parsed::ShowTables),
+        ("SHOW", "COLUMNS", "FROM" | "IN") => parse_describe(tokens, 3),
         ("SHOW", "COLUMNS" | "FUNCTIONS" | "CREATE", _) => parse_datafusion(tokens),
         ("SHOW", ..) => Ok(Parsed::ShowSetting { name: setting_name(&tokens)? }),
         ("SET", "TIME", "ZONE") => {
@@ -140,7 +141,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("SET", "TRANSACTION" | "SESSION", _) => parse_datafusion(tokens),
         ("SET", ..) => parse_set(sql, &tokens),
         ("RESET", ..) => Ok(Parsed::Reset { name: setting_name(&tokens)? }),
-        ("DESCRIBE" | "DESC", ..) => parse_describe(tokens),
+        ("DESCRIBE" | "DESC", ..) => parse_describe(tokens, 1),
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
         _ => parse_datafusion(tokens),
@@ -411,8 +412,9 @@ fn slice(sql: &str, start: &TokenWithSpan, end: &TokenWithSpan) -> String {
     sql[offsets.byte(start.span.start)..offsets.byte(end.span.end)].to_owned()
 }
 
-fn parse_describe(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
-    let is_query = text::significant(&tokens).get(1).is_some_and(|token| match &token.token {
+/// A table or query to describe, after so many words.
+fn parse_describe(tokens: Vec<TokenWithSpan>, words: usize) -> Result<Parsed> {
+    let is_query = text::significant(&tokens).get(words).is_some_and(|token| match &token.token {
         Token::LParen => true,
         Token::Word(word) => ["SELECT", "WITH", "VALUES", "TABLE", "FROM"]
             .iter()
@@ -420,7 +422,9 @@ fn parse_describe(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         _ => false,
     });
     let mut parser = parser(tokens);
-    parser.next_token();
+    for _ in 0..words {
+        parser.next_token();
+    }
     let parsed = match is_query {
         true => Parsed::DescribeQuery { query: parser.parse_query().map_err(syntax)? },
         false => {

@@ -1,7 +1,9 @@
 //! Statements that parse but that this version does not run: said clearly, never ignored.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{Query, Statement, TableFactor, Visit, Visitor};
 
 use crate::error::{ErrorKind, Result, SqlError};
 
@@ -12,7 +14,15 @@ use crate::error::{ErrorKind, Result, SqlError};
 pub(crate) fn check(statement: &DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(statement) => check_sql(statement),
-        DfStatement::Explain(explain) => check(&explain.statement),
+        DfStatement::Explain(explain) => {
+            check(&explain.statement)?;
+            match explain.statement.as_ref() {
+                DfStatement::Statement(inner) if matches!(**inner, Statement::Query(_)) => Ok(()),
+                _ if !explain.options.analyze => Ok(()),
+                _ => Err(SqlError::not_supported("EXPLAIN ANALYZE of a command")
+                    .with_hint("explain the query in it")),
+            }
+        }
         DfStatement::CreateExternalTable(_) => {
             Err(SqlError::not_supported("CREATE EXTERNAL TABLE").with_hint(
                 "query files in place: SELECT … FROM 'file.parquet', or make a table or \
@@ -53,9 +63,48 @@ fn check_sql(statement: &Statement) -> Result<()> {
         Statement::Analyze(_) => "ANALYZE",
         Statement::Vacuum(_) => "VACUUM",
         Statement::Call(_) => "CALL",
-        _ => return Ok(()),
+        _ => return check_queries(statement),
     };
     Err(SqlError::not_supported(what))
+}
+
+/// Refuses what DataFusion's planner would pass over.
+fn check_queries(statement: &Statement) -> Result<()> {
+    match statement.visit(&mut Ignored) {
+        ControlFlow::Break(what) => Err(SqlError::not_supported(what)),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Finds parts of queries that would be ignored.
+struct Ignored;
+
+impl Visitor for Ignored {
+    type Break = &'static str;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<&'static str> {
+        if !query.locks.is_empty() {
+            return ControlFlow::Break("SELECT … FOR UPDATE");
+        }
+        if query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties || fetch.percent) {
+            return ControlFlow::Break("FETCH … WITH TIES or PERCENT");
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<&'static str> {
+        match factor {
+            TableFactor::Table { sample: Some(_), .. }
+            | TableFactor::Derived { sample: Some(_), .. } => ControlFlow::Break("TABLESAMPLE"),
+            TableFactor::Table { version: Some(_), .. } => {
+                ControlFlow::Break("a table as of an earlier time")
+            }
+            TableFactor::Table { with_ordinality: true, .. } => {
+                ControlFlow::Break("WITH ORDINALITY")
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }
 
 fn transactions(what: &str) -> SqlError {

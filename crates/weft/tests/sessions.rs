@@ -225,3 +225,57 @@ fn several_sessions_work_at_once() {
         }
     });
 }
+
+#[test]
+fn columns_are_called_as_they_were_written() {
+    let session = database().session().unwrap();
+    session
+        .execute("CREATE TABLE t AS SELECT value AS a, value % 3 AS b FROM generate_series(1, 9)")
+        .unwrap();
+    let names = |sql: &str| {
+        let result = session.query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let schema = result.schema();
+        let names = schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        result.collect().unwrap_or_else(|error| panic!("{sql}: {error}"));
+        names.join("|")
+    };
+    for (sql, expected) in [
+        ("SELECT 1, 'x', a + 1, t.b FROM t", "1|'x'|a + 1|b"),
+        ("SELECT a, a, count(*) OVER () FROM t", "a|a_1|count(*) OVER ()"),
+        ("SELECT b, sum(a) FROM t GROUP BY b ORDER BY sum(a) DESC", "b|sum(a)"),
+        ("SELECT a + 1 FROM t GROUP BY a + 1 HAVING count(*) > 0 ORDER BY a + 1", "a + 1"),
+        ("SELECT DISTINCT a % 2 FROM t ORDER BY a % 2", "a % 2"),
+        ("SELECT max(a) FROM t UNION ALL SELECT 2 ORDER BY 1", "max(a)"),
+        ("SELECT * FROM (SELECT b, min(a) FROM t GROUP BY b) ORDER BY 1", "b|min(t.a)"),
+        ("SELECT (SELECT max(a) FROM t) FROM t LIMIT 1", "(SELECT max(a) FROM t)"),
+        ("SELECT unnest([1, 2])", "UNNEST(make_array(Int64(1),Int64(2)))"),
+        ("SELECT sum(a) AS s FROM t ORDER BY s", "s"),
+        ("SELECT b AS x FROM t GROUP BY x ORDER BY x", "x"),
+    ] {
+        assert_eq!(names(sql), expected, "{sql}");
+    }
+    session.execute("CREATE TABLE u AS SELECT count(*), count(*) FROM t").unwrap();
+    assert_eq!(session.columns("u"), ["count(*)", "count(*)_1"]);
+}
+
+#[test]
+fn errors_are_in_the_words_of_sql() {
+    let session = database().session().unwrap();
+    session.execute("CREATE TABLE orders (a INTEGER, b VARCHAR)").unwrap();
+    let error = check_error(&session, "SELECT sum(b) FROM orders", ErrorKind::Semantic);
+    assert!(error.message().starts_with("there is no sum(VARCHAR)"), "{error}");
+    let error = check_error(&session, "SELECT a FROM orders GROUP BY b", ErrorKind::Semantic);
+    assert!(error.message().contains("orders.a must be in GROUP BY"), "{error}");
+    let error = check_error(&session, "SELECT a FROM ordres", ErrorKind::Semantic);
+    assert_eq!(error.hint(), Some("did you mean orders?"));
+    let error = check_error(&session, "SELECT CAST('12x' AS INTEGER)", ErrorKind::Data);
+    assert!(error.message().contains("INTEGER"), "{error}");
+    for ignored in [
+        "SELECT * FROM orders TABLESAMPLE (10)",
+        "SELECT * FROM orders FOR UPDATE",
+        "SELECT * FROM (SELECT * FROM orders FOR UPDATE)",
+        "EXPLAIN ANALYZE INSERT INTO orders VALUES (1, 'x')",
+    ] {
+        check_error(&session, ignored, ErrorKind::NotSupported);
+    }
+}
