@@ -19,6 +19,8 @@ use crate::swip::{Swip, SwipState};
 
 /// Longest range of one frame size: 2 TiB, so that all of them are half of the address space.
 const RANGE_BITS_MAX: u32 = 41;
+/// Shortest range that is made of a longer one because address space is limited: 64 MiB.
+const RANGE_BITS_LIMITED: u32 = 26;
 /// Shortest range: one huge page, two of the largest frames.
 const RANGE_BITS_MIN: u32 = 21;
 
@@ -59,8 +61,8 @@ impl Frames {
         let arena = loop {
             match Arena::sparse(FRAME_SIZES << range_bits) {
                 Ok(arena) => break arena,
-                // Address space may be limited: a pool with shorter ranges is as good.
-                Err(_) if range_bits > 30 => range_bits -= 1,
+                // Address space may be limited: a pool with shorter ranges does, too.
+                Err(_) if range_bits > RANGE_BITS_LIMITED => range_bits -= 1,
                 Err(error) => return Err(error),
             }
         };

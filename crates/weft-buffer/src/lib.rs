@@ -28,6 +28,7 @@ mod hits;
 pub mod page;
 #[cfg(not(loom))]
 mod page_cache;
+#[cfg(not(loom))]
 pub mod page_table;
 #[cfg(not(loom))]
 pub mod pool;
@@ -48,13 +49,13 @@ mod write_back;
 pub use page::{
     PAGE_BYTES_MAX, PAGE_HEADER_BYTES, PAGE_UNIT_BYTES, PageError, PageHeader, PageId, is_page_size,
 };
-pub use page_table::PageTable;
 pub use swip::{Swip, SwipState};
 #[cfg(not(loom))]
 pub use {
     devices::Devices,
     error::BufferError,
     guard::{PageGuard, PageGuardMut},
+    page_table::PageTable,
     pool::{BufferPool, CacheStats, PoolOptions},
     static_cache::{Choice, StaticCache},
     static_pool::{PoolStats, StaticGuard, StaticPool},

@@ -10,7 +10,7 @@ use weft_rt::io::{Access, DriverKind, File};
 use weft_rt::{Runtime, RuntimeOptions};
 
 /// Far more than any test takes, so that a lost wake-up is a failure and not a hang.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 static NEXT_SCRATCH: AtomicU64 = AtomicU64::new(0);
 
@@ -105,7 +105,7 @@ pub fn seeds(test: &'static str) -> impl Iterator<Item = u64> {
 /// Runs `test` on a thread of its own.
 ///
 /// # Panics
-/// If it panics, or has not ended after two minutes.
+/// If it panics, or has not ended after five minutes.
 pub fn within_limit(test: impl FnOnce() + Send + 'static) {
     let (ended, end) = mpsc::channel();
     let thread = std::thread::spawn(move || {
