@@ -167,6 +167,24 @@ impl PageSource {
         Ok(())
     }
 
+    /// Brings the pages of blocks into the pool, without holding them: whoever visits these soon finds them
+    /// there, unless memory is short. Errors are left to the visit.
+    pub(crate) async fn prefetch(&self, pages: &Arc<PageTable>, blocks: &[&Block]) {
+        for lot in lots(blocks, LOT_BYTES.min(self.held.limit())) {
+            let blocks = &blocks[lot];
+            let is_cold = |page: usize| !matches!(pages.swip(page).state(), SwipState::Hot(_));
+            if !blocks.iter().any(|block| is_cold(block.first_page as usize)) {
+                continue;
+            }
+            let bytes = blocks.iter().map(|block| held_bytes(block)).sum();
+            let Ok(held) = self.held.reserve(bytes).await else { return };
+            let runs = runs(blocks, pages);
+            let fixed = runs.into_iter().map(|run| self.fix_run(pages, run, Wanted::ByScan));
+            drop(join_all(fixed).await);
+            drop(held);
+        }
+    }
+
     /// Reads one lot.
     async fn read(
         &self,

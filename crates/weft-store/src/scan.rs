@@ -34,6 +34,10 @@ use crate::table::Table;
 /// Batches that wait for their consumer, at most.
 const QUEUE_BATCHES: usize = 8;
 
+/// Row groups that a worker has decoded and not yet sent, at most: one is being sent while the next one is
+/// decoded. More would only be memory that the caches forget.
+const DECODED_GROUPS: u64 = 2;
+
 /// Bytes that the row groups in flight take, in all: at first, so that the first rows come soon and a
 /// consumer that wants only a few does not make much be read, and at most (or an eighth of the memory
 /// budget, if that is less).
@@ -64,7 +68,7 @@ pub(crate) struct ScanShared {
 /// for something else does not hold up the others.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    /// Bytes of decoded row groups.
+    /// Bytes of the pages of row groups.
     pub(crate) bytes: Ledger,
     bytes_max: u64,
     /// One row group at a time may go on although the memory budget has nothing left.
@@ -85,6 +89,14 @@ impl InFlight {
             self.bytes.set_limit((limit * 2).min(self.bytes_max));
         }
     }
+}
+
+/// Where a worker's row groups go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) sender: Sender<Item>,
+    /// Row groups that may be decoded and not yet sent, a budget in row groups.
+    pub(crate) decoding: Ledger,
 }
 
 /// The row groups that are left after their zones were looked at.
@@ -340,18 +352,18 @@ async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Send
     };
     send_counted(&shared, plan, &sender).await;
     let depth = shared.options.io_depth.min(weft_rt::BATCH_DEPTH_MAX);
-    let sender = Rc::new(sender);
+    let output = Rc::new(Output { sender, decoding: Ledger::new(DECODED_GROUPS) });
     let batch = Batch::new(depth, Boundary::Weak, || {
-        if shared.cancel.is_cancelled() || sender.is_closed() {
+        if shared.cancel.is_cancelled() || output.sender.is_closed() {
             return None;
         }
         let morsel = plan.queue.next()?;
-        let (shared, in_flight, sender) = (&shared, &in_flight, sender.clone());
+        let (shared, in_flight, output) = (&shared, &in_flight, output.clone());
         Some(async move {
             for place in &plan.groups[morsel.start as usize..morsel.end as usize] {
                 let (segment, within, number) = *place;
                 let segment = &plan.directory[segment];
-                match scan_group(shared, in_flight, segment, (within, number), &sender).await {
+                match scan_group(shared, in_flight, segment, (within, number), &output).await {
                     Ok(ControlFlow::Continue(())) => {
                         in_flight.widen();
                         shared.options.progress.add_done(1);
@@ -365,7 +377,7 @@ async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Send
     });
     let ended = until_cancelled(batch, &shared.cancel).await;
     if let Some(Err(Some(error))) = ended {
-        sender.send(Err(error)).await.ok();
+        output.sender.send(Err(error)).await.ok();
     }
 }
 

@@ -1,6 +1,7 @@
 //! One row group of a scan: zones first, then the filter columns, then what is left of the others.
 //!
-//! All that is wanted of the row group is decoded before the first batch is sent, so that no page is held
+//! Many row groups have their pages read at once, few are decoded: each waits for its turn when its pages are
+//! in memory. All that is wanted of it is decoded before the first batch is sent, so that no page is held
 //! while a consumer is waited for.
 
 use std::ops::{ControlFlow, Range};
@@ -18,7 +19,7 @@ use crate::error::{Result, StoreError};
 use crate::page_io::{Wanted, count};
 use crate::pages::PageKind;
 use crate::row_group::{Block, Chunk, RowGroup};
-use crate::scan::{InFlight, Item, ScanShared};
+use crate::scan::{InFlight, Item, Output, ScanShared};
 use crate::schema::scan_type;
 use crate::segment::Loaded;
 
@@ -40,19 +41,22 @@ pub(crate) async fn scan_group(
     in_flight: &InFlight,
     segment: &Loaded,
     (within, number): (usize, usize),
-    sender: &Sender<Item>,
+    output: &Output,
 ) -> Result<ControlFlow<()>> {
     let group = &segment.groups[within];
-    let bytes = decoded_bytes(shared, group);
-    let _turn = in_flight.bytes.reserve(bytes.min(in_flight.bytes.limit() / 2)).await?;
-    let _memory = match shared.table.access.ledger.try_reserve(bytes) {
-        Some(memory) => memory,
-        None => in_flight.unreserved.reserve(1).await?,
-    };
+    let bytes = shared.columns.iter().map(|column| group.chunks[*column].bytes()).sum::<u64>();
+    let _turn = in_flight.bytes.reserve(bytes.clamp(1, in_flight.bytes.limit() / 2)).await?;
     count(&shared.counters.rows_in, group.rows.into());
     let mut scan = GroupScan { shared, segment, group, number, selection: None, rows_out: 0 };
     scan.exclude_by_zones();
     scan.filter().await?;
+    scan.prefetch().await;
+    let _decoding = output.decoding.reserve(1).await?;
+    let _memory = match shared.table.access.ledger.try_reserve(decoded_bytes(shared, group)) {
+        Some(memory) => memory,
+        None => in_flight.unreserved.reserve(1).await?,
+    };
+    let sender = &output.sender;
     let sent = match scan.selection.take() {
         Some(selection) => match selection.count_set_bits() {
             0 => ControlFlow::Continue(()),
@@ -196,6 +200,17 @@ impl GroupScan<'_> {
             work(at, &decoder).map_err(undecodable)
         });
         read.await.map_err(|(at, error)| self.at(keys[at].0, error))
+    }
+
+    /// Has the pages read that are going to be decoded.
+    async fn prefetch(&self) {
+        let mut blocks = Vec::new();
+        for column in &self.shared.projected {
+            let chunk = &self.group.chunks[*column];
+            let left = block_ranges(chunk).filter(|(_, rows)| any(self.selection.as_ref(), rows));
+            blocks.extend(left.map(|(number, _)| &chunk.blocks[number]));
+        }
+        self.shared.source.prefetch(&self.segment.pages, &blocks).await;
     }
 
     /// The decoded blocks of all projected columns that have rows left, by column: the first row of each,

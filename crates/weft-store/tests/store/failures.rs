@@ -216,7 +216,7 @@ fn failing_and_wrong_reads_are_errors_and_never_wrong_answers() {
         for _ in 0..15 {
             let store = open(&directory, &runtime);
             let table = store.snapshot().table("t").unwrap();
-            disk.set_faults(SimFaults::none().with(FaultRule::chance(Operation::Read, 0.1, fault)));
+            disk.set_faults(SimFaults::none().with(FaultRule::chance(Operation::Read, 0.5, fault)));
             match everything(&table) {
                 Ok(found) => {
                     assert!(found == expected, "a wrong answer after {fault:?}");
