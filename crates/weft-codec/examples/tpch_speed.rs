@@ -1,7 +1,8 @@
 //! Speeds and sizes of the encodings on the columns of TPC-H, on one core.
 //!
-//! `cargo run --release -p weft-codec --example tpch_speed [scale factor] [compression]`
-//! with a scale factor of 10 and `lz4` by default; the compressions are `none`, `lz4` and `zstd`.
+//! `cargo run --release -p weft-codec --example tpch_speed [scale factor] [compression] [rows]`
+//! with a scale factor of 10, `lz4`, and blocks of 65,536 rows by default; the compressions are `none`, `lz4`
+//! and `zstd`.
 //! Per column: bytes per value, the speeds of encoding and decoding in decoded bytes (in Arrow's layout,
 //! strings as their bytes and their views) per second, the time to filter and to open a block, and the
 //! encoding of the first block. Each speed is the best of five runs over three full blocks from the
@@ -17,7 +18,7 @@ use arrow_array::{StringViewArray, cast::AsArray};
 use tpchgen::dates::TPCHDate;
 use tpchgen::decimal::TPCHDecimal;
 use tpchgen::generators::*;
-use weft_codec::{Block, Compression, MAX_ROWS, Op, Options, Predicate, encode, zone};
+use weft_codec::{Block, Compression, Encoder, MAX_ROWS, Op, Options, Predicate, zone};
 
 const RUNS: usize = 5;
 const BLOCKS: usize = 3;
@@ -142,7 +143,7 @@ fn customer(scale: f64) -> Vec<Column> {
 fn arrow_bytes(array: &ArrayRef) -> usize {
     match array.as_string_view_opt() {
         Some(strings) => strings.lengths().map(|len| len as usize + 16).sum(),
-        None => array.get_buffer_memory_size(),
+        None => array.to_data().get_slice_memory_size().unwrap_or_default(),
     }
 }
 
@@ -165,13 +166,24 @@ struct Cost {
     decode: f64,
 }
 
+/// The arrays in blocks of `rows` rows.
+fn cut(arrays: &[ArrayRef], rows: usize) -> Vec<ArrayRef> {
+    let cut = |array: &ArrayRef| -> Vec<ArrayRef> {
+        let starts = (0..array.len()).step_by(rows);
+        starts.map(|start| array.slice(start, rows.min(array.len() - start))).collect()
+    };
+    arrays.iter().flat_map(cut).collect()
+}
+
 fn measure(name: &str, arrays: &[ArrayRef], options: &Options) -> Cost {
-    let bytes: Vec<Vec<u8>> =
-        arrays.iter().map(|array| encode(array, options).expect("a supported type")).collect();
+    let encoded = || -> Vec<Vec<u8>> {
+        let mut encoder = Encoder::new(*options);
+        arrays.iter().map(|array| encoder.encode(array).expect("a supported type")).collect()
+    };
+    let bytes = encoded();
     let encode = seconds(|| {
-        for array in arrays {
-            black_box((encode(array, options).expect("a supported type"), zone(array)));
-        }
+        arrays.iter().for_each(|array| drop(black_box(zone(array))));
+        drop(black_box(encoded()));
     });
     let open = seconds(|| bytes.iter().for_each(|bytes| drop(black_box(Block::open(bytes)))));
     let decode = seconds(|| {
@@ -223,6 +235,7 @@ fn main() {
         _ => Compression::Lz4,
     };
     let options = Options { compression, ..Options::default() };
+    let block_rows = std::env::args().nth(3).map_or(MAX_ROWS, |rows| rows.parse().expect("rows"));
     let tables = [
         ("lineitem", 6_000_000.0, lineitem(scale)),
         ("orders", 1_500_000.0, orders(scale)),
@@ -238,7 +251,7 @@ fn main() {
         let rows = rows * scale;
         let mut sum = Cost::default();
         for (name, arrays) in columns {
-            let cost = measure(name, &arrays, &options);
+            let cost = measure(name, &cut(&arrays, block_rows), &options);
             sum.stored += cost.stored;
             sum.decoded += cost.decoded;
             sum.encode += cost.encode;

@@ -10,6 +10,7 @@ use bytemuck::Pod;
 use crate::block::HEADER_BYTES;
 use crate::compression::{self, Compression};
 use crate::error::{Error, Result};
+use crate::fsst::Table;
 use crate::lane::Lane;
 use crate::nested::{self, Budget};
 use crate::physical::Physical;
@@ -37,20 +38,49 @@ impl Default for Options {
 /// [`crate::MAX_BODY_BYTES`], [`Error::TooManyValues`] if lists and structs hold more than
 /// [`crate::MAX_VALUES`], [`Error::UnsupportedType`] as [`Physical::of`].
 pub fn encode(array: &dyn Array, options: &Options) -> Result<Vec<u8>> {
-    let options = Options { cascade_depth: options.cascade_depth.min(3), ..*options };
-    encode_within(array, &options, &mut Budget::new())
+    Encoder::new(*options).encode(array)
+}
+
+/// Encodes the blocks of one column after each other, and keeps what it has learnt of its strings: the
+/// symbols that one block was compressed with serve the next as long as they fit it.
+pub struct Encoder {
+    options: Options,
+    table: Option<Table>,
+}
+
+impl Encoder {
+    /// An encoder that knows nothing yet.
+    pub fn new(options: Options) -> Self {
+        let cascade_depth = options.cascade_depth.min(3);
+        Self { options: Options { cascade_depth, ..options }, table: None }
+    }
+
+    /// Encodes all rows of `array` as one block, which can be decoded without the others.
+    ///
+    /// # Errors
+    /// As [`encode`].
+    pub fn encode(&mut self, array: &dyn Array) -> Result<Vec<u8>> {
+        let mut state = State { budget: Budget::new(), table: &mut self.table };
+        encode_within(array, &self.options, &mut state)
+    }
+}
+
+/// What the blocks within a block share while they are encoded.
+pub(crate) struct State<'t> {
+    pub(crate) budget: Budget,
+    table: &'t mut Option<Table>,
 }
 
 /// Encodes a block within a block.
 pub(crate) fn encode_nested(
     array: &dyn Array,
     options: &Options,
-    budget: &mut Budget,
+    state: &mut State,
 ) -> Result<Vec<u8>> {
-    encode_within(array, &Options { compression: Compression::None, ..*options }, budget)
+    encode_within(array, &Options { compression: Compression::None, ..*options }, state)
 }
 
-fn encode_within(array: &dyn Array, options: &Options, budget: &mut Budget) -> Result<Vec<u8>> {
+fn encode_within(array: &dyn Array, options: &Options, state: &mut State) -> Result<Vec<u8>> {
     let physical = Physical::of(array.data_type())?;
     if array.len() > crate::MAX_ROWS {
         return Err(Error::TooManyRows { rows: array.len() });
@@ -62,9 +92,9 @@ fn encode_within(array: &dyn Array, options: &Options, budget: &mut Budget) -> R
     }
     let validity_bytes = out.len() - HEADER_BYTES;
     match physical {
-        Physical::List => nested::encode_list(array, nulls, options, budget, &mut out)?,
-        Physical::Struct => nested::encode_struct(array.as_struct(), options, budget, &mut out)?,
-        _ => values(array, physical, nulls, options.cascade_depth, &mut out)?,
+        Physical::List => nested::encode_list(array, nulls, options, state, &mut out)?,
+        Physical::Struct => nested::encode_struct(array.as_struct(), options, state, &mut out)?,
+        _ => values(array, physical, nulls, options.cascade_depth, state.table, &mut out)?,
     }
     let body_bytes = out.len() - HEADER_BYTES;
     if body_bytes > 2 * crate::MAX_BODY_BYTES {
@@ -88,6 +118,7 @@ fn values(
     physical: Physical,
     nulls: Option<&NullBuffer>,
     level: u8,
+    table: &mut Option<Table>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     match physical {
@@ -110,7 +141,9 @@ fn values(
         Physical::Int128 => wide::encode(&filled::<Decimal128Type>(array, nulls), level, out),
         Physical::Float32 => floats::encode(&filled::<Float32Type>(array, nulls), level, out),
         Physical::Float64 => floats::encode(&filled::<Float64Type>(array, nulls), level, out),
-        Physical::Utf8 | Physical::Binary => strings::encode(&slices(array, nulls), level, out)?,
+        Physical::Utf8 | Physical::Binary => {
+            strings::encode(&slices(array, nulls), level, table, out)?;
+        }
         Physical::Interval => intervals::encode(array, nulls, level, out),
         Physical::List | Physical::Struct | Physical::Null => {}
     }

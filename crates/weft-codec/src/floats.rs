@@ -1,31 +1,15 @@
 //! Floats: their bits as integers, or ALP (Afroozeh et al., SIGMOD 2024): integers times a power of
 //! ten, with the values that do not come back bit for bit as exceptions.
 
-use alp::{ALPFloat, Exponents};
 use arrow_buffer::BooleanBuffer;
-use bytemuck::Pod;
 
+use crate::alp::{self, Exponents, Real};
 use crate::condition::{self, Condition};
 use crate::encoding::Encoding;
 use crate::error::{Result, damaged};
 use crate::ints;
-use crate::lane::Lane;
 use crate::reader::{Reader, put};
 use crate::rows::Rows;
-
-/// A float with the integer that holds its bits.
-pub(crate) trait Real: ALPFloat<ALPInt: Pod> + Pod {
-    /// The unsigned integer of the same width.
-    type Bits: Lane + Pod;
-}
-
-impl Real for f32 {
-    type Bits = u32;
-}
-
-impl Real for f64 {
-    type Bits = u64;
-}
 
 /// Appends a node that holds `values`.
 pub(crate) fn encode<F: Real>(values: &[F], level: u8, out: &mut Vec<u8>) {
@@ -42,15 +26,16 @@ fn encode_alp<F: Real>(values: &[F], level: u8) -> Option<Vec<u8>> {
     if values.is_empty() || level == 0 {
         return None;
     }
-    let (exponents, integers, positions, exceptions, _) = alp::encode(values, None);
+    let exponents = alp::choose(values);
+    let (integers, exceptions) = alp::shrink(values, exponents);
     if exceptions.len() > values.len() / 10 {
         return None;
     }
-    let mut out = vec![Encoding::Alp as u8, exponents.e, exponents.f];
+    let mut out = vec![Encoding::Alp as u8, exponents.exponent, exponents.factor];
     put(&mut out, exceptions.len() as u32);
-    positions.iter().for_each(|&position| put(&mut out, position as u16));
     out.extend_from_slice(bytemuck::cast_slice(&exceptions));
-    ints::encode::<F::Bits>(bytemuck::cast_slice(&integers), true, level - 1, &mut out);
+    exceptions.iter().for_each(|&row| put(&mut out, values[usize::from(row)]));
+    ints::encode::<F::Bits>(&integers, true, level - 1, &mut out);
     Some(out)
 }
 
@@ -64,9 +49,9 @@ pub(crate) struct Alp<'a> {
 
 impl<'a> Alp<'a> {
     pub(crate) fn open<F: Real>(mut reader: Reader<'a>, rows: usize) -> Result<Self> {
-        let exponents = Exponents { e: reader.value()?, f: reader.value()? };
-        if usize::from(exponents.e.max(exponents.f)) >= F::F10.len().min(F::IF10.len()) {
-            return Err(damaged("alp", format!("exponents {exponents}")));
+        let exponents = Exponents { exponent: reader.value()?, factor: reader.value()? };
+        if usize::from(exponents.exponent.max(exponents.factor)) >= F::POWERS {
+            return Err(damaged("alp", format!("{exponents:?}")));
         }
         let len = reader.length()?;
         if len > rows {
@@ -92,10 +77,9 @@ pub(crate) fn read<F: Real>(node: &[u8], rows: Rows) -> Result<Vec<F>> {
         return Ok(bytemuck::cast_vec(ints::read::<F::Bits>(node, rows, 0)?));
     }
     let alp = Alp::open::<F>(reader, rows.of())?;
-    let mut integers = ints::read::<F::Bits>(alp.integers, rows, 1)?;
-    let exponents = alp.exponents;
-    alp::decode_slice_inplace::<F>(bytemuck::cast_slice_mut(&mut integers), exponents);
-    let mut values: Vec<F> = bytemuck::cast_vec(integers);
+    let integers = ints::read::<F::Bits>(alp.integers, rows, 1)?;
+    let grow = |integer| F::grow(integer, alp.exponents);
+    let mut values: Vec<F> = integers.into_iter().map(grow).collect();
     for (row, value) in alp.exceptions() {
         if row >= rows.of() {
             return Err(damaged("alp", format!("an exception in row {row} of {}", rows.of())));
@@ -133,5 +117,5 @@ pub(crate) fn value<F: Real>(node: &[u8], row: usize, rows: usize) -> Result<F> 
         return Ok(value);
     }
     let integer = ints::value::<F::Bits>(alp.integers, row, rows, 1)?;
-    Ok(alp::decode_single::<F>(bytemuck::cast(integer), alp.exponents))
+    Ok(F::grow(integer, alp.exponents))
 }

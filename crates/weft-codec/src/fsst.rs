@@ -23,10 +23,22 @@ const MIN_BYTES: usize = 1024;
 const TRAINED_BYTES: usize = 256;
 
 /// A trained table of symbols.
-pub(crate) struct Table(Compressor);
+pub(crate) struct Table {
+    compressor: Compressor,
+    /// Bytes of codes per byte of the sample that it was trained with.
+    ratio: f64,
+}
 
-/// A table for `values`, of `bytes` bytes together; nothing if a sample shrinks by less than a tenth.
-pub(crate) fn train(values: &[&[u8]], bytes: usize) -> Option<Table> {
+/// A sample that is worse by this factor than the one a table was trained with needs another table.
+const STALE: f64 = 1.05;
+
+/// A table for `values`, of `bytes` bytes together: the one `kept` if it still fits, else a new one, which
+/// is then kept; nothing if a sample shrinks by less than a tenth.
+pub(crate) fn table<'t>(
+    values: &[&[u8]],
+    bytes: usize,
+    kept: &'t mut Option<Table>,
+) -> Option<&'t Table> {
     if bytes < MIN_BYTES {
         return None;
     }
@@ -34,22 +46,27 @@ pub(crate) fn train(values: &[&[u8]], bytes: usize) -> Option<Table> {
         .into_iter()
         .map(|value| &value[..value.len().min(TRAINED_BYTES)])
         .collect();
-    let table = Table(Compressor::train(&sample));
     let sample_bytes: usize = sample.iter().map(|value| value.len()).sum();
-    let (codes, _) = table.compress(&sample);
-    (codes.len() <= sample_bytes - sample_bytes / 10).then_some(table)
+    let ratio = |compressor: &Compressor| {
+        compress(compressor, &sample).0.len() as f64 / sample_bytes.max(1) as f64
+    };
+    let fits = kept.as_ref().is_some_and(|kept| ratio(&kept.compressor) <= kept.ratio * STALE);
+    if !fits {
+        let compressor = Compressor::train(&sample);
+        *kept = Some(Table { ratio: ratio(&compressor), compressor });
+    }
+    kept.as_ref().filter(|table| table.ratio <= 0.9)
+}
+
+/// The codes of all strings, and where each string's end.
+fn compress(compressor: &Compressor, values: &[&[u8]]) -> (Vec<u8>, Vec<u64>) {
+    let (mut codes, mut ends) = (Vec::new(), Vec::new());
+    compressor
+        .compress_bulk_into::<{ Compressor::DEFAULT_BULK_LANES }>(values, &mut codes, &mut ends);
+    (codes, ends)
 }
 
 impl Table {
-    /// The codes of all strings, and where each string's end.
-    fn compress(&self, values: &[&[u8]]) -> (Vec<u8>, Vec<u64>) {
-        let (mut codes, mut ends) = (Vec::new(), Vec::new());
-        self.0.compress_bulk_into::<{ Compressor::DEFAULT_BULK_LANES }>(
-            values, &mut codes, &mut ends,
-        );
-        (codes, ends)
-    }
-
     /// Appends an FSST node, given the node of the strings' ends, if it takes less than `limit` bytes;
     /// says whether.
     pub(crate) fn encode(
@@ -60,11 +77,11 @@ impl Table {
         limit: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        let (codes, code_ends) = self.compress(values);
+        let (codes, code_ends) = compress(&self.compressor, values);
         let mut start = 0;
         let length = |&end: &u64| (end - std::mem::replace(&mut start, end)) as usize;
         let code_ends = strings::encode_ends(code_ends.iter().map(length), level);
-        let (symbols, lengths) = (self.0.symbol_table(), self.0.symbol_lengths());
+        let (symbols, lengths) = (self.compressor.symbol_table(), self.compressor.symbol_lengths());
         let len = 10 + symbols.len() * 9 + ends.len() + code_ends.len() + codes.len();
         if len >= limit {
             return false;

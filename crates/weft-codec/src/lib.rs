@@ -46,6 +46,7 @@
 //!
 //! The body of a block of nothing but nulls is empty. Blocks within blocks are not compressed.
 
+mod alp;
 mod block;
 mod bools;
 mod compression;
@@ -78,7 +79,7 @@ mod zone;
 
 pub use block::Block;
 pub use compression::Compression;
-pub use encode::{Options, encode};
+pub use encode::{Encoder, Options, encode};
 pub use encoding::Encoding;
 pub use error::{Error, Result};
 pub use physical::Physical;

@@ -12,7 +12,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 
 use crate::block::Block;
-use crate::encode::{self, Options};
+use crate::encode::{self, Options, State};
 use crate::encoding::Encoding;
 use crate::error::{Error, Result, damaged};
 use crate::reader::{Reader, put, put_child};
@@ -42,14 +42,14 @@ pub(crate) fn encode_list(
     array: &dyn Array,
     nulls: Option<&NullBuffer>,
     options: &Options,
-    budget: &mut Budget,
+    state: &mut State,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let (offsets, items) = list_parts(array);
     let valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
     let length = |row: usize| if valid(row) { offsets[row + 1] - offsets[row] } else { 0 };
     let total = (0..array.len()).map(length).sum();
-    budget.take(total)?;
+    state.budget.take(total)?;
 
     let (first, last) = (offsets[0], offsets[array.len()]);
     let mut items = items.slice(first, last - first);
@@ -65,7 +65,7 @@ pub(crate) fn encode_list(
     put(out, total.div_ceil(MAX_ROWS).max(1) as u32);
     for start in (0..total.max(1)).step_by(MAX_ROWS) {
         let items = items.slice(start, (total - start).min(MAX_ROWS));
-        put_child(out, &encode::encode_nested(&items, options, budget)?);
+        put_child(out, &encode::encode_nested(&items, options, state)?);
     }
     Ok(())
 }
@@ -97,14 +97,14 @@ fn list_parts(array: &dyn Array) -> (Vec<usize>, ArrayRef) {
 pub(crate) fn encode_struct(
     array: &StructArray,
     options: &Options,
-    budget: &mut Budget,
+    state: &mut State,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     out.push(Encoding::Struct as u8);
     put(out, array.num_columns() as u32);
     for column in array.columns() {
-        budget.take(column.len())?;
-        put_child(out, &encode::encode_nested(column, options, budget)?);
+        state.budget.take(column.len())?;
+        put_child(out, &encode::encode_nested(column, options, state)?);
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::condition;
 use crate::dictionary::{self, Dictionary, gather};
 use crate::encoding::Encoding;
 use crate::error::{Error, Result, damaged};
-use crate::fsst::{self, Fsst};
+use crate::fsst::{self, Fsst, Table};
 use crate::ints;
 use crate::reader::{Reader, put, put_child};
 use crate::rows::Rows;
@@ -30,11 +30,17 @@ pub(crate) struct Views {
 /// Appends a node that holds `values`.
 ///
 /// A dictionary is tried first, where a sample repeats itself: it is cheaper to build and to decode
-/// than symbols, which are not even tried when it takes little enough.
+/// than symbols, which are not even tried when it takes little enough. `table` is kept from one block
+/// to the next.
 ///
 /// # Errors
 /// [`Error::TooManyBytes`] if all values together exceed [`crate::MAX_BODY_BYTES`].
-pub(crate) fn encode(values: &[&[u8]], level: u8, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn encode(
+    values: &[&[u8]],
+    level: u8,
+    table: &mut Option<Table>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     if !values.is_empty() && values.iter().all(|value| *value == values[0]) {
         if values[0].len() > crate::MAX_BODY_BYTES {
             return Err(Error::TooManyBytes { bytes: values[0].len() });
@@ -63,7 +69,7 @@ pub(crate) fn encode(values: &[&[u8]], level: u8, out: &mut Vec<u8>) -> Result<(
         dictionary.clear();
     }
     if level > 0
-        && let Some(table) = fsst::train(values, bytes)
+        && let Some(table) = fsst::table(values, bytes, table)
         && table.encode(values, &ends, level, least - least / 10, out)
     {
         return Ok(());
@@ -87,7 +93,7 @@ fn encode_dictionary(values: &[&[u8]], level: u8) -> Result<Vec<u8>> {
     {
         node.push(Encoding::Dictionary as u8);
         let mut child = Vec::new();
-        encode(&entries, level - 1, &mut child)?;
+        encode(&entries, level - 1, &mut None, &mut child)?;
         dictionary::write(&child, entries.len(), &codes, level - 1, &mut node);
     }
     Ok(node)

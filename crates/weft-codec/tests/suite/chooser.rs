@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array};
-use arrow_array::{BooleanArray, StringViewArray};
+use arrow_array::{BooleanArray, StringViewArray, cast::AsArray};
 use fastrand::Rng;
-use weft_codec::{Block, Compression, Options, encode};
+use weft_codec::{Block, Compression, Encoder, Options, encode};
 
 /// Checks the encoding of the values, and that the block takes at most `bytes` bytes.
 fn check(array: ArrayRef, encoding: &str, bytes: usize) {
@@ -53,4 +53,26 @@ fn sensible_encodings_are_chosen_for_strings() {
     let random: Vec<String> = random.collect();
     let bytes = random.iter().map(String::len).sum::<usize>();
     check(Arc::new(StringViewArray::from_iter_values(random)), "plain", bytes + ROWS);
+}
+
+#[test]
+fn an_encoder_keeps_symbols_as_long_as_they_fit() {
+    let mut rng = Rng::with_seed(2);
+    let mut text = |words: &[&str]| {
+        let row = |_| (0..6).map(|_| words[rng.usize(..words.len())]).collect::<String>();
+        let rows: Vec<String> = (0..4000).map(row).collect();
+        StringViewArray::from_iter_values(rows)
+    };
+    let english = ["carefully ", "quick ", "deposits ", "sleep ", "furiously ", "ironic ", "the "];
+    let german = ["vorsichtig ", "schnell ", "Einlagen ", "schlafen ", "heftig ", "und ", "der "];
+    let blocks = [text(&english), text(&english), text(&german), text(&english)];
+    let options = Options { compression: Compression::None, ..Options::default() };
+    let mut encoder = Encoder::new(options);
+    for array in &blocks {
+        let bytes = encoder.encode(array).expect("a supported type");
+        let alone = encode(array, &options).expect("a supported type");
+        assert!(bytes.len() <= alone.len() * 11 / 10, "{} of {} bytes", bytes.len(), alone.len());
+        let decoded = Block::open(&bytes).and_then(|block| block.decode()).expect("a block");
+        assert_eq!(decoded.as_string_view(), array);
+    }
 }
