@@ -73,6 +73,11 @@ impl<T: Lane> Condition<T> {
     /// Whether all lanes, or none, of a chunk of packed ones satisfy the condition, if base and width
     /// tell.
     pub(crate) fn decide(&self, base: T, width: usize) -> Option<bool> {
+        if let Self::Set(set) = self {
+            // The next value of the set from the base on, around the end of the numbers if need be.
+            let next = set.partition_point(|&value| value < base) % set.len();
+            return (set[next].minus(base) > T::greatest(width)).then_some(false);
+        }
         let Self::Range { low, span, negated } = self else { return None };
         let first = base.minus(*low);
         let last = first.plus(T::greatest(width));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
-use weft_codec::{Options, encode, zone};
+use weft_codec::{Encoder, Options, zone};
 use weft_rt::yield_now;
 
 use crate::array_bytes::logical_bytes;
@@ -115,11 +115,12 @@ async fn encode_column(
         known => known,
     };
     let mut block_rows = block_rows(guess, rows);
+    let mut encoder = Encoder::new(Options::default());
     let mut blocks = Vec::new();
     let (mut at, mut bytes) = (0, 0);
     while at < rows {
         let slice = array.slice(at, block_rows.min(rows - at));
-        let block = encode(&slice, &Options::default())?;
+        let block = encoder.encode(&slice)?;
         if block.len() > 2 * BLOCK_BYTES && blocks.is_empty() && block_rows > BLOCK_ROWS_MIN {
             block_rows = self::block_rows(block.len() * 256 / slice.len(), rows)
                 .min(block_rows.next_power_of_two() / 2);
