@@ -6,6 +6,7 @@
 //!   which large doubles do not fit.) So are numbers that are cast to one.
 //! - Items of a select list that DataFusion would give the same name, or one that ORDER BY may mean, get
 //!   names.
+//! - SEMI JOIN and ANTI JOIN are those of the left side.
 //! - `= ANY (query)` is IN, `<> ALL (query)` is NOT IN; the other quantified comparisons are refused, and
 //!   so are INTERSECT ALL and EXCEPT ALL, which DataFusion would answer wrongly.
 
@@ -14,8 +15,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, Value, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, JoinOperator, Query, Select,
+    SelectItem, SetExpr, SetOperator, SetQuantifier, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use crate::error::{Result, SqlError};
@@ -74,6 +75,14 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         name_apart(&mut select.projection);
+        for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
+            let operator = match &join.join_operator {
+                JoinOperator::Semi(on) => JoinOperator::LeftSemi(on.clone()),
+                JoinOperator::Anti(on) => JoinOperator::LeftAnti(on.clone()),
+                _ => continue,
+            };
+            join.join_operator = operator;
+        }
         ControlFlow::Continue(())
     }
 
@@ -96,10 +105,9 @@ impl VisitorMut for Rewriter {
             data_type: DataType::Decimal(_) | DataType::Numeric(_),
             ..
         } = expr
-            && let Expr::Value(value) = &mut **inner
-            && let Value::Number(digits, _) = &value.value
+            && let Some(number) = number_of(inner)
         {
-            value.value = Value::SingleQuotedString(digits.clone());
+            **inner = Expr::Value(Value::SingleQuotedString(number).into());
         }
         quantified(expr)
     }
@@ -115,6 +123,20 @@ fn exact_type(number: &str) -> Option<ExactNumberInfo> {
     let precision = significant.max(1);
     let is_exact = significant > FLOAT_DIGITS && precision <= DECIMAL_DIGITS_MAX;
     is_exact.then_some(ExactNumberInfo::PrecisionAndScale(precision as u64, fraction.len() as i64))
+}
+
+/// A number as it was written, with its sign.
+fn number_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => Some(digits.clone()),
+            _ => None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => number_of(expr)
+            .filter(|number| !number.starts_with('-'))
+            .map(|number| format!("-{number}")),
+        _ => None,
+    }
 }
 
 /// Turns a comparison with ANY or ALL rows of a query into IN or NOT IN, or refuses it.

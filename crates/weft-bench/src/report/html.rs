@@ -37,7 +37,8 @@ pub fn page(
                 (head(machine, settings, points))
                 main {
                     @for section in &sections { (section_markup(*section, points, figures)) }
-                    (missing(&sections))
+                    // A report of something else than the papers' experiments lacks nothing.
+                    @if !sections.is_empty() || points.is_empty() { (missing(&sections)) }
                     @if !points.is_empty() { (tables(points)) }
                 }
                 footer {

@@ -144,7 +144,8 @@ mod tests {
         let report = TpchReport { points, bytes_on_disk: 1 << 30, is_checked: true };
         let text = render(&report);
         assert!(text.contains("2 threads") && text.contains("answers correct"), "{text}");
-        let means = text.lines().find(|line| line.trim_start().starts_with("geometric mean")).unwrap();
+        let means =
+            text.lines().find(|line| line.trim_start().starts_with("geometric mean")).unwrap();
         assert!(means.contains("2.00 s") && means.contains("1.00 s"), "{text}");
         assert!(!text.contains("driver"), "{text}");
     }
