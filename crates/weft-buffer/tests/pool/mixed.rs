@@ -67,6 +67,13 @@ impl Pages {
         PageHeader { tuple_count: number as u16, kind: KIND, id: self.ids[number] }
     }
 
+    /// The bytes of a page as they lie on its device.
+    pub fn sealed(&self, number: usize) -> Vec<u8> {
+        let mut page = self.contents[number].clone();
+        page::seal(&mut page, self.header(number));
+        page
+    }
+
     /// The files; `change` may change each page before it is sealed.
     pub fn write_with(&self, setup: &Setup, change: impl Fn(&mut [u8])) -> Vec<File> {
         let file = |device: usize| {

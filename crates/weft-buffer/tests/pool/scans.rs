@@ -181,6 +181,73 @@ fn adjacent_pages_are_read_together() {
     });
 }
 
+/// Pages of a run that lie apart on one device, or in another order, are read by themselves.
+#[test]
+fn pages_that_lie_apart_are_not_read_together() {
+    within_limit(|| {
+        for setup in setups(1) {
+            let (ledger, pages) = (units(100), Pages::small(40));
+            let pool = pool_over(pages.write(&setup), &ledger);
+            let numbers = [0, 4, 8, 10, 30, 28, 26, 1, 3];
+            let table = PageTable::new(numbers.iter().map(|&number| pages.ids[number]));
+            let runtime = setup.runtime(1, 8);
+            let shared = (pool.clone(), table.clone());
+            let run = runtime.block_on(move || async move {
+                let (pool, table) = shared;
+                let guards = pool.fix_run_for_scan(&table, 0..numbers.len()).await.unwrap();
+                for (guard, number) in guards.iter().zip(numbers) {
+                    pages.assert_is(guard, number);
+                }
+                pool.cache_stats().reads
+            });
+            // 8 and 10 are neighbours, and so are 1 and 3.
+            assert_eq!(run.unwrap(), 7, "{}", setup.name);
+            give_back(&runtime, &pool, &table, &ledger);
+        }
+    });
+}
+
+/// A damaged page is an error that names it, whether it is fixed alone or in a run; the other pages of the
+/// run are none the worse, and no memory is lost.
+#[test]
+fn damaged_pages_are_errors() {
+    within_limit(|| {
+        for setup in setups(1) {
+            let (ledger, pages) = (units(100), Pages::small(20));
+            let all: Vec<u8> = (0..20).step_by(2).flat_map(|number| pages.sealed(number)).collect();
+            let mut bytes = all.clone();
+            bytes[3 * 4096 + 1000] ^= 4;
+            let pool = pool_over(vec![setup.file("damaged", &bytes)], &ledger);
+            let table = PageTable::new((0..20).step_by(2).map(|number| pages.ids[number]));
+            let runtime = setup.runtime(1, 8);
+            let shared = (pool.clone(), table.clone());
+            let run = runtime.block_on(move || async move {
+                let (pool, table) = shared;
+                for _ in 0..2 {
+                    let errors = [
+                        pool.fix_run_for_scan(&table, 0..10).await.map(drop).unwrap_err(),
+                        pool.fix(&table, 3).await.map(drop).unwrap_err(),
+                        pool.fix_exclusive(&table, 3).await.map(drop).unwrap_err(),
+                    ];
+                    for error in errors {
+                        let error = error.to_string();
+                        assert!(
+                            error.contains("at byte 12288") && error.contains("checksum"),
+                            "{error}"
+                        );
+                    }
+                }
+                assert_eq!(table.swip(3).state(), SwipState::Cold(table.id(3)));
+                for page in [0, 1, 2, 4, 9] {
+                    pages.assert_is(&pool.fix(&table, page).await.unwrap(), 2 * page);
+                }
+            });
+            run.unwrap();
+            give_back(&runtime, &pool, &table, &ledger);
+        }
+    });
+}
+
 /// Runs, single pages and changes of the same pages, with memory for a few runs only; some are given up,
 /// and some reads fail.
 #[test]
