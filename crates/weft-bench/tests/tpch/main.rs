@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+mod benchmarks;
+
 use std::path::Path;
 use std::sync::OnceLock;
 
