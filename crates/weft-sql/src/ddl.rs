@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{DdlStatement, DmlStatement, LogicalPlan, WriteOp};
+use datafusion::logical_expr::{
+    DdlStatement, DmlStatement, LogicalPlan, LogicalPlanBuilder, WriteOp,
+};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
@@ -42,7 +44,7 @@ impl Run {
             return Err(internal("CREATE TABLE is planned as something else"));
         };
         let schema = table_schema(name, plan.input.schema().as_arrow(), &defaults)?;
-        check_defaults(catalog, &schema)?;
+        check_defaults(catalog, &schema).await?;
         let run = self.clone();
         let work = async move {
             let mut changes = vec![Change::CreateTable { schema: schema.clone(), or_replace }];
@@ -256,7 +258,7 @@ fn table_schema(name: String, schema: &Schema, defaults: &[Option<String>]) -> R
 }
 
 /// Checks that the defaults have values that fit their columns.
-fn check_defaults(catalog: &StatementCatalog, schema: &TableSchema) -> Result<()> {
+async fn check_defaults(catalog: &StatementCatalog, schema: &TableSchema) -> Result<()> {
     let state = catalog.planning_state();
     let empty = Arc::new(datafusion::common::DFSchema::empty());
     for column in &schema.columns {
@@ -272,7 +274,9 @@ fn check_defaults(catalog: &StatementCatalog, schema: &TableSchema) -> Result<()
         let expr =
             datafusion::logical_expr::ExprSchemable::cast_to(expr, &column.data_type, &empty)
                 .map_err(wrong)?;
-        state.create_physical_expr(expr, &empty).map_err(wrong)?;
+        let plan = LogicalPlanBuilder::empty(true).project([expr])?.build()?;
+        let plan = state.create_physical_plan(&plan).await.map_err(wrong)?;
+        datafusion::physical_plan::collect(plan, state.task_ctx()).await.map_err(wrong)?;
     }
     Ok(())
 }

@@ -251,6 +251,7 @@ impl Engine {
         let read = self.store.stats();
         Counters {
             bytes_read: read.bytes_read,
+            bytes_written: read.bytes_written,
             io_wait_ns: read.io_wait_ns,
             cache_hits: read.cache_hits,
             cache_misses: read.reads,

@@ -25,6 +25,7 @@ mod locate;
 mod memory;
 mod names;
 mod open;
+mod overflow;
 mod pushdown;
 mod rewrite;
 mod run;

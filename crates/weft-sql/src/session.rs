@@ -12,6 +12,7 @@ use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::control::{CancelHandle, Control};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::overflow::CheckedIntegers;
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, SessionSettings, Setting};
@@ -59,6 +60,7 @@ impl Session {
             .with_runtime_env(Arc::clone(&engine.environment))
             .with_type_planner(Arc::new(WeftTypes))
             .with_default_features()
+            .with_analyzer_rule(Arc::new(CheckedIntegers::new()))
             .build();
         let inner = Inner { settings, state, prepared: HashMap::new() };
         Ok(Session {

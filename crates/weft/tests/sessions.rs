@@ -279,3 +279,37 @@ fn errors_are_in_the_words_of_sql() {
         check_error(&session, ignored, ErrorKind::NotSupported);
     }
 }
+
+#[test]
+fn integers_do_not_wrap() {
+    let session = database().session().unwrap();
+    session.execute("CREATE TABLE t (b BIGINT, i INTEGER, u TINYINT UNSIGNED)").unwrap();
+    session
+        .execute("INSERT INTO t VALUES (9223372036854775807, 2147483647, 0), (NULL, NULL, NULL)")
+        .unwrap();
+    for sql in [
+        "SELECT 9223372036854775807 + 1",
+        "SELECT b + 1 FROM t",
+        "SELECT b * 2 FROM t",
+        "SELECT -b - 2 FROM t",
+        "SELECT i * i * i FROM t",
+        "SELECT count(*) FROM t WHERE b + i > 0",
+        "SELECT sum(b + 1) FROM t",
+        "SELECT -(-b - 1) FROM t",
+    ] {
+        let error = check_error(&session, sql, ErrorKind::Data);
+        assert!(error.message().to_lowercase().contains("overflow"), "{sql}: {error}");
+    }
+    check(
+        &session,
+        "SELECT b - 1, i + 1, -i, u FROM t WHERE b > 0",
+        &["9223372036854775806 2147483648 -2147483647 0"],
+    );
+    check(
+        &session,
+        "SELECT i + 1 AS x, count(*) FROM t GROUP BY i + 1 HAVING i + 1 > 0 ORDER BY i + 1",
+        &["2147483648 1"],
+    );
+    check(&session, "SELECT (SELECT max(i) + 1 FROM t) - 1, 2 * 3 LIMIT 1 + 1", &["2147483647 6"]);
+    check_error(&session, "CREATE TABLE u (a INTEGER DEFAULT 'x')", ErrorKind::Data);
+}

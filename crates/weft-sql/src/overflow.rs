@@ -1,0 +1,157 @@
+//! Integers that overflow are an error, as in every other database: DataFusion's operators wrap.
+//!
+//! After types were coerced, `+`, `-`, `*` and the sign of integers become functions that check. They are
+//! called as the operators in names and plans.
+
+use std::sync::Arc;
+
+use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ExprSchema, Result as DfResult, ScalarValue, plan_err};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_expr_common::datum::apply;
+
+/// Puts checked functions in place of operators on integers.
+#[derive(Debug)]
+pub(crate) struct CheckedIntegers {
+    plus: Arc<ScalarUDF>,
+    minus: Arc<ScalarUDF>,
+    times: Arc<ScalarUDF>,
+}
+
+impl CheckedIntegers {
+    pub(crate) fn new() -> CheckedIntegers {
+        let checked = |sign| Arc::new(ScalarUDF::from(Checked::new(sign)));
+        CheckedIntegers {
+            plus: checked(Sign::Plus),
+            minus: checked(Sign::Minus),
+            times: checked(Sign::Times),
+        }
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+        let (left, right, function) = match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let function = match op {
+                    Operator::Plus => &self.plus,
+                    Operator::Minus => &self.minus,
+                    Operator::Multiply => &self.times,
+                    _ => return Ok(Transformed::no(binary(left, op, right))),
+                };
+                let both_integers = is_integer(&left, schema) && is_integer(&right, schema);
+                if !both_integers || left.get_type(schema)? != right.get_type(schema)? {
+                    return Ok(Transformed::no(binary(left, op, right)));
+                }
+                (*left, *right, function)
+            }
+            Expr::Negative(inner) if is_integer(&inner, schema) => {
+                let zero = ScalarValue::new_zero(&inner.get_type(schema)?)?;
+                (Expr::Literal(zero, None), *inner, &self.minus)
+            }
+            other => return Ok(Transformed::no(other)),
+        };
+        Ok(Transformed::yes(function.call(vec![left, right])))
+    }
+}
+
+fn binary(left: Box<Expr>, op: Operator, right: Box<Expr>) -> Expr {
+    Expr::BinaryExpr(BinaryExpr { left, op, right })
+}
+
+fn is_integer(expr: &Expr, schema: &dyn ExprSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_integer())
+}
+
+impl AnalyzerRule for CheckedIntegers {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|plan| {
+            if matches!(plan, LogicalPlan::Limit(_)) {
+                return Ok(Transformed::no(plan));
+            }
+            let mut schema = merge_schema(&plan.inputs());
+            if let LogicalPlan::TableScan(scan) = &plan {
+                schema.merge(&scan.projected_schema);
+            }
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let rewritten = expr.transform_up(|expr| self.rewrite(expr, &schema))?;
+                Ok(rewritten.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        rewritten.data.recompute_schema()
+    }
+
+    fn name(&self) -> &str {
+        "checked_integers"
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sign {
+    Plus,
+    Minus,
+    Times,
+}
+
+/// One of the operators, checked.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Checked {
+    sign: Sign,
+    signature: Signature,
+}
+
+impl Checked {
+    fn new(sign: Sign) -> Checked {
+        Checked { sign, signature: Signature::any(2, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Checked {
+    fn name(&self) -> &str {
+        match self.sign {
+            Sign::Plus => "+",
+            Sign::Minus => "-",
+            Sign::Times => "*",
+        }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
+        match args {
+            [left, right] => {
+                Ok(format!("{} {} {}", left.schema_name(), self.name(), right.schema_name()))
+            }
+            _ => plan_err!("{} has two operands", self.name()),
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [left, right] if left == right => Ok(left.clone()),
+            _ => plan_err!("{} has two operands of one type", self.name()),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [left, right] = args.args.as_slice() else {
+            return plan_err!("{} has two operands", self.name());
+        };
+        match self.sign {
+            Sign::Plus => apply(left, right, add),
+            Sign::Minus => apply(left, right, sub),
+            Sign::Times => apply(left, right, mul),
+        }
+    }
+}
