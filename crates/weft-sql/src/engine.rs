@@ -260,7 +260,6 @@ impl Engine {
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),
             spilled_bytes: self.environment.disk_manager.used_disk_space(),
-            ..Counters::default()
         }
     }
 
