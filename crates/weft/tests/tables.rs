@@ -312,7 +312,7 @@ fn a_cancelled_load_leaves_nothing() {
 #[test]
 fn sorts_and_aggregates_spill() {
     let database = Database::in_memory(
-        &DatabaseOptions::default().with("memory_limit", "64MiB").with("threads", 2),
+        &DatabaseOptions::default().with("memory_limit", "64MiB").with("threads", 1),
     )
     .unwrap();
     let session = database.session().unwrap();
