@@ -185,7 +185,7 @@ impl ColumnType for Kind {
 }
 
 /// Whether the columns are as a test expects.
-pub fn same_types(actual: &Vec<Kind>, expected: &Vec<Kind>) -> bool {
+pub fn same_types(actual: &[Kind], expected: &[Kind]) -> bool {
     let is_same = |(actual, expected): (&Kind, &Kind)| {
         actual == expected || *actual == Kind::Any || *expected == Kind::Any
     };

@@ -45,7 +45,7 @@ fn trial(root: &Path, path: &Path, setup: Setup) -> Trial {
         let (database, seed) = setup.open()?;
         let mut runner = Runner::new(|| async { TestDatabase::new(&database) });
         runner.add_label(setup.name());
-        runner.with_column_validator(same_types);
+        runner.with_column_validator(|actual, expected| same_types(actual, expected));
         // On to the end after a failure: one mistake often shows better beside the others.
         let records = parse_file(&path).map_err(|error| Failed::from(error.to_string()))?;
         let failures: Vec<String> = records
