@@ -24,6 +24,8 @@ struct Shared {
     interrupted: AtomicBool,
     /// The signal that asked the process to end; 0: none.
     terminated: AtomicI32,
+    /// Told when the process is to end, so that the line editor returns.
+    wake_editor: Arc<AtomicBool>,
     /// Told of every signal.
     listener: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
@@ -50,6 +52,7 @@ impl Interrupts {
         shared.interrupted.store(true, Ordering::SeqCst);
         if signal != SIGINT {
             shared.terminated.store(signal, Ordering::SeqCst);
+            shared.wake_editor.store(true, Ordering::SeqCst);
         }
         if let Some(handle) = &*lock(&shared.running) {
             handle.cancel();
@@ -89,6 +92,11 @@ impl Interrupts {
             0 => None,
             signal => u8::try_from(128 + signal).ok(),
         }
+    }
+
+    /// Becomes true when the line editor has to return.
+    pub fn editor_wake(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.wake_editor)
     }
 
     /// Calls `listener` after every signal.

@@ -39,12 +39,13 @@ struct Bar {
 }
 
 impl Bar {
-    /// A bar on a terminal that does not write `^C` behind it, which would wrap the line.
+    /// A bar on a terminal that writes nothing that is typed, which would move the bar. What is typed
+    /// is read afterwards all the same.
     fn new() -> Bar {
         let terminal = termios::tcgetattr(io::stderr()).ok();
         if let Some(before) = &terminal {
             let mut quiet = before.clone();
-            quiet.local_modes.remove(LocalModes::ECHOCTL);
+            quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ECHOCTL);
             set_terminal(&quiet);
         }
         let target = ProgressDrawTarget::stderr();
@@ -52,7 +53,7 @@ impl Bar {
     }
 }
 
-/// Changes how the terminal behaves; where that fails, nothing worse happens than a `^C` on it.
+/// Changes how the terminal behaves; where that fails, nothing worse happens than a bar that stays.
 fn set_terminal(attributes: &Termios) {
     termios::tcsetattr(io::stderr(), OptionalActions::Now, attributes).unwrap_or_default();
 }

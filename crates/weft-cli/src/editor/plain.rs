@@ -41,7 +41,7 @@ impl PlainInput {
         interrupts.listen(move || drop(signals.try_send(Event::Signal)));
         thread::Builder::new()
             .name("weft-input".to_owned())
-            .spawn(move || read_all(&sender))
+            .spawn(move || read_all(&sender, prompts))
             .map_err(ShellError::Input)?;
         Ok(PlainInput { events, interrupts: interrupts.clone(), prompts })
     }
@@ -74,14 +74,16 @@ impl PlainInput {
     }
 }
 
-/// Sends whole lines, then an empty text at the end.
-fn read_all(sender: &SyncSender<Event>) {
+/// Sends whole lines, then an empty text at the end. A terminal ends by going away, too.
+fn read_all(sender: &SyncSender<Event>, from_terminal: bool) {
+    let gone = Some(rustix::io::Errno::IO.raw_os_error());
     let mut stdin = io::stdin().lock();
     let mut pending: Vec<u8> = Vec::new();
     let mut chunk = vec![0; CHUNK];
     loop {
         let event = match stdin.read(&mut chunk) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if from_terminal && error.raw_os_error() == gone => text(Vec::new()),
             Err(error) => Event::Failed(error),
             Ok(0) => text(std::mem::take(&mut pending)),
             Ok(bytes) => {

@@ -8,6 +8,7 @@ mod json_value;
 mod line;
 mod markdown;
 mod mode;
+mod plan;
 mod table;
 mod table_layout;
 pub mod target;
@@ -73,6 +74,7 @@ pub trait Renderer {
 /// The renderer for a result with columns as in `schema`.
 pub fn renderer(schema: SchemaRef, style: &Style) -> Box<dyn Renderer> {
     match style.mode {
+        Mode::Table | Mode::Ascii if plan::Plan::fits(&schema) => Box::new(plan::Plan),
         Mode::Table => Box::new(table::Table::new(schema, style, Borders::BOX)),
         Mode::Ascii => Box::new(table::Table::new(schema, style, Borders::ASCII)),
         Mode::Csv => Box::new(csv::Csv::new(schema, style)),

@@ -32,7 +32,7 @@ pub fn help(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
     }
     writeln!(
         shell.target,
-        "\nStatements end with a semicolon and may span lines.\n\
+        "\nStatements end with a semicolon and may span lines. Tab completes, Up recalls,\n\
          Ctrl-C stops a statement, Ctrl-D leaves. Files are queried by name:\n\
          SELECT * FROM 'file.parquet';"
     )?;

@@ -4,6 +4,23 @@ use super::words::{nearest, words};
 use super::{Flow, Shell, actions, catalog_actions, settings_actions};
 use crate::error::ShellError;
 
+/// What completion offers after a command's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// Nothing.
+    None,
+    /// `on` or `off`.
+    Switch,
+    /// An output mode.
+    Mode,
+    /// A table.
+    Table,
+    /// A file.
+    File,
+    /// A dot command.
+    Command,
+}
+
 /// What a command does; its words come without its name.
 type Action = fn(&mut Shell, &[String]) -> Result<Flow, ShellError>;
 
@@ -15,6 +32,7 @@ pub struct Command {
     pub usage: &'static str,
     /// What it does, in words.
     pub summary: &'static str,
+    argument: Argument,
     /// Fewest words after the name.
     least: usize,
     /// Most words after the name.
@@ -28,13 +46,14 @@ const ANY: usize = usize::MAX;
 /// action, and summary.
 macro_rules! commands {
     ($(
-        $name:literal $usage:literal $least:literal..=$most:tt $action:path,
+        $name:literal $usage:literal $least:literal..=$most:tt $argument:ident $action:path,
         $summary:literal;
     )*) => {
         &[$(Command {
             name: $name,
             usage: $usage,
             summary: $summary,
+            argument: Argument::$argument,
             least: $least,
             most: $most,
             action: $action,
@@ -43,44 +62,44 @@ macro_rules! commands {
 }
 
 static COMMANDS: &[Command] = commands! {
-    "bail" "on|off" 1..=1 settings_actions::bail, "stop a script at its first error";
-    "cd" "DIR" 1..=1 actions::cd, "change the working directory";
-    "changes" "on|off" 1..=1 settings_actions::changes, "say what commands have done";
-    "databases" "" 0..=0 catalog_actions::databases, "show which database is open";
-    "echo" "on|off" 1..=1 settings_actions::echo, "print each statement before it runs";
-    "exit" "[CODE]" 0..=1 actions::quit, "leave, as .quit";
-    "headers" "on|off" 1..=1 settings_actions::headers, "print column names";
-    "help" "[COMMAND]" 0..=1 actions::help, "explain all commands, or one";
-    "import" "[--FORMAT] FILE TABLE" 2..=3 catalog_actions::import,
+    "bail" "on|off" 1..=1 Switch settings_actions::bail, "stop a script at its first error";
+    "cd" "DIR" 1..=1 File actions::cd, "change the working directory";
+    "changes" "on|off" 1..=1 Switch settings_actions::changes, "say what commands have done";
+    "databases" "" 0..=0 None catalog_actions::databases, "show which database is open";
+    "echo" "on|off" 1..=1 Switch settings_actions::echo, "print each statement before it runs";
+    "exit" "[CODE]" 0..=1 None actions::quit, "leave, as .quit";
+    "headers" "on|off" 1..=1 Switch settings_actions::headers, "print column names";
+    "help" "[COMMAND]" 0..=1 Command actions::help, "explain all commands, or one";
+    "import" "[--FORMAT] FILE TABLE" 2..=3 File catalog_actions::import,
         "load a file, into a new table or an old one";
-    "indexes" "[TABLE]" 0..=1 catalog_actions::indexes, "list indexes";
-    "maxrows" "N" 1..=1 settings_actions::max_rows, "most rows that a table shows; 0: all";
-    "maxwidth" "N" 1..=1 settings_actions::max_width,
+    "indexes" "[TABLE]" 0..=1 Table catalog_actions::indexes, "list indexes";
+    "maxrows" "N" 1..=1 None settings_actions::max_rows, "most rows that a table shows; 0: all";
+    "maxwidth" "N" 1..=1 None settings_actions::max_width,
         "most characters in a line; 0: as the terminal has";
-    "mode" "[MODE]" 0..=1 settings_actions::mode, "choose how results are written, or list modes";
-    "nullvalue" "TEXT" 1..=1 settings_actions::null_value, "what to print for NULL";
-    "once" "FILE" 1..=1 actions::once, "write the next result to a file";
-    "open" "[--readonly] [DIR]" 0..=2 catalog_actions::open,
+    "mode" "[MODE]" 0..=1 Mode settings_actions::mode, "choose how results are written, or list modes";
+    "nullvalue" "TEXT" 1..=1 None settings_actions::null_value, "what to print for NULL";
+    "once" "FILE" 1..=1 File actions::once, "write the next result to a file";
+    "open" "[--readonly] [DIR]" 0..=2 File catalog_actions::open,
         "open another database, or a temporary one";
-    "output" "[FILE]" 0..=1 actions::output, "write results to a file, or no longer";
-    "print" "TEXT …" 0..=ANY actions::print, "print words";
-    "progress" "on|off" 1..=1 settings_actions::progress,
+    "output" "[FILE]" 0..=1 File actions::output, "write results to a file, or no longer";
+    "print" "TEXT …" 0..=ANY None actions::print, "print words";
+    "progress" "on|off" 1..=1 Switch settings_actions::progress,
         "show how far a long statement is";
-    "quit" "[CODE]" 0..=1 actions::quit, "leave, with an exit code";
-    "read" "FILE" 1..=1 actions::read, "run a script";
-    "schema" "[PATTERN]" 0..=1 catalog_actions::schema,
+    "quit" "[CODE]" 0..=1 None actions::quit, "leave, with an exit code";
+    "read" "FILE" 1..=1 File actions::read, "run a script";
+    "schema" "[PATTERN]" 0..=1 Table catalog_actions::schema,
         "show tables and views as CREATE statements";
-    "settings" "[PATTERN]" 0..=1 catalog_actions::settings, "show the database's settings";
-    "shell" "COMMAND …" 1..=ANY actions::shell, "run a command of the operating system";
-    "show" "" 0..=0 settings_actions::show, "show the shell's own settings";
-    "stats" "" 0..=0 catalog_actions::stats,
+    "settings" "[PATTERN]" 0..=1 None catalog_actions::settings, "show the database's settings";
+    "shell" "COMMAND …" 1..=ANY File actions::shell, "run a command of the operating system";
+    "show" "" 0..=0 None settings_actions::show, "show the shell's own settings";
+    "stats" "" 0..=0 None catalog_actions::stats,
         "show what was read, written and kept in memory";
-    "system" "COMMAND …" 1..=ANY actions::shell, "as .shell";
-    "tables" "[PATTERN]" 0..=1 catalog_actions::tables,
+    "system" "COMMAND …" 1..=ANY File actions::shell, "as .shell";
+    "tables" "[PATTERN]" 0..=1 Table catalog_actions::tables,
         "list tables and views; % and _ as in LIKE";
-    "timer" "on|off" 1..=1 settings_actions::timer, "print time and bytes read";
-    "version" "" 0..=0 actions::version, "print the version";
-    "width" "[N …]" 0..=ANY settings_actions::width,
+    "timer" "on|off" 1..=1 Switch settings_actions::timer, "print time and bytes read";
+    "version" "" 0..=0 None actions::version, "print the version";
+    "width" "[N …]" 0..=ANY None settings_actions::width,
         "most characters of columns, from the left; 0: all";
 };
 
@@ -105,6 +124,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// All commands.
 pub fn all() -> &'static [Command] {
     COMMANDS
+}
+
+/// What completes the argument of the command called `name`.
+pub fn argument(name: &str) -> Argument {
+    find(name).map_or(Argument::None, |command| command.argument)
 }
 
 /// The command called `name`, which may be cut short as long as only one begins so.

@@ -13,19 +13,21 @@ mod words;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use weft::Session;
 
 use crate::args::{Job, ShellArgs};
 use crate::editor::plain::PlainInput;
-use crate::editor::{Input, bare_command};
+use crate::editor::seat::EditorSeat;
+use crate::editor::{Input, SharedCatalog, bare_command};
 use crate::error::ShellError;
 use crate::interrupt::Interrupts;
 use crate::output::Style;
 use crate::output::target::Target;
 use crate::progress;
 use crate::sql::splitter::{Piece, PieceKind, Splitter};
-use open::{Open, OpenOptions};
+use open::{Open, OpenOptions, names_of};
 use report::Report;
 
 /// The exit code of a script that has failed.
@@ -64,6 +66,7 @@ enum Flow {
 pub struct Shell {
     open: Open,
     options: OpenOptions,
+    catalog: Arc<SharedCatalog>,
     settings: Settings,
     target: Target,
     interrupts: Interrupts,
@@ -101,10 +104,21 @@ impl Shell {
             progress: !args.no_progress && progress::is_visible(),
             timer: false,
         };
+        let catalog = Arc::new(SharedCatalog::default());
+        catalog.set(names_of(&open.session));
         let target = Target::stdout(interrupts.clone());
         let (failed, read_depth) = (false, 0);
-        let mut shell =
-            Shell { open, options, settings, target, interrupts, interactive, failed, read_depth };
+        let mut shell = Shell {
+            open,
+            options,
+            catalog,
+            settings,
+            target,
+            interrupts,
+            interactive,
+            failed,
+            read_depth,
+        };
         shell.tell_created();
         Ok(shell)
     }
@@ -263,10 +277,14 @@ impl Shell {
     /// Talks with somebody at the keyboard until they leave.
     fn run_keyboard(&mut self) -> Result<Flow, ShellError> {
         self.greet();
-        let mut keyboard = PlainInput::new(&self.interrupts, true)?;
+        let mut keyboard = self.keyboard()?;
         let mut splitter = Splitter::default();
         loop {
-            match keyboard.read(splitter.is_within())? {
+            let input = match &mut keyboard {
+                Keyboard::Editor(editor) => editor.read(|words| self.say(words))?,
+                Keyboard::Plain(plain) => plain.read(splitter.is_within())?,
+            };
+            match input {
                 Input::Text(text) => splitter.push(match bare_command(&text) {
                     Some(command) if !splitter.is_within() => command,
                     _ => &text,
@@ -274,7 +292,9 @@ impl Shell {
                 Input::Interrupt => {
                     splitter = Splitter::default();
                     self.interrupts.take();
-                    self.say("");
+                    if let Keyboard::Plain(_) = keyboard {
+                        self.say("");
+                    }
                     continue;
                 }
                 Input::End => return Ok(Flow::Quit(Some(0))),
@@ -299,6 +319,15 @@ impl Shell {
         }
     }
 
+    fn keyboard(&mut self) -> Result<Keyboard, ShellError> {
+        if is_dumb() || !io::stdout().is_terminal() {
+            return Ok(Keyboard::Plain(PlainInput::new(&self.interrupts, true)?));
+        }
+        let colors = self.settings.style.colors;
+        let seat = EditorSeat::new(Arc::clone(&self.catalog), &self.interrupts, colors)?;
+        Ok(Keyboard::Editor(seat))
+    }
+
     fn greet(&mut self) {
         let version = env!("CARGO_PKG_VERSION");
         let read_only = if self.open.read_only { ", read-only" } else { "" };
@@ -317,6 +346,7 @@ impl Shell {
 
     /// Puts another database in place of the open one.
     fn replace(&mut self, open: Open) {
+        self.catalog.set(names_of(&open.session));
         self.open = open;
         self.tell_created();
     }
@@ -344,6 +374,12 @@ impl Shell {
 /// An error and what to do about it, for standard error.
 pub fn explain(error: &ShellError) -> String {
     Report::of(error).plain()
+}
+
+/// Where somebody types.
+enum Keyboard {
+    Editor(EditorSeat),
+    Plain(PlainInput),
 }
 
 fn is_dumb() -> bool {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use weft::{Database, DatabaseOptions, Session};
 
 use crate::args::ShellArgs;
+use crate::editor::{Names, Source};
 use crate::error::ShellError;
 
 /// How databases are opened.
@@ -64,6 +65,14 @@ impl Open {
             Some(path) => {
                 refuse_file(path)?;
                 let created = is_empty(path);
+                if !created && !options.devices.is_empty() {
+                    let words = format!(
+                        "--device is for a new database, and {} is there already; to a database that \
+                         is open, ALTER DATABASE ADD DEVICE 'path' adds one",
+                        path.display()
+                    );
+                    return Err(ShellError::Command(words));
+                }
                 (Database::open(path, &database_options)?, created)
             }
         };
@@ -105,4 +114,17 @@ fn is_empty(path: &Path) -> bool {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
+}
+
+/// Tells the names that a session knows, for completion.
+pub fn names_of(session: &Session) -> Source {
+    let session = session.clone();
+    Box::new(move || {
+        let known = session.completions();
+        Names {
+            relations: known.tables,
+            functions: known.functions,
+            keywords: weft::keywords().iter().map(|word| (*word).to_owned()).collect(),
+        }
+    })
 }

@@ -37,10 +37,25 @@ pub struct Token {
 }
 
 impl Token {
+    /// The token's text in the text that it was found in.
+    pub fn text<'t>(&self, text: &'t str) -> &'t str {
+        &text[self.start..self.end]
+    }
+
     /// Whether the token is neither white space nor a comment.
     pub fn has_meaning(&self) -> bool {
         !matches!(self.kind, TokenKind::Space | TokenKind::Comment)
     }
+}
+
+/// All tokens of `text`, one after the other without gaps.
+pub fn tokens(text: &str) -> impl Iterator<Item = Token> + '_ {
+    let mut position = 0;
+    std::iter::from_fn(move || {
+        let token = token_at(text, position)?;
+        position = token.end;
+        Some(token)
+    })
 }
 
 /// The token that begins at byte `start` of `text`; none at the end.
@@ -139,22 +154,11 @@ fn number(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn tokens(text: &str) -> impl Iterator<Item = Token> + '_ {
-        let mut position = 0;
-        std::iter::from_fn(move || {
-            let token = token_at(text, position)?;
-            position = token.end;
-            Some(token)
-        })
-    }
-
     /// The tokens of `text` but for white space, an unclosed one with an ellipsis.
     fn check(text: &str, expected: &[&str]) {
         let found: Vec<String> = tokens(text)
             .filter(|token| token.kind != TokenKind::Space)
-            .map(|token| {
-                format!("{}{}", &text[token.start..token.end], if token.closed { "" } else { "…" })
-            })
+            .map(|token| format!("{}{}", token.text(text), if token.closed { "" } else { "…" }))
             .collect();
         assert_eq!(found, expected, "{text}");
     }

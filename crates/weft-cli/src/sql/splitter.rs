@@ -148,6 +148,14 @@ fn closing_mark(first: u8) -> u8 {
     }
 }
 
+/// Whether `text` typed at the prompt is complete: nothing in it waits for a semicolon.
+pub fn is_complete(text: &str) -> bool {
+    let mut splitter = Splitter::default();
+    splitter.push(text);
+    while splitter.next_piece().is_some() {}
+    !splitter.is_within()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +202,15 @@ mod tests {
         check("-- x\n  .a\n/* y */\n.b", &[(".a", 2, 3), (".b", 4, 1)]);
         check("a\n.b;", &[("a\n.b", 1, 1)]);
         check("a; .5;", &[("a", 1, 1), (".5", 1, 4)]);
+    }
+
+    #[test]
+    fn completeness() {
+        for text in ["", "  ", "a;", "a; -- b", ".tables", "a; /* b */ ", "-- a"] {
+            assert!(is_complete(text), "{text}");
+        }
+        for text in ["a", "a; b", "a ';", "a; /* b", "'", "a -- ;"] {
+            assert!(!is_complete(text), "{text}");
+        }
     }
 }

@@ -102,6 +102,16 @@ fn a_table_fits_the_width() {
 }
 
 #[test]
+fn plans_are_shown_line_by_line() {
+    let script = "CREATE TABLE t (a INT); EXPLAIN SELECT a FROM t WHERE a > 1;";
+    let output = Workplace::new().script(script);
+    assert!(output.starts_with("logical_plan\n  "), "{output}");
+    assert!(output.contains("\nphysical_plan\n  ") && !output.contains("\\n"), "{output}");
+    let json = Workplace::new().script(&format!(".mode json\n{script}"));
+    assert!(json.starts_with("[{\"plan_type\":\"logical_plan\","), "{json}");
+}
+
+#[test]
 fn csv() {
     check(
         "csv",

@@ -83,6 +83,18 @@ fn a_read_only_database_stays_as_it_is() {
 }
 
 #[test]
+fn devices_are_for_new_databases() {
+    let workplace = Workplace::new();
+    std::fs::create_dir(workplace.path().join("other")).unwrap();
+    let words = ["d.weft", "--device", "other", "-c", "CREATE TABLE t AS SELECT 1 AS a"];
+    assert_eq!(workplace.run(&words).code, Some(0));
+    assert!(workplace.path().join("other").read_dir().unwrap().next().is_some());
+    let ended = workplace.run(&["d.weft", "--device", "other", "-c", "SELECT 1"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("ALTER DATABASE ADD DEVICE"), "{}", ended.stderr);
+}
+
+#[test]
 fn bench_is_still_there() {
     let workplace = Workplace::new();
     let ended = workplace.run(&["bench", "--help"]);
