@@ -29,6 +29,7 @@ fn tpch_loads_once_and_checks_its_answers() {
     let patterns: Vec<&str> =
         report.points.iter().map(|point| point.pattern.as_deref().unwrap()).collect();
     assert_eq!(patterns, ["load", "q06", "q06", "q06", "q06", "q01", "q01", "q01", "q01"]);
+    assert!(report.points[0].bytes_written.unwrap() >= report.bytes_on_disk / 2);
     for point in &report.points[1..] {
         let is_cold = point.cached == Some(0.0);
         assert_eq!(point.bytes_read.unwrap() > 0, is_cold, "{point:?}");
