@@ -15,7 +15,7 @@ use crate::error::{Result, StoreError};
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
-/// How often, and how long after, a lock that this process holds itself is asked for again.
+/// How often, and how long after, a lock that this process may hold itself is asked for again.
 const TRIES: u32 = 50;
 const RETRY: Duration = Duration::from_millis(10);
 
@@ -44,8 +44,9 @@ impl Lock {
             match opened.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
-                // What a handle of this process had in flight when it was closed ends soon.
-                Err(TryLockError::WouldBlock) if tries < TRIES && is_own(&mut opened) => {
+                // What a handle of this process had in flight when it was closed ends soon; it takes its
+                // number back just before it lets go.
+                Err(TryLockError::WouldBlock) if tries < tries_max(holder(&mut opened)) => {
                     tries += 1;
                     std::thread::sleep(RETRY);
                 }
@@ -111,8 +112,12 @@ fn holder(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-fn is_own(file: &mut File) -> bool {
-    holder(file) == Some(std::process::id())
+fn tries_max(holder: Option<u32>) -> u32 {
+    match holder {
+        Some(pid) if pid == std::process::id() => TRIES,
+        None => TRIES / 4,
+        Some(_) => 0,
+    }
 }
 
 fn is_running(pid: u32) -> bool {
