@@ -10,12 +10,14 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod checked_sum;
 mod constraints;
 mod control;
 mod copy_from;
 mod copy_options;
 mod copy_to;
 mod csv_diagnosis;
+mod date_times;
 mod ddl;
 mod describe;
 mod engine;
@@ -43,6 +45,7 @@ mod types;
 mod unsupported;
 mod value;
 mod write;
+mod yielding;
 
 pub use control::CancelHandle;
 pub use engine::{Counters, Engine, EngineOptions};

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::config::{ConfigField, ConfigNonZeroUsize};
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::optimizer::Analyzer;
 use datafusion::prelude::SessionConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
+use crate::checked_sum::checked_sum;
 use crate::control::{CancelHandle, Control};
+use crate::date_times::DateTimes;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::overflow::CheckedIntegers;
@@ -19,6 +22,7 @@ use crate::settings::{self, SessionSettings, Setting};
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
+use crate::yielding::YieldingJoins;
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -55,13 +59,18 @@ impl Session {
         for (name, value) in &engine.datafusion_defaults {
             set_datafusion(&mut config, name, value)?;
         }
-        let state = SessionStateBuilder::new()
+        let mut analyzer_rules = Analyzer::new().rules;
+        analyzer_rules.insert(0, Arc::new(DateTimes));
+        analyzer_rules.push(Arc::new(CheckedIntegers::new()));
+        let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))
             .with_type_planner(Arc::new(WeftTypes))
             .with_default_features()
-            .with_analyzer_rule(Arc::new(CheckedIntegers::new()))
+            .with_analyzer_rules(analyzer_rules)
+            .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .build();
+        state.register_udaf(checked_sum())?;
         let inner = Inner { settings, state, prepared: HashMap::new() };
         Ok(Session {
             engine: Arc::clone(engine),

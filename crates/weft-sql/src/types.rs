@@ -208,7 +208,7 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
                 .iter()
                 .map(|field| format!("{} {}", field.name(), type_name(field.data_type())))
                 .collect();
-            return format!("STRUCT({})", fields.join(", "));
+            return format!("STRUCT<{}>", fields.join(", "));
         }
         DataType::Dictionary(_, values) => return type_name(values),
         DataType::RunEndEncoded(_, values) => return type_name(values.data_type()),

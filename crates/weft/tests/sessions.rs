@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use support::{check, check_error, database, rows};
-use weft::{ErrorKind, Position, ResultKind, Value};
+use weft::{Database, DatabaseOptions, ErrorKind, Position, ResultKind, Value};
 
 #[test]
 fn returns_rows() {
@@ -174,6 +174,29 @@ fn cancels_at_once_and_goes_on() {
     assert!(since < Duration::from_secs(2), "{since:?}");
     assert!(result.next_batch().unwrap().is_none(), "nothing comes after an error");
     check(&session, "SELECT 1", &["1"]);
+}
+
+/// A cancelled join must let go of its thread: with one thread, the next statement waits for it.
+#[test]
+fn joins_give_way() {
+    let options = DatabaseOptions {
+        settings: vec![("threads".to_owned(), "1".to_owned())],
+        ..DatabaseOptions::default()
+    };
+    let session = Database::in_memory(&options).unwrap().session().unwrap();
+    let slow = "SELECT sum(a.value % 7 * b.value % 3)
+                FROM generate_series(1, 200000) AS a, generate_series(1, 1000000) AS b";
+    let mut result = session.query(slow).unwrap();
+    let handle = result.cancel_handle();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        handle.cancel();
+    });
+    assert_eq!(result.next_batch().unwrap_err().kind(), ErrorKind::Cancelled);
+    canceller.join().unwrap();
+    let since = Instant::now();
+    check(&session, "SELECT 6", &["6"]);
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
 }
 
 #[test]
