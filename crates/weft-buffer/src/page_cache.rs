@@ -64,7 +64,7 @@ impl PageCache {
         ledger: Ledger,
         floor_bytes: u64,
     ) -> Arc<PageCache> {
-        let none = ledger.try_reserve(0).expect("nothing is always free");
+        let none = ledger.try_reserve(0).expect("nothing is always free").mapped();
         let mut shelf = Shelf::new(&frames, none);
         let floor_bytes = floor_bytes.min(ledger.limit());
         let floor_bytes =

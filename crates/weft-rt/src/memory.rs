@@ -11,8 +11,18 @@
 //!
 //! What is used, and whether somebody waits, lie in one word: reserving and releasing are one atomic
 //! exchange as long as there is enough.
+//!
+//! A ledger may watch a [`Gauge`] of the heap ([`heap`] has one). What the heap has beyond what was reserved
+//! for it is nobody's to give: less is free then, caches give back, and whoever can spill is told so the
+//! sooner. So the process stays within its limit although some of its code reserves nothing.
 
 mod account;
+#[cfg(not(loom))]
+pub mod code;
+#[cfg(not(loom))]
+pub mod heap;
+#[cfg(not(loom))]
+pub mod kept;
 
 use std::sync::{Arc, Weak};
 
@@ -55,6 +65,9 @@ pub trait Cache: Send + Sync {
     fn give_back(&self, bytes: u64);
 }
 
+/// Says how many bytes of the heap are allocated now. It is called whenever memory is reserved.
+pub type Gauge = fn() -> u64;
+
 /// A memory budget in bytes. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -64,12 +77,34 @@ pub struct Ledger {
 impl Ledger {
     /// A budget of `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Ledger {
-        Ledger { account: Arc::new(Account::new(limit_bytes)) }
+        Ledger { account: Arc::new(Account::new(limit_bytes, None)) }
     }
 
-    /// Bytes in use. May be above the limit after the limit was lowered.
+    /// A budget of `limit_bytes` for all that the process has: the heap, and what is
+    /// [`mapped`](Reservation::mapped).
+    pub fn watching(limit_bytes: u64, heap: Gauge) -> Ledger {
+        Ledger { account: Arc::new(Account::new(limit_bytes, Some(heap))) }
+    }
+
+    /// Bytes that are reserved. May be above the limit after the limit was lowered.
     pub fn used(&self) -> u64 {
         self.account.used_bytes()
+    }
+
+    /// True if the budget is for all that the process has.
+    pub fn is_watching(&self) -> bool {
+        self.account.is_watching()
+    }
+
+    /// Bytes of the heap that nobody has reserved; 0 if the ledger does not watch the heap.
+    pub fn unreserved(&self) -> u64 {
+        self.account.unreserved_bytes()
+    }
+
+    /// Has caches give back what the heap has taken of the budget without a reservation. To be called now
+    /// and then by code that allocates much and reserves little.
+    pub fn relieve(&self) {
+        self.account.relieve();
     }
 
     /// Most bytes that were in use at a time.
@@ -93,7 +128,8 @@ impl Ledger {
         self.account.add_cache(cache);
     }
 
-    /// Bytes that are missing to serve everybody who waits, and to be within the budget; 0 if none are.
+    /// Bytes that are missing to serve everybody who waits, and to be within the budget with all that the
+    /// heap has; 0 if none are.
     pub fn shortage(&self) -> u64 {
         self.account.shortage()
     }
@@ -101,6 +137,11 @@ impl Ledger {
     /// Reserves `bytes` if they are free, or caches have them, and nobody waits.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         self.account.try_take(bytes).then(|| self.reservation(bytes))
+    }
+
+    /// A reservation of nothing, to grow.
+    pub fn empty(&self) -> Reservation {
+        self.reservation(0)
     }
 
     /// Reserves `bytes`, waiting until they are free.
@@ -156,7 +197,7 @@ impl Ledger {
 
     /// The reservation of `bytes` that have been taken already.
     fn reservation(&self, bytes: u64) -> Reservation {
-        Reservation { ledger: self.clone(), bytes }
+        Reservation { ledger: self.clone(), bytes, is_mapped: false }
     }
 }
 
@@ -211,6 +252,8 @@ impl Drop for Holder {
 pub struct Reservation {
     ledger: Ledger,
     bytes: u64,
+    /// The bytes do not lie in the heap.
+    is_mapped: bool,
 }
 
 impl Reservation {
@@ -219,17 +262,34 @@ impl Reservation {
         self.bytes
     }
 
+    /// The same for memory that its owner has from the system itself, not from the heap: a ledger that
+    /// watches the heap adds it to what it sees there. What it grows by and is merged with becomes so too.
+    pub fn mapped(mut self) -> Reservation {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.is_mapped = true;
+        self.note(bytes);
+        self
+    }
+
+    /// Has `bytes` more, which have been taken.
+    fn note(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.is_mapped {
+            self.ledger.account.add_mapped(bytes);
+        }
+    }
+
     /// Adds `bytes` if they are free, or caches have them, and nobody waits.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let taken = self.ledger.account.try_take(bytes);
-        self.bytes += if taken { bytes } else { 0 };
+        self.note(if taken { bytes } else { 0 });
         taken
     }
 
     /// Adds `bytes` if they are free and nobody waits; takes nothing from caches. For caches.
     pub fn try_grow_from_free(&mut self, bytes: u64) -> bool {
         let taken = self.ledger.account.try_take_free(bytes);
-        self.bytes += if taken { bytes } else { 0 };
+        self.note(if taken { bytes } else { 0 });
         taken
     }
 
@@ -261,7 +321,7 @@ impl Reservation {
     pub fn split(&mut self, bytes: u64) -> Reservation {
         assert!(bytes <= self.bytes, "{bytes} bytes of a reservation of {}", self.bytes);
         self.bytes -= bytes;
-        self.ledger.reservation(bytes)
+        Reservation { ledger: self.ledger.clone(), bytes, is_mapped: self.is_mapped }
     }
 
     /// Adds what `other` has.
@@ -270,13 +330,23 @@ impl Reservation {
     /// If it is a reservation in another budget.
     pub fn merge(&mut self, mut other: Reservation) {
         assert!(Arc::ptr_eq(&self.ledger.account, &other.ledger.account), "two budgets");
-        self.bytes += std::mem::take(&mut other.bytes);
+        let bytes = other.forget();
+        self.note(bytes);
+    }
+
+    /// Has nothing any more; what it had is still taken.
+    fn forget(&mut self) -> u64 {
+        if self.is_mapped {
+            self.ledger.account.remove_mapped(self.bytes);
+        }
+        std::mem::take(&mut self.bytes)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.ledger.account.release(self.bytes);
+        let bytes = self.forget();
+        self.ledger.account.release(bytes);
     }
 }
 

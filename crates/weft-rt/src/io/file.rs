@@ -83,6 +83,7 @@ struct FileInner {
     path: PathBuf,
     backing: Backing,
     direct: bool,
+    block: bool,
 }
 
 /// An open file or block device; clones share it, and the last one closes it.
@@ -92,7 +93,8 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a file or block device with O_DIRECT; without, where its file system has no direct I/O.
+    /// Opens a file or block device with O_DIRECT; without, where its file system has no direct I/O. A
+    /// block device that is to be written is taken for this process alone: what is mounted is refused.
     ///
     /// # Errors
     /// [`FileError::Open`] with the system's reason; [`FileError::Kind`] for a directory or pipe.
@@ -100,15 +102,18 @@ impl File {
         let path = path.as_ref();
         let transfers = |kind: FileType| kind.is_file() || kind.is_block_device();
         // Before opening, which would wait for the other end of a pipe.
-        if std::fs::metadata(path).is_ok_and(|found| !transfers(found.file_type())) {
+        let found = std::fs::metadata(path).map(|found| found.file_type());
+        if found.as_ref().is_ok_and(|kind| !transfers(*kind)) {
             return Err(FileError::Kind { path: path.into() });
         }
+        let block = found.is_ok_and(|kind| kind.is_block_device());
+        let alone = if block && access == Access::ReadWrite { libc::O_EXCL } else { 0 };
         let open = |flags: i32| {
             std::fs::OpenOptions::new()
                 .read(true)
                 .write(access != Access::Read)
                 .create_new(access == Access::Create)
-                .custom_flags(flags)
+                .custom_flags(flags | alone)
                 .open(path)
         };
         let purpose = match access {
@@ -141,13 +146,15 @@ impl File {
         if !transfers(kind) {
             return Err(FileError::Kind { path: path.into() });
         }
-        let inner = FileInner { path: path.into(), backing: Backing::Os(file.into()), direct };
+        let backing = Backing::Os(file.into());
+        let inner = FileInner { path: path.into(), backing, direct, block };
         Ok(File { inner: Arc::new(inner) })
     }
 
     /// A handle on a file of a simulated disk.
     pub(crate) fn simulated(path: PathBuf, file: Arc<SimFile>) -> File {
-        File { inner: Arc::new(FileInner { path, backing: Backing::Sim(file), direct: true }) }
+        let backing = Backing::Sim(file);
+        File { inner: Arc::new(FileInner { path, backing, direct: true, block: false }) }
     }
 
     /// The path that the file was opened by.
@@ -158,6 +165,11 @@ impl File {
     /// True if transfers bypass the operating system's page cache.
     pub fn is_direct(&self) -> bool {
         self.inner.direct
+    }
+
+    /// True if it is a block device, whose size never changes.
+    pub fn is_block_device(&self) -> bool {
+        self.inner.block
     }
 
     /// Bytes in the file or on the block device now.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Weak;
 use std::task::{Context, Poll};
 
-use super::{Cache, MemoryError};
+use super::{Cache, Gauge, MemoryError};
 use crate::sync::lock;
 use crate::sync::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::sync::turnstile::{Left, Ticket, Turnstile};
@@ -20,6 +20,9 @@ pub(super) struct Account {
     state: AtomicU64,
     limit_bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    /// Of the bytes in use, those that do not lie in the heap.
+    mapped_bytes: AtomicU64,
+    heap: Option<Gauge>,
     line: Mutex<Line>,
     /// Who is asked for memory before somebody waits. Never locked together with the line.
     caches: Mutex<Vec<Weak<dyn Cache>>>,
@@ -59,14 +62,16 @@ pub(super) enum Outcome {
 }
 
 impl Account {
-    /// Nothing used of `limit_bytes`.
-    pub(super) fn new(limit_bytes: u64) -> Account {
+    /// Nothing used of `limit_bytes`, which hold for the whole heap if there is a gauge of it.
+    pub(super) fn new(limit_bytes: u64, heap: Option<Gauge>) -> Account {
         let line =
             Line { turnstile: Turnstile::new(), wanted_bytes: 0, holders: 0, holders_waiting: 0 };
         Account {
             state: AtomicU64::new(0),
             limit_bytes: AtomicU64::new(limit_bytes.min(WAITING - 1)),
             peak_bytes: AtomicU64::new(0),
+            mapped_bytes: AtomicU64::new(0),
+            heap,
             line: Mutex::new(line),
             caches: Mutex::new(Vec::new()),
         }
@@ -82,6 +87,39 @@ impl Account {
 
     pub(super) fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_mapped(&self, bytes: u64) {
+        self.mapped_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_mapped(&self, bytes: u64) {
+        self.mapped_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_watching(&self) -> bool {
+        self.heap.is_some()
+    }
+
+    /// What the process really has: the heap, and what lies elsewhere; 0 if nobody watches the heap.
+    pub(super) fn real_bytes(&self) -> u64 {
+        self.heap.map_or(0, |heap| heap() + self.mapped_bytes.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn unreserved_bytes(&self) -> u64 {
+        self.real_bytes().saturating_sub(self.used_bytes())
+    }
+
+    /// What has been promised or is there already, whichever is more.
+    fn charged_bytes(&self) -> u64 {
+        self.used_bytes().max(self.real_bytes())
+    }
+
+    pub(super) fn relieve(&self) {
+        let excess = self.real_bytes().saturating_sub(self.limit_bytes());
+        if excess > 0 {
+            self.ask_caches(excess);
+        }
     }
 
     pub(super) fn set_limit(&self, limit_bytes: u64) {
@@ -102,7 +140,7 @@ impl Account {
 
     pub(super) fn shortage(&self) -> u64 {
         let line = lock(&self.line);
-        let wanted = self.used_bytes().saturating_add(line.wanted_bytes);
+        let wanted = self.charged_bytes().saturating_add(line.wanted_bytes);
         wanted.saturating_sub(self.limit_bytes())
     }
 
@@ -124,7 +162,7 @@ impl Account {
             if self.try_take_free(bytes) {
                 return true;
             }
-            let (used, limit) = (self.used_bytes(), self.limit_bytes());
+            let (used, limit) = (self.charged_bytes(), self.limit_bytes());
             let waited_for = self.state.load(Ordering::Relaxed) & WAITING != 0;
             if waited_for || bytes > limit {
                 return false;
@@ -132,7 +170,7 @@ impl Account {
             let missing = used.saturating_add(bytes).saturating_sub(limit);
             // Another may take what they give: then there is less to ask for the next time, until
             // there is nothing.
-            if missing > 0 && (!self.ask_caches(missing) || self.used_bytes() >= used) {
+            if missing > 0 && (!self.ask_caches(missing) || self.charged_bytes() >= used) {
                 return self.try_take_free(bytes);
             }
         }
@@ -163,15 +201,18 @@ impl Account {
 
     /// Takes `bytes` if they are free and nobody waits.
     pub(super) fn try_take_free(&self, bytes: u64) -> bool {
-        self.take_unless(WAITING, bytes)
+        self.take_unless(WAITING, self.real_bytes(), bytes)
     }
 
-    /// Takes `bytes` if they are free and none of the bits `barred` is set.
-    fn take_unless(&self, barred: u64, bytes: u64) -> bool {
+    /// Takes `bytes` if they are free where the process really has `real_bytes`, and none of the bits
+    /// `barred` is set.
+    fn take_unless(&self, barred: u64, real_bytes: u64, bytes: u64) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             let limit = self.limit_bytes();
-            let used = (state & !WAITING).checked_add(bytes).filter(|used| *used <= limit);
+            let has_room = |had: u64| had.checked_add(bytes).is_some_and(|will| will <= limit);
+            let had = state & !WAITING;
+            let used = (has_room(had) && has_room(real_bytes)).then(|| had + bytes);
             let Some(used) = used.filter(|_| state & barred == 0) else {
                 return bytes == 0;
             };
@@ -222,7 +263,8 @@ impl Account {
     /// Gives memory to those first in line, while there is enough.
     fn serve(&self, line: &mut Line, wakers: &mut WakeList) {
         while let Some(&want) = line.turnstile.first() {
-            if !self.take_unless(0, want.bytes) {
+            // Of what is reserved alone: nobody says when the heap shrinks, and who waits must be woken.
+            if !self.take_unless(0, 0, want.bytes) {
                 return;
             }
             line.forget(want);

@@ -303,3 +303,78 @@ fn caches_give_back_what_others_lack() {
     assert_eq!(ledger.used(), 0);
     assert!(ledger.try_reserve(46).is_none(), "there is nobody to ask any more");
 }
+
+/// Bytes of the heap that the ledgers of one test see.
+static HEAP: AtomicU64 = AtomicU64::new(0);
+
+fn heap() -> u64 {
+    HEAP.load(Ordering::SeqCst)
+}
+
+/// A cache that gives back what it is asked for.
+struct Giving(std::sync::Mutex<Reservation>);
+
+impl Cache for Giving {
+    fn give_back(&self, bytes: u64) {
+        let mut held = self.0.lock().unwrap();
+        let given = bytes.min(held.bytes());
+        held.shrink(given);
+    }
+}
+
+#[test]
+fn what_the_heap_has_is_not_free() {
+    let ledger = Ledger::watching(100, heap);
+    let cached = ledger.try_reserve(0).unwrap().mapped();
+    let cache = std::sync::Arc::new(Giving(std::sync::Mutex::new(cached)));
+    let known: std::sync::Arc<dyn Cache> = cache.clone();
+    ledger.add_cache(std::sync::Arc::downgrade(&known));
+    assert!(cache.0.lock().unwrap().try_grow_from_free(60));
+
+    // What is reserved and what it is used for count once.
+    let mut held = ledger.try_reserve(20).unwrap();
+    HEAP.store(20, Ordering::SeqCst);
+    assert_eq!((ledger.used(), ledger.unreserved(), ledger.shortage()), (80, 0, 0));
+    assert!(!held.try_grow_from_free(21));
+    // What nobody reserved is not free.
+    HEAP.store(35, Ordering::SeqCst);
+    assert_eq!((ledger.used(), ledger.unreserved()), (80, 15));
+    assert!(!held.try_grow_from_free(6) && held.try_grow_from_free(5));
+    assert_eq!(ledger.unreserved(), 10);
+    // The cache makes room for it, when somebody wants to reserve, or says so.
+    assert!(held.try_grow(25));
+    assert_eq!((cache.0.lock().unwrap().bytes(), held.bytes()), (40, 50));
+    HEAP.store(75, Ordering::SeqCst);
+    assert_eq!(ledger.shortage(), 15);
+    ledger.relieve();
+    assert_eq!((cache.0.lock().unwrap().bytes(), ledger.shortage()), (25, 0));
+    // Where there is nothing to give, it is refused; who waits is served by what is reserved.
+    HEAP.store(101, Ordering::SeqCst);
+    assert!(ledger.try_reserve(1).is_none());
+    let waited = block_on(ledger.reserve(10)).unwrap();
+    assert_eq!((waited.bytes(), cache.0.lock().unwrap().bytes()), (10, 0));
+    drop((waited, held));
+    HEAP.store(0, Ordering::SeqCst);
+    assert_eq!((ledger.used(), ledger.unreserved()), (0, 0));
+}
+
+#[test]
+fn mapped_memory_stays_so_when_it_is_split_and_merged() {
+    fn nothing() -> u64 {
+        0
+    }
+    let ledger = Ledger::watching(100, nothing);
+    let mut mapped = ledger.try_reserve(0).unwrap().mapped();
+    mapped.merge(ledger.try_reserve(40).unwrap());
+    let split = mapped.split(15);
+    assert!(mapped.try_grow(5));
+    let mut plain = ledger.try_reserve(1).unwrap();
+    plain.merge(split);
+    drop(mapped);
+    assert_eq!((ledger.used(), plain.bytes()), (16, 16));
+    // Nothing is mapped any more: with an empty heap, nothing is there but promises.
+    assert_eq!(ledger.account.real_bytes(), 0);
+    block_on(plain.grow(4)).unwrap();
+    drop(plain);
+    assert_eq!(ledger.used(), 0);
+}

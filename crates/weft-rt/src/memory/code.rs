@@ -1,0 +1,85 @@
+//! The program's code as a part of its resident memory.
+//!
+//! The system counts the pages of a program's file as resident once they were touched, and their neighbours
+//! with them: of a large program, planning a statement brings in tens of MiB that are not needed while it
+//! runs. They are copies of the file in the page cache, which the system may take away at any time. [`trim`]
+//! has it take them away now; what still runs comes back with a page fault, without being read.
+
+use std::fs;
+use std::io;
+
+/// Bytes of files that are mapped and resident: code and constants; `None` where the system does not tell.
+pub fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("RssFile:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Has the system forget the pages of this program's code (or of the library that this is linked into) if
+/// more than `most_bytes` of files are resident. Takes some 20 µs, and a few ms later on if there was much to
+/// forget, so it is for programs that have promised to stay small. True if something was forgotten.
+///
+/// # Errors
+/// [`io::Error`] if the system does not tell where the code lies, or does not forget it.
+pub fn trim(most_bytes: u64) -> io::Result<bool> {
+    if resident_bytes().is_none_or(|bytes| bytes <= most_bytes) {
+        return Ok(false);
+    }
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let own = trim as fn(u64) -> io::Result<bool> as usize;
+    let mut ranges = maps.lines().filter_map(code_of);
+    let Some((start, end)) = ranges.find(|(start, end)| (*start..*end).contains(&own)) else {
+        return Ok(false);
+    };
+    let address = std::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: the range is the mapping of the file's code that this function itself lies in, so it stays
+    // mapped while this runs. It may be run and read but not written to, so its pages are those of the file:
+    // forgotten, they are the same again when they are next touched, as if the system had reclaimed them.
+    match unsafe { libc::madvise(address, end - start, libc::MADV_DONTNEED) } {
+        0 => Ok(true),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The addresses of a mapping if it is the code of a file, privately mapped.
+fn code_of(line: &str) -> Option<(usize, usize)> {
+    let mut words = line.split_whitespace();
+    let (range, access) = (words.next()?, words.next()?);
+    let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
+    let (start, end) = range.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    (access == "r-xp" && is_file).then_some((number(start)?, number(end)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_told_from_everything_else() {
+        let code = "55a471667000-55a475f95000 r-xp 01933000 fe:00 1234    /usr/bin/weft";
+        assert_eq!(code_of(code), Some((0x55a4_7166_7000, 0x55a4_75f9_5000)));
+        for other in [
+            "55a46fd33000-55a471667000 r--p 00000000 fe:00 1234    /usr/bin/weft",
+            "7ffd5b5e3000-7ffd5b5e5000 r-xp 00000000 00:00 0       [vdso]",
+            "7f2a24000000-7f2a2469c000 rwxp 00000000 00:00 0",
+            "7f2a24000000-7f2a2469c000 r-xp 00000000 00:00 0",
+            "",
+        ] {
+            assert_eq!(code_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn code_is_forgotten_and_runs_on() {
+        let before = resident_bytes().unwrap();
+        assert!(!trim(u64::MAX).unwrap());
+        assert!(trim(0).unwrap());
+        let after = resident_bytes().unwrap();
+        assert!(after < before, "{after} of {before} bytes");
+        // Everything works as before.
+        let words: Vec<String> = (0..1_000).map(|word| format!("{word:>10}")).collect();
+        assert_eq!(words.concat().len(), 10_000);
+    }
+}
