@@ -29,11 +29,11 @@ impl Block<'_> {
         self.decode_as(&self.data_type()?)
     }
 
-    /// Decodes all rows as `data_type`: any of Arrow's types that are stored as this block's type. Strings
-    /// as views are cheapest.
+    /// Decodes all rows as `data_type`: any of Arrow's types that are stored as this block's type, and
+    /// `Decimal64` where that is 128 bits. Strings as views are cheapest.
     ///
     /// # Errors
-    /// [`Error::WrongType`] if the block holds something else; [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
+    /// [`Error::WrongType`] if a value does not fit into 64 bits, or the block holds something else; [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
     pub fn decode_as(&self, data_type: &DataType) -> Result<ArrayRef> {
         self.read(Rows::All(self.rows()), data_type, &mut Budget::new())
     }
@@ -76,7 +76,9 @@ impl Block<'_> {
         data_type: &DataType,
         budget: &mut Budget,
     ) -> Result<ArrayRef> {
-        if Physical::of(data_type)? != self.physical() {
+        let narrows =
+            self.physical() == Physical::Int128 && matches!(data_type, DataType::Decimal64(..));
+        if !narrows && Physical::of(data_type)? != self.physical() {
             return Err(self.wrong_type(data_type));
         }
         let node = self.node();
@@ -95,6 +97,11 @@ impl Block<'_> {
             Physical::UInt16 => integers::<UInt16Type, u16>(node, rows, nulls, data_type)?,
             Physical::UInt32 => integers::<UInt32Type, u32>(node, rows, nulls, data_type)?,
             Physical::UInt64 => integers::<UInt64Type, u64>(node, rows, nulls, data_type)?,
+            Physical::Int128 if narrows => {
+                let values = wide::read_narrow(node, rows)?;
+                let values = values.ok_or_else(|| self.wrong_type(data_type))?;
+                primitive::<Int64Type>(Buffer::from(values), nulls, data_type)
+            }
             Physical::Int128 => {
                 primitive::<Decimal128Type>(Buffer::from(wide::read(node, rows)?), nulls, data_type)
             }

@@ -70,6 +70,7 @@ mod reader;
 mod rows;
 mod runs;
 mod scalar;
+pub mod sketch;
 mod strings;
 mod text;
 mod tree;
@@ -85,6 +86,7 @@ pub use error::{Error, Result};
 pub use physical::Physical;
 pub use predicate::{Op, Predicate};
 pub use scalar::Scalar;
+pub use sketch::Sketch;
 pub use zone::{Zone, zone};
 
 /// Rows that a block holds at most.

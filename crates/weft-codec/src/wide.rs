@@ -45,6 +45,21 @@ pub(crate) fn read(node: &[u8], rows: Rows) -> Result<Vec<i128>> {
     }
 }
 
+/// Decodes the values of `rows` of a node in 64 bits; `None` if one of them does not fit.
+pub(crate) fn read_narrow(node: &[u8], rows: Rows) -> Result<Option<Vec<u64>>> {
+    let (encoding, mut reader) = Encoding::open(node, 0)?;
+    match encoding {
+        Encoding::Narrow => ints::read::<u64>(reader.rest(), rows, 1).map(Some),
+        Encoding::Wide => {
+            let high = ints::read::<u64>(reader.child()?, rows, 1)?;
+            let low = ints::read::<u64>(reader.rest(), rows, 1)?;
+            let fits = |(high, low): (&u64, &u64)| *high == (*low as i64 >> 63) as u64;
+            Ok(high.iter().zip(&low).all(fits).then_some(low))
+        }
+        _ => Err(encoding.misplaced("128-bit integers")),
+    }
+}
+
 /// A bit per row of a node that says whether its value satisfies `condition`.
 pub(crate) fn filter(node: &[u8], rows: usize, condition: &Numbers) -> Result<BooleanBuffer> {
     let (encoding, mut reader) = Encoding::open(node, 0)?;

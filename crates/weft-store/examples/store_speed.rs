@@ -24,6 +24,7 @@ fn schema() -> TableSchema {
         data_type,
         nullable: true,
         default: None,
+        max_length: None,
     };
     let columns = vec![
         column("orderkey", DataType::Int64),

@@ -17,14 +17,18 @@ use crate::extent::Extent;
 use crate::group_writer::{WrittenGroup, no_hints, write_group};
 use crate::manifest::SegmentEntry;
 use crate::page_io::{PageSource, Wanted};
-use crate::pages::{PageKind, PageRun, units_of};
+use crate::pages::{PageKind, PageRun, Stored, units_of};
 use crate::row_group::{Block, Chunk, RowGroup};
 use crate::schema::{TableSchema, scan_type};
 use crate::segment::{Segment, encode, occupied};
 use crate::snapshot::Access;
 use crate::space::{Allocation, Space};
+use crate::statistics::Statistics;
 use crate::table::TableVersion;
 use crate::writer::WrittenGroups;
+
+/// A commit that adds fewer rows, or less than a sixteenth of what there are, leaves the statistics as they are.
+const STATISTICS_ROWS_MIN: u64 = 1024;
 
 /// Row groups of a segment, at most.
 const SEGMENT_GROUPS_MAX: usize = 1024;
@@ -131,6 +135,9 @@ pub(crate) async fn append(
     let mut pieces: Vec<Piece> = Vec::new();
     let mut next_row_id = version.next_row_id;
     let rows_max = groups.row_group_rows as u64;
+    let new_rows = groups.rows();
+    let groups_statistics =
+        groups.statistics.filter(|_| new_rows >= STATISTICS_ROWS_MIN.max(version.rows() / 16));
     for mut written in groups.groups {
         written.group.first_row = next_row_id;
         next_row_id += u64::from(written.group.rows);
@@ -169,8 +176,17 @@ pub(crate) async fn append(
         taken.push(allocation);
         groups = rest;
     }
+    let statistics = match groups_statistics {
+        Some(new) => {
+            let (stored, allocation) = write_statistics(version, new, space, access).await?;
+            freed.extend(version.stored_statistics.iter().map(Stored::extent));
+            taken.push(allocation);
+            Some(stored)
+        }
+        None => version.stored_statistics,
+    };
     let schema = version.schema.clone();
-    let version = TableVersion::new(version.id, schema, next_row_id, segments);
+    let version = TableVersion::new(version.id, schema, next_row_id, segments, statistics);
     Ok(Appended { version, taken, freed })
 }
 
@@ -217,7 +233,7 @@ async fn execute(
         decoded.map_err(|error| error.at(place))?;
     }
     let hints = no_hints(columns.len());
-    let mut written = write_group(space, &version.schema, columns, &hints).await?;
+    let mut written = write_group(space, &version.schema, columns, &hints, None).await?;
     written.group.first_row = join.pieces[0].group().first_row;
     assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
     freed.extend(join.pieces.iter().filter_map(|piece| match piece {
@@ -257,6 +273,30 @@ async fn decode_group(
     });
     read.await
         .map_err(|(at, error)| error.at(format!("column {}", schema.columns[column_of[at]].name)))
+}
+
+/// Writes the statistics of the table with what is added to it.
+async fn write_statistics(
+    version: &TableVersion,
+    new: Statistics,
+    space: &Arc<Space>,
+    access: &Access,
+) -> Result<(Stored, Allocation)> {
+    let failed = |source| StoreError::Encode {
+        place: format!("statistics of table {}", version.schema.name),
+        source,
+    };
+    let mut statistics = match version.statistics(access).await {
+        Some(old) => (**old).clone(),
+        None => Statistics::none(&version.schema),
+    };
+    statistics.merge(new).and_then(|()| statistics.settle()).map_err(failed)?;
+    let bytes = statistics.encode(version.id).map_err(failed)?;
+    let allocation = space.allocate(units_of(bytes.len())).await?;
+    let mut run = PageRun::new(allocation.extent(), [bytes.len()].into_iter());
+    let stored = run.push(&bytes, PageKind::Statistics);
+    run.write(space).await?;
+    Ok((stored, allocation))
 }
 
 async fn write_segment(

@@ -18,6 +18,7 @@ use crate::directory::off_worker;
 use crate::draft::Draft;
 use crate::error::{Result, StoreError};
 use crate::manifest_file;
+use crate::place::Place;
 use crate::snapshot::Snapshot;
 use crate::space::Device;
 
@@ -25,7 +26,7 @@ use crate::space::Device;
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     pub(crate) changes: Vec<Change>,
-    /// A device to be added, in this directory.
+    /// A device to be added: a directory or a block device.
     pub(crate) device: Option<PathBuf>,
 }
 
@@ -110,8 +111,8 @@ async fn add_device(core: &Core, draft: &mut Draft, path: PathBuf) -> Result<Dev
     if let Some(problem) = problem {
         return Err(StoreError::Device { number, path, problem });
     }
-    let directory = device::device_directory(&core.directory, &path);
-    let file = device::create(&directory, &core.snapshot().database, number, core.sync).await?;
+    let place = Place::of(&core.directory, &path);
+    let file = device::create(&place, &core.snapshot().database, number, core.sync).await?;
     draft.devices.push(path);
     Device::new(file, &[])
 }

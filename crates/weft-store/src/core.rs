@@ -69,7 +69,8 @@ impl Core {
     /// Checks that the database takes commits.
     pub(crate) fn check_writable(&self, action: &'static str) -> Result<()> {
         if self.read_only {
-            return Err(StoreError::ReadOnly { action });
+            let path = self.directory.path().into();
+            return Err(StoreError::ReadOnly { path, action });
         }
         let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
         match &*halted {

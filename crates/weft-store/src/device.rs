@@ -11,8 +11,10 @@ use crate::FORMAT_VERSION;
 use crate::directory::{Directory, SECTOR_BYTES, off_worker, write_file};
 use crate::error::{Result, StoreError};
 use crate::file_header::{header_checksum, seal_header};
+use crate::place::{self, Place};
 
-const MAGIC: [u8; 8] = *b"WEFTDATA";
+/// How every data file begins.
+pub(crate) const MAGIC: [u8; 8] = *b"WEFTDATA";
 
 /// Identity of a database, chosen when it is made.
 pub(crate) type DatabaseId = [u8; 16];
@@ -40,6 +42,11 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
+/// Whether the bytes begin with the header of device `number`, of whatever database.
+pub(crate) fn is_header_of(bytes: &[u8], number: usize) -> bool {
+    bytes[..8] == MAGIC && u32_at(bytes, 32) as usize == number
+}
+
 fn check_header(bytes: &[u8], database: &DatabaseId, number: usize, path: &Path) -> Result<()> {
     let wrong = |problem: String| StoreError::Device { number, path: path.into(), problem };
     if bytes[..8] != MAGIC {
@@ -63,27 +70,31 @@ fn check_header(bytes: &[u8], database: &DatabaseId, number: usize, path: &Path)
     Ok(())
 }
 
-/// The directory of a device: the database's own, or the one that was given for it.
-pub(crate) fn device_directory(database: &Directory, path: &Path) -> Directory {
-    if path.as_os_str().is_empty() { database.clone() } else { database.at(path) }
-}
-
-/// Makes the data file of a device: just the header, durable with `sync`.
+/// Makes the data file of a device, or takes a block device: just the header, durable with `sync`.
 ///
 /// # Errors
-/// [`StoreError::Device`] if there is a data file with more than a header already.
+/// [`StoreError::Device`] if there is a data file with more than a header already, or the block device
+/// carries data.
 pub(crate) async fn create(
-    directory: &Directory,
+    place: &Place,
     database: &DatabaseId,
     number: usize,
     sync: bool,
 ) -> Result<File> {
-    let place = directory.clone();
-    let file = off_worker(move || create_file(&place, number)).await??;
+    let directory = match place {
+        Place::File(directory) => directory.clone(),
+        Place::Block(path) => {
+            let file = place::open_block(path, Access::ReadWrite).await?;
+            place::check_blank(&file, number).await?;
+            write_file(&file, &header(database, number), sync).await?;
+            return Ok(file);
+        }
+    };
+    let at = directory.clone();
+    let file = off_worker(move || create_file(&at, number)).await??;
     write_file(&file, &header(database, number), sync).await?;
     if sync {
-        let place = directory.clone();
-        off_worker(move || place.sync().and_then(|()| place.sync_parents())).await??;
+        off_worker(move || directory.sync().and_then(|()| directory.sync_parents())).await??;
     }
     Ok(file)
 }
@@ -104,22 +115,24 @@ fn create_file(directory: &Directory, number: usize) -> Result<File> {
 
 /// Opens the data file of a device and checks its header.
 pub(crate) async fn open(
-    directory: &Directory,
+    place: &Place,
     database: &DatabaseId,
     number: usize,
     read_only: bool,
 ) -> Result<File> {
-    let name = file_name(number);
-    let path: PathBuf = directory.path().join(&name);
+    let path: PathBuf = place.path(number);
     let access = if read_only { Access::Read } else { Access::ReadWrite };
     let wrong = |problem: &str| StoreError::Device {
         number,
         path: path.clone(),
         problem: problem.to_owned(),
     };
-    let Some(file) = directory.open_file(&name, access)? else {
+    let Some(file) = place.open(number, access).await? else {
         return Err(wrong("the data file is missing: check that the device is attached"));
     };
+    if file.is_block_device() && file.size()? == 0 {
+        return Err(wrong("the block device is empty: check that it is attached"));
+    }
     if file.size()? < SECTOR_BYTES as u64 {
         return Err(wrong("the data file is truncated; restore the database from a backup"));
     }

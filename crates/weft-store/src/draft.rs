@@ -115,7 +115,8 @@ impl Draft {
         if self.tables.contains_key(&name) {
             self.drop_table(&name)?;
         }
-        let version = TableVersion::new(self.next_table_id, Arc::new(schema), 0, Vec::new());
+        let id = self.next_table_id;
+        let version = TableVersion::new(id, Arc::new(schema), 0, Vec::new(), None);
         self.next_table_id += 1;
         self.tables.insert(name, Arc::new(version));
         Ok(())
@@ -125,8 +126,7 @@ impl Draft {
         let Some(version) = self.tables.remove(name) else {
             return Err(StoreError::NoSuchTable { name: name.to_owned() });
         };
-        let segments = version.segments.iter();
-        self.freed.extend(segments.flat_map(|segment| segment.entry.extents.iter().copied()));
+        self.freed.extend(version.extents());
         Ok(())
     }
 
@@ -136,9 +136,14 @@ impl Draft {
             return Err(StoreError::NoSuchTable { name: from.to_owned() });
         };
         let schema = TableSchema { name: to.clone(), ..(*version.schema).clone() };
-        let segments = version.segments.clone();
-        let renamed =
-            TableVersion::new(version.id, Arc::new(schema), version.next_row_id, segments);
+        let (segments, statistics) = (version.segments.clone(), version.stored_statistics);
+        let renamed = TableVersion::new(
+            version.id,
+            Arc::new(schema),
+            version.next_row_id,
+            segments,
+            statistics,
+        );
         self.tables.insert(to, Arc::new(renamed));
         Ok(())
     }

@@ -95,8 +95,13 @@ pub enum StoreError {
         problem: String,
     },
     /// The database is open for reading only.
-    #[error("cannot {action}: the database is open for reading only")]
+    #[error(
+        "cannot {action}: {path} is open for reading only; close it and open it without the read-only \
+         option to change it"
+    )]
     ReadOnly {
+        /// The database.
+        path: PathBuf,
         /// What was asked for.
         action: &'static str,
     },

@@ -14,6 +14,7 @@ use crate::pages::{PageKind, PageRun, units_of};
 use crate::row_group::{Block, Chunk, ROW_GROUP_ROWS_MAX, RowGroup};
 use crate::schema::TableSchema;
 use crate::space::{Allocation, Space};
+use crate::statistics::Collector;
 
 /// Encoded bytes that a block should have at most.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -42,7 +43,8 @@ struct Encoded {
     blocks: Vec<(Vec<u8>, Block)>,
 }
 
-/// Writes rows as one row group, on a worker. `columns` holds the pieces of each column.
+/// Writes rows as one row group, on a worker. `columns` holds the pieces of each column; the rows are added to the
+/// statistics that `collector` gathers.
 ///
 /// # Errors
 /// [`StoreError::Encode`] if a value is too long, [`StoreError::DiskFull`], [`StoreError::File`].
@@ -51,7 +53,9 @@ pub(crate) async fn write_group(
     schema: &TableSchema,
     columns: Vec<Vec<ArrayRef>>,
     hints: &SizeHints,
+    collector: Option<&Collector>,
 ) -> Result<WrittenGroup> {
+    let mut arrays = Vec::new();
     let mut encoded = Vec::with_capacity(columns.len());
     let mut rows = 0;
     for ((pieces, column), hint) in columns.into_iter().zip(&schema.columns).zip(hints.iter()) {
@@ -62,6 +66,16 @@ pub(crate) async fn write_group(
         let array = join(pieces).map_err(failed)?;
         rows = array.len();
         encoded.push(encode_column(&array, hint).await.map_err(failed)?);
+        if collector.is_some() {
+            arrays.push(array);
+        }
+    }
+    if let Some(collector) = collector {
+        collector.add(&arrays).map_err(|source| StoreError::Encode {
+            place: format!("statistics of table {}", schema.name),
+            source,
+        })?;
+        drop(arrays);
     }
     assert!(rows > 0 && rows <= ROW_GROUP_ROWS_MAX, "a row group of {rows} rows");
     let blocks = || encoded.iter().flat_map(|column| &column.blocks);

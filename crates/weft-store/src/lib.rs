@@ -1,7 +1,8 @@
 //! The database directory: tables in row groups on one or more devices, and commits that are all or nothing.
 //!
 //! A [`Store`] is an open directory. What it holds is looked at through [`Snapshot`]s, which never change:
-//! [`Snapshot::table`] gives a [`Table`], [`Table::scan`] its rows as Arrow batches, [`Table::get`] one row.
+//! [`Snapshot::table`] gives a [`Table`], [`Table::scan`] its rows as Arrow batches ([`Table::scan_morsels`] for whoever runs on
+//! the workers itself), [`Table::get`] one row.
 //! Rows are written through a [`TableWriter`] and become visible by [`Store::commit`], together with all
 //! other [`Change`]s. The files are described byte by byte in `docs/FILE_FORMAT.md`.
 //!
@@ -20,6 +21,7 @@ mod draft;
 mod error;
 mod extent;
 mod file_header;
+mod group_rows;
 mod group_writer;
 mod lock;
 mod manifest;
@@ -27,15 +29,18 @@ mod manifest_file;
 mod open;
 mod page_io;
 mod pages;
+mod place;
 mod row_group;
 mod scan;
 mod scan_group;
+mod scan_morsels;
 mod scan_options;
 mod schema;
 mod segment;
 mod snapshot;
 mod space;
 mod spill;
+mod statistics;
 mod store;
 mod table;
 mod wire;
@@ -47,13 +52,15 @@ pub use directory::Directory;
 pub use error::{Result, StoreError};
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use scan::Scan;
+pub use scan_morsels::{MorselScan, ScanMorsel};
 pub use scan_options::{ROW_ID, ScanOptions, ScanStats};
 pub use schema::{COLUMNS_MAX, Column, TableSchema, scan_type};
 pub use snapshot::Snapshot;
+pub use statistics::{SAMPLE_ROWS_MAX, Statistics};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use table::Table;
 pub use weft_codec::{Op, Predicate, Scalar, Zone};
 pub use writer::{PartitionWriter, TableWriter, WriterOptions, WrittenGroups};
 
 /// Version of the format of the files.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;

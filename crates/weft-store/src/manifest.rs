@@ -44,6 +44,8 @@ pub(crate) struct TableEntry {
     /// The id that the next row gets.
     pub(crate) next_row_id: u64,
     pub(crate) segments: Vec<SegmentEntry>,
+    /// Where its statistics lie, if it has some.
+    pub(crate) statistics: Option<Stored>,
 }
 
 /// A part of a table's directory: where it lies, and what it is about.
@@ -157,8 +159,8 @@ impl Manifest {
     /// # Errors
     /// If two of them overlap, or one lies on a device that there is not.
     pub(crate) fn live_extents(&self) -> WireResult<Vec<Vec<Extent>>> {
-        let segments = self.tables.values().flat_map(|table| &table.segments);
-        let all = coalesce(segments.flat_map(|segment| segment.extents.iter().copied()).collect());
+        let extents = self.tables.values().flat_map(TableEntry::extents);
+        let all = coalesce(extents.collect());
         let mut devices = vec![Vec::new(); self.devices.len()];
         for extent in all {
             let Some(device) = devices.get_mut(usize::from(extent.device)) else {
@@ -181,6 +183,12 @@ fn read_texts(reader: &mut Reader<'_>) -> WireResult<BTreeMap<String, String>> {
 }
 
 impl TableEntry {
+    /// All that it occupies.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> {
+        let segments = self.segments.iter().flat_map(|segment| segment.extents.iter().copied());
+        segments.chain(self.statistics.iter().map(Stored::extent))
+    }
+
     fn write(&self, writer: &mut Writer) {
         self.schema.write(writer);
         writer.u64(self.id);
@@ -193,6 +201,10 @@ impl TableEntry {
             writer.u64(segment.bytes);
             writer.len(segment.extents.len());
             segment.extents.iter().for_each(|extent| extent.write(writer));
+        }
+        writer.u8(self.statistics.is_some().into());
+        if let Some(statistics) = &self.statistics {
+            statistics.write(writer);
         }
     }
 
@@ -208,7 +220,8 @@ impl TableEntry {
             let extents = extents.collect::<WireResult<Vec<_>>>()?;
             segments.push(SegmentEntry { stored, row_groups, rows, bytes, extents });
         }
-        Ok(TableEntry { id, schema: Arc::new(schema), next_row_id, segments })
+        let statistics = if reader.bool()? { Some(Stored::read(reader)?) } else { None };
+        Ok(TableEntry { id, schema: Arc::new(schema), next_row_id, segments, statistics })
     }
 }
 
@@ -237,6 +250,7 @@ mod tests {
             data_type: DataType::Utf8,
             nullable: false,
             default: Some("'x'".into()),
+            max_length: Some(20),
         };
         let schema = TableSchema { name: "t".into(), columns: vec![column] };
         let extent = |start, units| Extent { device: 1, start, units };
@@ -252,6 +266,7 @@ mod tests {
             schema: Arc::new(schema),
             next_row_id: 10,
             segments: vec![segment],
+            statistics: Some(Stored { device: 0, start: 70, bytes: 5000, checksum: 6 }),
         };
         Manifest {
             generation: 12,

@@ -17,6 +17,7 @@ use crate::lock::Lock;
 use crate::manifest::Manifest;
 use crate::manifest_file;
 use crate::page_io::PageSource;
+use crate::place::Place;
 use crate::snapshot::{Access, Snapshot};
 use crate::space::{Device, Space};
 use crate::store::StoreOptions;
@@ -88,8 +89,8 @@ async fn create(directory: &Directory, options: &StoreOptions, sync: bool) -> Re
             let problem = "it is given twice, or there are more than 256".to_owned();
             return Err(StoreError::Device { number, path: device.clone(), problem });
         }
-        let directory = device::device_directory(directory, device);
-        device::create(&directory, &database, number, sync).await?;
+        let place = Place::of(directory, device);
+        device::create(&place, &database, number, sync).await?;
     }
     let manifest = Manifest {
         generation: 1,
@@ -134,8 +135,8 @@ async fn open_devices(
     let mut devices = Vec::with_capacity(manifest.devices.len());
     for (number, live) in live.iter().enumerate() {
         let path = find_device(directory, number, &manifest.devices[number], options)?;
-        let device = device::device_directory(directory, &path);
-        let file = device::open(&device, &manifest.database, number, options.read_only).await?;
+        let place = Place::of(directory, &path);
+        let file = device::open(&place, &manifest.database, number, options.read_only).await?;
         manifest.devices[number] = path;
         let needed = live.last().map_or(SECTOR_BYTES as u64, |last| last.offset() + last.bytes());
         let size = file.size()?;
@@ -154,18 +155,14 @@ async fn open_devices(
     Ok(devices)
 }
 
-/// The directory that has the data file of a device.
+/// The directory that has the data file of a device, or its block device.
 fn find_device(
     directory: &Directory,
     number: usize,
     known: &Path,
     options: &StoreOptions,
 ) -> Result<PathBuf> {
-    let name = device::file_name(number);
-    let has = |path: &Path| -> Result<bool> {
-        let names = device::device_directory(directory, path).list()?;
-        Ok(names.is_some_and(|names| names.contains(&name)))
-    };
+    let has = |path: &Path| Place::of(directory, path).may_hold(number);
     if !has(known)? {
         for path in &options.devices {
             if has(path)? {

@@ -121,13 +121,13 @@ impl PageSource {
         }
     }
 
-    /// Reads a segment of a directory.
-    pub(crate) async fn read_segment(&self, stored: &Stored) -> Result<Vec<u8>> {
+    /// Reads what is not kept in the pool: a segment of a directory, or statistics.
+    pub(crate) async fn read_once(&self, stored: &Stored, kind: PageKind) -> Result<Vec<u8>> {
         let pages = PageTable::new(stored.pages());
         let block = Block::placed(*stored);
         let blocks = [&block];
         let mut bytes = Vec::new();
-        let read = self.visit(&pages, &blocks, PageKind::Segment, Wanted::ByScan, |_, found| {
+        let read = self.visit(&pages, &blocks, kind, Wanted::ByScan, |_, found| {
             bytes = found.to_vec();
             Ok(())
         });

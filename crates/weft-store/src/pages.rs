@@ -24,6 +24,8 @@ pub(crate) enum PageKind {
     Block = 1,
     /// A part of a segment of a table's directory.
     Segment = 2,
+    /// A part of the statistics of a table.
+    Statistics = 3,
 }
 
 /// Where some bytes are stored, and how many they are.

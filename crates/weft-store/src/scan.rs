@@ -36,7 +36,7 @@ const QUEUE_BATCHES: usize = 8;
 
 /// Row groups that a worker has decoded and not yet sent, at most: one is being sent while the next one is
 /// decoded. More would only be memory that the caches forget.
-const DECODED_GROUPS: u64 = 2;
+pub(crate) const DECODED_GROUPS: u64 = 2;
 
 /// Bytes that the row groups in flight take, in all: at first, so that the first rows come soon and a
 /// consumer that wants only a few does not make much be read, and at most (or an eighth of the memory
@@ -61,7 +61,7 @@ pub(crate) struct ScanShared {
     /// Ends this scan, and nothing else.
     pub(crate) cancel: CancelToken,
     planning: Ledger,
-    plan: OnceLock<Plan>,
+    pub(crate) plan: OnceLock<Plan>,
 }
 
 /// What one partition may have in flight. Partitions share none of it, so that one whose consumer waits
@@ -76,14 +76,14 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    fn new(budget: &Ledger, partitions: usize) -> InFlight {
+    pub(crate) fn new(budget: &Ledger, partitions: usize) -> InFlight {
         let bytes_max = (budget.limit() / 8).min(IN_FLIGHT_BYTES.1) / partitions as u64;
         let bytes = Ledger::new(IN_FLIGHT_BYTES.0.min(bytes_max).max(2));
         InFlight { bytes, bytes_max, unreserved: Ledger::new(1) }
     }
 
     /// Lets more be in flight: somebody wants the rows.
-    fn widen(&self) {
+    pub(crate) fn widen(&self) {
         let limit = self.bytes.limit();
         if limit < self.bytes_max {
             self.bytes.set_limit((limit * 2).min(self.bytes_max));
@@ -102,21 +102,21 @@ pub(crate) struct Output {
 /// The row groups that are left after their zones were looked at.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    directory: Vec<Arc<Loaded>>,
+    pub(crate) directory: Vec<Arc<Loaded>>,
     /// Segment, number in it, number in the table.
-    groups: Vec<(usize, usize, usize)>,
-    queue: MorselQueue,
+    pub(crate) groups: Vec<(usize, usize, usize)>,
+    pub(crate) queue: MorselQueue,
     /// Rows that are only counted, for which nothing is read.
-    counted: MorselQueue,
+    pub(crate) counted: MorselQueue,
 }
 
 impl Table {
-    /// The rows as one stream, read by all workers.
+    /// The rows as one stream, read by all workers that the scan may have.
     ///
     /// # Errors
-    /// [`StoreError::Request`] if there is no such column, or batches are to have no rows.
+    /// [`StoreError::Request`] if there is no such column, batches are to have no rows, or nobody is to read.
     pub fn scan(self: &Arc<Self>, options: ScanOptions) -> Result<Scan> {
-        let workers = self.access.runtime.workers();
+        let workers = self.access.runtime.workers().min(options.workers);
         let shared = ScanShared::new(self, options)?;
         Ok(Scan::new(shared, (0..workers).collect(), 1))
     }
@@ -131,7 +131,7 @@ impl Table {
         partitions: usize,
         options: ScanOptions,
     ) -> Result<Vec<Scan>> {
-        let workers = self.access.runtime.workers();
+        let workers = self.access.runtime.workers().min(options.workers);
         let partitions = partitions.max(1);
         let shared = ScanShared::new(self, options)?;
         let of = |partition: usize| -> Vec<usize> {
@@ -146,17 +146,21 @@ impl Table {
 }
 
 impl ScanShared {
-    fn new(table: &Arc<Table>, options: ScanOptions) -> Result<Arc<ScanShared>> {
+    pub(crate) fn new(table: &Arc<Table>, options: ScanOptions) -> Result<Arc<ScanShared>> {
         let filtered = options.predicates.iter().map(|(column, _)| column);
         table.check_columns(options.projection.iter().chain(filtered))?;
-        if options.batch_rows == 0 || options.io_depth == 0 {
+        if options.batch_rows == 0 || options.io_depth == 0 || options.workers == 0 {
             return Err(StoreError::Request {
                 table: table.schema().name.clone(),
-                problem: "batches of 0 rows, or 0 row groups in flight".into(),
+                problem: "batches of 0 rows, 0 row groups in flight, or no worker".into(),
             });
         }
         let whole = table.arrow_schema();
-        let columns = options.projection.iter().map(|column| whole.field(*column).clone());
+        let columns = options.projection.iter().map(|column| {
+            let field = whole.field(*column).clone();
+            let data_type = options.data_type(field.data_type());
+            field.with_data_type(data_type)
+        });
         let row_id = options.with_row_id.then(|| Field::new(ROW_ID, DataType::UInt64, false));
         let schema = Schema::new(columns.chain(row_id).collect::<Vec<_>>());
         let distinct = |columns: &mut dyn Iterator<Item = &usize>| -> Vec<usize> {
@@ -178,7 +182,7 @@ impl ScanShared {
     }
 
     /// The plan; the first to ask makes it.
-    async fn plan(&self) -> Result<&Plan> {
+    pub(crate) async fn plan(&self) -> Result<&Plan> {
         let _turn = self.planning.reserve(1).await?;
         if let Some(plan) = self.plan.get() {
             return Ok(plan);
@@ -213,6 +217,10 @@ impl ScanShared {
         let queue = MorselQueue::new(groups.len() as u64, morsel as u64);
         let counted = MorselQueue::new(0, 1);
         Ok(self.plan.get_or_init(|| Plan { directory, groups, queue, counted }))
+    }
+
+    pub(crate) fn stats(&self) -> ScanStats {
+        self.counters.stats(self.source.stats())
     }
 
     /// True if all that is wanted is how many rows there are, which the manifest says.
@@ -262,7 +270,7 @@ impl Scan {
 
     /// What all partitions of the scan have done so far.
     pub fn stats(&self) -> ScanStats {
-        self.shared.counters.stats(self.shared.source.stats())
+        self.shared.stats()
     }
 
     /// The next batch, for a plain thread, which must be no worker.

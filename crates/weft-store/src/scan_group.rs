@@ -1,26 +1,26 @@
 //! One row group of a scan: zones first, then the filter columns, then what is left of the others.
 //!
 //! Many row groups have their pages read at once, few are decoded: each waits for its turn when its pages are
-//! in memory. All that is wanted of it is decoded before the first batch is sent, so that no page is held
+//! in memory. All that is wanted of it is decoded before the first batch is given, so that no page is held
 //! while a consumer is waited for.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use weft_codec::{Block as Decoder, Predicate};
-use weft_rt::sync::channel::Sender;
+use weft_rt::memory::{Ledger, Reservation};
 
 use crate::array_bytes::logical_bytes;
 use crate::error::{Result, StoreError};
+use crate::group_rows::GroupRows;
 use crate::page_io::{Wanted, count};
 use crate::pages::PageKind;
 use crate::row_group::{Block, Chunk, RowGroup};
-use crate::scan::{InFlight, Item, Output, ScanShared};
-use crate::schema::scan_type;
+use crate::scan::{InFlight, Output, ScanShared};
 use crate::segment::Loaded;
 
 /// A row group being scanned.
@@ -31,7 +31,6 @@ struct GroupScan<'a> {
     number: usize,
     /// The rows that are left; all, if none is excluded.
     selection: Option<BooleanBuffer>,
-    rows_out: u64,
 }
 
 /// Scans a row group, the `within`th of its segment and the `number`th of the table, on a worker; breaks
@@ -40,34 +39,51 @@ pub(crate) async fn scan_group(
     shared: &ScanShared,
     in_flight: &InFlight,
     segment: &Loaded,
-    (within, number): (usize, usize),
+    place: (usize, usize),
     output: &Output,
 ) -> Result<ControlFlow<()>> {
+    let mut rows = read_group(shared, in_flight, segment, place, &output.decoding).await?;
+    while let Some(batch) = rows.next(shared)? {
+        let bytes = batch.columns().iter().map(logical_bytes).sum::<u64>();
+        let memory = shared.table.access.ledger.try_reserve(bytes);
+        if output.sender.send(Ok((batch, memory))).await.is_err() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Reads and decodes what is wanted of a row group, the `within`th of its segment and the `number`th of the
+/// table, on a worker. `decoding` is a budget in row groups that are decoded and not yet given away.
+pub(crate) async fn read_group(
+    shared: &ScanShared,
+    in_flight: &InFlight,
+    segment: &Loaded,
+    (within, number): (usize, usize),
+    decoding: &Ledger,
+) -> Result<GroupRows> {
     let group = &segment.groups[within];
     let bytes = shared.columns.iter().map(|column| group.chunks[*column].bytes()).sum::<u64>();
-    let _turn = in_flight.bytes.reserve(bytes.clamp(1, in_flight.bytes.limit() / 2)).await?;
+    let turn = in_flight.bytes.reserve(bytes.clamp(1, in_flight.bytes.limit() / 2)).await?;
     count(&shared.counters.rows_in, group.rows.into());
-    let mut scan = GroupScan { shared, segment, group, number, selection: None, rows_out: 0 };
+    let mut scan = GroupScan { shared, segment, group, number, selection: None };
     scan.exclude_by_zones();
     scan.filter().await?;
     scan.prefetch().await;
-    let _decoding = output.decoding.reserve(1).await?;
-    let _memory = match shared.table.access.ledger.try_reserve(decoded_bytes(shared, group)) {
+    let decoding = decoding.reserve(1).await?;
+    let memory = match shared.table.access.ledger.try_reserve(decoded_bytes(shared, group)) {
         Some(memory) => memory,
         None => in_flight.unreserved.reserve(1).await?,
     };
-    let sender = &output.sender;
-    let sent = match scan.selection.take() {
+    let held = [turn, decoding, memory];
+    match scan.selection.take() {
         Some(selection) => match selection.count_set_bits() {
-            0 => ControlFlow::Continue(()),
-            rows if rows == scan.rows() => scan.send_all(sender).await?,
-            rows => scan.send_selected(selection, rows, sender).await?,
+            0 => Ok(GroupRows::none(group, number, held)),
+            rows if rows == scan.rows() => scan.all(held).await,
+            rows => scan.selected(selection, rows, held).await,
         },
-        None => scan.send_all(sender).await?,
-    };
-    shared.options.progress.add_rows(scan.rows_out);
-    count(&shared.counters.rows_out, scan.rows_out);
-    Ok(sent)
+        None => scan.all(held).await,
+    }
 }
 
 /// About what a row group takes when its columns are decoded.
@@ -103,7 +119,7 @@ impl GroupScan<'_> {
     }
 
     fn data_type(&self, column: usize) -> DataType {
-        scan_type(&self.shared.table.version.schema.columns[column].data_type)
+        self.shared.options.data_type(&self.shared.table.version.schema.columns[column].data_type)
     }
 
     /// The error with what was being read when it happened.
@@ -245,48 +261,22 @@ impl GroupScan<'_> {
         Ok(projected.map(|column| decoded[position(*column).expect("projected")].clone()).collect())
     }
 
-    /// Sends all rows, in batches that do not cross the ends of blocks.
-    async fn send_all(&mut self, sender: &Sender<Item>) -> Result<ControlFlow<()>> {
-        let options = &self.shared.options;
+    /// All rows.
+    async fn all(&self, held: [Reservation; 3]) -> Result<GroupRows> {
         let decode = |decoder: &Decoder<'_>, _: &Range<usize>, data_type: &DataType| {
             decoder.decode_as(data_type)
         };
         let decoded = self.decode(None, decode).await?;
-        let mut blocks: Vec<_> = decoded.into_iter().map(|blocks| blocks.into_iter()).collect();
-        let mut current: Vec<Option<(usize, ArrayRef)>> = vec![None; blocks.len()];
-        let mut at = 0;
-        while at < self.rows() {
-            let mut rows = options.batch_rows.min(self.rows() - at);
-            for (current, blocks) in current.iter_mut().zip(&mut blocks) {
-                if current.as_ref().is_none_or(|(start, array)| start + array.len() <= at) {
-                    *current = blocks.next();
-                }
-                let (start, array) = current.as_ref().expect("all rows were decoded");
-                rows = rows.min(start + array.len() - at);
-            }
-            let mut columns = Vec::with_capacity(current.len() + 1);
-            for (start, array) in current.iter().flatten() {
-                columns.push(array.slice(at - start, rows));
-            }
-            if options.with_row_id {
-                let first = self.group.first_row + at as u64;
-                columns.push(Arc::new(UInt64Array::from_iter_values(first..first + rows as u64)));
-            }
-            at += rows;
-            if self.send(columns, rows, sender).await?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+        Ok(GroupRows::all(self.group, self.number, decoded, held))
     }
 
-    /// Sends the `rows` rows that are left.
-    async fn send_selected(
-        &mut self,
+    /// The `rows` rows that are left.
+    async fn selected(
+        &self,
         selection: BooleanBuffer,
         rows: usize,
-        sender: &Sender<Item>,
-    ) -> Result<ControlFlow<()>> {
+        held: [Reservation; 3],
+    ) -> Result<GroupRows> {
         let options = &self.shared.options;
         let decode = |decoder: &Decoder<'_>, rows: &Range<usize>, data_type: &DataType| {
             decoder.decode_selected(&selection.slice(rows.start, rows.len()), data_type)
@@ -300,16 +290,7 @@ impl GroupScan<'_> {
             let ids = selection.set_indices().map(|row| self.group.first_row + row as u64);
             columns.push(Arc::new(UInt64Array::from_iter_values(ids)));
         }
-        let mut at = 0;
-        while at < rows {
-            let step = options.batch_rows.min(rows - at);
-            let batch = columns.iter().map(|column| column.slice(at, step)).collect();
-            at += step;
-            if self.send(batch, step, sender).await?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+        Ok(GroupRows::selected(self.group, self.number, columns, rows, held))
     }
 
     /// The selected rows of a column as one array.
@@ -322,33 +303,6 @@ impl GroupScan<'_> {
             let bytes = blocks.iter().map(|(_, array)| logical_bytes(array) as usize).sum();
             let source = weft_codec::Error::TooManyBytes { bytes };
             self.at(column, StoreError::Encode { place: "the selected rows".into(), source })
-        })
-    }
-
-    async fn send(
-        &mut self,
-        columns: Vec<ArrayRef>,
-        rows: usize,
-        sender: &Sender<Item>,
-    ) -> Result<ControlFlow<()>> {
-        let bytes = columns.iter().map(logical_bytes).sum::<u64>();
-        let memory = self.shared.table.access.ledger.try_reserve(bytes);
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = self.shared.schema.clone();
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
-        let batch = batch.map_err(|error| {
-            // A column without nulls by its definition that has some on disk.
-            let table = &self.shared.table.version.schema.name;
-            StoreError::Damaged {
-                path: self.shared.source.path(self.group.extent.device),
-                place: format!("table {table}, row group {}", self.number),
-                problem: error.to_string(),
-            }
-        })?;
-        self.rows_out += rows as u64;
-        Ok(match sender.send(Ok((batch, memory))).await {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
         })
     }
 }

@@ -4,11 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow_schema::{DECIMAL64_MAX_PRECISION, DataType};
 use weft_codec::Predicate;
 use weft_rt::cancel::CancelToken;
 use weft_rt::progress::Progress;
 
 use crate::page_io::ReadStats;
+use crate::schema::scan_type;
 
 /// Name of the column with the row ids, which comes last where it is asked for: 64 bits, unsigned.
 pub const ROW_ID: &str = "rowid";
@@ -24,10 +26,14 @@ pub struct ScanOptions {
     pub batch_rows: usize,
     /// Row groups that each worker has in flight, at most; fewer where memory is short.
     pub io_depth: usize,
+    /// Workers that read and decode, at most; all of the runtime's by default.
+    pub workers: usize,
     /// Only these row groups, by number.
     pub row_groups: Option<Range<usize>>,
     /// Adds a column with the row ids.
     pub with_row_id: bool,
+    /// Decimals of up to 18 digits leave in 64 bits, as `Decimal64`, instead of the 128 that they may be declared with.
+    pub narrow_decimals: bool,
     /// Ends the scan early.
     pub cancel: CancelToken,
     /// Counts row groups, rows and bytes read.
@@ -41,10 +47,26 @@ impl Default for ScanOptions {
             predicates: Vec::new(),
             batch_rows: 8192,
             io_depth: 32,
+            workers: usize::MAX,
             row_groups: None,
             with_row_id: false,
+            narrow_decimals: false,
             cancel: CancelToken::new(),
             progress: Arc::new(Progress::new()),
+        }
+    }
+}
+
+impl ScanOptions {
+    /// The type in which values of a column declared with `data_type` leave.
+    pub fn data_type(&self, data_type: &DataType) -> DataType {
+        match data_type {
+            DataType::Decimal128(digits, scale)
+                if self.narrow_decimals && *digits <= DECIMAL64_MAX_PRECISION =>
+            {
+                DataType::Decimal64(*digits, *scale)
+            }
+            other => scan_type(other),
         }
     }
 }

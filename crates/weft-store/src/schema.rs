@@ -8,10 +8,16 @@ use weft_codec::Physical;
 
 use crate::data_type::{read_type, write_type};
 use crate::error::{Result, StoreError};
-use crate::wire::{Reader, WireResult, Writer};
+use crate::wire::{Reader, WireResult, Writer, wrong};
 
 /// Columns of a table, at most.
 pub const COLUMNS_MAX: usize = 65_535;
+
+/// Flag of a column that may hold NULL.
+const NULLABLE: u8 = 1;
+
+/// Flag of a column whose values have a greatest length.
+const LIMITED: u8 = 2;
 
 /// A table's name and columns.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +39,9 @@ pub struct Column {
     pub nullable: bool,
     /// The expression that gives the value where none is given, as SQL text.
     pub default: Option<String>,
+    /// Characters of a text, or bytes of a binary value, at most. The store keeps it; who writes rows
+    /// sees to it.
+    pub max_length: Option<u32>,
 }
 
 /// The type in which values of a column leave: strings and binary as views, else the column's own.
@@ -93,8 +102,12 @@ impl TableSchema {
             writer.str(&column.name);
             let known = write_type(writer, &column.data_type);
             assert!(known, "schemas are checked when their tables are made");
-            writer.u8(u8::from(column.nullable));
+            let limited = if column.max_length.is_some() { LIMITED } else { 0 };
+            writer.u8(if column.nullable { NULLABLE } else { 0 } | limited);
             writer.option_str(column.default.as_deref());
+            if let Some(max_length) = column.max_length {
+                writer.u32(max_length);
+            }
         }
     }
 
@@ -103,11 +116,18 @@ impl TableSchema {
         let count = reader.count(7)?;
         let mut columns = Vec::with_capacity(count);
         for _ in 0..count {
+            let name = reader.str()?;
+            let data_type = read_type(reader)?;
+            let flags = reader.u8()?;
+            if flags & !(NULLABLE | LIMITED) != 0 {
+                return wrong(format!("unknown flags {flags} of column {name}"));
+            }
             columns.push(Column {
-                name: reader.str()?,
-                data_type: read_type(reader)?,
-                nullable: reader.bool()?,
+                name,
+                data_type,
+                nullable: flags & NULLABLE != 0,
                 default: reader.option_str()?,
+                max_length: (flags & LIMITED != 0).then(|| reader.u32()).transpose()?,
             });
         }
         Ok(TableSchema { name, columns })

@@ -8,7 +8,7 @@ use weft_rt::memory::{Ledger, Reservation};
 use crate::error::{Result, StoreError};
 use crate::extent::{Extent, coalesce};
 use crate::manifest::SegmentEntry;
-use crate::pages::Stored;
+use crate::pages::{PageKind, Stored};
 use crate::row_group::RowGroup;
 use crate::snapshot::Access;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
@@ -68,7 +68,7 @@ impl Segment {
         }
         let source = &access.source;
         let stored = self.entry.stored;
-        let bytes = source.read_segment(&stored).await?;
+        let bytes = source.read_once(&stored, PageKind::Segment).await?;
         let groups = decode(&bytes, &self.entry, table, columns);
         let groups = groups.map_err(|WireError(problem)| StoreError::Damaged {
             path: source.path(stored.device),

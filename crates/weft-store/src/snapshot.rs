@@ -84,7 +84,9 @@ impl Snapshot {
     pub(crate) fn from_manifest(manifest: Manifest, access: Arc<Access>, pin: Pin) -> Snapshot {
         let table = |entry: TableEntry| {
             let segments = entry.segments.into_iter().map(|entry| Arc::new(Segment::new(entry)));
-            TableVersion::new(entry.id, entry.schema, entry.next_row_id, segments.collect())
+            let segments = segments.collect();
+            let statistics = entry.statistics;
+            TableVersion::new(entry.id, entry.schema, entry.next_row_id, segments, statistics)
         };
         let tables = manifest.tables.into_iter();
         Snapshot {

@@ -93,7 +93,10 @@ impl Device {
         };
         let needed = units - tail.min(units);
         let step = (end / 8).clamp(GROW_UNITS.0, GROW_UNITS.1).max(needed);
-        let fits = |added: u64| end.checked_add(added).is_some_and(|end| end <= UNITS_MAX);
+        let fits = |added: u64| {
+            let grows = !self.file.is_block_device();
+            grows && end.checked_add(added).is_some_and(|end| end <= UNITS_MAX)
+        };
         let mut last = None;
         // A device that is nearly full may have room for what is needed and no more.
         for added in [step, needed] {
@@ -117,7 +120,10 @@ impl Device {
             path: self.file.path().into(),
             offset: end * UNIT_BYTES,
             len: needed * UNIT_BYTES,
-            source: std::io::ErrorKind::FileTooLarge.into(),
+            source: match self.file.is_block_device() {
+                true => std::io::ErrorKind::StorageFull.into(),
+                false => std::io::ErrorKind::FileTooLarge.into(),
+            },
         });
         Err(StoreError::DiskFull {
             path: self.file.path().into(),

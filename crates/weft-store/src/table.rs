@@ -7,14 +7,17 @@ use weft_codec::{Block as Decoder, Scalar, Zone};
 use weft_rt::sync::block_on;
 
 use crate::error::{Result, StoreError};
+use crate::extent::Extent;
 use crate::manifest::TableEntry;
 use crate::page_io::Wanted;
-use crate::pages::PageKind;
+use crate::pages::{PageKind, Stored};
 use crate::row_group::{Block, RowGroup};
 use crate::schema::TableSchema;
 use crate::segment::{Loaded, Segment};
 use crate::snapshot::Access;
 use crate::space::Pin;
+use crate::statistics::Statistics;
+use crate::wire::WireError;
 
 /// What a commit left of a table; shared by all snapshots in which it is the same.
 #[derive(Debug)]
@@ -26,6 +29,9 @@ pub(crate) struct TableVersion {
     pub(crate) segments: Vec<Arc<Segment>>,
     /// Of each column, over all rows.
     zones: OnceLock<Vec<Zone>>,
+    /// Where the statistics lie, if there are some.
+    pub(crate) stored_statistics: Option<Stored>,
+    statistics: OnceLock<Option<Arc<Statistics>>>,
 }
 
 impl TableVersion {
@@ -34,9 +40,20 @@ impl TableVersion {
         schema: Arc<TableSchema>,
         next_row_id: u64,
         segments: Vec<Arc<Segment>>,
+        stored_statistics: Option<Stored>,
     ) -> TableVersion {
         let arrow_schema = schema.arrow_schema();
-        TableVersion { id, schema, arrow_schema, next_row_id, segments, zones: OnceLock::new() }
+        let (zones, statistics) = (OnceLock::new(), OnceLock::new());
+        TableVersion {
+            id,
+            schema,
+            arrow_schema,
+            next_row_id,
+            segments,
+            zones,
+            stored_statistics,
+            statistics,
+        }
     }
 
     pub(crate) fn entry(&self) -> TableEntry {
@@ -45,6 +62,7 @@ impl TableVersion {
             schema: self.schema.clone(),
             next_row_id: self.next_row_id,
             segments: self.segments.iter().map(|segment| segment.entry.clone()).collect(),
+            statistics: self.stored_statistics,
         }
     }
 
@@ -61,6 +79,44 @@ impl TableVersion {
             directory.push(groups.clone());
         }
         Ok(directory)
+    }
+
+    /// All that the table occupies.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> {
+        let segments = self.segments.iter();
+        let extents = segments.flat_map(|segment| segment.entry.extents.iter().copied());
+        extents.chain(self.stored_statistics.iter().map(Stored::extent))
+    }
+
+    /// The statistics, on a worker; `None` if there are none that say much about the rows as they are now. Those that
+    /// are damaged are worth a line in the log: queries do without.
+    pub(crate) async fn statistics(&self, access: &Access) -> Option<&Arc<Statistics>> {
+        if self.statistics.get().is_none() {
+            let read = match self.stored_statistics {
+                None => None,
+                Some(stored) => match self.read_statistics(&stored, access).await {
+                    Ok(statistics) => Some(Arc::new(statistics)),
+                    Err(error) => {
+                        log::warn!("statistics of table {}: {error}", self.schema.name);
+                        None
+                    }
+                },
+            };
+            self.statistics.get_or_init(|| read);
+        }
+        let statistics = self.statistics.get().and_then(Option::as_ref);
+        statistics.filter(|statistics| statistics.rows() * 2 >= self.rows())
+    }
+
+    async fn read_statistics(&self, stored: &Stored, access: &Access) -> Result<Statistics> {
+        let bytes = access.source.read_once(stored, PageKind::Statistics).await?;
+        Statistics::decode(&bytes, self.id, &self.schema).map_err(|WireError(problem)| {
+            StoreError::Damaged {
+                path: access.source.path(stored.device),
+                place: format!("statistics at byte {}", stored.extent().offset()),
+                problem,
+            }
+        })
     }
 
     /// The zones, on a worker.
@@ -118,8 +174,7 @@ impl Table {
 
     /// Bytes that the table occupies in the data files.
     pub fn bytes_on_disk(&self) -> u64 {
-        let segments = self.version.segments.iter();
-        segments.flat_map(|segment| &segment.entry.extents).map(|extent| extent.bytes()).sum()
+        self.version.extents().map(|extent| extent.bytes()).sum()
     }
 
     /// Row groups.
@@ -138,6 +193,20 @@ impl Table {
             block_on(self.load())?;
         }
         Ok(self.version.zones.get().expect("loaded")[column].clone())
+    }
+
+    /// What is known of the values from loads; `None` if nothing is, or the table has grown to more than twice as many
+    /// rows since. On any executor.
+    ///
+    /// # Errors
+    /// If the runtime is being shut down.
+    pub async fn statistics(&self) -> Result<Option<Arc<Statistics>>> {
+        let (version, access) = (self.version.clone(), self.access.clone());
+        let read = self
+            .access
+            .runtime
+            .spawn(move || async move { version.statistics(&access).await.cloned() });
+        Ok(read.await?)
     }
 
     /// Loads the directory, so that [`Table::zone`] and scans need not wait for it; on any executor.

@@ -24,6 +24,7 @@ use crate::lock::Lock;
 use crate::row_group::ROW_GROUP_ROWS_MAX;
 use crate::schema::{TableSchema, scan_type};
 use crate::space::Space;
+use crate::statistics::{Collector, Statistics};
 
 /// A row group ends when its rows take so many bytes before they are encoded.
 const GROUP_BYTES_MAX: u64 = 64 << 20;
@@ -36,6 +37,8 @@ const GROUP_BYTES_MIN: u64 = 1 << 20;
 pub struct WriterOptions {
     /// Rows of a row group, 1 to 65,536. A row group whose values are long has fewer.
     pub row_group_rows: usize,
+    /// Workers that encode and write, at most; all of the runtime's by default. At least one does.
+    pub workers: usize,
     /// Ends the writing early.
     pub cancel: CancelToken,
     /// Counts rows and bytes written.
@@ -46,6 +49,7 @@ impl Default for WriterOptions {
     fn default() -> WriterOptions {
         WriterOptions {
             row_group_rows: ROW_GROUP_ROWS_MAX,
+            workers: usize::MAX,
             cancel: CancelToken::new(),
             progress: Arc::new(Progress::new()),
         }
@@ -61,6 +65,10 @@ pub struct TableWriter {
 
 struct Shared {
     runtime: Arc<Runtime>,
+    /// Of the runtime's, those that encode and write.
+    workers: usize,
+    /// Row groups begun by all partitions: the workers take turns.
+    turns: AtomicUsize,
     space: Arc<Space>,
     ledger: Ledger,
     schema: Arc<TableSchema>,
@@ -70,6 +78,7 @@ struct Shared {
     /// One row group at a time may go on without memory of the budget.
     unreserved: Ledger,
     hints: SizeHints,
+    collector: Collector,
     /// By partition and order.
     written: Mutex<BTreeMap<(usize, u64), WrittenGroup>>,
     /// Numbers of partitions.
@@ -96,10 +105,13 @@ impl TableWriter {
         lock: Arc<Lock>,
         (schema, options): (Arc<TableSchema>, WriterOptions),
     ) -> TableWriter {
-        let slots = Ledger::new(runtime.workers() as u64 * 2 + 1);
+        let workers = runtime.workers().min(options.workers).max(1);
+        let slots = Ledger::new(workers as u64 * 2 + 1);
         let hints = no_hints(schema.columns.len());
         let shared = Shared {
             runtime,
+            workers,
+            turns: AtomicUsize::new(0),
             space,
             ledger,
             schema,
@@ -107,6 +119,7 @@ impl TableWriter {
             slots,
             unreserved: Ledger::new(1),
             hints,
+            collector: Collector::default(),
             written: Mutex::default(),
             used: Mutex::default(),
             open: AtomicUsize::new(0),
@@ -157,6 +170,7 @@ impl TableWriter {
             schema: shared.schema.clone(),
             groups: written.into_values().collect(),
             row_group_rows: shared.options.row_group_rows,
+            statistics: shared.collector.finish(),
         })
     }
 }
@@ -168,6 +182,7 @@ pub struct WrittenGroups {
     pub(crate) groups: Vec<WrittenGroup>,
     /// Rows that a row group may have.
     pub(crate) row_group_rows: usize,
+    pub(crate) statistics: Option<Statistics>,
 }
 
 impl WrittenGroups {
@@ -317,7 +332,7 @@ impl PartitionWriter {
     /// Sends the pending rows off as a row group.
     async fn flush(&mut self) -> Result<()> {
         let shared = self.shared.clone();
-        while self.in_flight.len() > shared.runtime.workers() {
+        while self.in_flight.len() > shared.workers {
             let handle = self.in_flight.pop_front().expect("not empty");
             handle.await??;
         }
@@ -332,7 +347,8 @@ impl PartitionWriter {
         let key = (self.number, self.groups);
         (self.rows, self.bytes, self.groups) = (0, 0, self.groups + 1);
         let runtime = shared.runtime.clone();
-        self.in_flight.push_back(runtime.spawn(move || async move {
+        let worker = shared.turns.fetch_add(1, Ordering::Relaxed) % shared.workers;
+        self.in_flight.push_back(runtime.spawn_on(worker, move || async move {
             let written = write_pending(&shared, pending, key).await;
             drop(memory);
             written
@@ -361,7 +377,9 @@ async fn write_pending(
         .map(|column| pending.iter().map(|batch| batch.column(column).clone()).collect())
         .collect();
     drop(pending);
-    let written = write_group(&shared.space, &shared.schema, columns, &shared.hints).await?;
+    let collector = Some(&shared.collector);
+    let written =
+        write_group(&shared.space, &shared.schema, columns, &shared.hints, collector).await?;
     shared.options.progress.add_rows(written.group.rows.into());
     shared.options.progress.add_bytes_written(written.allocation.extent().bytes());
     shared.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key, written);

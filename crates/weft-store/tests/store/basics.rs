@@ -41,6 +41,35 @@ fn a_table_comes_back_after_opening_again() {
 }
 
 #[test]
+fn statistics_follow_the_rows() {
+    let (_kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 2);
+    let schema = many_types("t");
+    let mut random = fastrand::Rng::with_seed(4);
+    let store = open(&directory, &runtime);
+    let statistics = |store: &Store| {
+        let table = store.snapshot().table("t").unwrap();
+        weft_rt::sync::block_on(table.statistics()).unwrap()
+    };
+    let mut batch = |rows| random_rows(&schema, rows, &mut random);
+    load(&store, &schema, &[batch(1_000)]);
+    assert!(statistics(&store).is_none(), "so few rows are not worth it");
+    append(&store, &schema, &[batch(70_000)]);
+    let first = statistics(&store).expect("a load has some");
+    assert_eq!((first.rows(), first.sample_rows()), (70_000, SAMPLE_ROWS_MAX));
+    append(&store, &schema, &[batch(2_000)]);
+    assert_eq!(statistics(&store).unwrap().rows(), 70_000, "a small commit leaves them");
+    append(&store, &schema, &[batch(10_000)]);
+    drop(store);
+    let store = open(&directory, &runtime);
+    let merged = statistics(&store).unwrap();
+    assert_eq!((merged.rows(), merged.sample_rows()), (80_000, SAMPLE_ROWS_MAX));
+    let columns = merged.sample().iter().map(|values| values.data_type().clone());
+    let expected = schema.columns.iter().map(|column| scan_type(&column.data_type));
+    assert!(columns.eq(expected));
+}
+
+#[test]
 fn random_tables_come_back_with_every_driver() {
     for (number, driver) in [
         DriverKind::Uring,

@@ -46,7 +46,7 @@ impl<'a> Bytes<'a> {
 
 fn check_beginning(bytes: &[u8], kind: &[u8; 8]) {
     assert_eq!(&bytes[..8], kind);
-    assert_eq!(&bytes[8..12], [1, 0, 0, 0]);
+    assert_eq!(&bytes[8..12], [2, 0, 0, 0]);
     let rest = checksum(&bytes[16..]).to_le_bytes();
     let crc = checksum(&[&bytes[..12], &rest].concat());
     assert_eq!(bytes[12..16], crc.to_le_bytes());
@@ -125,7 +125,7 @@ fn read_database(path: &Path) -> Vec<(i64, String)> {
     assert_eq!(bytes.u32(), 2);
     assert_eq!((bytes.text(), bytes.u8(), bytes.u8(), bytes.optional_text()), ("n", 4, 0, None));
     let text = (bytes.text(), bytes.u8(), bytes.u8(), bytes.optional_text());
-    assert_eq!(text, ("text", 12, 1, Some("'x'")));
+    assert_eq!((text, bytes.u32()), (("text", 12, 3, Some("'x'")), 2_500_000));
     let (id, next_row) = (bytes.u64(), bytes.u64());
     let mut rows = Vec::new();
     for _ in 0..bytes.u32() {
@@ -142,7 +142,50 @@ fn read_database(path: &Path) -> Vec<(i64, String)> {
         }
     }
     assert_eq!((id, next_row), (1, rows.len() as u64));
+    assert_eq!(bytes.u8(), 1, "the table has statistics");
+    let (device, start, len, sum) = (bytes.u8(), bytes.u64(), bytes.u32(), bytes.u32());
+    check_statistics(&stored(&data, device, start, len, sum as u32, 3), &rows[..2_900]);
     rows
+}
+
+/// The registers of a sketch of hashes.
+fn sketch(hashes: impl Iterator<Item = u64>) -> Vec<u8> {
+    let mut registers = vec![0; 1024];
+    for hash in hashes {
+        let register: &mut u8 = &mut registers[(hash % 1024) as usize];
+        *register = (*register).max((hash >> 10).trailing_zeros().min(54) as u8 + 1);
+    }
+    registers
+}
+
+/// Statistics of rows of which all fit into the sample.
+fn check_statistics(bytes: &[u8], rows: &[(i64, String)]) {
+    let mut bytes = Bytes(bytes);
+    assert_eq!((bytes.u64(), bytes.u32(), bytes.u64()), (1, 2, rows.len() as u64));
+    assert_eq!(bytes.u32(), rows.len());
+    let keys: Vec<u64> = rows.iter().map(|_| bytes.u64()).collect();
+    assert!(keys.is_sorted());
+    let mix = |number: i64| {
+        let hash = (number as u64).wrapping_mul(0x9E3779B97F4A7C15);
+        let hash = (hash ^ hash >> 32).wrapping_mul(0xD6E8FEB86659FD93);
+        hash ^ hash >> 32
+    };
+    assert_eq!(bytes.u32(), 1024);
+    assert_eq!(bytes.take(1024), sketch(rows.iter().map(|(n, _)| mix(*n))));
+    assert_eq!(bytes.u32(), 1024);
+    let hashes = rows.iter().map(|(_, text)| twox_hash::XxHash64::oneshot(0, text.as_bytes()));
+    assert_eq!(bytes.take(1024), sketch(hashes));
+    let mut column = || {
+        let len = bytes.u32();
+        Block::open(bytes.take(len)).unwrap().decode().unwrap()
+    };
+    let (numbers, texts) = (column(), column());
+    let numbers = numbers.as_primitive::<Int64Type>().values().iter().copied();
+    let mut sample: Vec<(i64, &str)> =
+        numbers.zip(texts.as_string_view().iter().flatten()).collect();
+    sample.sort_unstable();
+    assert!(sample.into_iter().eq(rows.iter().map(|(n, text)| (*n, &text[..256]))));
+    assert!(bytes.0.is_empty());
 }
 
 #[test]
@@ -157,6 +200,7 @@ fn the_files_are_as_they_are_described() {
         data_type: arrow_schema::DataType::Utf8,
         nullable: true,
         default: Some("'x'".into()),
+        max_length: Some(2_500_000),
     });
     let mut random = fastrand::Rng::with_seed(1);
     let mut text = |len: usize| (0..len).map(|_| random.alphanumeric()).collect::<String>();

@@ -1,6 +1,7 @@
 //! The store through its public interface.
 
 mod basics;
+mod block_device;
 mod concurrency;
 mod crash;
 mod damage;
