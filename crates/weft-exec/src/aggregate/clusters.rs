@@ -1,0 +1,102 @@
+//! Few groups: the rows of a vector sorted by group, so that a state is read and written once per group and vector, and not
+//! once per row, where each addition would have to wait for the one before.
+
+use super::state::Tuple;
+use crate::selection::Selected;
+use crate::tuple::layout::NEXT_OFFSET;
+use crate::vector::VECTOR_ROWS_MAX;
+
+/// Most groups that are few.
+const GROUPS_MAX: usize = 64;
+/// Rows that a group of a vector must have on average.
+const ROWS_PER_GROUP: usize = 8;
+
+/// Groups with numbers, which lie in their tuples' headers; and the rows of each.
+#[derive(Debug)]
+pub(super) struct Clusters {
+    groups: Vec<Tuple>,
+    are_few: bool,
+    rows: Box<[u16; VECTOR_ROWS_MAX]>,
+    numbers: Box<[u8; VECTOR_ROWS_MAX]>,
+    /// Where the rows of each group begin, and where those of the last one end.
+    starts: [u16; GROUPS_MAX + 1],
+}
+
+impl Default for Clusters {
+    fn default() -> Clusters {
+        Clusters {
+            groups: Vec::with_capacity(GROUPS_MAX),
+            are_few: true,
+            rows: Box::new([0; VECTOR_ROWS_MAX]),
+            numbers: Box::new([0; VECTOR_ROWS_MAX]),
+            starts: [0; GROUPS_MAX + 1],
+        }
+    }
+}
+
+impl Clusters {
+    /// A new group, which gets its number.
+    #[inline]
+    pub(super) fn add(&mut self, tuple: Tuple) {
+        if self.groups.len() == GROUPS_MAX {
+            self.are_few = false;
+        }
+        if !self.are_few {
+            return;
+        }
+        // SAFETY: the header lies in the tuple, which is there and is ours (`Tuple::at`).
+        unsafe { tuple.address().add(NEXT_OFFSET).cast::<u64>().write(self.groups.len() as u64) };
+        self.groups.push(tuple);
+    }
+
+    /// Groups that were added are not found any more; `may_be_few` of those that follow.
+    pub(super) fn forget(&mut self, may_be_few: bool) {
+        self.groups.clear();
+        self.are_few = may_be_few;
+    }
+
+    /// True if `rows` rows had better be sorted.
+    #[inline]
+    pub(super) fn is_worthwhile(&self, rows: usize) -> bool {
+        self.are_few && rows >= ROWS_PER_GROUP * self.groups.len()
+    }
+
+    /// The group, if there is one only.
+    #[inline]
+    pub(super) fn single(&self) -> Option<Tuple> {
+        match self.groups[..] {
+            [group] if self.are_few => Some(group),
+            _ => None,
+        }
+    }
+
+    /// Sorts rows, each of the group at the same place of `tuples`, all of which were added.
+    pub(super) fn sort(&mut self, tuples: &[Tuple], rows: &[u16]) {
+        let mut counts = [0u16; GROUPS_MAX];
+        for (tuple, number) in tuples.iter().zip(self.numbers.iter_mut()) {
+            // SAFETY: as in `add`; the number is below 64.
+            *number = unsafe { tuple.address().add(NEXT_OFFSET).read() };
+            counts[usize::from(*number) % GROUPS_MAX] += 1;
+        }
+        let mut next = [0u16; GROUPS_MAX];
+        let mut start = 0;
+        for group in 0..self.groups.len() {
+            (self.starts[group], next[group]) = (start, start);
+            start += counts[group];
+        }
+        self.starts[self.groups.len()] = start;
+        for (row, number) in rows.iter().zip(self.numbers.iter()) {
+            let place = &mut next[usize::from(*number) % GROUPS_MAX];
+            self.rows[usize::from(*place) % VECTOR_ROWS_MAX] = *row;
+            *place += 1;
+        }
+    }
+
+    /// The groups that were sorted by, and the rows of each.
+    pub(super) fn clusters(&self) -> impl Iterator<Item = (Tuple, Selected<'_>)> {
+        let ranges = self.starts.windows(2);
+        self.groups.iter().zip(ranges).filter(|(_, range)| range[0] < range[1]).map(
+            |(group, range)| (*group, Selected::Some(&self.rows[range[0].into()..range[1].into()])),
+        )
+    }
+}

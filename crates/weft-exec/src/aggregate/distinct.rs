@@ -1,0 +1,279 @@
+//! DISTINCT: a set of values per group, and the aggregate of them in the end.
+//!
+//! That serves any number of DISTINCT aggregates beside others, with hash tables in the operator's memory that double when
+//! half full. Where all aggregates of a query are DISTINCT over the same argument and groups are large, whoever makes the
+//! plan aggregates by group and argument first, then by group, which partitions and needs no sets.
+//!
+//! A table begins with the number of its values, its capacity and whether null is among them (8 bytes each, and 8 free);
+//! slots of a hash, a value and perhaps what it is ordered by follow. A hash of 0 is a free slot.
+
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+
+use super::fold::Ordered;
+use super::kept::Keep;
+use super::memory::Memory;
+use super::state::{Feed, Narrowed, Outcome, Place, State, Tuple};
+use super::states::States;
+use crate::error::Result;
+use crate::lane::Lane;
+use crate::program::Register;
+use crate::registers::Registers;
+use crate::selection::Selected;
+use crate::text::Str;
+use crate::vector::{VECTOR_ROWS_MAX, Vector};
+
+const HEADER_BYTES: usize = 32;
+const CAPACITY_MIN: u64 = 4;
+
+/// The different values of a register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Distinct<T> {
+    pub(super) argument: Register,
+    /// Hashes of the values.
+    pub(super) hash: Register,
+    pub(super) order: Option<Register>,
+    /// The table; 0 if there is none.
+    pub(super) table: Place<u64>,
+    pub(super) value: PhantomData<T>,
+}
+
+#[derive(Clone, Copy)]
+struct Table(*mut u64);
+
+impl Table {
+    /// # Safety
+    /// The table is one.
+    unsafe fn len(self) -> u64 {
+        // SAFETY: the header has it.
+        unsafe { self.0.read() }
+    }
+
+    /// # Safety
+    /// The table is one.
+    unsafe fn capacity(self) -> u64 {
+        // SAFETY: the header has it.
+        unsafe { self.0.add(1).read() }
+    }
+
+    /// # Safety
+    /// The table is one.
+    unsafe fn has_null(self) -> bool {
+        // SAFETY: the header has it.
+        unsafe { self.0.add(2).read() != 0 }
+    }
+}
+
+impl<T: Keep + Ordered> Distinct<T> {
+    fn slot_bytes(&self) -> usize {
+        let key_bytes = if self.order.is_some() { size_of::<Str>() } else { 0 };
+        (size_of::<u64>() + size_of::<T>() + key_bytes).next_multiple_of(8)
+    }
+
+    fn slot(&self, table: Table, at: u64) -> *mut u8 {
+        table.0.cast::<u8>().wrapping_add(HEADER_BYTES + at as usize * self.slot_bytes())
+    }
+
+    fn table(&self, tuple: Tuple) -> Option<Table> {
+        let address = self.table.get(tuple);
+        (address != 0).then_some(Table(address as *mut u64))
+    }
+
+    fn new_table(&self, capacity: u64, memory: &mut Memory) -> Table {
+        let table = Table(
+            memory.allocate(HEADER_BYTES + capacity as usize * self.slot_bytes()).cast::<u64>(),
+        );
+        // SAFETY: just allocated, with room for the header.
+        unsafe { table.0.add(1).write(capacity) };
+        table
+    }
+
+    /// A table with room for one more value.
+    fn with_room(&self, tuple: Tuple, memory: &mut Memory) -> Table {
+        let Some(table) = self.table(tuple) else {
+            let table = self.new_table(CAPACITY_MIN, memory);
+            self.table.set(tuple, table.0 as u64);
+            return table;
+        };
+        // SAFETY: tables, their headers and the slots below their capacity were made here; a slot is aligned to 8 bytes.
+        unsafe {
+            let capacity = table.capacity();
+            if (table.len() + 1) * 2 <= capacity {
+                return table;
+            }
+            let larger = self.new_table(capacity * 2, memory);
+            larger.0.write(table.len());
+            larger.0.add(2).write(table.0.add(2).read());
+            for at in 0..capacity {
+                let from = self.slot(table, at);
+                let hash = from.cast::<u64>().read();
+                if hash != 0 {
+                    let mut to = hash & (capacity * 2 - 1);
+                    while self.slot(larger, to).cast::<u64>().read() != 0 {
+                        to = (to + 1) & (capacity * 2 - 1);
+                    }
+                    let to = self.slot(larger, to);
+                    std::ptr::copy_nonoverlapping(from, to, self.slot_bytes());
+                }
+            }
+            self.table.set(tuple, larger.0 as u64);
+            larger
+        }
+    }
+
+    fn insert(&self, tuple: Tuple, hash: u64, value: T, key: Option<Str>, memory: &mut Memory) {
+        let table = self.with_room(tuple, memory);
+        let hash = hash.max(1);
+        // SAFETY: as in `with_room`; there is a free slot.
+        unsafe {
+            let mask = table.capacity() - 1;
+            let mut at = hash & mask;
+            loop {
+                let slot = self.slot(table, at);
+                let found = slot.cast::<u64>().read();
+                let place = slot.add(8).cast::<T>();
+                if found == hash && place.read_unaligned().order(value) == Ordering::Equal {
+                    return;
+                }
+                if found == 0 {
+                    slot.cast::<u64>().write(hash);
+                    place.write_unaligned(value.keep(&mut 0, memory));
+                    if let Some(key) = key {
+                        place.add(1).cast::<Str>().write_unaligned(memory.copy(key));
+                    }
+                    table.0.write(table.len() + 1);
+                    return;
+                }
+                at = (at + 1) & mask;
+            }
+        }
+    }
+
+    fn insert_null(&self, tuple: Tuple, memory: &mut Memory) {
+        let table = self.with_room(tuple, memory);
+        // SAFETY: the header has it.
+        unsafe { table.0.add(2).write(1) };
+    }
+
+    /// Calls `work` with each value, its hash and what it is ordered by.
+    fn for_each(&self, table: Table, mut work: impl FnMut(u64, T, Option<Str>)) {
+        // SAFETY: as in `with_room`.
+        unsafe {
+            for at in 0..table.capacity() {
+                let slot = self.slot(table, at);
+                let hash = slot.cast::<u64>().read();
+                if hash != 0 {
+                    let place = slot.add(8).cast::<T>();
+                    let key = self.order.map(|_| place.add(1).cast::<Str>().read_unaligned());
+                    work(hash, place.read_unaligned(), key);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Keep + Ordered> State for Distinct<T> {
+    fn begin(&self, tuple: Tuple) {
+        self.table.set(tuple, 0);
+    }
+
+    fn add(&self, tuples: &[Tuple], rows: &[u16], feed: &mut Feed<'_>) -> Result<()> {
+        let vector = feed.registers.vector(self.argument);
+        let hashes = feed.registers.values::<u64>(self.hash);
+        let keys = self.order.map(|order| feed.registers.values::<Str>(order));
+        for (tuple, row) in tuples.iter().zip(rows) {
+            let row = usize::from(*row);
+            match vector.value::<T>(row) {
+                Some(value) => {
+                    let key = keys.map(|keys| keys[row]);
+                    self.insert(*tuple, hashes[row], value, key, feed.memory);
+                }
+                None => self.insert_null(*tuple, feed.memory),
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&self, into: &[Tuple], from: &[Tuple], memory: &mut Memory) -> Result<()> {
+        for (into, from) in into.iter().zip(from) {
+            let Some(other) = self.table(*from) else { continue };
+            if self.table(*into).is_none() {
+                self.table.set(*into, other.0 as u64);
+                continue;
+            }
+            // SAFETY: tables are made above.
+            if unsafe { other.has_null() } {
+                self.insert_null(*into, memory);
+            }
+            self.for_each(other, |hash, value, key| {
+                self.insert(*into, hash, value, key, memory);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The registers that the aggregate over the set reads.
+pub(super) const INNER_ARGUMENT: Register = Register(0);
+/// What its values are ordered by.
+pub(super) const INNER_ORDER: Register = Register(1);
+
+/// An aggregate of the set's values.
+#[derive(Debug)]
+pub(super) struct DistinctOutcome<T> {
+    pub(super) set: Distinct<T>,
+    /// The aggregate, without keys.
+    pub(super) inner: States,
+}
+
+impl<T: Keep + Ordered> DistinctOutcome<T> {
+    fn fill(&self, tuple: Tuple, table: Table, memory: &mut Memory) -> Result<()> {
+        let mut values = Vec::new();
+        // SAFETY: the set has made it.
+        if unsafe { table.has_null() } {
+            values.push((None, None));
+        }
+        self.set.for_each(table, |_, value, key| values.push((Some(value), key)));
+        let mut registers = Registers::of(&[T::LANE, Lane::Str]);
+        let mut room = Narrowed::default();
+        for values in values.chunks(VECTOR_ROWS_MAX) {
+            registers.begin(values.len());
+            let vector = registers.vector_mut(INNER_ARGUMENT);
+            vector.validity.set_all();
+            for (at, (value, _)) in values.iter().enumerate() {
+                vector.validity.set(at, value.is_some());
+                vector.values_mut::<T>()[at] = value.unwrap_or_default();
+            }
+            let keys = registers.vector_mut(INNER_ORDER).values_mut::<Str>();
+            for (place, (_, key)) in keys.iter_mut().zip(values) {
+                *place = key.unwrap_or_default();
+            }
+            let mut feed = Feed { registers: &registers, memory };
+            for fed in &self.inner.states {
+                fed.add_to_one(tuple, Selected::All(values.len()), &mut feed, &mut room)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Keep + Ordered> Outcome for DistinctOutcome<T> {
+    fn lane(&self) -> Lane {
+        self.inner.outcomes[0].lane()
+    }
+
+    fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
+        let words = self.inner.layout.bytes() / size_of::<u64>();
+        let mut groups = vec![0u64; words * tuples.len()];
+        let mut inner = Vec::with_capacity(tuples.len());
+        for (tuple, words) in tuples.iter().zip(groups.chunks_exact_mut(words)) {
+            // SAFETY: the words are one tuple of the inner layout, and nothing else uses them.
+            let group = unsafe { self.inner.begin(words.as_mut_ptr().cast()) };
+            if let Some(table) = self.set.table(*tuple) {
+                self.fill(group, table, memory)?;
+            }
+            inner.push(group);
+        }
+        self.inner.outcomes[0].write(&inner, out, memory)
+    }
+}

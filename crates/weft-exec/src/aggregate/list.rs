@@ -1,0 +1,192 @@
+//! All values of a group, one after the other: what medians, quantiles, string_agg, array_agg and external functions are
+//! made of in the end.
+//!
+//! A list is a chain of chunks in the operator's memory, each larger than the one before, so that many small lists cost
+//! little and two lists are joined without a copy. A chunk begins with the address of the next one, its length and its
+//! capacity (8, 4 and 4 bytes); values follow, then what they are ordered by, then a byte each that says whether there is one.
+
+use super::kept::Keep;
+use super::memory::Memory;
+use super::state::{Feed, Place, State, Tuple};
+use crate::error::Result;
+use crate::program::Register;
+use crate::text::Str;
+
+const HEADER_BYTES: usize = 16;
+const VALUES_MIN: u32 = 4;
+const VALUES_MAX: u32 = 1024;
+
+/// The values of a register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List<T> {
+    pub(super) argument: Register,
+    /// What rows are ordered by: bytes that compare as rows do.
+    pub(super) order: Option<Register>,
+    pub(super) chain: Chain<T>,
+}
+
+/// The places of a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain<T> {
+    /// The first chunk; 0 if there is none.
+    pub(super) first: Place<u64>,
+    pub(super) last: Place<u64>,
+    pub(super) count: Place<u64>,
+    pub(super) is_ordered: bool,
+    pub(super) value: std::marker::PhantomData<T>,
+}
+
+#[derive(Clone, Copy)]
+struct Chunk(*mut u8);
+
+impl Chunk {
+    fn next(self) -> *mut u64 {
+        self.0.cast()
+    }
+
+    fn length(self) -> *mut u32 {
+        self.0.wrapping_add(8).cast()
+    }
+
+    fn capacity(self) -> *mut u32 {
+        self.0.wrapping_add(12).cast()
+    }
+}
+
+impl<T: Keep> Chain<T> {
+    fn chunk_bytes(&self, capacity: usize) -> usize {
+        let key_bytes = if self.is_ordered { size_of::<Str>() } else { 0 };
+        HEADER_BYTES + capacity * (size_of::<T>() + key_bytes + 1)
+    }
+
+    /// Where the value, its key and its validity lie.
+    fn places(&self, chunk: Chunk, capacity: usize, at: usize) -> (*mut T, *mut Str, *mut u8) {
+        let values = HEADER_BYTES;
+        let keys = values + capacity * size_of::<T>();
+        let valid = keys + if self.is_ordered { capacity * size_of::<Str>() } else { 0 };
+        (
+            chunk.0.wrapping_add(values).cast::<T>().wrapping_add(at),
+            chunk.0.wrapping_add(keys).cast::<Str>().wrapping_add(at),
+            chunk.0.wrapping_add(valid + at),
+        )
+    }
+
+    pub(super) fn begin(&self, tuple: Tuple) {
+        self.first.set(tuple, 0);
+        self.last.set(tuple, 0);
+        self.count.set(tuple, 0);
+    }
+
+    pub(super) fn push(
+        &self,
+        tuple: Tuple,
+        value: Option<T>,
+        key: Option<Str>,
+        memory: &mut Memory,
+    ) {
+        let chunk = self.chunk_with_room(tuple, memory);
+        // SAFETY: the chunk was made below, and has room for one more at its length.
+        unsafe {
+            let length = chunk.length().read();
+            let capacity = chunk.capacity().read() as usize;
+            let places = self.places(chunk, capacity, length as usize);
+            let mut room = 0;
+            places.0.write_unaligned(value.unwrap_or_default().keep(&mut room, memory));
+            if self.is_ordered {
+                places.1.write_unaligned(memory.copy(key.unwrap_or_default()));
+            }
+            places.2.write(value.is_some().into());
+            chunk.length().write(length + 1);
+        }
+        self.count.set(tuple, self.count.get(tuple) + 1);
+    }
+
+    fn chunk_with_room(&self, tuple: Tuple, memory: &mut Memory) -> Chunk {
+        let last = Chunk(self.last.get(tuple) as *mut u8);
+        let mut capacity = VALUES_MIN;
+        if !last.0.is_null() {
+            // SAFETY: the chunk was made here, and lives as long as the operator.
+            let (length, before) = unsafe { (last.length().read(), last.capacity().read()) };
+            if length < before {
+                return last;
+            }
+            capacity = (before * 2).min(VALUES_MAX);
+        }
+        let new = Chunk(memory.allocate(self.chunk_bytes(capacity as usize)));
+        // SAFETY: the memory was just allocated as zeros, with room for the header.
+        unsafe { new.capacity().write(capacity) };
+        if last.0.is_null() {
+            self.first.set(tuple, new.0 as u64);
+        } else {
+            // SAFETY: as above.
+            unsafe { last.next().write(new.0 as u64) };
+        }
+        self.last.set(tuple, new.0 as u64);
+        new
+    }
+
+    /// Puts what is in the list of `from` behind what is in that of `into`.
+    pub(super) fn join(&self, into: Tuple, from: Tuple) {
+        if self.count.get(from) == 0 {
+            return;
+        }
+        match self.last.get(into) {
+            0 => self.first.set(into, self.first.get(from)),
+            // SAFETY: the chunk was made here, and lives as long as the operator.
+            last => unsafe { Chunk(last as *mut u8).next().write(self.first.get(from)) },
+        }
+        self.last.set(into, self.last.get(from));
+        self.count.set(into, self.count.get(into) + self.count.get(from));
+    }
+
+    /// The values, in the order of their keys, else as they came.
+    pub(super) fn values(&self, tuple: Tuple) -> Vec<Option<T>> {
+        let count = self.count.get(tuple) as usize;
+        let mut values = Vec::with_capacity(count);
+        let mut keys = Vec::with_capacity(if self.is_ordered { count } else { 0 });
+        let mut chunk = Chunk(self.first.get(tuple) as *mut u8);
+        while !chunk.0.is_null() {
+            // SAFETY: chunks of the chain were made above, with so many values written to them.
+            unsafe {
+                let capacity = chunk.capacity().read() as usize;
+                for at in 0..chunk.length().read() as usize {
+                    let places = self.places(chunk, capacity, at);
+                    values.push((places.2.read() != 0).then(|| places.0.read_unaligned()));
+                    if self.is_ordered {
+                        keys.push((places.1.read_unaligned(), keys.len()));
+                    }
+                }
+                chunk = Chunk(chunk.next().read() as *mut u8);
+            }
+        }
+        if self.is_ordered {
+            // SAFETY: the keys were copied into the operator's memory.
+            keys.sort_by(|a, b| unsafe { a.0.compare(&b.0) });
+            values = keys.iter().map(|(_, at)| values[*at]).collect();
+        }
+        values
+    }
+}
+
+impl<T: Keep> State for List<T> {
+    fn begin(&self, tuple: Tuple) {
+        self.chain.begin(tuple);
+    }
+
+    fn add(&self, tuples: &[Tuple], rows: &[u16], feed: &mut Feed<'_>) -> Result<()> {
+        let vector = feed.registers.vector(self.argument);
+        let keys = self.order.map(|order| feed.registers.values::<Str>(order));
+        for (tuple, row) in tuples.iter().zip(rows) {
+            let row = usize::from(*row);
+            self.chain.push(*tuple, vector.value(row), keys.map(|keys| keys[row]), feed.memory);
+        }
+        Ok(())
+    }
+
+    fn merge(&self, into: &[Tuple], from: &[Tuple], _: &mut Memory) -> Result<()> {
+        for (into, from) in into.iter().zip(from) {
+            self.chain.join(*into, *from);
+        }
+        Ok(())
+    }
+}

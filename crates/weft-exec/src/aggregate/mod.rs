@@ -1,0 +1,50 @@
+//! Unified hash aggregation (Spilly, section 4.6), without GROUP BY and with it, for one group and for very many.
+//!
+//! Phase one: each worker aggregates what it gets into tuples, one per group, that lie on the pages of a
+//! [`Materializer`](crate::tuple::Materializer) from the beginning, and finds them by a small hash table
+//! (`preaggregate`, `table`). If a page is full, or the table is, that range of the table is forgotten; tuples stay where they
+//! are, and a group may have several. Phase two, when the groups are asked for: a partition after the other, on all workers,
+//! tuples of the same group are merged, each group exactly once (`merge`), and given to the next pipeline while they are in
+//! the cache (`groups`).
+//!
+//! - [`Aggregate`] and [`Function`] are what is asked for. `states` lays out a group's tuple: keys, then states, of which
+//!   several aggregates may share one.
+//! - States (`sum`, `count`, `fold`, `first`, `moments`) are updated a column at a time: by a vector of groups' addresses, or,
+//!   if there are few groups, group by group, with the rows of each gathered first (`clusters`), so that sums stay in
+//!   processor registers.
+//! - What outgrows a tuple lies in the operator's `memory`: kept strings, all values of a group (`list`), DISTINCT values
+//!   (`distinct`), sketches (`approximate`).
+//!
+//! GROUPING SETS: the sink stores each row once for each of its [`Keys`]. Whoever makes the plan fills keys that are not in a
+//! set with nulls, adds a key that is the set's number, and hashes each set's keys ([`Step::Fill`](crate::program::Step::Fill),
+//! [`Step::Hash`](crate::program::Step::Hash)).
+
+mod approximate;
+mod builder;
+mod clusters;
+mod collected;
+mod count;
+mod distinct;
+mod external;
+mod first;
+mod fold;
+mod found;
+mod functions;
+mod groups;
+mod kept;
+mod keys;
+mod list;
+mod memory;
+mod merge;
+mod moments;
+mod no_groups;
+mod operator;
+mod preaggregate;
+mod state;
+mod states;
+mod sum;
+mod table;
+
+pub use functions::{Aggregate, External, Function, Moment};
+pub use groups::Output;
+pub use operator::{Aggregation, Keys};

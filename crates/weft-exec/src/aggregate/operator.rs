@@ -1,0 +1,141 @@
+//! The operator: what its sink, which gathers, and its source, which gives the groups, have in common.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use futures::future::BoxFuture;
+
+use super::functions::Aggregate;
+use super::groups::{Groups, Output};
+use super::memory::Memory;
+use super::merge::Gathered;
+use super::no_groups::NoGroups;
+use super::preaggregate::Preaggregation;
+use super::states::States;
+use crate::error::Result;
+use crate::lane::Lane;
+use crate::pipeline::{LocalSink, Sink, Source};
+use crate::program::{Constant, Program, Register};
+use crate::query::Context;
+use crate::tuple::Materialized;
+
+/// What errors call the operator.
+pub(super) const OPERATOR: &str = "an aggregation";
+
+/// Where a group's keys are found.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// A register for each key.
+    pub registers: Vec<Register>,
+    /// The hash of them all.
+    pub hash: Register,
+}
+
+/// An aggregation: pipeline breaker with a sink, and a source after it.
+#[derive(Debug)]
+pub struct Aggregation {
+    pub(super) states: States,
+    /// Number of keys.
+    pub(super) keys: usize,
+    /// Each row is stored once for each of these.
+    pub(super) sets: Vec<Keys>,
+    /// Keys of groups that there are even if there are no rows.
+    always: Vec<Vec<Option<Constant>>>,
+    pub(super) parts: Mutex<Vec<Part>>,
+    pub(super) gathered: OnceLock<Arc<Gathered>>,
+}
+
+/// What a worker leaves.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) groups: Materialized,
+    /// What lies behind the groups. The reservation of the groups is for this, too.
+    pub(super) memory: Memory,
+}
+
+impl Aggregation {
+    /// Aggregates without GROUP BY, over registers of `program`: one row, even over no input.
+    ///
+    /// # Panics
+    /// If an aggregate's arguments or result are not of lanes that it has.
+    pub fn without_keys(program: &Program, aggregates: &[Aggregate]) -> Arc<Aggregation> {
+        Arc::new(Aggregation {
+            states: States::new(&program.registers, &[], aggregates),
+            keys: 0,
+            sets: Vec::new(),
+            always: vec![Vec::new()],
+            parts: Mutex::default(),
+            gathered: OnceLock::new(),
+        })
+    }
+
+    /// Aggregates of groups of rows with the same `keys`, each of a lane, which may be null or not. Rows are stored once
+    /// for each of `sets`: there is one, but for GROUPING SETS.
+    ///
+    /// `always` has the keys of the groups that there are even over no input: those of a grouping set without keys.
+    ///
+    /// # Panics
+    /// If there are no keys or no sets; if registers are not of the lanes that they should be of.
+    pub fn by_keys(
+        program: &Program,
+        keys: &[(Lane, bool)],
+        sets: Vec<Keys>,
+        aggregates: &[Aggregate],
+        always: Vec<Vec<Option<Constant>>>,
+    ) -> Arc<Aggregation> {
+        assert!(!keys.is_empty() && !sets.is_empty(), "keys");
+        for set in &sets {
+            let lanes = set.registers.iter().map(|key| program.registers[key.index()]);
+            assert!(lanes.eq(keys.iter().map(|(lane, _)| *lane)), "registers of the keys' lanes");
+        }
+        Arc::new(Aggregation {
+            states: States::new(&program.registers, keys, aggregates),
+            keys: keys.len(),
+            sets,
+            always,
+            parts: Mutex::default(),
+            gathered: OnceLock::new(),
+        })
+    }
+
+    /// The sink of the pipeline that computes keys and arguments.
+    pub fn sink(self: &Arc<Aggregation>) -> Box<dyn Sink> {
+        Box::new(AggregationSink { operator: self.clone() })
+    }
+
+    /// The source of a pipeline that comes after the sink's, a column for each output. It can be read once.
+    pub fn source(self: &Arc<Aggregation>, outputs: Vec<Output>) -> Box<dyn Source> {
+        Box::new(Groups::new(self.clone(), outputs))
+    }
+
+    /// Takes what a worker has gathered.
+    pub(super) fn hand_over(&self, part: Part) {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+    }
+}
+
+#[derive(Debug)]
+struct AggregationSink {
+    operator: Arc<Aggregation>,
+}
+
+impl Sink for AggregationSink {
+    fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
+        Ok(if self.operator.sets.is_empty() {
+            Box::new(NoGroups::new(self.operator.clone(), context))
+        } else {
+            Box::new(Preaggregation::new(self.operator.clone(), context))
+        })
+    }
+
+    fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let operator = &self.operator;
+            let parts =
+                std::mem::take(&mut *operator.parts.lock().unwrap_or_else(PoisonError::into_inner));
+            let gathered = Gathered::new(operator, parts, &operator.always, context).await?;
+            let is_first = operator.gathered.set(Arc::new(gathered)).is_ok();
+            assert!(is_first, "a sink ends once");
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! Phase one: a worker's groups, on its pages, and the small hash table that finds them.
+//!
+//! A vector is looked up as a whole: places in the table first, then keys, one column after the other, then what was not the
+//! right group goes on from the place after. If a range of the table is full, its groups are forgotten, and get other tuples
+//! when they come again. If a page is full, the next one takes its place. If memory has to be awaited for that, the rows
+//! found so far are added to their groups first, all groups are forgotten, and the rest is looked up again: no address
+//! outlives a wait.
+
+use std::sync::Arc;
+
+use futures::future::LocalBoxFuture;
+
+use super::clusters::Clusters;
+use super::found::Found;
+use super::keys;
+use super::memory::Memory;
+use super::operator::{Aggregation, Keys, OPERATOR, Part};
+use super::state::{Feed, Narrowed, Tuple};
+use super::table::Table;
+use crate::error::Result;
+use crate::pipeline::{Flow, LocalSink};
+use crate::query::Context;
+use crate::registers::Registers;
+use crate::selection::Selected;
+use crate::tuple::Materializer;
+use crate::tuple::layout::HASH_OFFSET;
+use crate::tuple::materializer::PARTITIONS;
+use crate::vector::VECTOR_ROWS_MAX;
+
+/// Entries of the first table, as a power of two: 8 KiB.
+const FIRST_BITS: u32 = 10;
+/// Entries of the largest table without partitions. It doubles up to this.
+const WHOLE_BITS_MAX: u32 = 16;
+/// Entries of the first table with partitions.
+const PARTITIONED_BITS: u32 = 16;
+/// Entries of the largest table, if all groups fit there as it seems.
+const PARTITIONED_BITS_MAX: u32 = 18;
+/// Entries of a table in which hardly a row finds its group: it fits into a small cache.
+const VAIN_BITS: u32 = 14;
+/// Tables of more entries than this do not lie in the nearest cache.
+const NEAR_BITS: u32 = 12;
+/// New groups after which it is asked whether the table is of use.
+const GROUPS_PER_TRIAL: u64 = 1 << 16;
+/// Rows per new group that make it so.
+const ROWS_PER_GROUP_MIN: u64 = 2;
+
+/// A worker's part of an aggregation by keys.
+#[derive(Debug)]
+pub(super) struct Preaggregation {
+    operator: Arc<Aggregation>,
+    groups: Materializer,
+    memory: Memory,
+    table: Table,
+    clusters: Clusters,
+    narrowed: Narrowed,
+    found: Found,
+    trial_rows: u64,
+    trial_groups: u64,
+}
+
+/// A row is left without a group: there is no room for a tuple of this hash with so many bytes of strings, unless somebody
+/// waits for it.
+#[derive(Clone, Copy, Debug)]
+struct Missing {
+    hash: u64,
+    long_bytes: usize,
+}
+
+impl Preaggregation {
+    pub(super) fn new(operator: Arc<Aggregation>, context: &Context) -> Preaggregation {
+        let layout = operator.states.layout.clone();
+        let groups = Materializer::new(layout, OPERATOR, &context.ledger, context.partition, true);
+        let mut preaggregation = Preaggregation {
+            operator,
+            groups,
+            memory: Memory::default(),
+            table: Table::new(FIRST_BITS, 0, 0),
+            clusters: Clusters::default(),
+            narrowed: Narrowed::default(),
+            found: Found::default(),
+            trial_rows: 0,
+            trial_groups: 0,
+        };
+        preaggregation.memory.owe(Table::bytes(FIRST_BITS));
+        if preaggregation.groups.partitions() > 1 {
+            preaggregation.renew_table(PARTITIONED_BITS);
+        }
+        preaggregation
+    }
+
+    async fn add(&mut self, registers: &Registers, keys: &Keys) -> Result<()> {
+        let hashes = registers.values::<u64>(keys.hash);
+        let mut count = 0;
+        registers.selected().for_each(|row| {
+            self.found.rows[count] = row as u16;
+            count += 1;
+        });
+        self.found.pending.clear();
+        self.found.pending.extend(0..count as u16);
+        while !self.found.pending.is_empty() {
+            let is_first = self.found.pending.len() == count;
+            let were_pending = (!is_first).then(|| self.found.pending.clone());
+            let missing = self.find(registers, keys, hashes);
+            self.update(registers, were_pending.as_deref(), count)?;
+            self.groups.reserve(self.memory.take_debt()).await?;
+            if let Some(Missing { hash, long_bytes }) = missing {
+                self.make_room(hash, long_bytes).await?;
+            }
+        }
+        self.trial_rows += count as u64;
+        if self.trial_groups >= GROUPS_PER_TRIAL {
+            self.judge();
+        }
+        Ok(())
+    }
+
+    /// Finds or makes the groups of pending rows, until something is missing for one of them.
+    fn find(&mut self, registers: &Registers, keys: &Keys, hashes: &[u64]) -> Option<Missing> {
+        let found = &mut self.found;
+        let is_near = self.table.bits() <= NEAR_BITS;
+        for at in &found.pending {
+            let hash = hashes[usize::from(found.rows[usize::from(*at)])];
+            let place = self.table.home(hash);
+            if !is_near {
+                self.table.prefetch(place);
+            }
+            found.places[usize::from(*at)] = place;
+        }
+        loop {
+            let (candidates, missing) = self.look_up(registers, keys, hashes);
+            self.write_new(registers, keys);
+            self.compare(registers, keys, candidates);
+            if missing.is_some() || self.found.pending.is_empty() {
+                return missing;
+            }
+        }
+    }
+
+    /// Looks pending rows up in the table: they become candidates, whose keys are to be compared, or new groups. Those from
+    /// the first on for which something is missing stay pending. Gives the number of candidates, and what is missing.
+    fn look_up(
+        &mut self,
+        registers: &Registers,
+        keys: &Keys,
+        hashes: &[u64],
+    ) -> (usize, Option<Missing>) {
+        let operator = &self.operator;
+        let found = &mut self.found;
+        let bits = self.table.bits();
+        let mut candidates = 0;
+        let mut missing = None;
+        let mut done = 0;
+        for at in &found.pending {
+            let at = usize::from(*at);
+            let row = found.rows[at];
+            let hash = hashes[usize::from(row)];
+            // Places mean nothing if the table has grown meanwhile.
+            let is_same = self.table.bits() == bits;
+            let start = if is_same { found.places[at] } else { self.table.home(hash) };
+            let (place, tuple) = self.table.look(hash, start);
+            if let Some(tuple) = tuple {
+                if bits > NEAR_BITS {
+                    weft_rt::prefetch_line(tuple.address());
+                }
+                found.places[at] = place;
+                found.tuples[at] = tuple;
+                found.candidates[candidates] = at as u16;
+                found.candidate_rows[candidates] = row;
+                found.candidate_tuples[candidates] = tuple;
+                candidates += 1;
+                done += 1;
+                continue;
+            }
+            let states = &operator.states;
+            let long_bytes = if states.layout.has_strings() {
+                keys::long_bytes(&states.layout, registers, &keys.registers, row.into())
+            } else {
+                0
+            };
+            let groups = &mut self.groups;
+            let slot = groups.slot(hash, long_bytes).or_else(|| {
+                let has_room = groups.try_make_room(hash, long_bytes);
+                if has_room { groups.slot(hash, long_bytes) } else { None }
+            });
+            let Some(slot) = slot else {
+                missing = Some(Missing { hash, long_bytes });
+                break;
+            };
+            // SAFETY: the slot is this tuple's own; no tuple is used when its page is not there any more.
+            let tuple = unsafe {
+                let tuple = states.begin(slot.tuple);
+                slot.tuple.add(HASH_OFFSET).cast::<u64>().write(hash);
+                tuple
+            };
+            groups.count(hash);
+            self.clusters.add(tuple);
+            let place =
+                make_place(&mut self.table, &mut self.clusters, &mut self.memory, place, hash);
+            self.table.put(place, hash, tuple);
+            found.tuples[at] = tuple;
+            found.new_rows.push(row);
+            found.new_tuples.push(tuple);
+            found.new_strings.push(slot.strings);
+            done += 1;
+        }
+        found.pending.drain(..done);
+        (candidates, missing)
+    }
+
+    /// Writes the keys of new groups.
+    fn write_new(&mut self, registers: &Registers, keys: &Keys) {
+        let Found { new_rows, new_tuples, new_strings, .. } = &mut self.found;
+        self.trial_groups += new_rows.len() as u64;
+        let layout = &self.operator.states.layout;
+        // SAFETY: the tuples were begun in slots with room for their strings.
+        unsafe {
+            keys::write_rows(layout, registers, &keys.registers, new_rows, new_tuples, new_strings);
+        }
+        new_rows.clear();
+        new_tuples.clear();
+        new_strings.clear();
+    }
+
+    /// Compares candidates with their rows' keys; those that differ are pending again, before all others.
+    fn compare(&mut self, registers: &Registers, keys: &Keys, candidates: usize) {
+        let found = &mut self.found;
+        let same = &mut found.same[..candidates];
+        same.fill(true);
+        let rows = &found.candidate_rows[..candidates];
+        let tuples = &found.candidate_tuples[..candidates];
+        let layout = &self.operator.states.layout;
+        keys::compare_rows(layout, registers, &keys.registers, rows, tuples, same);
+        if same.iter().all(|same| *same) {
+            return;
+        }
+        let mut kept = 0;
+        for (number, same) in same.iter().enumerate() {
+            if !same {
+                let at = found.candidates[number];
+                let place = &mut found.places[usize::from(at)];
+                // If the table has grown meanwhile, this is any place: the group is found again, or gets another tuple.
+                *place = self.table.after(*place);
+                found.candidates[kept] = at;
+                kept += 1;
+            }
+        }
+        found.pending.splice(..0, found.candidates[..kept].iter().copied());
+    }
+
+    /// Adds the rows that have found their groups to them: those that `were_pending` (all of them if not given) and are not
+    /// any more.
+    fn update(
+        &mut self,
+        registers: &Registers,
+        were_pending: Option<&[u16]>,
+        count: usize,
+    ) -> Result<()> {
+        let found = &mut self.found;
+        let Narrow { rows, tuples } = match (were_pending, found.pending.is_empty()) {
+            (None, true) => Narrow { rows: &found.rows[..count], tuples: &found.tuples[..count] },
+            _ => {
+                let mut is_counted = [false; VECTOR_ROWS_MAX];
+                match were_pending {
+                    None => is_counted[..count].fill(true),
+                    Some(were) => were.iter().for_each(|at| is_counted[usize::from(*at)] = true),
+                }
+                found.pending.iter().for_each(|at| is_counted[usize::from(*at)] = false);
+                let mut number = 0;
+                for at in (0..count).filter(|at| is_counted[*at]) {
+                    found.candidate_rows[number] = found.rows[at];
+                    found.candidate_tuples[number] = found.tuples[at];
+                    number += 1;
+                }
+                Narrow {
+                    rows: &found.candidate_rows[..number],
+                    tuples: &found.candidate_tuples[..number],
+                }
+            }
+        };
+        let mut feed = Feed { registers, memory: &mut self.memory };
+        let states = &self.operator.states.states;
+        if !self.clusters.is_worthwhile(rows.len()) {
+            return states
+                .iter()
+                .try_for_each(|fed| fed.add(tuples, rows, &mut feed, &mut self.narrowed));
+        }
+        if let Some(group) = self.clusters.single() {
+            let is_all = rows.len() == registers.rows();
+            let rows = if is_all { Selected::All(rows.len()) } else { Selected::Some(rows) };
+            return states
+                .iter()
+                .try_for_each(|fed| fed.add_to_one(group, rows, &mut feed, &mut self.narrowed));
+        }
+        self.clusters.sort(tuples, rows);
+        for fed in states {
+            for (group, rows) in self.clusters.clusters() {
+                fed.add_to_one(group, rows, &mut feed, &mut self.narrowed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for room for a tuple on the page of its partition. Groups are forgotten: their pages may not be there any more.
+    async fn make_room(&mut self, hash: u64, long_bytes: usize) -> Result<()> {
+        let partitions = self.groups.partitions();
+        self.groups.make_room(hash, long_bytes).await?;
+        if self.groups.partitions() != partitions {
+            self.renew_table(PARTITIONED_BITS);
+            return Ok(());
+        }
+        for range in 0..1 << self.table.range_bits() {
+            self.table.clear(range);
+        }
+        self.clusters.forget(self.table.range_bits() == 0);
+        Ok(())
+    }
+
+    /// Asks whether the table should be of another size: larger if the groups would fit there, small if it is in vain.
+    fn judge(&mut self) {
+        let is_vain = self.trial_rows < ROWS_PER_GROUP_MIN * self.trial_groups;
+        (self.trial_rows, self.trial_groups) = (0, 0);
+        if self.table.range_bits() == 0 {
+            return;
+        }
+        let groups = self.groups.estimate().unwrap_or(u64::MAX);
+        let bits = u64::BITS - groups.saturating_mul(3).leading_zeros() - 1;
+        let bits = match bits {
+            bits if bits <= PARTITIONED_BITS_MAX => bits.max(PARTITIONED_BITS),
+            _ if is_vain => VAIN_BITS,
+            _ => self.table.bits(),
+        };
+        if bits != self.table.bits() {
+            self.renew_table(bits);
+        }
+    }
+
+    /// An empty table with a range for each partition.
+    fn renew_table(&mut self, bits: u32) {
+        self.memory.owe(Table::bytes(bits).saturating_sub(Table::bytes(self.table.bits())));
+        self.table = Table::new(bits, PARTITIONS.ilog2(), 0);
+        self.clusters.forget(false);
+    }
+}
+
+/// The free entry for a new group that was looked for in vain up to `place`. If its range is full, the table grows, or
+/// forgets the groups of the range.
+#[inline(always)]
+fn make_place(
+    table: &mut Table,
+    clusters: &mut Clusters,
+    memory: &mut Memory,
+    place: u32,
+    hash: u64,
+) -> u32 {
+    if table.is_full(place) { renew_range(table, clusters, memory, place, hash) } else { place }
+}
+
+#[cold]
+fn renew_range(
+    table: &mut Table,
+    clusters: &mut Clusters,
+    memory: &mut Memory,
+    place: u32,
+    hash: u64,
+) -> u32 {
+    if table.range_bits() > 0 || table.bits() == WHOLE_BITS_MAX {
+        table.clear(table.range(place));
+        // Rows of this vector may have found groups whose numbers would be given again.
+        clusters.forget(false);
+        return table.home(hash);
+    }
+    let mut larger = Table::new(table.bits() + 1, 0, 0);
+    for tuple in table.tuples() {
+        // SAFETY: tuples begin with their hash.
+        let hash = unsafe { tuple.address().add(HASH_OFFSET).cast::<u64>().read() };
+        larger.insert(hash, tuple);
+    }
+    memory.owe(Table::bytes(larger.bits()) - Table::bytes(table.bits()));
+    *table = larger;
+    table.free(hash)
+}
+
+/// Rows, and their groups.
+struct Narrow<'a> {
+    rows: &'a [u16],
+    tuples: &'a [Tuple],
+}
+
+impl LocalSink for Preaggregation {
+    fn push<'a>(&'a mut self, registers: &'a mut Registers) -> LocalBoxFuture<'a, Result<Flow>> {
+        Box::pin(async move {
+            let operator = self.operator.clone();
+            for keys in &operator.sets {
+                self.add(registers, keys).await?;
+            }
+            Ok(Flow::More)
+        })
+    }
+
+    fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let Preaggregation { operator, groups, memory, .. } = *self;
+            operator.hand_over(Part { groups: groups.finish(), memory });
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! One pipeline being run: by a task on each worker, which has an interpreter and a part of the sink.
+//!
+//! Where morsels wait for devices, many of them read ahead, a coroutine each, and hand their tuples to the worker's
+//! interpreter, which takes them one after the other; else the interpreter asks for the tuples itself. A sink that has
+//! enough stops the reading on all workers: their morsels are dropped where they wait, what is in an interpreter is
+//! still finished. Cancellation, errors and panics drop everything.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use weft_rt::cancel::CancelToken;
+use weft_rt::sync::channel::{Receiver, bounded};
+use weft_rt::{BATCH_DEPTH_MAX, Batch, Boundary};
+
+use crate::error::{ExecError, Result};
+use crate::interpret::{Advance, Interpreter};
+use crate::pace::Pace;
+use crate::parallel::unless_cancelled;
+use crate::pipeline::{Flow, LocalSink, Pipeline, Tuples};
+use crate::program::Program;
+use crate::query::Context;
+
+/// Runs a pipeline, on a worker.
+///
+/// # Errors
+/// The first that something in it has.
+pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<()> {
+    unless_cancelled(pipeline.source.open(context), &context.cancel).await?;
+    let enough = context.cancel.child();
+    let program = Arc::new(pipeline.program.clone());
+    let run = Arc::new(Run { pipeline, program, context: context.clone(), enough });
+    let for_workers = run.clone();
+    let work = move |worker| {
+        let run = for_workers.clone();
+        async move { run.work(worker).await }
+    };
+    context.on_all_workers(work).await?;
+    unless_cancelled(run.pipeline.sink.finish(context), &context.cancel).await
+}
+
+/// What the workers share.
+struct Run {
+    pipeline: Arc<Pipeline>,
+    program: Arc<Program>,
+    context: Context,
+    /// Cancelled when the sink has enough.
+    enough: CancelToken,
+}
+
+impl Run {
+    /// One worker's share.
+    async fn work(&self, worker: usize) -> Result<()> {
+        let sink = self.pipeline.sink.local(&self.context, worker)?;
+        let interpreter = Interpreter::new(self.program.clone(), &self.context);
+        let mut machine = Machine { run: self, interpreter, sink, pace: Pace::default() };
+        let depth = self.pipeline.source.depth(&self.context);
+        {
+            let mut enough = pin!(self.enough.cancelled());
+            let mut work = pin!(async {
+                if depth <= 1 {
+                    machine.run_morsels(worker).await
+                } else {
+                    machine.run_waiting_morsels(worker, depth.min(BATCH_DEPTH_MAX)).await
+                }
+            });
+            let mut is_armed = false;
+            poll_fn(|context| {
+                // Leaves the waker with the token, whose flag is looked at wherever tuples are waited for.
+                is_armed = is_armed || enough.as_mut().poll(context).is_pending();
+                work.as_mut().poll(context)
+            })
+            .await?;
+        }
+        machine.sink.end().await
+    }
+
+    /// Waits for `future` unless the sink has enough.
+    async fn unless_enough<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            if self.enough.is_cancelled() {
+                return Poll::Ready(None);
+            }
+            future.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+/// What tuples of a worker go through.
+struct Machine<'a> {
+    run: &'a Run,
+    interpreter: Interpreter,
+    sink: Box<dyn LocalSink>,
+    pace: Pace,
+}
+
+impl Machine<'_> {
+    /// Runs morsels one after the other.
+    async fn run_morsels(&mut self, worker: usize) -> Result<()> {
+        let run = self.run;
+        while let Some(mut morsel) = run.pipeline.source.morsel(worker) {
+            while let Some(tuples) = run.unless_enough(morsel.next()).await.transpose()?.flatten() {
+                self.take(tuples.as_ref()).await?;
+            }
+            if run.enough.is_cancelled() {
+                break;
+            }
+            self.pace.keep().await;
+        }
+        Ok(())
+    }
+
+    /// Has up to `depth` morsels read at once, and runs what they give.
+    async fn run_waiting_morsels(&mut self, worker: usize, depth: usize) -> Result<()> {
+        let run = self.run;
+        let (sender, receiver) = bounded::<Box<dyn Tuples>>(1);
+        let next = move || {
+            let mut morsel = run.pipeline.source.morsel(worker)?;
+            let sender = sender.clone();
+            Some(async move {
+                while let Some(tuples) = morsel.next().await? {
+                    if sender.send(tuples).await.is_err() {
+                        break;
+                    }
+                }
+                Ok::<(), ExecError>(())
+            })
+        };
+        let mut reading = Some(Batch::new(depth, Boundary::Weak, next));
+        let mut running = pin!(self.run_received(receiver));
+        poll_fn(|context| {
+            if let Some(batch) = &mut reading
+                && let Poll::Ready(result) = Pin::new(batch).poll(context)
+            {
+                // The last sender goes with it.
+                reading = None;
+                result?;
+            }
+            running.as_mut().poll(context)
+        })
+        .await
+    }
+
+    async fn run_received(&mut self, mut receiver: Receiver<Box<dyn Tuples>>) -> Result<()> {
+        while let Some(tuples) = self.run.unless_enough(receiver.recv()).await.flatten() {
+            self.take(tuples.as_ref()).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs tuples through the program and into the sink, until there is enough.
+    async fn take(&mut self, tuples: &dyn Tuples) -> Result<()> {
+        let (rows, mut start) = (tuples.rows(), 0);
+        while start < rows && !self.run.enough.is_cancelled() {
+            let count = self.run.context.vector_rows.min(rows - start);
+            self.interpreter.begin(count);
+            let registers = self.interpreter.registers_mut();
+            tuples.load(start, count, &self.run.program.inputs, registers)?;
+            loop {
+                match self.interpreter.advance_once()? {
+                    Advance::Ended => break,
+                    Advance::Nothing if self.run.enough.is_cancelled() => return Ok(()),
+                    Advance::Nothing => {}
+                    Advance::Tuples => {
+                        let registers = self.interpreter.registers_mut();
+                        if self.sink.push(registers).await? == Flow::Enough {
+                            self.run.enough.cancel();
+                            return Ok(());
+                        }
+                    }
+                }
+                self.pace.keep().await;
+            }
+            self.pace.keep().await;
+            start += count;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! What can go wrong while a query runs.
+
+use arrow_schema::ArrowError;
+use weft_rt::JoinError;
+use weft_rt::memory::MemoryError;
+use weft_store::StoreError;
+
+/// Why a query failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// A number is too large for its type.
+    #[error(
+        "{operation} overflows: the result does not fit into {into}; cast the operands to a larger type"
+    )]
+    Overflow {
+        /// What was computed, with its operands.
+        operation: String,
+        /// The type or lane.
+        into: String,
+    },
+    /// An integer or decimal was divided by zero.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// A value cannot be cast.
+    #[error("cannot cast {value} to {into}: it does not fit; use TRY_CAST to have NULL instead")]
+    Cast {
+        /// The value.
+        value: String,
+        /// The type or lane.
+        into: String,
+    },
+    /// The memory budget has no room and nothing to give back.
+    #[error("{operator} needs more memory: {source}; raise memory_limit")]
+    Memory {
+        /// What was materialized.
+        operator: String,
+        /// The ledger's reason.
+        source: MemoryError,
+    },
+    /// A table could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An Arrow kernel failed.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+    /// A function or a foreign source failed.
+    #[error(transparent)]
+    Function(Box<dyn std::error::Error + Send + Sync>),
+    /// The query was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// A worker's task panicked or was shut down.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+}
+
+/// What this crate's functions give.
+pub type Result<T, E = ExecError> = std::result::Result<T, E>;

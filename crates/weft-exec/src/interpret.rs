@@ -1,0 +1,252 @@
+//! The interpreter: runs a program a step at a time, each over all tuples that are selected (MonetDB/X100; Spilly's
+//! fallback of its compiler).
+//!
+//! A worker has one for each pipeline that it works on. Tuples are loaded into its registers; [`Interpreter::advance`]
+//! then runs the steps and stops wherever a batch of tuples has come through all of them. A step that expands makes
+//! several batches of what was loaded: it is pushed on a stack when it has more than one, and taken up again when its
+//! batch, and whatever later steps made of it, has gone to the sink.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::expand::Expansion;
+use crate::kernels::{self, filter};
+use crate::pipeline::{Flow, LocalSink};
+use crate::program::{Program, Register, Step};
+use crate::query::Context;
+use crate::registers::Registers;
+use crate::selection::Selection;
+
+/// Runs a program. One worker's.
+pub struct Interpreter {
+    program: Arc<Program>,
+    registers: Registers,
+    /// For each step, where to go on if no tuple is selected: the middle or end of its scope, or the end of the program.
+    skips: Vec<usize>,
+    /// The states of those steps that expand.
+    expansions: Vec<Option<Box<dyn Expansion>>>,
+    /// Steps that have more batches, the last of them first.
+    pending: Vec<usize>,
+    /// True if tuples were loaded that no step has seen.
+    is_loaded: bool,
+    /// Open ones, and behind them those that were, whose memory is used again.
+    scopes: Vec<Scope>,
+    open: usize,
+}
+
+/// How far running the steps has led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// Tuples have come through, and are selected in the registers.
+    Tuples,
+    /// None have, but there may be more.
+    Nothing,
+    /// There are none left.
+    Ended,
+}
+
+/// An open scope.
+#[derive(Default)]
+struct Scope {
+    /// What was selected before.
+    outer: Selection,
+    /// What of it is selected after [`Step::Else`].
+    otherwise: Selection,
+}
+
+impl Interpreter {
+    /// An interpreter without tuples. Called when the pipelines that this one depends on have ended.
+    ///
+    /// # Panics
+    /// If scopes of the program do not nest, or a step that expands is in one.
+    pub fn new(program: Arc<Program>, context: &Context) -> Interpreter {
+        let expansions = program
+            .steps
+            .iter()
+            .map(|step| match step {
+                Step::Expand(expand) => Some(expand.expansion(context)),
+                _ => None,
+            })
+            .collect();
+        Interpreter {
+            registers: Registers::new(&program),
+            skips: skips(&program.steps),
+            expansions,
+            pending: Vec::new(),
+            is_loaded: false,
+            scopes: Vec::new(),
+            open: 0,
+            program,
+        }
+    }
+
+    /// What it runs.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The registers.
+    pub fn registers(&self) -> &Registers {
+        &self.registers
+    }
+
+    /// The registers, for tuples to be loaded into after [`Interpreter::begin`].
+    pub fn registers_mut(&mut self) -> &mut Registers {
+        &mut self.registers
+    }
+
+    /// Begins with the next `rows` tuples and forgets the ones before. The caller then loads them.
+    ///
+    /// # Panics
+    /// If they are more than [`VECTOR_ROWS_MAX`](crate::VECTOR_ROWS_MAX).
+    pub fn begin(&mut self, rows: usize) {
+        self.registers.begin(rows);
+        self.pending.clear();
+        self.open = 0;
+        self.is_loaded = true;
+    }
+
+    /// Runs the steps until tuples have come through all of them, which are then selected in the registers. False if
+    /// there are none left, and the next are to be loaded.
+    ///
+    /// # Errors
+    /// What a step gives. The tuples are lost then.
+    pub fn advance(&mut self) -> Result<bool> {
+        loop {
+            match self.advance_once()? {
+                Advance::Tuples => return Ok(true),
+                Advance::Nothing => {}
+                Advance::Ended => return Ok(false),
+            }
+        }
+    }
+
+    /// Runs the steps once, on what was loaded or on the next batch of a step that expands: for those who let others run
+    /// in between, however few tuples come through.
+    ///
+    /// # Errors
+    /// What a step gives. The tuples are lost then.
+    pub fn advance_once(&mut self) -> Result<Advance> {
+        let start = if std::mem::take(&mut self.is_loaded) {
+            0
+        } else if let Some(step) = self.pending.pop() {
+            let expansion = self.expansions[step].as_mut().expect("a step that expands");
+            if expansion.next(&mut self.registers)? {
+                self.pending.push(step);
+            }
+            step + 1
+        } else {
+            return Ok(Advance::Ended);
+        };
+        self.run_steps(start)?;
+        Ok(match self.registers.selection.count() {
+            0 => Advance::Nothing,
+            _ => Advance::Tuples,
+        })
+    }
+
+    /// Runs the steps on the tuples that were loaded and hands `sink` each batch that comes through. [`Flow::Enough`] as
+    /// soon as the sink wants no more.
+    ///
+    /// # Errors
+    /// What a step or the sink gives.
+    pub async fn run(&mut self, sink: &mut dyn LocalSink) -> Result<Flow> {
+        while self.advance()? {
+            if sink.push(&mut self.registers).await? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    /// Runs the steps from `at` on, to the end or until nothing is selected.
+    fn run_steps(&mut self, mut at: usize) -> Result<()> {
+        let program = Arc::clone(&self.program);
+        while let Some(step) = program.steps.get(at) {
+            if self.registers.selection.count() == 0 && !matches!(step, Step::Else | Step::End) {
+                at = self.skips[at];
+                continue;
+            }
+            match step {
+                Step::Filter { condition } => filter::keep_true(&mut self.registers, *condition),
+                Step::Begin { condition, when } => self.begin_scope(at, *condition, *when),
+                Step::Else => {
+                    let scope = &mut self.scopes[self.open - 1];
+                    self.registers.selection.copy_from(&scope.otherwise);
+                }
+                Step::End => {
+                    self.open -= 1;
+                    let scope = &mut self.scopes[self.open];
+                    std::mem::swap(&mut self.registers.selection, &mut scope.outer);
+                }
+                Step::Expand(_) => {
+                    let expansion = self.expansions[at].as_mut().expect("a step that expands");
+                    if expansion.begin(&mut self.registers)? {
+                        self.pending.push(at);
+                    }
+                }
+                step => kernels::run(step, &mut self.registers)?,
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn begin_scope(&mut self, at: usize, condition: Register, when: bool) {
+        if self.scopes.len() == self.open {
+            self.scopes.push(Scope::default());
+        }
+        let scope = &mut self.scopes[self.open];
+        self.open += 1;
+        scope.outer.copy_from(&self.registers.selection);
+        // Where nothing is selected, the step after this one goes to the scope's middle, if it has one, or end.
+        let middle = self.skips[at + 1];
+        if matches!(self.program.steps[middle], Step::Else) {
+            filter::keep(&mut self.registers, condition, !when);
+            scope.otherwise.copy_from(&self.registers.selection);
+            self.registers.selection.copy_from(&scope.outer);
+        }
+        filter::keep(&mut self.registers, condition, when);
+    }
+}
+
+impl fmt::Debug for Interpreter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Interpreter")
+            .field("program", &self.program)
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where each step is skipped to if nothing is selected. [`Step::Else`] and [`Step::End`] lead to themselves.
+fn skips(steps: &[Step]) -> Vec<usize> {
+    let mut skips = vec![steps.len(); steps.len()];
+    // From the back: the middles and ends of the scopes that a step is in, and whether they are middles.
+    let mut closing: Vec<(usize, bool)> = Vec::new();
+    for (at, step) in steps.iter().enumerate().rev() {
+        match step {
+            Step::End => closing.push((at, false)),
+            Step::Else => {
+                let closed = closing.pop().expect("ELSE in a scope");
+                assert!(!closed.1, "one ELSE in a scope");
+                closing.push((at, true));
+            }
+            Step::Begin { .. } => {
+                closing.pop().expect("a scope that ends");
+            }
+            Step::Expand(_) => assert!(closing.is_empty(), "a step that expands in a scope"),
+            _ => {}
+        }
+        if let Some((closing, _)) = closing.last() {
+            skips[at] = *closing;
+        }
+    }
+    assert!(closing.is_empty(), "a scope that begins");
+    skips
+}
+
+#[cfg(test)]
+mod tests;

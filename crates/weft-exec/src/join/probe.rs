@@ -1,0 +1,98 @@
+//! The step of a pipeline's program that looks tuples up in a finished build side.
+
+use std::sync::Arc;
+
+use super::Join;
+use super::state::ProbeState;
+use crate::error::Result;
+use crate::expand::{Expand, Expansion};
+use crate::program::{Program, Register};
+use crate::query::Context;
+use crate::registers::Registers;
+
+/// Looks the selected tuples up.
+///
+/// Afterwards [`Kind::Inner`] and [`Kind::Outer`] leave only `tuples` and the registers that something was `carried` to,
+/// and there may be any number of matches for a tuple: the steps that follow run for one batch of matches after the other.
+/// With the other kinds tuples keep their places, and all registers what they have.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The build side, whose pipeline has ended before.
+    pub join: Arc<Join>,
+    /// The hash of the keys, as on the build side, of [`Lane::U64`](crate::Lane::U64).
+    pub hash: Register,
+    /// The keys, in the order and of the lanes of the join's.
+    pub keys: Vec<Register>,
+    /// What becomes of the tuples.
+    pub kind: Kind,
+    /// For inner and outer joins: what is needed of the probe side from here on, each register once, and where it goes.
+    /// What it was carried from means nothing afterwards.
+    pub carried: Vec<(Register, Register)>,
+    /// For inner and outer joins: where the addresses of matches go, of [`Lane::U64`](crate::Lane::U64); 0 for no match.
+    pub tuples: Option<Register>,
+    /// Tuples of the build side that have matched are marked, for a [`Remainder`](super::Remainder) to go through later.
+    pub marks_build: bool,
+    /// What else must hold for a pair to be a match. (For an inner join that does not mark, a filter afterwards does as
+    /// well, and better.)
+    pub residual: Option<Arc<Residual>>,
+}
+
+/// What becomes of the tuples of the probe side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Each goes on with each of its matches.
+    Inner,
+    /// As `Inner`; those without a match go on with the address 0.
+    Outer,
+    /// Those with a match stay selected.
+    Semi,
+    /// Those without a match stay selected, unless it is [unknown](super::Nulls::Unknown) whether they have one.
+    Anti,
+    /// All go on.
+    Mark {
+        /// Whether there is a match, null if that is [unknown](super::Nulls::Unknown).
+        out: Register,
+    },
+    /// None goes on: only marks on the build side are wanted.
+    Nothing,
+}
+
+impl Kind {
+    /// True if matches go on, and not only tuples of the probe side.
+    pub fn expands(self) -> bool {
+        matches!(self, Kind::Inner | Kind::Outer)
+    }
+}
+
+/// A condition on pairs of tuples with equal keys.
+#[derive(Debug)]
+pub struct Residual {
+    /// Keeps the pairs at hand that match: it filters them. It has no step that waits or expands.
+    pub program: Arc<Program>,
+    /// Registers of the probe, and the program's that they are copied to.
+    pub inputs: Vec<(Register, Register)>,
+    /// The program's register for the addresses of the build side's tuples.
+    pub tuples: Register,
+}
+
+impl Expand for Probe {
+    fn expansion(&self, context: &Context) -> Box<dyn Expansion> {
+        Box::new(Probing { probe: self.clone(), state: ProbeState::new(self, context) })
+    }
+}
+
+/// A worker's part of it.
+struct Probing {
+    probe: Probe,
+    state: ProbeState,
+}
+
+impl Expansion for Probing {
+    fn begin(&mut self, registers: &mut Registers) -> Result<bool> {
+        self.state.begin(&self.probe, registers)
+    }
+
+    fn next(&mut self, registers: &mut Registers) -> Result<bool> {
+        self.state.next(&self.probe, registers)
+    }
+}

@@ -1,0 +1,30 @@
+//! How often a coroutine that computes lets others run: devices' completions, timers, cancellation, other queries.
+
+use std::time::{Duration, Instant};
+
+use weft_rt::yield_now;
+
+/// Time after which a coroutine yields; a few of them may have to wait for each other within a millisecond.
+const TURN: Duration = Duration::from_micros(250);
+
+/// A coroutine's pace. For tasks and what they await directly, where a yield leads back to the worker's loop.
+#[derive(Debug)]
+pub struct Pace {
+    since: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { since: Instant::now() }
+    }
+}
+
+impl Pace {
+    /// Yields if it is time to. To be called every few ten microseconds.
+    pub async fn keep(&mut self) {
+        if self.since.elapsed() >= TURN {
+            yield_now().await;
+            self.since = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Queries: pipelines in the order of their dependencies, run by the workers.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use weft_rt::cancel::CancelToken;
+use weft_rt::memory::Ledger;
+use weft_rt::progress::Progress;
+use weft_rt::{JoinHandle, Runtime};
+
+use crate::drive::drive;
+use crate::error::{ExecError, Result};
+use crate::parallel::CancelRest;
+use crate::pipeline::Pipeline;
+use crate::tasks::Tasks;
+use crate::vector::VECTOR_ROWS_MAX;
+
+/// What all operators of a query share.
+#[derive(Clone)]
+pub struct Context {
+    /// The workers.
+    pub runtime: Arc<Runtime>,
+    /// The memory budget.
+    pub ledger: Ledger,
+    /// Ends the query.
+    pub cancel: CancelToken,
+    /// Counts what it does.
+    pub progress: Arc<Progress>,
+    /// Most tuples in a vector, 1 to [`VECTOR_ROWS_MAX`].
+    pub vector_rows: usize,
+    /// Morsel coroutines of a worker that wait for devices at once.
+    pub io_depth: usize,
+    /// When materialized tuples are partitioned.
+    pub partition: PartitionMode,
+    /// The tasks of the query.
+    pub(crate) tasks: Arc<Tasks>,
+}
+
+/// When an operator scatters what it materializes over partitions (Spilly, sections 4.2 and 6.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartitionMode {
+    /// When its pages have grown past a threshold.
+    #[default]
+    Adaptive,
+    /// From the first tuple on; to be measured against.
+    Always,
+    /// At no time; to be measured against.
+    Never,
+}
+
+impl Context {
+    /// Full vectors, adaptive partitioning, nobody to cancel it.
+    pub fn new(runtime: Arc<Runtime>, ledger: Ledger) -> Context {
+        Context {
+            runtime,
+            ledger,
+            cancel: CancelToken::new(),
+            progress: Arc::new(Progress::new()),
+            vector_rows: VECTOR_ROWS_MAX,
+            io_depth: weft_rt::IO_DEPTH_DEFAULT,
+            partition: PartitionMode::default(),
+            tasks: Arc::default(),
+        }
+    }
+}
+
+/// A query, ready to be run once.
+#[derive(Debug)]
+pub struct Query {
+    /// Every pipeline comes after those that it depends on.
+    pub pipelines: Vec<Pipeline>,
+}
+
+/// A pipeline of a running query.
+enum Stage {
+    /// Waits for that many others.
+    Waiting(Pipeline, usize),
+    Started,
+}
+
+impl Query {
+    /// Runs all pipelines, those that do not depend on each other at the same time; on any executor. When it returns,
+    /// well or not, none of the query's tasks is left, and each pipeline was dropped when it had ended. If this future
+    /// is dropped instead, the query is cancelled, and its tasks end soon.
+    ///
+    /// # Errors
+    /// The first that a pipeline has; [`ExecError::Cancelled`]; [`ExecError::Join`] for a panic.
+    ///
+    /// # Panics
+    /// If a pipeline comes before one that it depends on, or if vectors are to have no rows or too many.
+    pub async fn run(self, context: &Context) -> Result<()> {
+        let vector_rows = context.vector_rows;
+        assert!((1..=VECTOR_ROWS_MAX).contains(&vector_rows), "vectors of {vector_rows} rows");
+        let (cancel, tasks) = (context.cancel.child(), Arc::default());
+        let context = Context { cancel, tasks, ..context.clone() };
+        let rest = CancelRest::new(&context.cancel);
+        let result = self.run_pipelines(&context).await;
+        if result.is_ok() {
+            rest.disarm();
+        } else {
+            drop(rest);
+        }
+        context.tasks.all_ended().await;
+        result
+    }
+
+    async fn run_pipelines(self, context: &Context) -> Result<()> {
+        let mut dependents: Vec<Vec<usize>> = self.pipelines.iter().map(|_| Vec::new()).collect();
+        let mut stages = Vec::with_capacity(self.pipelines.len());
+        let mut running = FuturesUnordered::new();
+        for (number, pipeline) in self.pipelines.into_iter().enumerate() {
+            for before in &pipeline.after {
+                assert!(*before < number, "pipeline {number} comes before pipeline {before}");
+                dependents[*before].push(number);
+            }
+            let left = pipeline.after.len();
+            if left == 0 {
+                running.push(started(number, start(pipeline, context)));
+                stages.push(Stage::Started);
+            } else {
+                stages.push(Stage::Waiting(pipeline, left));
+            }
+        }
+        let mut error = None;
+        while let Some((number, result)) = running.next().await {
+            if let Err(news) = result {
+                // The others are cancelled because of the first failure: that is the news.
+                if matches!(error, None | Some(ExecError::Cancelled)) {
+                    error = Some(news);
+                }
+                context.cancel.cancel();
+            }
+            if error.is_some() {
+                continue;
+            }
+            for dependent in std::mem::take(&mut dependents[number]) {
+                if let Stage::Waiting(_, left) = &mut stages[dependent] {
+                    *left -= 1;
+                    if *left > 0 {
+                        continue;
+                    }
+                }
+                let stage = std::mem::replace(&mut stages[dependent], Stage::Started);
+                if let Stage::Waiting(pipeline, _) = stage {
+                    running.push(started(dependent, start(pipeline, context)));
+                }
+            }
+        }
+        error.map_or(Ok(()), Err)
+    }
+}
+
+async fn started(number: usize, task: JoinHandle<Result<()>>) -> (usize, Result<()>) {
+    (number, task.await.map_err(ExecError::Join).flatten())
+}
+
+fn start(pipeline: Pipeline, context: &Context) -> JoinHandle<Result<()>> {
+    let (pipeline, for_task) = (Arc::new(pipeline), context.clone());
+    context.spawn(move || async move { drive(pipeline, &for_task).await })
+}

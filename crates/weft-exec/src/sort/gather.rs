@@ -1,0 +1,103 @@
+//! The sink of a full sort.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, LocalBoxFuture};
+
+use super::entries::entries_of;
+use super::order::Order;
+use super::sorted::{Sorted, memory_to_sort};
+use crate::error::Result;
+use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::program::Register;
+use crate::query::{Context, PartitionMode};
+use crate::registers::Registers;
+use crate::tuple::{Materialized, Materializer};
+
+/// Sorts all tuples.
+#[derive(Debug)]
+pub struct Sort {
+    shared: Arc<Shared>,
+    sorted: Arc<OnceLock<Sorted>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    order: Arc<Order>,
+    fields: Vec<Register>,
+    bits: Register,
+    parts: Mutex<Vec<Materialized>>,
+}
+
+impl Sort {
+    /// Sorts tuples that are stored from `fields`. `bits` is a register of [`Lane::U64`](crate::Lane::U64) that no step uses.
+    pub fn new(order: Order, fields: Vec<Register>, bits: Register) -> Sort {
+        let parts = Mutex::default();
+        let shared = Shared { order: Arc::new(order), fields, bits, parts };
+        Sort { shared: Arc::new(shared), sorted: Arc::default() }
+    }
+
+    /// Where the sorted tuples will be.
+    pub fn sorted(&self) -> Arc<OnceLock<Sorted>> {
+        self.sorted.clone()
+    }
+}
+
+impl Sink for Sort {
+    fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
+        let layout = self.shared.order.layout().clone();
+        // Tuples are in one partition: they are sorted, not hashed.
+        let never = PartitionMode::Never;
+        let materializer = Materializer::new(layout, "a sort", &context.ledger, never, false);
+        Ok(Box::new(LocalSort { shared: self.shared.clone(), materializer }))
+    }
+
+    fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
+        async {
+            let parts = std::mem::take(&mut *self.shared.parts());
+            let (order, context) = (self.shared.order.clone(), context.clone());
+            let sorting = context.clone();
+            let sort = move || async move {
+                let count = parts.iter().map(Materialized::tuples).sum();
+                let memory = memory_to_sort(count, &context.ledger).await?;
+                let entries = entries_of(&parts).await;
+                // SAFETY: the tuples lie on those pages.
+                unsafe { Sorted::sort(entries, parts, memory, usize::MAX, &order, &context).await }
+            };
+            let sorted = sorting.on_a_worker(sort).await?;
+            self.sorted.set(sorted).expect("a sink is finished once");
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl Shared {
+    /// What workers have stored.
+    fn parts(&self) -> MutexGuard<'_, Vec<Materialized>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct LocalSort {
+    shared: Arc<Shared>,
+    materializer: Materializer,
+}
+
+impl LocalSink for LocalSort {
+    fn push<'a>(&'a mut self, registers: &'a mut Registers) -> LocalBoxFuture<'a, Result<Flow>> {
+        async {
+            let Shared { order, fields, bits, .. } = &*self.shared;
+            order.prepare(registers, fields, *bits);
+            self.materializer.store(registers, *bits, fields).await?;
+            Ok(Flow::More)
+        }
+        .boxed_local()
+    }
+
+    fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
+        self.shared.parts().push(self.materializer.finish());
+        async { Ok(()) }.boxed_local()
+    }
+}

@@ -1,0 +1,15 @@
+//! Sorting: tuples are materialized, and pairs of a key's first bits and a tuple's address are sorted by all workers.
+//!
+//! [`Order`] says how tuples compare, [`Sort`] and [`TopK`] are sinks that gather tuples, [`Sorted`] is what they leave: a
+//! [`SortedTuples`] source gives it in its order.
+
+pub mod entries;
+pub mod gather;
+pub mod order;
+pub mod sorted;
+pub mod top_k;
+
+pub use gather::Sort;
+pub use order::{Order, SortKey};
+pub use sorted::{Sorted, SortedTuples};
+pub use top_k::TopK;

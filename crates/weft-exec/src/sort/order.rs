@@ -1,0 +1,283 @@
+//! How tuples compare: by 64 bits that lie in their headers, made of the first keys, and by the keys themselves where those
+//! bits are the same and do not say all.
+//!
+//! The bits compare as unsigned numbers do, whatever lanes, directions and places of nulls there are (normalized keys).
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::for_lane;
+use crate::lane::{Bool, Lane, Value};
+use crate::program::Register;
+use crate::registers::Registers;
+use crate::text::Str;
+use crate::tuple::{Field, Layout};
+use crate::vector::Vector;
+
+/// What tuples are ordered by: a field, and the register that it is stored from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// Number of the field.
+    pub field: usize,
+    /// The largest first.
+    pub descending: bool,
+    /// Nulls before anything else, else behind.
+    pub nulls_first: bool,
+}
+
+/// An order of tuples of a layout. Floats compare as everywhere: NaN is larger than all numbers, -0.0 is 0.0.
+#[derive(Clone, Debug)]
+pub struct Order {
+    layout: Arc<Layout>,
+    keys: Vec<SortKey>,
+    /// Whether the bits of a tuple say all about its place.
+    is_exact: bool,
+}
+
+/// Values of up to 64 bits that have an order, as numbers that have the same.
+pub(crate) trait Ranked: Value {
+    /// Bits of the rank, or of its upper part.
+    const BITS: u32;
+    /// The rank; of a longer value its first bits.
+    fn rank(self) -> u64;
+    /// Compares whole values that lie in tuples.
+    fn compare(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+macro_rules! ranked_integers {
+    ($($signed:ty, $unsigned:ty);*) => {
+        $(impl Ranked for $unsigned {
+            const BITS: u32 = <$unsigned>::BITS;
+            fn rank(self) -> u64 {
+                self.into()
+            }
+        }
+        impl Ranked for $signed {
+            const BITS: u32 = <$signed>::BITS;
+            fn rank(self) -> u64 {
+                (self as $unsigned ^ 1 << (<$signed>::BITS - 1)).into()
+            }
+        })*
+    };
+}
+
+ranked_integers!(i8, u8; i16, u16; i32, u32; i64, u64);
+
+impl Ranked for Bool {
+    const BITS: u32 = 1;
+    fn rank(self) -> u64 {
+        self.get().into()
+    }
+}
+
+impl Ranked for f32 {
+    const BITS: u32 = 32;
+    fn rank(self) -> u64 {
+        let value = if self.is_nan() { f32::NAN.abs() } else { self + 0.0 };
+        let bits = value.to_bits();
+        (if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }).into()
+    }
+}
+
+impl Ranked for f64 {
+    const BITS: u32 = 64;
+    fn rank(self) -> u64 {
+        let value = if self.is_nan() { f64::NAN.abs() } else { self + 0.0 };
+        let bits = value.to_bits();
+        if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+    }
+}
+
+impl Ranked for i128 {
+    const BITS: u32 = 128;
+    fn rank(self) -> u64 {
+        ((self >> 64) as i64).rank()
+    }
+    fn compare(&self, other: &i128) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+impl Ranked for Str {
+    const BITS: u32 = u32::MAX;
+    fn rank(self) -> u64 {
+        let mut first = [0; 8];
+        // SAFETY: of a register, or of a tuple that is alive.
+        let bytes = unsafe { self.bytes() };
+        let count = bytes.len().min(8);
+        first[..count].copy_from_slice(&bytes[..count]);
+        u64::from_be_bytes(first)
+    }
+    fn compare(&self, other: &Str) -> Ordering {
+        // SAFETY: both of tuples that are alive.
+        unsafe { Str::compare(self, other) }
+    }
+}
+
+impl Order {
+    /// The order of tuples by the first key, among equal ones by the second, and so on.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn new(layout: Arc<Layout>, keys: Vec<SortKey>) -> Order {
+        let mut order = Order { layout, keys, is_exact: false };
+        let bits = order.keys.iter().map(|key| order.bits(key)).fold(0u64, u64::saturating_add);
+        order.is_exact = bits <= 64;
+        order
+    }
+
+    /// How tuples lie.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// True if tuples with the same bits are equal.
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    /// Bits that a key takes if it is to be there whole.
+    fn bits(&self, key: &SortKey) -> u64 {
+        let field = self.layout.field(key.field);
+        let bits = for_lane!(field.lane, T => <T as Ranked>::BITS);
+        u64::from(bits) + u64::from(field.null_bit.is_some())
+    }
+
+    /// Puts the bits of the selected tuples into `out`. `fields` are the registers that fields are stored from.
+    pub fn prepare(&self, registers: &mut Registers, fields: &[Register], out: Register) {
+        let mut bits = registers.take(out);
+        let rows = registers.rows();
+        bits.validity.set_all();
+        bits.values_mut::<u64>()[..rows].fill(0);
+        let mut room = u64::BITS;
+        for key in &self.keys {
+            let field = self.layout.field(key.field);
+            let vector = registers.vector(fields[key.field]);
+            let selected = registers.selected();
+            let out = bits.values_mut::<u64>();
+            if field.null_bit.is_some() {
+                room -= 1;
+                let valid_is = u64::from(key.nulls_first);
+                selected.for_each(|row| {
+                    let valid = u64::from(vector.validity.is_valid(row));
+                    out[row] |= (valid ^ 1 ^ valid_is) << room;
+                });
+            }
+            if room == 0 {
+                break;
+            }
+            for_lane!(field.lane, T => {
+                room = append::<T>(vector, selected, key.descending, room, out);
+            });
+            if room == 0 {
+                break;
+            }
+        }
+        registers.put(out, bits);
+    }
+
+    /// Compares tuples by their keys.
+    ///
+    /// # Safety
+    /// Both are tuples of the layout that nobody writes to, but for their headers.
+    pub unsafe fn compare(&self, a: *const u8, b: *const u8) -> Ordering {
+        for key in &self.keys {
+            let field = self.layout.field(key.field);
+            // SAFETY: as the caller promises.
+            let ordering = unsafe { compare_field(a, b, field, key) };
+            if ordering != Ordering::Equal {
+                return ordering;
+            }
+        }
+        Ordering::Equal
+    }
+}
+
+/// Puts a key's rank, or as much of it as there is room for, below the bits that are there already; returns the room left.
+fn append<T: Ranked>(
+    vector: &Vector,
+    selected: crate::selection::Selected<'_>,
+    descending: bool,
+    room: u32,
+    out: &mut [u64],
+) -> u32 {
+    let values = vector.values::<T>();
+    // Of longer values the rank has the first 64 bits.
+    let bits = T::BITS.min(64);
+    let mask = if descending { u64::MAX >> (64 - bits) } else { 0 };
+    let (down, up) = (bits.saturating_sub(room), room.saturating_sub(bits));
+    let mut write = |row: usize| out[row] |= (values[row].rank() ^ mask) >> down << up;
+    if vector.validity.has_nulls() {
+        selected.for_each(|row| {
+            if vector.validity.is_valid(row) {
+                write(row);
+            }
+        });
+    } else {
+        selected.for_each(write);
+    }
+    // What follows a key of which something is missing may not decide.
+    if T::BITS > room { 0 } else { up }
+}
+
+/// # Safety
+/// As [`Order::compare`].
+unsafe fn compare_field(a: *const u8, b: *const u8, field: &Field, key: &SortKey) -> Ordering {
+    if let Some((byte, bit)) = field.null_place() {
+        // SAFETY: a byte of each tuple.
+        let nulls = unsafe { (a.add(byte).read() & bit != 0, b.add(byte).read() & bit != 0) };
+        match nulls {
+            (false, false) => {}
+            (true, true) => return Ordering::Equal,
+            (a_is_null, _) if a_is_null == key.nulls_first => return Ordering::Less,
+            _ => return Ordering::Greater,
+        }
+    }
+    let ordering = if field.lane == Lane::Str {
+        // SAFETY: the field of each tuple, whose long strings lie behind it.
+        unsafe {
+            let a_string = a.add(field.offset).cast::<Str>().read_unaligned().unpacked(a);
+            let b_string = b.add(field.offset).cast::<Str>().read_unaligned().unpacked(b);
+            Ranked::compare(&a_string, &b_string)
+        }
+    } else {
+        for_lane!(field.lane, T => {
+            // SAFETY: the field of each tuple.
+            unsafe {
+                let a_value = a.add(field.offset).cast::<T>().read_unaligned();
+                let b_value = b.add(field.offset).cast::<T>().read_unaligned();
+                Ranked::compare(&a_value, &b_value)
+            }
+        })
+    };
+    if key.descending { ordering.reverse() } else { ordering }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_have_the_order_of_values() {
+        let floats = [f64::NEG_INFINITY, -1e300, -1.5, -0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN];
+        for (number, a) in floats.iter().enumerate() {
+            for (other, b) in floats.iter().enumerate() {
+                assert_eq!(a.rank().cmp(&b.rank()), number.cmp(&other), "{a} {b}");
+            }
+        }
+        assert_eq!((-0.0f64).rank(), 0.0f64.rank());
+        assert_eq!((-f64::NAN).rank(), f64::NAN.rank());
+        assert_eq!((-0.0f32).rank(), 0.0f32.rank());
+        let mut random = fastrand::Rng::new();
+        for _ in 0..1000 {
+            let (a, b) = (f32::from_bits(random.u32(..)), f32::from_bits(random.u32(..)));
+            assert!(a.rank() <= u64::from(u32::MAX));
+            assert_eq!(a.rank().cmp(&b.rank()), f64::from(a).rank().cmp(&f64::from(b).rank()));
+            let (a, b) = (random.i64(..), random.i64(..));
+            assert_eq!(a.rank().cmp(&b.rank()), a.cmp(&b));
+            assert_eq!((a as i16).rank().cmp(&(b as i16).rank()), (a as i16).cmp(&(b as i16)));
+        }
+    }
+}

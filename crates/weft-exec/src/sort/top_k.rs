@@ -1,0 +1,165 @@
+//! The first tuples of an order: each worker keeps its best ones, and all share a bound that most others do not pass.
+//!
+//! A worker stores what may be among the first `k`, and when it has stored so many more it throws away all but its best
+//! `k`. The last of these is a bound for everybody: of what comes behind it nothing is stored.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, LocalBoxFuture};
+
+use super::entries::entries_of;
+use super::order::Order;
+use super::sorted::{Sorted, memory_to_sort};
+use crate::error::Result;
+use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::program::Register;
+use crate::query::{Context, PartitionMode};
+use crate::registers::Registers;
+use crate::tuple::{Materialized, Materializer};
+
+/// Tuples that a worker stores at least before it looks for its best ones.
+const STORED_MIN: usize = 4096;
+
+/// Keeps the first tuples of an order.
+#[derive(Debug)]
+pub struct TopK {
+    shared: Arc<Shared>,
+    sorted: Arc<OnceLock<Sorted>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    order: Arc<Order>,
+    fields: Vec<Register>,
+    bits: Register,
+    most: usize,
+    /// Tuples with larger bits are not among the first.
+    bound: AtomicU64,
+    parts: Mutex<Vec<Materialized>>,
+}
+
+impl TopK {
+    /// Keeps the first `most` of the tuples, which are stored from `fields`. `bits` is a register of
+    /// [`Lane::U64`](crate::Lane::U64) that no step uses.
+    pub fn new(order: Order, fields: Vec<Register>, bits: Register, most: usize) -> TopK {
+        let shared = Shared {
+            order: Arc::new(order),
+            fields,
+            bits,
+            most,
+            bound: AtomicU64::new(u64::MAX),
+            parts: Mutex::default(),
+        };
+        TopK { shared: Arc::new(shared), sorted: Arc::default() }
+    }
+
+    /// Where the tuples will be, in their order.
+    pub fn sorted(&self) -> Arc<OnceLock<Sorted>> {
+        self.sorted.clone()
+    }
+}
+
+impl Sink for TopK {
+    fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
+        let (shared, context) = (self.shared.clone(), context.clone());
+        let materializer = shared.materializer(&context);
+        Ok(Box::new(LocalTopK { shared, context, materializer, stored: 0 }))
+    }
+
+    fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
+        async {
+            let parts = std::mem::take(&mut *self.shared.parts());
+            let (shared, context) = (self.shared.clone(), context.clone());
+            let sorting = context.clone();
+            let sort = move || async move {
+                let count = parts.iter().map(Materialized::tuples).sum();
+                let memory = memory_to_sort(count, &context.ledger).await?;
+                let entries = entries_of(&parts).await;
+                let Shared { most, order, .. } = &*shared;
+                // SAFETY: the tuples lie on those pages.
+                unsafe { Sorted::sort(entries, parts, memory, *most, order, &context).await }
+            };
+            let sorted = sorting.on_a_worker(sort).await?;
+            self.sorted.set(sorted).expect("a sink is finished once");
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl Shared {
+    /// What workers have stored.
+    fn parts(&self) -> MutexGuard<'_, Vec<Materialized>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn materializer(&self, context: &Context) -> Materializer {
+        let (layout, never) = (self.order.layout().clone(), PartitionMode::Never);
+        Materializer::new(layout, "the first rows of a sort", &context.ledger, never, false)
+    }
+}
+
+struct LocalTopK {
+    shared: Arc<Shared>,
+    context: Context,
+    materializer: Materializer,
+    stored: usize,
+}
+
+impl LocalTopK {
+    /// Throws away all tuples but the first ones, and tells the others what the last of these is.
+    async fn thin_out(&mut self) -> Result<()> {
+        let Shared { order, most, bound, .. } = &*self.shared;
+        let fresh = self.shared.materializer(&self.context);
+        let parts = [std::mem::replace(&mut self.materializer, fresh).finish()];
+        let mut entries = entries_of(&parts).await;
+        // SAFETY: the tuples lie on the pages of `parts`.
+        entries.select_nth_unstable_by(most - 1, |a, b| unsafe { a.compare(b, order) });
+        entries.truncate(*most);
+        let last = entries[most - 1].bits;
+        // Where bits say all, equal ones are not among the first either.
+        let passes = if order.is_exact() { last.saturating_sub(1) } else { last };
+        bound.fetch_min(passes, Ordering::Relaxed);
+        for entry in &entries {
+            // SAFETY: as above.
+            unsafe { self.materializer.copy(entry.tuple as *const u8).await? };
+        }
+        self.stored = *most;
+        Ok(())
+    }
+}
+
+impl LocalSink for LocalTopK {
+    fn push<'a>(&'a mut self, registers: &'a mut Registers) -> LocalBoxFuture<'a, Result<Flow>> {
+        async {
+            let Shared { order, fields, bits, most, bound, .. } = &*self.shared;
+            if *most == 0 {
+                return Ok(Flow::Enough);
+            }
+            order.prepare(registers, fields, *bits);
+            let bound = bound.load(Ordering::Relaxed);
+            let ranks = registers.take(*bits);
+            let values = ranks.values::<u64>();
+            registers.selection.retain(|row| values[row] <= bound);
+            registers.put(*bits, ranks);
+            let count = registers.selection.count();
+            if count == 0 {
+                return Ok(Flow::More);
+            }
+            self.materializer.store(registers, *bits, fields).await?;
+            self.stored += count;
+            if self.stored >= 2 * (*most).max(STORED_MIN) {
+                self.thin_out().await?;
+            }
+            Ok(Flow::More)
+        }
+        .boxed_local()
+    }
+
+    fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
+        self.shared.parts().push(self.materializer.finish());
+        async { Ok(()) }.boxed_local()
+    }
+}

@@ -1,0 +1,135 @@
+//! Arrow record batches in memory.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use futures::FutureExt;
+use futures::future::{BoxFuture, LocalBoxFuture};
+use weft_rt::MorselQueue;
+use weft_rt::progress::Progress;
+
+use crate::arrow::ArrowColumn;
+use crate::error::Result;
+use crate::lane::Lane;
+use crate::pipeline::{Morsel, Source, Tuples};
+use crate::program::Register;
+use crate::query::Context;
+use crate::registers::Registers;
+
+/// Rows of a morsel.
+const MORSEL_ROWS: usize = 64 << 10;
+
+/// Record batches, cut into morsels that the workers share.
+#[derive(Debug)]
+pub struct Batches {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    batches: Vec<RecordBatch>,
+    lanes: Vec<Lane>,
+    /// Which rows of which batch each morsel has.
+    morsels: Vec<(usize, usize, usize)>,
+    queue: MorselQueue,
+    progress: std::sync::OnceLock<Arc<Progress>>,
+}
+
+impl Batches {
+    /// The rows of `batches`, a column for each of `lanes`; see [`ArrowColumn::new`].
+    pub fn new(batches: Vec<RecordBatch>, lanes: Vec<Lane>) -> Batches {
+        let mut morsels = Vec::new();
+        for (number, batch) in batches.iter().enumerate() {
+            for start in (0..batch.num_rows()).step_by(MORSEL_ROWS) {
+                morsels.push((number, start, MORSEL_ROWS.min(batch.num_rows() - start)));
+            }
+        }
+        let queue = MorselQueue::new(morsels.len() as u64, 1);
+        let progress = std::sync::OnceLock::new();
+        Batches { shared: Arc::new(Shared { batches, lanes, morsels, queue, progress }) }
+    }
+}
+
+impl Source for Batches {
+    fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
+        context.progress.add_total(self.shared.morsels.len() as u64);
+        self.shared.progress.get_or_init(|| context.progress.clone());
+        async { Ok(()) }.boxed()
+    }
+
+    fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
+        let number = self.shared.queue.next()?.start as usize;
+        Some(Box::new(BatchMorsel { shared: self.shared.clone(), number, is_read: false }))
+    }
+
+    fn depth(&self, _: &Context) -> usize {
+        1
+    }
+}
+
+struct BatchMorsel {
+    shared: Arc<Shared>,
+    number: usize,
+    is_read: bool,
+}
+
+impl Morsel for BatchMorsel {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
+        let Shared { batches, lanes, morsels, progress, .. } = &*self.shared;
+        if std::mem::replace(&mut self.is_read, true) {
+            if let Some(progress) = progress.get() {
+                progress.add_done(1);
+            }
+            return async { Ok(None) }.boxed_local();
+        }
+        let (batch, start, rows) = morsels[self.number];
+        let tuples = BatchTuples::new(&batches[batch].slice(start, rows), lanes);
+        if let Some(progress) = progress.get() {
+            progress.add_rows(rows as u64);
+        }
+        async { Ok(Some(Box::new(tuples?) as Box<dyn Tuples>)) }.boxed_local()
+    }
+}
+
+/// A record batch to be loaded vector by vector.
+#[derive(Debug)]
+pub struct BatchTuples {
+    rows: usize,
+    columns: Vec<ArrowColumn>,
+}
+
+impl BatchTuples {
+    /// The rows of `batch`, a column for each of `lanes`.
+    ///
+    /// # Errors
+    /// As [`ArrowColumn::new`].
+    ///
+    /// # Panics
+    /// If there are not as many columns as lanes.
+    pub fn new(batch: &RecordBatch, lanes: &[Lane]) -> Result<BatchTuples> {
+        assert_eq!(batch.num_columns(), lanes.len(), "columns and lanes");
+        let columns = batch.columns().iter().zip(lanes);
+        let columns = columns.map(|(array, lane)| ArrowColumn::new(array, *lane));
+        Ok(BatchTuples { rows: batch.num_rows(), columns: columns.collect::<Result<_>>()? })
+    }
+}
+
+impl Tuples for BatchTuples {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn load(
+        &self,
+        start: usize,
+        rows: usize,
+        inputs: &[Register],
+        registers: &mut Registers,
+    ) -> Result<()> {
+        debug_assert_eq!(inputs.len(), self.columns.len());
+        for (column, register) in self.columns.iter().zip(inputs) {
+            column.load(start, rows, registers.vector_mut(*register))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! Sources: where a pipeline's tuples come from.
+
+pub mod batches;
+pub mod stream;
+pub mod table;
+pub mod tuples;
+
+pub use batches::Batches;
+pub use stream::BatchStreams;
+pub use table::TableScan;
+pub use tuples::StoredTuples;

@@ -1,0 +1,111 @@
+//! Materialized tuples: a register of their addresses, from which the program loads the fields that it needs.
+
+use std::sync::{Arc, OnceLock};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, LocalBoxFuture};
+use weft_rt::MorselQueue;
+
+use crate::error::Result;
+use crate::pipeline::{Morsel, Source, Tuples};
+use crate::program::Register;
+use crate::query::Context;
+use crate::registers::Registers;
+use crate::tuple::Materialized;
+
+/// Pages of a morsel hold together so many tuples, or the last one more.
+const MORSEL_TUPLES: usize = 64 << 10;
+
+/// Tuples that another pipeline has stored: one column, of addresses.
+#[derive(Debug)]
+pub struct StoredTuples {
+    stored: Arc<OnceLock<Materialized>>,
+    plan: OnceLock<Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    /// The pages of each morsel.
+    morsels: Vec<std::ops::Range<usize>>,
+    queue: MorselQueue,
+}
+
+impl StoredTuples {
+    /// What is in `stored` when the source is opened; if there is nothing, there are no tuples.
+    pub fn new(stored: Arc<OnceLock<Materialized>>) -> StoredTuples {
+        StoredTuples { stored, plan: OnceLock::new() }
+    }
+}
+
+impl Source for StoredTuples {
+    fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
+        let pages = self.stored.get().map_or(&[][..], |stored| &stored.pages);
+        let mut morsels = Vec::new();
+        let (mut start, mut tuples) = (0, 0);
+        for (number, stored) in pages.iter().enumerate() {
+            tuples += stored.page.tuples();
+            if tuples >= MORSEL_TUPLES || number + 1 == pages.len() {
+                morsels.push(start..number + 1);
+                (start, tuples) = (number + 1, 0);
+            }
+        }
+        context.progress.add_total(morsels.len() as u64);
+        let queue = MorselQueue::new(morsels.len() as u64, 1);
+        self.plan.get_or_init(|| Plan { morsels, queue });
+        async { Ok(()) }.boxed()
+    }
+
+    fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
+        let plan = self.plan.get().expect("the source was opened");
+        let pages = plan.morsels[plan.queue.next()?.start as usize].clone();
+        Some(Box::new(PageMorsel { stored: self.stored.clone(), pages }))
+    }
+
+    fn depth(&self, _: &Context) -> usize {
+        1
+    }
+}
+
+struct PageMorsel {
+    stored: Arc<OnceLock<Materialized>>,
+    pages: std::ops::Range<usize>,
+}
+
+impl Morsel for PageMorsel {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
+        let tuples = self.pages.next().map(|page| {
+            let stored = self.stored.clone();
+            Box::new(PageTuples { stored, page }) as Box<dyn Tuples>
+        });
+        async { Ok(tuples) }.boxed_local()
+    }
+}
+
+struct PageTuples {
+    stored: Arc<OnceLock<Materialized>>,
+    page: usize,
+}
+
+impl Tuples for PageTuples {
+    fn rows(&self) -> usize {
+        self.stored.get().map_or(0, |stored| stored.pages[self.page].page.tuples())
+    }
+
+    fn load(
+        &self,
+        start: usize,
+        rows: usize,
+        inputs: &[Register],
+        registers: &mut Registers,
+    ) -> Result<()> {
+        let stored = self.stored.get().expect("there are tuples");
+        let page = &stored.pages[self.page].page;
+        let vector = registers.vector_mut(inputs[0]);
+        vector.validity.set_all();
+        let addresses = &mut vector.values_mut::<u64>()[..rows];
+        for (row, address) in addresses.iter_mut().enumerate() {
+            *address = page.tuple(start + row) as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! How a tuple lies in memory: a header of hash and chain, bits for nulls, fields at fixed places.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0 to 7 | the hash of its key |
+//! | 8 to 15 | free for whoever makes a data structure of the tuples: the next one of a chain, and flags |
+//! | 16 … | a bit for each field that may be null, set if it is |
+//! | … | fields, the widest first |
+//!
+//! A string of more than twelve bytes lies behind the tuples of its page; the field has its distance from the tuple's
+//! address. All tuples of a layout take [`Layout::bytes`], a multiple of 8.
+
+use crate::lane::Lane;
+use crate::text::Str;
+
+/// Bytes before the bits of nulls.
+pub const HEADER_BYTES: usize = 16;
+/// Where the hash lies.
+pub const HASH_OFFSET: usize = 0;
+/// Where the chain lies.
+pub const NEXT_OFFSET: usize = 8;
+
+/// A field of a tuple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// What it holds.
+    pub lane: Lane,
+    /// Bytes from the tuple's address.
+    pub offset: usize,
+    /// Its number among the bits of nulls, if it may be null.
+    pub null_bit: Option<usize>,
+}
+
+impl Field {
+    /// The byte of the tuple that has its null bit, and the bit in it.
+    pub fn null_place(&self) -> Option<(usize, u8)> {
+        self.null_bit.map(|bit| (HEADER_BYTES + bit / 8, 1 << (bit % 8)))
+    }
+}
+
+/// How tuples lie on a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    fields: Vec<Field>,
+    bytes: usize,
+    has_strings: bool,
+}
+
+impl Layout {
+    /// A layout of fields, each of a lane, that may be null or not.
+    pub fn new(fields: &[(Lane, bool)]) -> Layout {
+        let nullable = fields.iter().filter(|(_, nullable)| *nullable).count();
+        let mut order: Vec<usize> = (0..fields.len()).collect();
+        order.sort_by_key(|field| std::cmp::Reverse(fields[*field].0.width()));
+        let mut placed = vec![0; fields.len()];
+        // Fields of 16 bytes are aligned to 8, as tuples are.
+        let mut offset = (HEADER_BYTES + nullable.div_ceil(8)).next_multiple_of(8);
+        for field in order {
+            placed[field] = offset;
+            offset += fields[field].0.width();
+        }
+        let mut bits = 0..;
+        let fields: Vec<Field> = fields
+            .iter()
+            .zip(placed)
+            .map(|((lane, nullable), offset)| {
+                let null_bit = if *nullable { bits.next() } else { None };
+                Field { lane: *lane, offset, null_bit }
+            })
+            .collect();
+        let has_strings = fields.iter().any(|field| field.lane == Lane::Str);
+        Layout { fields, bytes: offset.next_multiple_of(8), has_strings }
+    }
+
+    /// The fields, in the order in which they were given.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// A field.
+    pub fn field(&self, field: usize) -> &Field {
+        &self.fields[field]
+    }
+
+    /// Bytes of a tuple, without its long strings.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// True if tuples may have bytes beyond [`Layout::bytes`].
+    pub fn has_strings(&self) -> bool {
+        self.has_strings
+    }
+
+    /// Bytes that a string takes beyond the tuple.
+    pub fn long_bytes(string: Str) -> usize {
+        if string.is_inline() { 0 } else { string.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let lanes = [Lane::Bool, Lane::I16, Lane::I32, Lane::F64, Lane::I128, Lane::Str];
+        for _ in 0..1000 {
+            let fields: Vec<(Lane, bool)> = (0..random.usize(0..40))
+                .map(|_| (lanes[random.usize(..lanes.len())], random.bool()))
+                .collect();
+            let layout = Layout::new(&fields);
+            assert_eq!(layout.bytes() % 8, 0);
+            let mut used = vec![false; layout.bytes()];
+            used[..HEADER_BYTES].fill(true);
+            let mut bits = std::collections::HashSet::new();
+            for (field, (lane, nullable)) in layout.fields().iter().zip(&fields) {
+                assert_eq!((field.lane, field.null_bit.is_some()), (*lane, *nullable));
+                assert_eq!(field.offset % lane.width().min(8), 0);
+                for byte in &mut used[field.offset..field.offset + lane.width()] {
+                    assert!(!std::mem::replace(byte, true), "two fields");
+                }
+                if let Some((byte, bit)) = field.null_place() {
+                    assert!(bits.insert((byte, bit)), "two bits");
+                }
+            }
+            assert!(bits.iter().all(|(byte, _)| !used[*byte]), "a bit in a field");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Reading a field of many tuples: [`Step::Load`](crate::program::Step::Load), and whoever else goes through tuples by
+//! their addresses.
+//!
+//! The loops have no branch per tuple, so that the processor has many cache misses under way at once. The address 0 is
+//! that of no tuple, whose fields are null (an outer join has such).
+
+use super::layout::{Field, Layout};
+use crate::for_lane;
+use crate::lane::{Lane, Value};
+use crate::selection::Selected;
+use crate::text::Str;
+use crate::vector::{VECTOR_ROWS_MAX, Vector};
+
+/// What is read instead of a tuple that there is none of: as large as any field.
+static NOTHING: [u64; 2] = [0; 2];
+
+/// Puts the field number `field` of the tuples at `tuples` into `out`, for the rows that are `selected`. Strings refer to
+/// the tuples' pages.
+///
+/// # Safety
+/// Each of those addresses is 0, or that of a tuple of `layout` that nobody writes to, but for its header.
+///
+/// # Panics
+/// If `out` is not of the field's lane, or there are more rows than addresses.
+pub unsafe fn load(
+    tuples: &[u64],
+    selected: Selected<'_>,
+    layout: &Layout,
+    field: usize,
+    out: &mut Vector,
+) {
+    let field = layout.field(field);
+    let mut has_zero = false;
+    selected.for_each(|row| has_zero |= tuples[row] == 0);
+    // SAFETY: as the caller promises; without a 0 among them all are tuples.
+    unsafe {
+        match (field.lane, has_zero) {
+            (Lane::Str, _) => load_strings(tuples, selected, field.offset, out.values_mut()),
+            (lane, false) => {
+                for_lane!(lane, T => load_values::<T, false>(tuples, selected, field.offset, out.values_mut()));
+            }
+            (lane, true) => {
+                for_lane!(lane, T => load_values::<T, true>(tuples, selected, field.offset, out.values_mut()));
+            }
+        }
+        load_validity(tuples, selected, field, has_zero, out);
+    }
+}
+
+/// # Safety
+/// As [`load`]; an address is 0 only if there `MAY_BE_ZERO`.
+unsafe fn load_values<T: Value, const MAY_BE_ZERO: bool>(
+    tuples: &[u64],
+    selected: Selected<'_>,
+    offset: usize,
+    out: &mut [T],
+) {
+    selected.for_each(|row| {
+        let tuple = tuples[row];
+        let mut place = tuple.wrapping_add(offset as u64) as *const T;
+        if MAY_BE_ZERO && tuple == 0 {
+            place = NOTHING.as_ptr().cast();
+        }
+        // SAFETY: a field of a tuple, or as many zeros.
+        out[row] = unsafe { place.read_unaligned() };
+    });
+}
+
+/// # Safety
+/// As [`load`].
+unsafe fn load_strings(tuples: &[u64], selected: Selected<'_>, offset: usize, out: &mut [Str]) {
+    selected.for_each(|row| {
+        let tuple = tuples[row];
+        let place = match tuple {
+            0 => NOTHING.as_ptr().cast(),
+            tuple => (tuple + offset as u64) as *const Str,
+        };
+        // SAFETY: a field of a tuple, or the zeros of an empty string.
+        out[row] = unsafe { place.read_unaligned() }.unpacked(tuple as *const u8);
+    });
+}
+
+/// # Safety
+/// As [`load`].
+unsafe fn load_validity(
+    tuples: &[u64],
+    selected: Selected<'_>,
+    field: &Field,
+    has_zero: bool,
+    out: &mut Vector,
+) {
+    if field.null_bit.is_none() && !has_zero {
+        return out.validity.set_all();
+    }
+    let mut nulls = [0u64; VECTOR_ROWS_MAX / 64];
+    let mut any = 0;
+    selected.for_each(|row| {
+        let tuple = tuples[row];
+        let is_null = match (tuple, field.null_place()) {
+            (0, _) => true,
+            (_, None) => false,
+            // SAFETY: a byte of a tuple.
+            (tuple, Some((byte, bit))) => unsafe {
+                (tuple as *const u8).add(byte).read() & bit != 0
+            },
+        };
+        any |= u64::from(is_null);
+        nulls[row / 64] |= u64::from(is_null) << (row % 64);
+    });
+    if any == 0 {
+        return out.validity.set_all();
+    }
+    for (word, nulls) in out.validity.words_mut().iter_mut().zip(&nulls) {
+        *word = !nulls;
+    }
+}

@@ -1,0 +1,116 @@
+//! A page of materialized tuples: tuples of one layout from the front on, as in an array; their long strings from the
+//! back. No byte of it refers to its address, so that a page can be moved, written to a device and read back.
+
+use std::alloc::{Layout as Memory, alloc, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+
+/// What a page's memory is aligned to: a cache line.
+const ALIGNMENT: usize = 64;
+
+/// Memory with tuples in it.
+pub struct Page {
+    memory: NonNull<u8>,
+    bytes: usize,
+    tuples: usize,
+    tuple_bytes: usize,
+    /// Where long strings begin; what is between the tuples and them is free.
+    strings: usize,
+}
+
+// SAFETY: a page owns its memory, as a `Box<[u8]>` would.
+unsafe impl Send for Page {}
+// SAFETY: as above; through a shared page nothing is changed but by operators that synchronize themselves.
+unsafe impl Sync for Page {}
+
+/// Room for a tuple and for its long strings.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Where the tuple goes.
+    pub tuple: *mut u8,
+    /// Where its long strings go.
+    pub strings: *mut u8,
+}
+
+impl Page {
+    /// An empty page of `bytes` for tuples of `tuple_bytes`. The memory is not touched.
+    pub fn new(bytes: usize, tuple_bytes: usize) -> Page {
+        assert!(bytes > 0 && tuple_bytes > 0 && tuple_bytes.is_multiple_of(8));
+        let memory = Page::memory(bytes);
+        // SAFETY: of more than 0 bytes.
+        let Some(start) = NonNull::new(unsafe { alloc(memory) }) else {
+            handle_alloc_error(memory)
+        };
+        Page { memory: start, bytes, tuples: 0, tuple_bytes, strings: bytes }
+    }
+
+    fn memory(bytes: usize) -> Memory {
+        Memory::from_size_align(bytes, ALIGNMENT).expect("a page is less than the address space")
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of tuples.
+    pub fn tuples(&self) -> usize {
+        self.tuples
+    }
+
+    /// The address of a tuple. Valid as long as the page is, wherever the page itself is moved.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn tuple(&self, number: usize) -> *mut u8 {
+        assert!(number < self.tuples, "tuple {number} of {}", self.tuples);
+        // SAFETY: within the memory, as `slots` has seen to.
+        unsafe { self.memory.as_ptr().add(number * self.tuple_bytes) }
+    }
+
+    /// How many more tuples have room, if they have no long strings.
+    pub fn room(&self) -> usize {
+        (self.strings - self.tuples * self.tuple_bytes) / self.tuple_bytes
+    }
+
+    /// Room for a tuple and `long_bytes` of strings; `None` if there is not so much. It must be written to before anybody
+    /// reads tuples of the page.
+    #[inline]
+    pub fn slot(&mut self, long_bytes: usize) -> Option<Slot> {
+        let front = self.tuples * self.tuple_bytes;
+        if front + self.tuple_bytes + long_bytes > self.strings {
+            return None;
+        }
+        self.tuples += 1;
+        self.strings -= long_bytes;
+        // SAFETY: both are within the memory, as was just seen.
+        unsafe {
+            Some(Slot {
+                tuple: self.memory.as_ptr().add(front),
+                strings: self.memory.as_ptr().add(self.strings),
+            })
+        }
+    }
+
+    /// Takes back the last `tuples` slots, of tuples without long strings.
+    pub fn take_back(&mut self, tuples: usize) {
+        assert!(
+            tuples <= self.tuples && self.strings == self.bytes,
+            "slots of tuples without strings"
+        );
+        self.tuples -= tuples;
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the same size and alignment.
+        unsafe { dealloc(self.memory.as_ptr(), Page::memory(self.bytes)) }
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Page({} tuples, {} bytes)", self.tuples, self.bytes)
+    }
+}

@@ -1,0 +1,8 @@
+//! Pipelines through the public interface: the driver, sources and sinks, alone and together.
+
+mod drive;
+mod results;
+mod rows;
+mod sort;
+mod stored;
+mod support;

@@ -1,0 +1,232 @@
+//! Sorts and top-k against a sort of the rows' keys by Arrow.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch};
+use arrow_row::{OwnedRow, RowConverter, SortField};
+use arrow_schema::{DataType, SchemaRef, SortOptions};
+use weft_exec::pipeline::{Pipeline, Sink};
+use weft_exec::program::{Program, Register, Step};
+use weft_exec::query::Context;
+use weft_exec::sink::{Limit, Output};
+use weft_exec::sort::{Order, Sort, SortKey, Sorted, SortedTuples, TopK};
+use weft_exec::source::Batches;
+use weft_exec::tuple::Layout;
+use weft_exec::{ExecError, Lane, Result};
+use weft_rt::memory::Ledger;
+
+use crate::rows::{collect, in_order, lanes, random_rows, schema};
+use crate::support::{contexts, runtime};
+
+/// The pipelines of a sort of all columns; `most` rows of it after `skip` if they are given.
+fn sorting(
+    batches: Vec<RecordBatch>,
+    schema: &SchemaRef,
+    keys: &[SortKey],
+    first: Option<(usize, usize)>,
+) -> (Vec<Pipeline>, weft_exec::sink::Results) {
+    let lanes = lanes(schema);
+    let nullable = schema.fields().iter().map(|field| field.is_nullable());
+    let fields: Vec<_> = lanes.iter().copied().zip(nullable).collect();
+    let layout = Arc::new(Layout::new(&fields));
+    let mut program = Program::default();
+    let inputs: Vec<Register> = lanes.iter().map(|lane| program.input(*lane)).collect();
+    let bits = program.register(Lane::U64);
+    let order = Order::new(layout.clone(), keys.to_vec());
+    let (sink, sorted): (Box<dyn Sink>, Arc<OnceLock<Sorted>>) = match first {
+        None => {
+            let sort = Sort::new(order, inputs, bits);
+            let sorted = sort.sorted();
+            (Box::new(sort), sorted)
+        }
+        Some((skip, fetch)) => {
+            let top = TopK::new(order, inputs, bits, skip + fetch);
+            let sorted = top.sorted();
+            (Box::new(top), sorted)
+        }
+    };
+    let source = Box::new(Batches::new(batches, lanes.clone()));
+    let sort = Pipeline { source, program, sink, after: Vec::new() };
+    let mut program = Program::default();
+    let tuples = program.input(Lane::U64);
+    let mut columns = Vec::new();
+    for (field, lane) in lanes.iter().enumerate() {
+        let out = program.register(*lane);
+        program.steps.push(Step::Load { tuples, layout: layout.clone(), field, out });
+        columns.push((out, *lane));
+    }
+    let (output, results) = Output::new(schema.clone(), columns);
+    let sink: Box<dyn Sink> = match first {
+        None => Box::new(output),
+        Some((skip, fetch)) => {
+            Box::new(Limit::new(Box::new(output), skip as u64, Some(fetch as u64)))
+        }
+    };
+    let source = Box::new(SortedTuples::new(sorted));
+    let load = Pipeline { source, program, sink, after: vec![0] };
+    (vec![sort, load], results)
+}
+
+/// The keys of each row as bytes that have the order.
+fn keys_of(batch: &RecordBatch, keys: &[SortKey]) -> Vec<OwnedRow> {
+    let field = |key: &SortKey| {
+        let data_type = batch.column(key.field).data_type().clone();
+        let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
+        SortField::new_with_options(data_type, options)
+    };
+    let converter = RowConverter::new(keys.iter().map(field).collect()).unwrap();
+    // Arrow tells -0.0 from 0.0.
+    let columns: Vec<ArrayRef> = keys
+        .iter()
+        .map(|key| -> ArrayRef {
+            let column = batch.column(key.field);
+            match column.data_type() {
+                DataType::Float64 => {
+                    let values = column.as_primitive::<Float64Type>().iter();
+                    Arc::new(values.map(|v| v.map(|v| v + 0.0)).collect::<Float64Array>())
+                }
+                DataType::Float32 => {
+                    let values = column.as_primitive::<Float32Type>().iter();
+                    Arc::new(values.map(|v| v.map(|v| v + 0.0)).collect::<Float32Array>())
+                }
+                _ => column.clone(),
+            }
+        })
+        .collect();
+    converter.convert_columns(&columns).unwrap().iter().map(|row| row.owned()).collect()
+}
+
+fn random_keys(schema: &SchemaRef, random: &mut fastrand::Rng) -> Vec<SortKey> {
+    let has_order = |field: &usize| {
+        let data_type = schema.field(*field).data_type();
+        !Lane::is_row_encoded(data_type) && !matches!(data_type, DataType::Interval(_))
+    };
+    let fields: Vec<usize> = (0..schema.fields().len()).filter(has_order).collect();
+    (0..random.usize(1..4))
+        .map(|_| SortKey {
+            field: fields[random.usize(..fields.len())],
+            descending: random.bool(),
+            nulls_first: random.bool(),
+        })
+        .collect()
+}
+
+#[test]
+fn rows_come_in_their_order() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let schema = schema();
+    for context in contexts() {
+        for rows in [0, 1, 3000] {
+            let batches = [
+                random_rows(&schema, 0, rows, &mut random),
+                random_rows(&schema, rows as u64, rows, &mut random),
+            ];
+            let all = arrow_select::concat::concat_batches(&schema, &batches).unwrap();
+            for _ in 0..3 {
+                let keys = random_keys(&schema, &mut random);
+                let mut expected = keys_of(&all, &keys);
+                expected.sort();
+                let (pipelines, results) = sorting(batches.to_vec(), &schema, &keys, None);
+                let got = collect(&context, pipelines, results).unwrap();
+                assert_eq!(keys_of(&got, &keys), expected, "{keys:?}");
+                assert_eq!(in_order(&got), all, "every row, unchanged");
+                let (skip, fetch) = (random.usize(..5), [0, 1, 10, 700][random.usize(..4)]);
+                let (pipelines, results) =
+                    sorting(batches.to_vec(), &schema, &keys, Some((skip, fetch)));
+                let got = collect(&context, pipelines, results).unwrap();
+                let end = (skip + fetch).min(expected.len());
+                assert_eq!(keys_of(&got, &keys), expected[skip.min(end)..end], "{keys:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_rows_are_merged_and_thinned_out() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let whole = schema();
+    let columns = [0, 6, 9, 13, 4];
+    let schema = Arc::new(whole.project(&columns).unwrap());
+    for workers in [1, 3] {
+        let context = Context::new(runtime(workers), Ledger::new(256 << 20));
+        let batches: Vec<_> = (0..4u64)
+            .map(|n| {
+                random_rows(&whole, n * 25_000, 25_000, &mut random).project(&columns).unwrap()
+            })
+            .collect();
+        let all = arrow_select::concat::concat_batches(&schema, &batches).unwrap();
+        for keys in [
+            vec![SortKey { field: 0, descending: true, nulls_first: false }],
+            random_keys(&schema, &mut random),
+            vec![
+                SortKey { field: 3, descending: false, nulls_first: true },
+                SortKey { field: 1, descending: true, nulls_first: false },
+            ],
+        ] {
+            let mut expected = keys_of(&all, &keys);
+            expected.sort();
+            for first in [None, Some((0, 5)), Some((3, 5000)), Some((0, 200_000))] {
+                let (pipelines, results) = sorting(batches.clone(), &schema, &keys, first);
+                let got = collect(&context, pipelines, results).unwrap();
+                let (skip, fetch) = first.unwrap_or((0, usize::MAX));
+                let end = skip.saturating_add(fetch).min(expected.len());
+                assert_eq!(keys_of(&got, &keys), expected[skip..end], "{keys:?} {first:?}");
+                let ids = got.column(0).as_primitive::<UInt64Type>().values();
+                let different: std::collections::HashSet<_> = ids.iter().collect();
+                assert_eq!(different.len(), ids.len(), "each row once");
+            }
+        }
+    }
+}
+
+#[test]
+fn cancelled_sorts_leave_nothing_behind() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let schema = Arc::new(schema().project(&[0, 13, 6]).unwrap());
+    let rows = random_rows(&crate::rows::schema(), 0, 60_000, &mut random);
+    let rows = rows.project(&[0, 13, 6]).unwrap();
+    let runtime = runtime(2);
+    for _ in 0..30 {
+        let context = Context::new(runtime.clone(), Ledger::new(256 << 20));
+        let keys = vec![SortKey { field: 1, descending: false, nulls_first: false }];
+        let (pipelines, results) = sorting(vec![rows.clone()], &schema, &keys, None);
+        let (cancel, wait) = (context.cancel.clone(), random.u64(..60_000));
+        let canceller = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_micros(wait));
+            cancel.cancel();
+        });
+        match collect(&context, pipelines, results) {
+            Ok(got) => assert_eq!(got.num_rows(), 60_000),
+            Err(error) => assert!(matches!(error, ExecError::Cancelled), "{error:?}"),
+        }
+        canceller.join().unwrap();
+    }
+}
+
+#[test]
+fn a_sort_says_that_it_has_no_memory() {
+    let schema = Arc::new(schema().project(&[0]).unwrap());
+    let rows = random_rows(&crate::rows::schema(), 0, 60_000, &mut fastrand::Rng::new());
+    let rows = rows.project(&[0]).unwrap();
+    for limit in [100 << 10, 2 << 20, 3 << 20] {
+        let context = Context::new(runtime(2), Ledger::new(limit));
+        let keys = vec![SortKey { field: 0, descending: true, nulls_first: false }];
+        let (pipelines, results) = sorting(vec![rows.clone()], &schema, &keys, None);
+        let result: Result<RecordBatch> = collect(&context, pipelines, results);
+        assert!(matches!(result, Err(ExecError::Memory { .. })), "{limit}: {result:?}");
+        let (pipelines, results) = sorting(vec![rows.clone()], &schema, &keys, Some((0, 10)));
+        if limit > 1 << 20 {
+            let got = collect(&context, pipelines, results).unwrap();
+            let expected: Vec<u64> = (59_990..60_000).rev().collect();
+            assert_eq!(got.column(0).as_primitive::<UInt64Type>().values(), &expected[..]);
+        }
+    }
+}
