@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
-use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::common::TableReference;
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, SchemaProvider, TableFunction, TableProvider,
+};
 use datafusion::common::{DFSchema, DataFusionError, Result as DfResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
@@ -18,6 +19,7 @@ use weft_store::{Snapshot, Table};
 
 use crate::error::{ErrorKind, Result, SqlError, unknown_table};
 use crate::files::{FileSet, ReadOptions, looks_like_file};
+use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::statement::{fold, parse_query};
 use crate::suggest;
 use crate::table::{ScanContext, StoredTable};
@@ -38,8 +40,10 @@ pub(crate) struct StatementCatalog {
     state: Arc<SessionState>,
     snapshot: Arc<Snapshot>,
     context: ScanContext,
-    /// How many views this one is inside of.
-    depth: usize,
+    /// The views that this one is inside of, from the outermost on.
+    within: Vec<String>,
+    /// A view that is about to be made, and its query.
+    pending: Option<(String, String)>,
 }
 
 impl StatementCatalog {
@@ -48,7 +52,13 @@ impl StatementCatalog {
         snapshot: Arc<Snapshot>,
         context: ScanContext,
     ) -> StatementCatalog {
-        StatementCatalog { state: Arc::new(state), snapshot, context, depth: 0 }
+        let (within, pending) = (Vec::new(), None);
+        StatementCatalog { state: Arc::new(state), snapshot, context, within, pending }
+    }
+
+    /// The same with a view that is about to be made.
+    pub(crate) fn with_view(&self, name: &str, sql: &str) -> StatementCatalog {
+        StatementCatalog { pending: Some((name.to_owned(), sql.to_owned())), ..self.clone() }
     }
 
     /// The session's state with this catalog.
@@ -127,10 +137,13 @@ impl StatementCatalog {
     async fn table_of(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = self.snapshot.table(name) {
             let defaults = self.defaults(&table)?;
-            let table = StoredTable::new(table, defaults, self.context.clone());
+            let learned = table.statistics().await?;
+            let table = StoredTable::new(table, defaults, self.context.clone(), learned);
             return Ok(Some(Arc::new(table)));
         }
-        if let Some(sql) = self.snapshot.view(name) {
+        let pending = self.pending.as_ref().filter(|(view, _)| view == name);
+        if let Some(sql) = pending.map(|(_, sql)| sql.as_str()).or_else(|| self.snapshot.view(name))
+        {
             return self.view(name, sql).await.map(Some);
         }
         if looks_like_file(name) {
@@ -142,21 +155,38 @@ impl StatementCatalog {
         Ok(None)
     }
 
-    async fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableProvider>> {
-        if self.depth >= VIEW_DEPTH_MAX {
-            return Err(SqlError::new(
-                ErrorKind::Semantic,
-                format!(
-                    "view {name} refers to itself, or through more than {VIEW_DEPTH_MAX} views"
-                ),
-            ));
+    /// The functions that return tables.
+    pub(crate) fn table_functions(&self) -> HashMap<String, Arc<TableFunction>> {
+        self.state.table_functions().clone()
+    }
+
+    /// A view, planned.
+    ///
+    /// # Errors
+    /// If it does not work any more.
+    pub(crate) async fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableProvider>> {
+        if self.within.iter().any(|outer| outer == name) {
+            let message = format!("view {name} refers to itself");
+            return Err(SqlError::new(ErrorKind::Semantic, message));
         }
-        let inner = StatementCatalog { depth: self.depth + 1, ..self.clone() };
+        if self.within.len() >= VIEW_DEPTH_MAX {
+            let message = format!("view {name} lies within more than {VIEW_DEPTH_MAX} views");
+            return Err(SqlError::new(ErrorKind::Semantic, message));
+        }
+        let mut inner = self.clone();
+        inner.within.push(name.to_owned());
         let query = parse_query(sql)?;
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
         let plan = inner.planning_state().statement_to_plan(statement).await.map_err(|error| {
             let error = SqlError::from(error);
-            SqlError::new(error.kind(), format!("view {name} does not work any more: {error}"))
+            let is_told = error.message().starts_with("view ");
+            match is_told || self.pending.is_some() {
+                true => SqlError::new(error.kind(), error.message()),
+                false => {
+                    let message = format!("view {name} does not work any more: {error}");
+                    SqlError::new(error.kind(), message)
+                }
+            }
         })?;
         Ok(Arc::new(ViewTable::new(plan, Some(sql.to_owned()))))
     }
@@ -180,21 +210,11 @@ pub(crate) fn relation_name(name: &ast::ObjectName) -> Result<String> {
         _ => false,
     };
     match parts.last() {
+        Some(last) if last.is_empty() => {
+            Err(SqlError::new(ErrorKind::Semantic, "the name of a table or view cannot be empty"))
+        }
         Some(last) if known => Ok(last.clone()),
         _ => Err(unknown_schema(&name.to_string())),
-    }
-}
-
-/// The name of a planned table or view, as the catalog has it.
-///
-/// # Errors
-/// [`ErrorKind::Semantic`] for names in other schemas.
-pub(crate) fn reference_name(name: &TableReference) -> Result<String> {
-    let schema = name.schema().unwrap_or(SCHEMA);
-    let catalog = name.catalog().unwrap_or(CATALOG);
-    match schema == SCHEMA && catalog == CATALOG {
-        true => Ok(name.table().to_owned()),
-        false => Err(unknown_schema(&name.to_string())),
     }
 }
 
@@ -232,11 +252,15 @@ impl CatalogProviderList for StatementCatalog {
 
 impl CatalogProvider for StatementCatalog {
     fn schema_names(&self) -> Vec<String> {
-        vec![SCHEMA.to_owned()]
+        vec![INFORMATION_SCHEMA.to_owned(), SCHEMA.to_owned()]
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        (name == SCHEMA).then(|| Arc::new(self.clone()) as Arc<dyn SchemaProvider>)
+        match name {
+            SCHEMA => Some(Arc::new(self.clone())),
+            INFORMATION_SCHEMA => Some(Arc::new(InformationSchema::new(self.clone()))),
+            _ => None,
+        }
     }
 }
 

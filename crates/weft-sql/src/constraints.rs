@@ -15,6 +15,14 @@ pub(crate) fn check_table(create: &CreateTable) -> Result<()> {
         return Err(SqlError::not_supported("CREATE TEMPORARY TABLE")
             .with_hint("a database without a path is temporary as a whole"));
     }
+    // `(LIKE other)` reads as a column of that name.
+    let is_like = |column: &ColumnDef| {
+        column.name.quote_style.is_none() && column.name.value.eq_ignore_ascii_case("like")
+    };
+    if create.like.is_some() || create.clone.is_some() || create.columns.iter().any(is_like) {
+        return Err(SqlError::not_supported("CREATE TABLE … LIKE")
+            .with_hint("write CREATE TABLE new AS SELECT * FROM old WHERE false"));
+    }
     if let Some(constraint) = create.constraints.first() {
         return Err(constraint_error(match constraint {
             TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
@@ -30,10 +38,10 @@ pub(crate) fn check_table(create: &CreateTable) -> Result<()> {
 fn check_column(column: &ColumnDef) -> Result<()> {
     for option in &column.options {
         let what = match &option.option {
-            ColumnOption::Null
-            | ColumnOption::NotNull
-            | ColumnOption::Default(_)
-            | ColumnOption::Comment(_) => continue,
+            ColumnOption::Null | ColumnOption::NotNull | ColumnOption::Default(_) => continue,
+            ColumnOption::Comment(_) => {
+                return Err(SqlError::not_supported("a comment on a column"));
+            }
             ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
             ColumnOption::Unique(_) => "UNIQUE",
             ColumnOption::ForeignKey(_) => "FOREIGN KEY",

@@ -96,7 +96,7 @@ fn is_text(kind: FileKind) -> bool {
 }
 
 /// The numbers of the columns that get values.
-fn target_columns(table: &Table, columns: Vec<ast::Ident>) -> Result<Vec<usize>> {
+pub(crate) fn target_columns(table: &Table, columns: Vec<ast::Ident>) -> Result<Vec<usize>> {
     if columns.is_empty() {
         return Ok((0..table.schema().columns.len()).collect());
     }

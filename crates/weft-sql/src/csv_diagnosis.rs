@@ -151,22 +151,25 @@ impl Lines {
             let Some(source) = source else { continue };
             let field = schema.field(target);
             let values = &self.columns[*source];
+            let max_length = table.schema().columns[target].max_length;
             let may_be_empty = *field.data_type() == DataType::Utf8View;
             for (row, value) in values.iter().enumerate() {
                 if first.as_ref().is_some_and(|(earlier, _)| *earlier <= row) {
                     break;
                 }
                 let is_null = value == null;
+                let too_long = longer_than(value, max_length);
                 let problem = match is_null {
                     true if field.is_nullable() || may_be_empty => continue,
                     true => "has no value, but the column is NOT NULL".to_owned(),
-                    false if fits(value, field, mapping.file.field(*source).data_type()) => {
-                        continue;
-                    }
-                    false => {
+                    false if !fits(value, field, mapping.file.field(*source).data_type()) => {
                         let name = type_name(field.data_type());
                         format!("'{}' is no {name}", shortened(value))
                     }
+                    false => match too_long {
+                        Some(problem) => problem,
+                        None => continue,
+                    },
                 };
                 let message = format!(
                     "'{}', line {}, column {}: {problem}",
@@ -197,6 +200,15 @@ fn fits(text: &str, field: &Field, read_as: &DataType) -> bool {
     let read = reader.map(|reader| reader.collect::<Result<Vec<_>, _>>());
     let array: ArrayRef = Arc::new(StringArray::from(vec![text]));
     matches!(read, Ok(Ok(_))) || cast_with_options(&array, read_as, &options).is_ok()
+}
+
+/// What is wrong with a text that is longer than its column allows.
+fn longer_than(text: &str, max: Option<u32>) -> Option<String> {
+    let max = usize::try_from(max?).ok()?;
+    let length = text.chars().count();
+    (length > max).then(|| {
+        format!("'{}' has {length} characters, but the column holds at most {max}", shortened(text))
+    })
 }
 
 fn shortened(text: &str) -> String {

@@ -4,12 +4,12 @@
 
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::plan_walk::rewrite_expressions;
 
 /// Nanoseconds of a day.
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -20,26 +20,7 @@ pub(crate) struct DateTimes;
 
 impl AnalyzerRule for DateTimes {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|plan| {
-            let schema = merge_schema(&plan.inputs());
-            let names = NamePreserver::new(&plan);
-            let rewritten = plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
-                Ok(rewritten.update_data(|expr| name.restore(expr)))
-            })?;
-            match rewritten.transformed {
-                true => rewritten.map_data(LogicalPlan::recompute_schema),
-                false => Ok(rewritten),
-            }
-        })?;
-        match rewritten.transformed {
-            true => rewritten
-                .data
-                .transform_up_with_subqueries(|plan| Ok(Transformed::yes(plan.recompute_schema()?)))
-                .map(|plan| plan.data),
-            false => Ok(rewritten.data),
-        }
+        rewrite_expressions(plan, rewrite)
     }
 
     fn name(&self) -> &str {

@@ -1,24 +1,57 @@
-//! CREATE, DROP and INSERT.
-
-use std::sync::Arc;
+//! CREATE and DROP.
 
 use arrow::datatypes::Schema;
+use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{
-    DdlStatement, DmlStatement, LogicalPlan, LogicalPlanBuilder, WriteOp,
-};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
+use datafusion::physical_plan::collect;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
-use weft_store::{Change, Column, TableSchema};
+use weft_store::{Change, Column, Snapshot, TableSchema};
 
-use crate::catalog::{StatementCatalog, reference_name, relation_name};
+use crate::assign::Assignment;
+use crate::catalog::{StatementCatalog, relation_name};
+use crate::char_length::column_limit;
 use crate::constraints;
+use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::run::{Run, Started};
 use crate::types::stored_type;
 use crate::write::write_rows;
+
+/// What happens to the views that need what is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dependents {
+    /// They stay, and do not work until there is something of the name again.
+    Leave,
+    /// CASCADE: they are dropped as well.
+    Drop,
+    /// RESTRICT: nothing is dropped if there are any.
+    Refuse,
+}
+
+impl Dependents {
+    /// What is to be done with the views that need what is dropped.
+    fn changes(self, snapshot: &Snapshot, dropped: &[String]) -> Result<Vec<Change>> {
+        if self == Dependents::Leave {
+            return Ok(Vec::new());
+        }
+        let mut views: Vec<String> =
+            dropped.iter().flat_map(|name| dependents(snapshot, name)).collect();
+        views.retain(|view| !dropped.contains(view));
+        views.sort_unstable();
+        views.dedup();
+        match (self, views.first()) {
+            (Dependents::Refuse, Some(_)) => {
+                let message = format!("needed by these views: {}", views.join(", "));
+                Err(SqlError::new(ErrorKind::Semantic, message)
+                    .with_hint("drop them first, or write CASCADE"))
+            }
+            _ => Ok(views.into_iter().map(|name| Change::DropView { name }).collect()),
+        }
+    }
+}
 
 impl Run {
     /// CREATE TABLE, with or without a query.
@@ -34,7 +67,7 @@ impl Run {
         {
             return Ok(started);
         }
-        let defaults: Vec<_> = create.columns.iter().map(constraints::default_of).collect();
+        let declared = create.columns.iter().map(Declared::of).collect::<Result<Vec<_>>>()?;
         let has_query = create.query.is_some();
         let or_replace = create.or_replace;
         let state = catalog.planning_state();
@@ -43,7 +76,7 @@ impl Run {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(plan)) = plan else {
             return Err(internal("CREATE TABLE is planned as something else"));
         };
-        let schema = table_schema(name, plan.input.schema().as_arrow(), &defaults)?;
+        let schema = table_schema(name, plan.input.schema().as_arrow(), declared)?;
         check_defaults(catalog, &schema).await?;
         let run = self.clone();
         let work = async move {
@@ -82,11 +115,11 @@ impl Run {
             }
         };
         let or_replace = create.or_replace;
-        // Planned for its errors only.
-        let query = crate::statement::parse_query(&sql)?;
-        let statement = ast::Statement::Query(Box::new(query));
-        let statement = DfStatement::Statement(Box::new(statement));
+        // Planned for its errors only: as it was written, so that they have places, and as it will be
+        // read, by its own name.
+        let statement = DfStatement::Statement(Box::new(ast::Statement::Query(create.query)));
         catalog.plan(&catalog.planning_state(), statement).await?;
+        catalog.with_view(&name, &sql).view(&name, &sql).await?;
         let run = self.clone();
         let work = async move {
             run.commit(vec![Change::CreateView { name, sql, or_replace }]).await?;
@@ -99,9 +132,9 @@ impl Run {
     pub(crate) fn drop_relations(
         &self,
         catalog: &StatementCatalog,
-        object: ast::ObjectType,
-        names: &[ast::ObjectName],
+        (object, names): (ast::ObjectType, &[ast::ObjectName]),
         if_exists: bool,
+        dependents: Dependents,
     ) -> Result<Started> {
         let is_table = match object {
             ast::ObjectType::Table => true,
@@ -110,27 +143,31 @@ impl Run {
         };
         let snapshot = catalog.snapshot();
         let mut changes = Vec::new();
+        let mut dropped = Vec::new();
         for name in names {
             let name = relation_name(name)?;
             match (is_table, snapshot.table(&name), snapshot.view(&name)) {
                 (true, Some(table), _) => {
-                    changes.push(Change::DropTable { expected: Some(table.id()), name });
+                    let expected = Some(table.id());
+                    changes.push(Change::DropTable { expected, name: name.clone() });
                 }
-                (false, _, Some(_)) => changes.push(Change::DropView { name }),
+                (false, _, Some(_)) => changes.push(Change::DropView { name: name.clone() }),
                 (true, None, Some(_)) => {
                     return Err(wrong_kind(&name, "a view", "DROP VIEW"));
                 }
                 (false, Some(_), None) => {
                     return Err(wrong_kind(&name, "a table", "DROP TABLE"));
                 }
-                (_, None, None) if if_exists => {}
+                (_, None, None) if if_exists => continue,
                 (true, None, None) => return Err(catalog.unknown(&name)),
                 (false, None, None) => {
                     let message = format!("view {name} does not exist");
                     return Err(SqlError::new(ErrorKind::Semantic, message).about(name));
                 }
             }
+            dropped.push(name);
         }
+        changes.extend(dependents.changes(snapshot, &dropped)?);
         let tag = if is_table { "DROP TABLE" } else { "DROP VIEW" };
         let run = self.clone();
         let work = async move {
@@ -140,35 +177,6 @@ impl Run {
             Ok(None)
         };
         Ok(Started::Command { tag, work: work.boxed() })
-    }
-
-    /// INSERT.
-    pub(crate) fn insert(
-        &self,
-        catalog: &StatementCatalog,
-        state: SessionState,
-        insert: DmlStatement,
-    ) -> Result<Started> {
-        match insert.op {
-            WriteOp::Insert(InsertOp::Append) => {}
-            WriteOp::Insert(_) => {
-                return Err(SqlError::not_supported("INSERT that replaces rows"));
-            }
-            ref other => return Err(SqlError::not_supported(other)),
-        }
-        let name = reference_name(&insert.table_name)?;
-        let table = catalog.stored(&name)?;
-        let run = self.clone();
-        let work = async move {
-            let groups = run.write(&state, &insert.input, table.schema()).await?;
-            let rows = groups.rows();
-            if rows > 0 {
-                let expected = Some(table.id());
-                run.commit(vec![Change::Append { table: name, expected, groups }]).await?;
-            }
-            Ok(Some(rows))
-        };
-        Ok(Started::Command { tag: "INSERT", work: work.boxed() })
     }
 
     /// Runs a plan and writes its rows for a table with this schema.
@@ -182,8 +190,10 @@ impl Run {
         // The rows are to keep their order, as far as they have one.
         state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
         let physical = self.physical(&state, plan).await?;
+        let assignment = Assignment::new(&state, schema, &physical.schema())?;
         let store = self.session.engine().store();
-        write_rows(store, &self.control, schema, &physical, &state.task_ctx()).await
+        let context = state.task_ctx();
+        write_rows(store, &self.control, schema, assignment, &physical, &context).await
     }
 
     /// Makes changes, unless the statement was cancelled.
@@ -234,9 +244,30 @@ fn wrong_kind(name: &str, kind: &str, write: &str) -> SqlError {
         .with_hint(format!("write {write} {name}"))
 }
 
-fn table_schema(name: String, schema: &Schema, defaults: &[Option<String>]) -> Result<TableSchema> {
+/// What a definition says of a column beside its name, its type and NOT NULL.
+struct Declared {
+    default: Option<String>,
+    max_length: Option<u32>,
+}
+
+impl Declared {
+    fn of(column: &ast::ColumnDef) -> Result<Declared> {
+        let name = &column.name.value;
+        let max_length = column_limit(&column.data_type).map_err(|error| error.about(name))?;
+        Ok(Declared { default: constraints::default_of(column), max_length })
+    }
+}
+
+fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Result<TableSchema> {
     let mut columns = Vec::with_capacity(schema.fields().len());
-    for (number, field) in schema.fields().iter().enumerate() {
+    // A query's columns may hold NULL, whatever the optimizer knows about them.
+    let is_declared = declared.len() == schema.fields().len();
+    let mut declared = declared.into_iter();
+    for field in schema.fields() {
+        if field.name().is_empty() {
+            let message = "the name of a column cannot be empty";
+            return Err(SqlError::new(ErrorKind::Semantic, message));
+        }
         let data_type = stored_type(field.data_type());
         if data_type == arrow::datatypes::DataType::Null {
             return Err(SqlError::new(
@@ -245,13 +276,16 @@ fn table_schema(name: String, schema: &Schema, defaults: &[Option<String>]) -> R
             )
             .with_hint("give it one: CAST(NULL AS INTEGER)"));
         }
-        // A query's columns may hold NULL, whatever the optimizer knows about them.
-        let declared = defaults.len() == schema.fields().len();
+        let (default, max_length) = match declared.next() {
+            Some(declared) => (declared.default, declared.max_length),
+            None => (None, None),
+        };
         columns.push(Column {
             name: field.name().clone(),
             data_type,
-            nullable: !declared || field.is_nullable(),
-            default: defaults.get(number).cloned().flatten(),
+            nullable: !is_declared || field.is_nullable(),
+            default,
+            max_length,
         });
     }
     Ok(TableSchema { name, columns })
@@ -260,23 +294,30 @@ fn table_schema(name: String, schema: &Schema, defaults: &[Option<String>]) -> R
 /// Checks that the defaults have values that fit their columns.
 async fn check_defaults(catalog: &StatementCatalog, schema: &TableSchema) -> Result<()> {
     let state = catalog.planning_state();
-    let empty = Arc::new(datafusion::common::DFSchema::empty());
     for column in &schema.columns {
         let Some(sql) = &column.default else { continue };
-        let wrong = |error: datafusion::common::DataFusionError| {
-            let error = SqlError::from(error);
-            SqlError::new(
-                error.kind(),
-                format!("the default of column {} does not work: {error}", column.name),
-            )
-        };
-        let expr = state.create_logical_expr(sql, &empty).map_err(wrong)?;
-        let expr =
-            datafusion::logical_expr::ExprSchemable::cast_to(expr, &column.data_type, &empty)
-                .map_err(wrong)?;
-        let plan = LogicalPlanBuilder::empty(true).project([expr])?.build()?;
-        let plan = state.create_physical_plan(&plan).await.map_err(wrong)?;
-        datafusion::physical_plan::collect(plan, state.task_ctx()).await.map_err(wrong)?;
+        check_default(&state, column, sql).await.map_err(|error| {
+            let name = &column.name;
+            // What does not fit is told of the column already.
+            let prefix = format!("column {name} of table {name}: ");
+            let problem = error.message().strip_prefix(&prefix).unwrap_or(error.message());
+            let message = format!("the default of column {name} does not work: {problem}");
+            SqlError::new(error.kind(), message).about(name)
+        })?;
+    }
+    Ok(())
+}
+
+async fn check_default(state: &SessionState, column: &Column, sql: &str) -> Result<()> {
+    let value = state.create_logical_expr(sql, &DFSchema::empty())?;
+    let plan = LogicalPlanBuilder::empty(true).project([value])?.build()?;
+    let plan = state.create_physical_plan(&plan).await?;
+    // A column that must have a value may still have none by default.
+    let columns = vec![Column { nullable: true, ..column.clone() }];
+    let schema = TableSchema { name: column.name.clone(), columns };
+    let assignment = Assignment::new(state, &schema, &plan.schema())?;
+    for batch in collect(plan, state.task_ctx()).await? {
+        assignment.convert(&batch)?;
     }
     Ok(())
 }

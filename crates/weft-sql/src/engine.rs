@@ -7,20 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_rt::io::sim::SimDisk;
-use weft_rt::memory::Ledger;
+use weft_rt::memory::{Ledger, code, heap, kept};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
 use weft_store::Store;
 
 use crate::error::{ErrorKind, Result, SqlError};
-use crate::memory::{LedgerPool, Reclaim};
+use crate::memory::LedgerPool;
 use crate::open::open_store;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
 
 /// Stack of a thread that runs statements, in bytes: plans are walked recursively.
 const STACK_BYTES: usize = 8 << 20;
 
-/// What the buffer pool is asked for at a time, at least, so that it is not asked too often.
-const RECLAIM_BYTES_MIN: u64 = 16 << 20;
+/// Code that may be resident while a statement runs, in bytes: as much as any statement needs. A twentieth of
+/// the memory limit may be code too.
+const CODE_BYTES: u64 = 32 << 20;
 
 /// How a database is opened.
 #[derive(Clone, Debug, Default)]
@@ -117,20 +118,22 @@ impl Drop for Executor {
     }
 }
 
-/// Takes memory from the buffer pool's cached pages, for operators.
-fn reclaim_from(store: &Arc<Store>) -> Reclaim {
-    let (pool, runtime) = (Arc::clone(store.pool()), Arc::clone(store.runtime()));
-    Box::new(move |bytes| {
-        let pool = Arc::clone(&pool);
-        let used = pool.cache_stats().bytes_used;
-        let target = used.saturating_sub(bytes.max(RECLAIM_BYTES_MIN));
-        let shrunk = runtime.block_on(move || async move { pool.shrink_to(target).await });
-        match shrunk {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => log::warn!("the buffer pool keeps its pages: {error}"),
-            Err(error) => log::warn!("the buffer pool keeps its pages: {error}"),
-        }
-    })
+/// Of the memory limit, the part that the allocator may keep of freed blocks, and the most bytes of it.
+const KEPT_FREED: (u64, u64) = (16, 64 << 20);
+
+/// Has the allocator keep freed blocks for who allocates next, as the memory limit permits.
+fn keep_freed(limit_bytes: u64) {
+    let (part, most) = KEPT_FREED;
+    kept::keep_freed((limit_bytes / part).min(most) as usize);
+}
+
+/// The memory budget: for all that the process has, if its allocator counts.
+fn budget(limit_bytes: u64) -> Ledger {
+    keep_freed(limit_bytes);
+    match heap::is_counted() {
+        true => Ledger::watching(limit_bytes, heap::live_bytes),
+        false => Ledger::new(limit_bytes),
+    }
 }
 
 impl Engine {
@@ -142,7 +145,7 @@ impl Engine {
     pub fn open(options: &EngineOptions) -> Result<Arc<Engine>> {
         let given = DatabaseSettings::at_open(&options.settings, options.sim.clone())?;
         let (settings, session_defaults) = (given.database, given.session);
-        let ledger = Ledger::new(settings.memory_limit_bytes);
+        let ledger = budget(settings.memory_limit_bytes);
         let runtime = Runtime::new(&RuntimeOptions {
             workers: settings.threads,
             driver: settings.io_driver.clone(),
@@ -156,7 +159,7 @@ impl Engine {
             Some(directory) => directory.clone(),
             None => store.spill_directory()?,
         };
-        let pool = LedgerPool::new(ledger.clone(), reclaim_from(&store));
+        let pool = LedgerPool::new(ledger.clone());
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
             .with_disk_manager_builder(
@@ -192,6 +195,16 @@ impl Engine {
         Arc::clone(&self.executor.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Has the system forget code that is resident since it planned statements, if the process is to keep to
+    /// the memory limit.
+    pub(crate) fn trim_code(&self) {
+        if self.ledger.is_watching()
+            && let Err(error) = code::trim(CODE_BYTES + self.ledger.limit() / 20)
+        {
+            log::debug!("the program's code stays resident: {error}");
+        }
+    }
+
     /// Changes a setting of the database, for all sessions, from their next statements on.
     ///
     /// # Errors
@@ -203,7 +216,10 @@ impl Engine {
             None => changed.reset(name)?,
         }
         match name {
-            "memory_limit" => self.ledger.set_limit(changed.memory_limit_bytes),
+            "memory_limit" => {
+                keep_freed(changed.memory_limit_bytes);
+                self.ledger.set_limit(changed.memory_limit_bytes);
+            }
             "max_temp_size" => {
                 self.environment
                     .disk_manager

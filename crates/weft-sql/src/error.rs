@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Diagnostic, SchemaError};
 
+use weft_exec::ExecError;
 use weft_store::StoreError;
 
 use crate::suggest;
@@ -158,6 +159,12 @@ impl From<StoreError> for SqlError {
     }
 }
 
+impl From<ExecError> for SqlError {
+    fn from(error: ExecError) -> SqlError {
+        translate_exec(&error)
+    }
+}
+
 impl From<ArrowError> for SqlError {
     fn from(error: ArrowError) -> SqlError {
         translate_arrow(&error)
@@ -215,6 +222,9 @@ fn translate_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -
     if let Some(error) = error.downcast_ref::<StoreError>() {
         return from_store(error);
     }
+    if let Some(error) = error.downcast_ref::<ExecError>() {
+        return translate_exec(error);
+    }
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
         return translate_io(error);
     }
@@ -232,6 +242,49 @@ fn translate_arrow(error: &ArrowError) -> SqlError {
             let message = sentence(&strip_prefixes(&other.to_string()));
             SqlError::new(ErrorKind::Data, plain_types(&message))
         }
+    }
+}
+
+/// What went wrong in a pipeline.
+fn translate_exec(error: &ExecError) -> SqlError {
+    match error {
+        ExecError::Overflow { operation, into } => {
+            let into = lane_type(into);
+            let message = format!("{operation} is out of the range of {into}");
+            SqlError::new(ErrorKind::Data, message).with_hint("cast the operands to a larger type")
+        }
+        ExecError::DivisionByZero => SqlError::new(ErrorKind::Data, "division by zero"),
+        ExecError::Cast { value, into } => {
+            let into = lane_type(into);
+            let message = format!("cannot cast {value} to {into}: it is out of the range");
+            SqlError::new(ErrorKind::Data, message).with_hint("use TRY_CAST to have NULL instead")
+        }
+        ExecError::Memory { operator, source } => {
+            out_of_memory(&format!("out of memory: {operator} needs more: {source}"))
+        }
+        ExecError::Store(error) => from_store(error),
+        ExecError::Arrow(error) => translate_arrow(error),
+        ExecError::Function(error) => translate_external(error.as_ref()),
+        ExecError::Cancelled => SqlError::cancelled(),
+        ExecError::Join(error) => internal(&error.to_string()),
+    }
+}
+
+/// The type of SQL that has the values of a lane.
+fn lane_type(lane: &str) -> &str {
+    match lane {
+        "i8" => "TINYINT",
+        "i16" => "SMALLINT",
+        "i32" => "INTEGER",
+        "i64" => "BIGINT",
+        "u8" => "TINYINT UNSIGNED",
+        "u16" => "SMALLINT UNSIGNED",
+        "u32" => "INTEGER UNSIGNED",
+        "u64" => "BIGINT UNSIGNED",
+        "i128" => "DECIMAL",
+        "f32" => "REAL",
+        "f64" => "DOUBLE",
+        other => other,
     }
 }
 

@@ -2,42 +2,70 @@
 //!
 //! A [`Session`] parses a statement, plans it on what the database holds at that moment, and runs it
 //! on the threads of the [`Engine`], which all sessions share together with the memory budget.
-//! DataFusion parses, binds, optimizes and executes; what its grammar lacks is parsed here, and tables,
+//! DataFusion parses, binds and optimizes, and executes unless Weft's own engine is chosen; what its grammar lacks is parsed here, and tables,
 //! loading, settings, memory and errors are Weft's.
 //!
 //! **API boundary:** types of DataFusion do not leave this crate; results are Arrow's.
 
 #![forbid(unsafe_code)]
 
+mod assign;
 mod catalog;
+mod char_length;
 mod checked_sum;
+mod comparisons;
 mod constraints;
 mod control;
 mod copy_from;
 mod copy_options;
+mod copy_statement;
 mod copy_to;
 mod csv_diagnosis;
 mod date_times;
 mod ddl;
+mod dependents;
 mod describe;
+mod duplicates;
+mod economy;
 mod engine;
 mod error;
 mod files;
+mod filters;
+mod float_extremes;
+mod floats;
+mod foreign;
+mod functions;
+mod grammar;
+mod grouping_sets;
+mod identifiers;
+mod information_schema;
+mod insert;
+mod insert_diagnosis;
+mod join_order;
 mod locate;
 mod memory;
+mod mixed_numbers;
 mod names;
 mod open;
 mod overflow;
+mod own_functions;
+mod pipelines;
+mod plan_walk;
 mod pushdown;
+mod represented;
 mod rewrite;
+mod rounding;
 mod run;
 mod running;
 mod scan;
 mod session;
+mod set_statement;
 mod settings;
 mod show;
 mod sizes;
 mod statement;
+mod struct_types;
+mod subqueries;
 mod suggest;
 mod table;
 mod text;
@@ -50,6 +78,7 @@ mod yielding;
 pub use control::CancelHandle;
 pub use engine::{Counters, Engine, EngineOptions};
 pub use error::{ErrorKind, Position, Result, SqlError};
+pub use identifiers::quoted;
 pub use running::{ResultKind, Running};
 pub use session::Session;
 pub use settings::Setting;

@@ -1,9 +1,20 @@
 //! DataFusion's memory pool over the process's one ledger.
 //!
-//! The policy is that of DataFusion's fair pool: operators that can spill share equally what those
-//! that cannot have left, so that each of them spills in time. What is granted is reserved in the
-//! ledger, where the buffer pool and the loads reserve too; when the ledger is full, the buffer pool
-//! is asked to give back pages before an operator is refused.
+//! What operators hold is reserved in the ledger, where the buffer pool and the loads reserve too; the ledger
+//! has the buffer pool give back pages before an operator is refused. The policy is to refuse only those who
+//! can go on without ([`consumer`] tells them apart):
+//!
+//! - Operators that spill share equally what the others leave. One that holds nothing yet gets what it asks
+//!   for, as there is nothing that it could spill.
+//! - A part is kept free for operators that need little and fail without it. They get what they ask for.
+//! - Merges of sorted runs take the rest, and merge fewer runs at a time where they are refused.
+//! - What cannot spill and needs a whole input, such as the build side of a hash join, gets what there is. The
+//!   statement is planned again without such operators if that does not suffice (`run.rs`).
+
+mod consumer;
+mod held_rows;
+mod owned_rows;
+mod passing;
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,29 +26,43 @@ use datafusion::execution::memory_pool::{
 use weft_rt::memory::{Ledger, Reservation};
 
 use crate::sizes::human_bytes;
+use consumer::{Temper, spoken_name, temper};
+pub(crate) use held_rows::HeldRows;
+pub(crate) use owned_rows::OwnedRows;
 
-/// Gives memory back to the ledger: called with the bytes that are wanted.
-pub(crate) type Reclaim = Box<dyn Fn(u64) + Send + Sync>;
+/// Of the budget, the part that is kept free for operators that need little and fail without it.
+const KEPT_FREE: u64 = 8;
+
+/// Of the budget, the part that operators share which must not be refused so little.
+const NEVER_REFUSED: u64 = 8;
+
+/// Of the budget, the part that operators may have however much of it is taken by what reserves nothing.
+const OPERATORS_MIN: u64 = 2;
+
+/// Of the budget, the part that an operator of bounded needs gets without a question.
+const BOUNDED_MAX: u64 = 4;
 
 /// The pool of one database.
 pub(crate) struct LedgerPool {
     ledger: Ledger,
-    reclaim: Reclaim,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Operators that spill, and those that merge.
     spillers: usize,
+    mergers: usize,
+    /// What those hold that spill, and what the others hold.
     spillable_bytes: u64,
-    unspillable_bytes: u64,
+    other_bytes: u64,
     /// What of it the ledger knows about.
     reserved: Option<Reservation>,
 }
 
 impl State {
     fn held_bytes(&self) -> u64 {
-        self.spillable_bytes + self.unspillable_bytes
+        self.spillable_bytes + self.other_bytes
     }
 
     fn reserved_bytes(&self) -> u64 {
@@ -47,47 +72,114 @@ impl State {
     fn count(&mut self, can_spill: bool) -> &mut u64 {
         match can_spill {
             true => &mut self.spillable_bytes,
-            false => &mut self.unspillable_bytes,
+            false => &mut self.other_bytes,
         }
     }
 
-    /// Reserves `bytes` more in the ledger if they are free.
+    fn crowd(&mut self, consumer: &MemoryConsumer) -> Option<&mut usize> {
+        match temper(consumer.name(), consumer.can_spill()) {
+            Temper::Spills => Some(&mut self.spillers),
+            Temper::Merges => Some(&mut self.mergers),
+            Temper::PassesOn | Temper::Bounded | Temper::Builds => None,
+        }
+    }
+
+    /// Reserves in the ledger what operators hold and `bytes` more, if they are free. (What was given to
+    /// operators without asking the ledger is made up for.)
     fn reserve(&mut self, ledger: &Ledger, bytes: u64) -> bool {
+        let missing = (self.held_bytes() + bytes).saturating_sub(self.reserved_bytes());
         match &mut self.reserved {
-            Some(reserved) => reserved.try_grow(bytes),
+            Some(reserved) => reserved.try_grow(missing),
             none => {
-                *none = ledger.try_reserve(bytes);
+                *none = ledger.try_reserve(missing);
                 none.is_some()
             }
         }
     }
 }
 
+/// An operator's wish for memory.
+struct Wish {
+    temper: Temper,
+    held_bytes: u64,
+    more_bytes: u64,
+}
+
+/// How a wish is to be dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// It is fulfilled, whatever the ledger has.
+    Yes,
+    /// It is fulfilled if the ledger has so much.
+    IfFree,
+    /// It is refused.
+    No,
+}
+
 impl LedgerPool {
-    pub(crate) fn new(ledger: Ledger, reclaim: Reclaim) -> LedgerPool {
-        LedgerPool { ledger, reclaim, state: Mutex::default() }
+    pub(crate) fn new(ledger: Ledger) -> LedgerPool {
+        LedgerPool { ledger, state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, asked: &MemoryReservation, additional: u64, free: u64) -> DataFusionError {
-        let held = asked.size() as u64;
+    /// Bytes that operators may hold: the limit without what is taken by what reserves nothing, and without
+    /// what is kept free.
+    fn available(&self) -> u64 {
+        let limit = self.ledger.limit();
+        let usable = limit.saturating_sub(self.ledger.unreserved());
+        usable.max(limit / OPERATORS_MIN).saturating_sub(limit / KEPT_FREE)
+    }
+
+    fn answer(&self, state: &State, wish: &Wish) -> Answer {
+        let Wish { temper, held_bytes, more_bytes } = *wish;
+        let wanted = held_bytes + more_bytes;
+        let limit = self.ledger.limit();
+        let never_refused = |sharers: usize| limit / NEVER_REFUSED / sharers.max(1) as u64;
+        match temper {
+            Temper::Spills => {
+                let share = self.available().saturating_sub(state.other_bytes)
+                    / state.spillers.max(1) as u64;
+                if held_bytes == 0 || wanted <= never_refused(state.spillers) {
+                    Answer::Yes
+                } else if wanted <= share {
+                    Answer::IfFree
+                } else {
+                    Answer::No
+                }
+            }
+            Temper::PassesOn if wanted <= limit / KEPT_FREE => Answer::IfFree,
+            Temper::PassesOn => Answer::No,
+            Temper::Merges => {
+                let available = self.available();
+                // Half of its share: what a sort holds of unsorted rows it holds twice.
+                let share = available / 2 / state.mergers.max(1) as u64;
+                if state.held_bytes() + more_bytes <= available
+                    || wanted <= share.max(never_refused(state.mergers))
+                {
+                    Answer::Yes
+                } else {
+                    Answer::No
+                }
+            }
+            Temper::Bounded if wanted <= limit / BOUNDED_MAX => Answer::Yes,
+            Temper::Bounded | Temper::Builds => Answer::IfFree,
+        }
+    }
+
+    fn refuse(&self, asked: &MemoryReservation, additional: u64) -> DataFusionError {
+        let taken = self.ledger.used() + self.ledger.unreserved();
         DataFusionError::ResourcesExhausted(format!(
             "out of memory: {} needs {} more than the {} it holds, but only {} of the setting \
              memory_limit ({}) are free",
-            operator_name(asked.consumer().name()),
+            spoken_name(asked.consumer().name()),
             human_bytes(additional),
-            human_bytes(held),
-            human_bytes(free),
+            human_bytes(asked.size() as u64),
+            human_bytes(self.ledger.limit().saturating_sub(taken)),
             human_bytes(self.ledger.limit()),
         ))
-    }
-
-    /// Bytes that operators may hold at all: the limit without what loads and others hold.
-    fn available(&self, state: &State) -> u64 {
-        self.ledger.limit().saturating_sub(state.unspillable_bytes)
     }
 }
 
@@ -97,18 +189,22 @@ impl MemoryPool for LedgerPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        self.lock().spillers += usize::from(consumer.can_spill());
+        if let Some(crowd) = self.lock().crowd(consumer) {
+            *crowd += 1;
+        }
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        self.lock().spillers -= usize::from(consumer.can_spill());
+        if let Some(crowd) = self.lock().crowd(consumer) {
+            *crowd -= 1;
+        }
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         let mut state = self.lock();
-        *state.count(reservation.consumer().can_spill()) += additional as u64;
-        // Must succeed: what the ledger has not got is held without it, and settled by `shrink`.
+        // Must succeed: what the ledger has not got is held without it.
         state.reserve(&self.ledger, additional as u64);
+        *state.count(reservation.consumer().can_spill()) += additional as u64;
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
@@ -125,28 +221,21 @@ impl MemoryPool for LedgerPool {
         reservation: &MemoryReservation,
         additional: usize,
     ) -> Result<(), DataFusionError> {
-        let can_spill = reservation.consumer().can_spill();
-        let additional = additional as u64;
-        for attempt in 0..2 {
-            let mut state = self.lock();
-            if can_spill {
-                let share = self.available(&state) / state.spillers.max(1) as u64;
-                if reservation.size() as u64 + additional > share {
-                    let free = share.saturating_sub(reservation.size() as u64);
-                    return Err(self.refuse(reservation, additional, free));
-                }
-            }
-            if state.reserve(&self.ledger, additional) {
-                *state.count(can_spill) += additional;
-                return Ok(());
-            }
-            drop(state);
-            if attempt == 0 {
-                (self.reclaim)(additional);
-            }
+        let consumer = reservation.consumer();
+        let wish = Wish {
+            temper: temper(consumer.name(), consumer.can_spill()),
+            held_bytes: reservation.size() as u64,
+            more_bytes: additional as u64,
+        };
+        let mut state = self.lock();
+        let answer = self.answer(&state, &wish);
+        if answer == Answer::No
+            || !state.reserve(&self.ledger, wish.more_bytes) && answer == Answer::IfFree
+        {
+            return Err(self.refuse(reservation, wish.more_bytes));
         }
-        let free = self.ledger.limit().saturating_sub(self.ledger.used());
-        Err(self.refuse(reservation, additional, free))
+        *state.count(consumer.can_spill()) += wish.more_bytes;
+        Ok(())
     }
 
     fn reserved(&self) -> usize {
@@ -170,33 +259,17 @@ impl fmt::Display for LedgerPool {
     }
 }
 
-/// A consumer's name without its partition: `HashJoinInput[3]` becomes `the hash join's build side`.
-fn operator_name(consumer: &str) -> String {
-    let name = consumer.split(['[', '(', ' ']).next().unwrap_or(consumer);
-    let known = match name {
-        "HashJoinInput" => "the hash join's build side",
-        "NestedLoopJoinLoad" | "NestedLoopJoinFetchRight" => "the nested-loop join's left side",
-        "CrossJoinExec" | "CrossJoinLoad" => "the cross join's left side",
-        "SMJStream" => "the merge join",
-        "ExternalSorter" | "ExternalSorterMerge" => "the sort",
-        "TopK" => "the top-k sort",
-        "GroupedHashAggregateStream" => "the aggregation",
-        "RepartitionExec" => "the exchange between threads",
-        "WindowAggStream" | "BoundedWindowAggStream" => "the window function",
-        other => return format!("the operator {other}"),
-    };
-    known.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use weft_rt::memory::Cache;
 
     use super::*;
 
     fn pool(limit: u64) -> (Ledger, Arc<dyn MemoryPool>) {
         let ledger = Ledger::new(limit);
-        let pool = LedgerPool::new(ledger.clone(), Box::new(|_| {}));
+        let pool = LedgerPool::new(ledger.clone());
         (ledger, Arc::new(pool))
     }
 
@@ -218,24 +291,75 @@ mod tests {
     }
 
     #[test]
-    fn spillers_share_what_the_others_leave() {
-        let (_, pool) = pool(1_000);
+    fn what_was_held_without_the_ledger_is_reserved_when_there_is_room() {
+        let (ledger, pool) = pool(1_000);
+        let load = ledger.try_reserve(900).unwrap();
         let join = MemoryConsumer::new("join").register(&pool);
-        join.try_grow(200).unwrap();
-        let sorts: Vec<_> = (0..2)
-            .map(|_| MemoryConsumer::new("sort").with_can_spill(true).register(&pool))
-            .collect();
-        sorts[0].try_grow(400).unwrap();
-        assert!(sorts[0].try_grow(1).is_err());
-        sorts[1].try_grow(400).unwrap();
+        join.grow(300);
+        assert_eq!((ledger.used(), pool.reserved()), (900, 300));
+        drop(load);
+        join.try_grow(100).unwrap();
+        assert_eq!((ledger.used(), pool.reserved()), (400, 400));
     }
 
     #[test]
-    fn asks_others_to_give_back_first() {
-        let ledger = Ledger::new(1_000);
-        let cache = Mutex::new(Some(ledger.try_reserve(900).unwrap()));
-        let pool = LedgerPool::new(ledger, Box::new(move |_| drop(cache.lock().unwrap().take())));
-        let pool: Arc<dyn MemoryPool> = Arc::new(pool);
+    fn spillers_share_what_the_others_leave() {
+        let (_, pool) = pool(1_000);
+        let join = MemoryConsumer::new("join").register(&pool);
+        join.try_grow(275).unwrap();
+        let sorts: Vec<_> = (0..2)
+            .map(|_| MemoryConsumer::new("sort").with_can_spill(true).register(&pool))
+            .collect();
+        // An eighth is kept free.
+        sorts[0].try_grow(300).unwrap();
+        assert!(sorts[0].try_grow(1).is_err());
+        sorts[1].try_grow(300).unwrap();
+        assert!(sorts[1].try_grow(1).is_err());
+    }
+
+    #[test]
+    fn those_who_cannot_go_on_without_are_not_refused() {
+        let (ledger, pool) = pool(1_000);
+        let load = ledger.try_reserve(1_000).unwrap();
+        let sort = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(&pool);
+        // It has nothing that it could spill.
+        sort.try_grow(300).unwrap();
+        assert!(sort.try_grow(1).is_err());
+        let merge = MemoryConsumer::new("SortPreservingMergeExec[0]").register(&pool);
+        merge.try_grow(250).unwrap();
+        assert!(merge.try_grow(1).is_err());
+        drop(load);
+        sort.try_grow(1).unwrap();
+        assert_eq!((ledger.used(), pool.reserved()), (551, 551));
+    }
+
+    #[test]
+    fn merges_leave_room_for_what_comes_after_them() {
+        let (_, pool) = pool(1_000);
+        let runs = MemoryConsumer::new("ExternalSorterMerge[0]").register(&pool);
+        runs.try_grow(875).unwrap();
+        assert!(runs.try_grow(1).is_err());
+        let exchange = MemoryConsumer::new("RepartitionExec[0]").with_can_spill(true);
+        let exchange = exchange.register(&pool);
+        exchange.try_grow(100).unwrap();
+        assert!(exchange.try_grow(26).is_err());
+        MemoryConsumer::new("SortPreservingMergeExec[0]").register(&pool).try_grow(25).unwrap();
+    }
+
+    struct Giving(Mutex<Option<Reservation>>);
+
+    impl Cache for Giving {
+        fn give_back(&self, _: u64) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+
+    #[test]
+    fn caches_give_back_first() {
+        let (ledger, pool) = pool(1_000);
+        let cached = Mutex::new(Some(ledger.try_reserve(900).unwrap()));
+        let cache: Arc<dyn Cache> = Arc::new(Giving(cached));
+        ledger.add_cache(Arc::downgrade(&cache));
         MemoryConsumer::new("join").register(&pool).try_grow(500).unwrap();
     }
 }

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ExprSchema, Result as DfResult, ScalarValue, plan_err};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
+
+use crate::plan_walk::rewrite_expressions;
 
 /// Puts checked functions in place of operators on integers.
 #[derive(Debug)]
@@ -72,22 +72,7 @@ fn is_integer(expr: &Expr, schema: &dyn ExprSchema) -> bool {
 
 impl AnalyzerRule for CheckedIntegers {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|plan| {
-            if matches!(plan, LogicalPlan::Limit(_)) {
-                return Ok(Transformed::no(plan));
-            }
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                schema.merge(&scan.projected_schema);
-            }
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let rewritten = expr.transform_up(|expr| self.rewrite(expr, &schema))?;
-                Ok(rewritten.update_data(|expr| name.restore(expr)))
-            })
-        })?;
-        rewritten.data.recompute_schema()
+        rewrite_expressions(plan, |expr, schema| self.rewrite(expr, schema))
     }
 
     fn name(&self) -> &str {

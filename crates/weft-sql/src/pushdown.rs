@@ -54,6 +54,12 @@ pub(crate) fn translate(filter: &Expr, schema: &Schema) -> Option<Vec<Condition>
         Expr::Like(like) => prefix(like, schema),
         Expr::Column(_) => boolean(filter, true, schema),
         Expr::Not(inner) => boolean(inner, false, schema),
+        // What the optimizer makes of conditions that are always true, or never.
+        Expr::Literal(ScalarValue::Boolean(Some(true)), _) => Some(Vec::new()),
+        Expr::Literal(ScalarValue::Boolean(_) | ScalarValue::Null, _) => {
+            let column = schema.fields().iter().position(|field| is_ordered(field.data_type()))?;
+            Some(vec![(column, Predicate::Compare(Op::Eq, Scalar::Null))])
+        }
         _ => None,
     }
 }
@@ -340,6 +346,10 @@ mod tests {
             Some(&[(0, Predicate::In(vec![Scalar::Int(1), Scalar::Int(2)]))]),
         );
         check(col("i").in_list(vec![lit(1_i32)], true), None);
+        check(lit(true), Some(&[]));
+        let never = (0, Predicate::Compare(Op::Eq, Scalar::Null));
+        check(lit(false), Some(std::slice::from_ref(&never)));
+        check(lit(ScalarValue::Boolean(None)), Some(&[never]));
     }
 
     #[test]

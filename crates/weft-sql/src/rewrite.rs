@@ -1,14 +1,13 @@
 //! What is changed in a statement, or refused, before DataFusion plans it: where DataFusion means
 //! something else than SQL does, or does not cope.
 //!
-//! - Numbers with more digits than a floating point number keeps are decimals. (Those with fewer are
-//!   floating point numbers: DataFusion would compare a column of doubles with a decimal as decimals,
-//!   which large doubles do not fit.) So are numbers that are cast to one.
+//! - Numbers with an exponent are floating point numbers, unless they are cast to decimals; DataFusion
+//!   is told to take all others as decimals.
+//! - Functions that other databases have are put in terms of those that DataFusion has.
 //! - Items of a select list that DataFusion would give the same name, or one that ORDER BY may mean, get
 //!   names.
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
-//! - `= ANY (query)` is IN, `<> ALL (query)` is NOT IN; the other quantified comparisons are refused, and
-//!   so are INTERSECT ALL and EXCEPT ALL, which DataFusion would answer wrongly.
+//! - Comparisons are `comparisons.rs`' business, functions `functions.rs`'.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,10 +15,12 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, JoinOperator, Query, Select,
-    SelectItem, SetExpr, SetOperator, SetQuantifier, UnaryOperator, Value, VisitMut, VisitorMut,
+    SelectItem, SetExpr, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
+use crate::comparisons;
 use crate::error::{Result, SqlError};
+use crate::functions;
 use crate::names::{name_columns, name_columns_of};
 
 /// Prepares a statement for planning.
@@ -55,9 +56,6 @@ fn finish(flow: ControlFlow<SqlError>) -> Result<()> {
     }
 }
 
-/// Decimal digits that every floating point number of 64 bits keeps.
-const FLOAT_DIGITS: usize = 15;
-
 /// Most digits of a decimal.
 const DECIMAL_DIGITS_MAX: usize = 38;
 
@@ -70,7 +68,7 @@ impl VisitorMut for Rewriter {
         if let (Some(_), SetExpr::Select(select)) = (&query.order_by, &mut *query.body) {
             name_casts(&mut select.projection);
         }
-        check_set_operations(&query.body)
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
@@ -86,43 +84,51 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        comparisons::rewrite(expr)?;
+        match expr {
+            // Before the number in it is seen: a decimal does not become a floating point number first.
+            Expr::Cast {
+                expr: inner,
+                data_type: DataType::Decimal(_) | DataType::Numeric(_),
+                ..
+            } => {
+                if let Some(number) = number_of(inner) {
+                    **inner = Expr::Value(Value::SingleQuotedString(number).into());
+                }
+            }
+            Expr::Function(_) => functions::rewrite(expr)?,
+            Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => {
+                // Integers are divided as such anyway.
+                *op = BinaryOperator::Divide;
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         if let Expr::Value(value) = expr
             && let Value::Number(digits, _) = &value.value
-            && let Some(data_type) = exact_type(digits)
+            && is_float(digits)
         {
-            let text = Value::SingleQuotedString(digits.clone());
+            let text = Value::SingleQuotedString(digits.replace('_', ""));
             *expr = Expr::Cast {
                 kind: CastKind::Cast,
                 expr: Box::new(Expr::Value(text.with_span(value.span))),
-                data_type: DataType::Decimal(data_type),
+                data_type: DataType::Double(ExactNumberInfo::None),
                 array: false,
                 format: None,
             };
         }
-        if let Expr::Cast {
-            expr: inner,
-            data_type: DataType::Decimal(_) | DataType::Numeric(_),
-            ..
-        } = expr
-            && let Some(number) = number_of(inner)
-        {
-            **inner = Expr::Value(Value::SingleQuotedString(number).into());
-        }
-        quantified(expr)
+        ControlFlow::Continue(())
     }
 }
 
-/// The decimal type of a number that a floating point number or a 64-bit integer would not keep.
-fn exact_type(number: &str) -> Option<ExactNumberInfo> {
-    if number.contains(['e', 'E']) || number.parse::<u64>().is_ok() {
-        return None;
-    }
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let significant = whole.trim_start_matches('0').len() + fraction.len();
-    let precision = significant.max(1);
-    let is_exact = significant > FLOAT_DIGITS && precision <= DECIMAL_DIGITS_MAX;
-    is_exact.then_some(ExactNumberInfo::PrecisionAndScale(precision as u64, fraction.len() as i64))
+/// True of a number with an exponent, and of one with more digits than a decimal has.
+fn is_float(number: &str) -> bool {
+    let digits = number.bytes().filter(u8::is_ascii_digit).count();
+    number.contains(['e', 'E']) && !number.starts_with("0x") || digits > DECIMAL_DIGITS_MAX
 }
 
 /// A number as it was written, with its sign.
@@ -137,43 +143,6 @@ fn number_of(expr: &Expr) -> Option<String> {
             .map(|number| format!("-{number}")),
         _ => None,
     }
-}
-
-/// Turns a comparison with ANY or ALL rows of a query into IN or NOT IN, or refuses it.
-fn quantified(expr: &mut Expr) -> ControlFlow<SqlError> {
-    let (left, op, right, is_all) = match expr {
-        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, false),
-        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),
-        _ => return ControlFlow::Continue(()),
-    };
-    let Expr::Subquery(subquery) = &**right else { return ControlFlow::Continue(()) };
-    let negated = match (&*op, is_all) {
-        (BinaryOperator::Eq, false) => false,
-        (BinaryOperator::NotEq, true) => true,
-        (op, is_all) => {
-            let quantifier = if is_all { "ALL" } else { "ANY" };
-            let error = SqlError::not_supported(format!("{op} {quantifier} (query)"));
-            return ControlFlow::Break(error.with_hint(
-                "compare with the query's min or max, or write EXISTS with the comparison inside",
-            ));
-        }
-    };
-    *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated };
-    ControlFlow::Continue(())
-}
-
-/// Refuses INTERSECT ALL and EXCEPT ALL.
-fn check_set_operations(body: &SetExpr) -> ControlFlow<SqlError> {
-    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else {
-        return ControlFlow::Continue(());
-    };
-    let is_all = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
-    if is_all && !matches!(op, SetOperator::Union) {
-        let error = SqlError::not_supported(format!("{op} ALL"));
-        return ControlFlow::Break(error.with_hint(format!("{op} without ALL works")));
-    }
-    check_set_operations(left)?;
-    check_set_operations(right)
 }
 
 /// Gives names to casts: DataFusion would give them the name of what is cast, which ORDER BY may mean.

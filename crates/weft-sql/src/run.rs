@@ -6,17 +6,21 @@ use arrow::array::{ArrayRef, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::logical_expr::{DdlStatement, Explain, LogicalPlan};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::catalog::StatementCatalog;
 use crate::control::Control;
+use crate::ddl::Dependents;
+use crate::economy::{self, Economy};
 use crate::error::{Result, SqlError, internal};
+use crate::insert;
 use crate::locate::locate;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
@@ -34,6 +38,7 @@ pub(crate) struct Run {
     pub(crate) sql: Arc<str>,
     /// The values of the parameters, as SQL.
     pub(crate) parameters: Vec<String>,
+    pub(crate) economy: Economy,
 }
 
 /// What a planned statement is.
@@ -62,54 +67,84 @@ pub(crate) async fn drive(
 }
 
 async fn drive_uncancelled(
-    run: Run,
+    mut run: Run,
     header: oneshot::Sender<Result<Header>>,
     messages: mpsc::Sender<Message>,
 ) {
     let sql = Arc::clone(&run.sql);
-    let started = match start(&run, 0).await {
-        Ok(started) => started,
-        Err(error) => {
-            run.control.finish();
-            drop(run);
-            // Nobody may be listening any more.
-            let _ = header.send(Err(locate(error, &sql)));
-            return;
-        }
-    };
-    let result = match started {
-        Started::Rows(stream) => {
-            let schema = stream.schema();
-            let _ = header.send(Ok(Header { schema, kind: ResultKind::Rows }));
-            send_rows(stream, &messages).await
-        }
-        Started::Command { tag, work } => {
-            let kind = ResultKind::Command { tag, rows_affected: None };
-            let _ = header.send(Ok(Header { schema: Arc::new(Schema::empty()), kind }));
-            work.await
-        }
-    };
-    let last = match result {
-        Ok(rows_affected) => Message::Finished { rows_affected },
-        Err(error) => Message::Failed(locate(error, &sql)),
-    };
+    let mut reader = Reader { header: Some(header), messages, has_rows: false };
+    let mut result = attempt(&run, &mut reader).await;
+    if let Err(error) = &result
+        && economy::may_help(error)
+        && run.economy == Economy::Fast
+        && !reader.has_rows
+    {
+        log::info!("{error}; the statement is planned again to need less");
+        run.economy = Economy::Frugal;
+        result = attempt(&run, &mut reader).await;
+    }
     // Before the reader hears of the end: the database may be closed then.
     run.control.finish();
     drop(run);
-    let _ = messages.send(last).await;
+    reader.end(result.map_err(|error| locate(error, &sql))).await;
 }
 
-async fn send_rows(
-    mut stream: SendableRecordBatchStream,
-    messages: &mpsc::Sender<Message>,
-) -> Result<Option<u64>> {
-    while let Some(batch) = stream.next().await {
-        let batch = batch?;
-        if batch.num_rows() > 0 && messages.send(Message::Batch(batch)).await.is_err() {
-            return Err(SqlError::cancelled());
+/// Runs a statement once, to its end.
+async fn attempt(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
+    match start(run, 0).await? {
+        Started::Rows(stream) => {
+            reader.announce(stream.schema(), ResultKind::Rows);
+            reader.send_rows(stream).await
+        }
+        Started::Command { tag, work } => {
+            let kind = ResultKind::Command { tag, rows_affected: None };
+            reader.announce(Arc::new(Schema::empty()), kind);
+            work.await
         }
     }
-    Ok(None)
+}
+
+/// Who waits for the result. Nobody may be listening any more.
+struct Reader {
+    /// `None` once it was told what the result is.
+    header: Option<oneshot::Sender<Result<Header>>>,
+    messages: mpsc::Sender<Message>,
+    /// It has rows, so that the statement cannot begin anew.
+    has_rows: bool,
+}
+
+impl Reader {
+    fn announce(&mut self, schema: SchemaRef, kind: ResultKind) {
+        if let Some(header) = self.header.take() {
+            let _ = header.send(Ok(Header { schema, kind }));
+        }
+    }
+
+    async fn send_rows(&mut self, mut stream: SendableRecordBatchStream) -> Result<Option<u64>> {
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            self.has_rows = true;
+            if self.messages.send(Message::Batch(batch)).await.is_err() {
+                return Err(SqlError::cancelled());
+            }
+        }
+        Ok(None)
+    }
+
+    async fn end(self, result: Result<Option<u64>>) {
+        let last = match (result, self.header) {
+            (Err(error), Some(header)) => {
+                let _ = header.send(Err(error));
+                return;
+            }
+            (Err(error), None) => Message::Failed(error),
+            (Ok(rows_affected), _) => Message::Finished { rows_affected },
+        };
+        let _ = self.messages.send(last).await;
+    }
 }
 
 fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
@@ -135,7 +170,7 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
 impl Run {
     async fn start_sql(&self, statement: DfStatement) -> Result<Started> {
         unsupported::check(&statement)?;
-        let catalog = self.session.statement_catalog(&self.control)?;
+        let catalog = self.session.statement_catalog(&self.control, self.economy)?;
         let statement = match statement {
             DfStatement::Statement(statement) => match *statement {
                 ast::Statement::CreateTable(create) => {
@@ -144,27 +179,33 @@ impl Run {
                 ast::Statement::CreateView(create) => {
                     return self.create_view(&catalog, create).await;
                 }
-                ast::Statement::Drop { object_type, names, if_exists, .. } => {
-                    return self.drop_relations(&catalog, object_type, &names, if_exists);
+                ast::Statement::Insert(insert) => return self.insert(&catalog, insert).await,
+                ast::Statement::Drop {
+                    object_type, names, if_exists, cascade, restrict, ..
+                } => {
+                    let dependents = match (cascade, restrict) {
+                        (true, _) => Dependents::Drop,
+                        (false, true) => Dependents::Refuse,
+                        (false, false) => Dependents::Leave,
+                    };
+                    let dropped = (object_type, names.as_slice());
+                    return self.drop_relations(&catalog, dropped, if_exists, dependents);
                 }
                 ast::Statement::ShowCreate { obj_name, .. } => {
                     return self.show_create(&catalog, &obj_name);
                 }
                 other => DfStatement::Statement(Box::new(other)),
             },
+            DfStatement::Explain(explain) => explain_source(&catalog, explain)?,
             other => other,
         };
         let state = catalog.planning_state();
         let plan = catalog.plan(&state, statement).await?;
         match plan {
-            LogicalPlan::Dml(insert) => self.insert(&catalog, state, insert),
-            LogicalPlan::Ddl(_) | LogicalPlan::Copy(_) => {
+            LogicalPlan::Dml(_) | LogicalPlan::Ddl(_) | LogicalPlan::Copy(_) => {
                 Err(SqlError::not_supported("this statement"))
             }
             LogicalPlan::Statement(other) => Err(SqlError::not_supported(other.name())),
-            LogicalPlan::Explain(explain) => {
-                self.rows(&state, LogicalPlan::Explain(explain_query(explain))).await
-            }
             plan => self.rows(&state, plan).await,
         }
     }
@@ -216,7 +257,7 @@ impl Run {
     }
 
     async fn start_with_catalog(&self, parsed: Parsed) -> Result<Started> {
-        let catalog = self.session.statement_catalog(&self.control)?;
+        let catalog = self.session.statement_catalog(&self.control, self.economy)?;
         match parsed {
             Parsed::CopyFrom { table, columns, path, options } => {
                 self.copy_from(&catalog, table, columns, path, options).await
@@ -255,20 +296,30 @@ impl Run {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let physical = state.create_physical_plan(plan).await?;
         self.control.watch(&physical);
+        self.session.engine().trim_code();
         Ok(physical)
     }
 }
 
 /// Of a command, what is explained is the query that feeds it.
-fn explain_query(mut explain: Explain) -> Explain {
-    match explain.plan.as_ref() {
-        LogicalPlan::Dml(insert) => explain.plan = Arc::clone(&insert.input),
-        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
-            explain.plan = Arc::clone(&create.input);
+fn explain_source(
+    catalog: &StatementCatalog,
+    mut explain: ExplainStatement,
+) -> Result<DfStatement> {
+    if let DfStatement::Statement(inner) = explain.statement.as_mut() {
+        let source = match inner.as_mut() {
+            ast::Statement::Insert(insert) => {
+                Some(Box::new(insert::source_of(catalog, insert.clone())?))
+            }
+            ast::Statement::CreateTable(create) => create.query.take(),
+            ast::Statement::CreateView(create) => Some(create.query.clone()),
+            _ => None,
+        };
+        if let Some(source) = source {
+            **inner = ast::Statement::Query(source);
         }
-        _ => {}
     }
-    explain
+    Ok(DfStatement::Explain(explain))
 }
 
 /// A result of text columns that exists already.

@@ -96,6 +96,21 @@ impl ScanExec {
         }
     }
 
+    /// The table.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The columns that are read, by number.
+    pub(crate) fn projection(&self) -> &[usize] {
+        &self.projection
+    }
+
+    /// The conditions that rows satisfy.
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
     fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
@@ -106,6 +121,7 @@ impl ScanExec {
             predicates: self.conditions.clone(),
             batch_rows: self.limit.map_or(batch_rows, |limit| batch_rows.min(limit.max(1))),
             io_depth: self.context.io_depth,
+            workers: self.context.threads,
             cancel: self.context.control.token.clone(),
             progress: Arc::clone(&self.context.control.progress),
             ..ScanOptions::default()
@@ -133,6 +149,28 @@ fn estimate(table: &Table, projection: &[usize], conditions: &[Condition]) -> St
         found.total_byte_size = Precision::Inexact(scaled(bytes));
     }
     found
+}
+
+/// Adds what a scan has done to what EXPLAIN ANALYZE shows.
+pub(crate) fn add_metrics(stats: &ScanStats, metrics: &mut MetricsSet) {
+    for (name, value) in [
+        ("bytes_read", stats.bytes_read),
+        ("reads", stats.reads),
+        ("cache_hits", stats.cache_hits),
+        ("row_groups", stats.row_groups),
+        ("row_groups_pruned", stats.row_groups_pruned),
+        ("blocks_pruned", stats.blocks_pruned),
+        ("rows_read", stats.rows_in),
+    ] {
+        let count = Count::new();
+        count.add(usize::try_from(value).unwrap_or(usize::MAX));
+        let value = MetricValue::Count { name: name.into(), count };
+        metrics.push(Arc::new(Metric::new(value, None)));
+    }
+    let time = Time::new();
+    time.add_duration(std::time::Duration::from_nanos(stats.io_wait_ns));
+    let value = MetricValue::Time { name: "io_wait".into(), time };
+    metrics.push(Arc::new(Metric::new(value, None)));
 }
 
 fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
@@ -242,24 +280,7 @@ impl ExecutionPlan for ScanExec {
     fn metrics(&self) -> Option<MetricsSet> {
         let mut metrics = self.metrics.clone_inner();
         let stats = lock(&self.running).stats;
-        for (name, value) in [
-            ("bytes_read", stats.bytes_read),
-            ("reads", stats.reads),
-            ("cache_hits", stats.cache_hits),
-            ("row_groups", stats.row_groups),
-            ("row_groups_pruned", stats.row_groups_pruned),
-            ("blocks_pruned", stats.blocks_pruned),
-            ("rows_read", stats.rows_in),
-        ] {
-            let count = Count::new();
-            count.add(usize::try_from(value).unwrap_or(usize::MAX));
-            let value = MetricValue::Count { name: name.into(), count };
-            metrics.push(Arc::new(Metric::new(value, None)));
-        }
-        let time = Time::new();
-        time.add_duration(std::time::Duration::from_nanos(stats.io_wait_ns));
-        let value = MetricValue::Time { name: "io_wait".into(), time };
-        metrics.push(Arc::new(Metric::new(value, None)));
+        add_metrics(&stats, &mut metrics);
         Some(metrics)
     }
 

@@ -13,12 +13,26 @@ use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::checked_sum::checked_sum;
 use crate::control::{CancelHandle, Control};
 use crate::date_times::DateTimes;
+use crate::duplicates::CountedDuplicates;
+use crate::economy::Economy;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::filters;
+use crate::float_extremes::float_extremes;
+use crate::floats::CanonicalFloats;
+use crate::functions;
+use crate::grouping_sets::GroupingSets;
+use crate::join_order::JoinOrder;
+use crate::memory::{HeldRows, OwnedRows};
+use crate::mixed_numbers::MixedNumbers;
 use crate::overflow::CheckedIntegers;
+use crate::own_functions::own_functions;
+use crate::pipelines::{ByPipelines, Pipelines};
+use crate::rounding::RoundingCasts;
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
-use crate::settings::{self, SessionSettings, Setting};
+use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
+use crate::subqueries::Subqueries;
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
@@ -53,24 +67,48 @@ impl Session {
         let settings = engine.session_defaults.clone();
         let mut config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
-            .with_create_default_catalog_and_schema(false)
-            .with_information_schema(true);
+            .with_create_default_catalog_and_schema(false);
         config.options_mut().sql_parser.collect_spans = true;
+        config.options_mut().sql_parser.parse_float_as_decimal = true;
+        // Plans and operators differ in whether `x IS TRUE` may be NULL; it never is.
+        config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         for (name, value) in &engine.datafusion_defaults {
             set_datafusion(&mut config, name, value)?;
         }
         let mut analyzer_rules = Analyzer::new().rules;
-        analyzer_rules.insert(0, Arc::new(DateTimes));
+        analyzer_rules.insert(0, Arc::new(CountedDuplicates));
+        analyzer_rules.insert(1, Arc::new(DateTimes));
+        analyzer_rules.insert(2, Arc::new(MixedNumbers));
+        // After grouping() was resolved, which looks for the keys as they were written.
+        analyzer_rules.insert(4, Arc::new(GroupingSets::new()));
+        analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
+        analyzer_rules.push(Arc::new(CanonicalFloats::new()));
+        analyzer_rules.push(Arc::new(Subqueries::default()));
+        let mut optimizer_rules = filters::optimizer_rules();
+        optimizer_rules.push(Arc::new(JoinOrder));
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))
             .with_type_planner(Arc::new(WeftTypes))
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
+            .with_optimizer_rules(optimizer_rules)
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
+            .with_physical_optimizer_rule(Arc::new(HeldRows))
+            .with_physical_optimizer_rule(Arc::new(OwnedRows))
+            .with_physical_optimizer_rule(Arc::new(Pipelines::new(
+                Arc::clone(&engine.runtime),
+                engine.ledger.clone(),
+            )))
             .build();
         state.register_udaf(checked_sum())?;
+        for function in float_extremes() {
+            state.register_udaf(function)?;
+        }
+        for function in own_functions() {
+            state.register_udf(function)?;
+        }
         let inner = Inner { settings, state, prepared: HashMap::new() };
         Ok(Session {
             engine: Arc::clone(engine),
@@ -101,6 +139,7 @@ impl Session {
             control: Arc::clone(&control),
             sql: sql.into(),
             parameters,
+            economy: Economy::Fast,
         };
         let executor = self.engine.executor();
         executor.spawn(run::drive(run, header, messages));
@@ -144,6 +183,7 @@ impl Session {
             .chain(state.window_functions().keys())
             .chain(state.table_functions().keys())
             .cloned()
+            .chain(functions::names())
             .collect();
         names.sort_unstable();
         names.dedup();
@@ -187,7 +227,11 @@ impl Session {
     }
 
     /// What one statement sees.
-    pub(crate) fn statement_catalog(&self, control: &Arc<Control>) -> Result<StatementCatalog> {
+    pub(crate) fn statement_catalog(
+        &self,
+        control: &Arc<Control>,
+        economy: Economy,
+    ) -> Result<StatementCatalog> {
         let inner = self.lock();
         let mut state = inner.state.clone();
         let threads = self.engine.settings().threads;
@@ -196,9 +240,15 @@ impl Session {
         config.execution.batch_size = ConfigNonZeroUsize::try_new(inner.settings.batch_rows)?;
         config.execution.time_zone = inner.settings.timezone.clone();
         let io_depth = inner.settings.io_depth;
+        let context = ScanContext { control: Arc::clone(control), io_depth, threads };
+        // Pipelines do not spill: what runs out of memory is left to DataFusion.
+        if inner.settings.engine == ExecutedBy::Weft && economy == Economy::Fast {
+            config.execution.target_partitions = 1;
+            config.extensions.insert(ByPipelines(context.clone()));
+        }
+        economy.configure(config, self.engine.ledger.limit())?;
         drop(inner);
         state.mark_start_execution();
-        let context = ScanContext { control: Arc::clone(control), io_depth };
         Ok(StatementCatalog::new(state, self.engine.store().snapshot(), context))
     }
 
@@ -295,7 +345,7 @@ fn scope(name: &str) -> Result<Scope> {
         "memory_limit" | "threads" | "max_temp_size" | "io_driver" | "temp_directory" => {
             Scope::Database
         }
-        "batch_size" | "io_depth" | "timezone" => Scope::Session,
+        "batch_size" | "engine" | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),
         "datafusion.execution.batch_size" => return Err(renamed(name, "batch_size")),
         "datafusion.execution.time_zone" => return Err(renamed(name, "timezone")),

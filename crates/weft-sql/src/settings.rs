@@ -28,8 +28,9 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 8] = [
+pub(crate) const SETTINGS: [(&str, &str); 9] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
+    ("engine", "what executes queries: datafusion, or weft as far as it can; of the session"),
     ("io_depth", "row groups that a scan reads at a time, per thread; of the session"),
     (
         "io_driver",
@@ -41,7 +42,11 @@ pub(crate) const SETTINGS: [(&str, &str); 8] = [
         "memory for cache, operators and loads, as bytes or a share of the machine's; of the database",
     ),
     ("temp_directory", "where operators spill; fixed when the database is opened"),
-    ("threads", "threads that run a statement; of the database"),
+    (
+        "threads",
+        "threads that operators run on, and as many that read, decode and write tables (of these no more \
+         than when the database was opened); of the database",
+    ),
     ("timezone", "time zone of the session, such as '+02:00' or 'Europe/Berlin'"),
 ];
 
@@ -53,6 +58,9 @@ const SCAN_DEPTH_DEFAULT: usize = 32;
 
 /// Share of the machine's memory, in percent, where nothing else is said.
 const MEMORY_PERCENT_DEFAULT: u64 = 75;
+
+/// Least memory that a database works with, in bytes.
+const MEMORY_LIMIT_BYTES_MIN: u64 = 16 << 20;
 
 /// What a database is opened with.
 #[derive(Clone, Debug)]
@@ -81,6 +89,26 @@ pub(crate) struct SessionSettings {
     pub(crate) batch_rows: usize,
     pub(crate) io_depth: usize,
     pub(crate) timezone: Option<String>,
+    pub(crate) engine: ExecutedBy,
+}
+
+/// What executes queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ExecutedBy {
+    /// DataFusion's operators.
+    #[default]
+    DataFusion,
+    /// Weft's pipelines, and DataFusion's operators for what has none.
+    Weft,
+}
+
+impl ExecutedBy {
+    fn name(self) -> &'static str {
+        match self {
+            ExecutedBy::DataFusion => "datafusion",
+            ExecutedBy::Weft => "weft",
+        }
+    }
 }
 
 impl Default for DatabaseSettings {
@@ -101,6 +129,7 @@ impl Default for SessionSettings {
             batch_rows: BATCH_ROWS_DEFAULT,
             io_depth: SCAN_DEPTH_DEFAULT,
             timezone: None,
+            engine: ExecutedBy::default(),
         }
     }
 }
@@ -123,7 +152,7 @@ impl DatabaseSettings {
                 "io_driver" => {}
                 "temp_directory" => database.temp_directory = Some(PathBuf::from(value)),
                 "memory_limit" | "threads" | "max_temp_size" => database.set(name, value)?,
-                "batch_size" | "io_depth" | "timezone" => session.set(name, value)?,
+                "batch_size" | "engine" | "io_depth" | "timezone" => session.set(name, value)?,
                 other if other.starts_with("datafusion.") => {
                     others.push((name.clone(), value.clone()));
                 }
@@ -148,7 +177,11 @@ impl DatabaseSettings {
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "memory_limit" => {
-                self.memory_limit_bytes = parse_bytes(name, value, Some(machine_memory_bytes()))?;
+                let bytes = parse_bytes(name, value, Some(machine_memory_bytes()))?;
+                if bytes < MEMORY_LIMIT_BYTES_MIN {
+                    return Err(too_small(value, bytes));
+                }
+                self.memory_limit_bytes = bytes;
             }
             "max_temp_size" => self.max_temp_bytes = parse_bytes(name, value, None)?,
             "threads" => self.threads = parse_count(name, value, 1, 1_024)?,
@@ -192,6 +225,7 @@ impl SessionSettings {
             "batch_size" => self.batch_rows = default.batch_rows,
             "io_depth" => self.io_depth = default.io_depth,
             "timezone" => self.timezone = default.timezone.clone(),
+            "engine" => self.engine = default.engine,
             other => return Err(unknown_setting(other)),
         }
         Ok(())
@@ -205,6 +239,7 @@ impl SessionSettings {
         match name {
             "batch_size" => self.batch_rows = parse_count(name, value, 1, 65_536)?,
             "io_depth" => self.io_depth = parse_count(name, value, 1, IO_DEPTH_MAX)?,
+            "engine" => self.engine = parse_engine(value)?,
             "timezone" => {
                 value.parse::<arrow::array::timezone::Tz>().map_err(|_| {
                     SqlError::new(ErrorKind::Setting, format!("there is no time zone '{value}'"))
@@ -228,6 +263,7 @@ pub(crate) fn show(
 ) -> Option<String> {
     Some(match name {
         "batch_size" => session.batch_rows.to_string(),
+        "engine" => session.engine.name().to_owned(),
         "io_depth" => session.io_depth.to_string(),
         "io_driver" => driver.to_owned(),
         "max_temp_size" => human_bytes(database.max_temp_bytes),
@@ -249,12 +285,37 @@ pub(crate) fn unknown_setting(name: &str) -> SqlError {
     }
 }
 
+fn too_small(value: &str, bytes: u64) -> SqlError {
+    let least = human_bytes(MEMORY_LIMIT_BYTES_MIN);
+    let shown = human_bytes(bytes);
+    let message =
+        format!("memory_limit cannot be '{value}': that is {shown}, and {least} is the least");
+    let hint = match value.trim().parse::<f64>() {
+        Ok(_) => format!("a number without a unit is bytes: write '{}GiB'", value.trim()),
+        Err(_) => "write a size such as '4GiB' or a share of the machine's memory such as '75%'"
+            .to_owned(),
+    };
+    SqlError::new(ErrorKind::Setting, message).with_hint(hint)
+}
+
 fn parse_count(name: &str, value: &str, min: usize, max: usize) -> Result<usize> {
     let count = value.trim().replace('_', "").parse::<usize>().ok();
     count.filter(|count| (min..=max).contains(count)).ok_or_else(|| {
         SqlError::new(
             ErrorKind::Setting,
-            format!("{name} cannot be '{value}': give a number from {min} to {max}"),
+            format!("{name} cannot be '{value}': give a whole number from {min} to {max}"),
+        )
+        .with_hint(format!("such as SET {name} = {}", 8.clamp(min, max)))
+    })
+}
+
+fn parse_engine(value: &str) -> Result<ExecutedBy> {
+    let engines = [ExecutedBy::DataFusion, ExecutedBy::Weft];
+    let named = |engine: &ExecutedBy| engine.name().eq_ignore_ascii_case(value.trim());
+    engines.into_iter().find(named).ok_or_else(|| {
+        SqlError::new(
+            ErrorKind::Setting,
+            format!("engine cannot be '{value}': it is datafusion or weft"),
         )
     })
 }
@@ -318,6 +379,9 @@ mod tests {
         database.set("memory_limit", "50%").unwrap();
         assert_eq!(database.memory_limit_bytes, machine_memory_bytes() / 2);
         assert!(database.set("threads", "0").is_err());
+        let error = database.set("memory_limit", "10").unwrap_err();
+        assert!(error.message().contains("16 MiB is the least"), "{error}");
+        assert_eq!(error.hint(), Some("a number without a unit is bytes: write '10GiB'"));
         let error = database.set("io_driver", "posix").unwrap_err();
         assert!(error.message().contains("fixed"), "{error}");
         let error = database.set("memory_limt", "1").unwrap_err();

@@ -1,15 +1,15 @@
 //! SHOW TABLES and DESCRIBE.
 
-use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use weft_store::TableSchema;
 
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::error::Result;
+use crate::identifiers::quoted;
 use crate::run::{Run, Started, text_rows};
 use crate::statement::parse_query;
-use crate::types::type_name;
+use crate::types::column_type_name;
 
 const COLUMNS: [&str; 4] = ["column_name", "column_type", "nullable", "default"];
 
@@ -57,6 +57,7 @@ impl Run {
             data_type: field.data_type().clone(),
             nullable: field.is_nullable(),
             default: None,
+            max_length: None,
         });
         describe(&TableSchema { name: String::new(), columns: columns.collect() })
     }
@@ -84,7 +85,7 @@ fn describe(schema: &TableSchema) -> Result<Started> {
         &COLUMNS,
         vec![
             columns.iter().map(|column| Some(column.name.clone())).collect(),
-            columns.iter().map(|column| Some(type_name(&column.data_type))).collect(),
+            columns.iter().map(|column| Some(column_type_name(column))).collect(),
             columns
                 .iter()
                 .map(|column| Some(if column.nullable { "YES" } else { "NO" }.to_owned()))
@@ -100,7 +101,7 @@ pub(crate) fn create_table(schema: &TableSchema) -> String {
         .columns
         .iter()
         .map(|column| {
-            let mut text = format!("  {} {}", quoted(&column.name), type_name(&column.data_type));
+            let mut text = format!("    {} {}", quoted(&column.name), column_type_name(column));
             if !column.nullable {
                 text.push_str(" NOT NULL");
             }
@@ -111,9 +112,4 @@ pub(crate) fn create_table(schema: &TableSchema) -> String {
         })
         .collect();
     format!("CREATE TABLE {} (\n{}\n)", quoted(&schema.name), columns.join(",\n"))
-}
-
-/// A name, in quotes where it needs them.
-fn quoted(name: &str) -> String {
-    TableReference::bare(name).to_quoted_string()
 }

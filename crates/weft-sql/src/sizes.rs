@@ -49,6 +49,9 @@ pub(crate) fn parse_bytes(setting: &str, text: &str, whole: Option<u64>) -> Resu
         "%" => whole.ok_or_else(bad)? as f64 / 100.0,
         _ => return Err(bad()),
     };
+    if unit == "%" && number > 100.0 {
+        return Err(bad());
+    }
     let bytes = number * factor;
     if !bytes.is_finite() || bytes < 1.0 || bytes > 2f64.powi(62) {
         return Err(bad());
@@ -67,7 +70,7 @@ mod tests {
         assert_eq!(parse("1.5 kb"), Some(1_500));
         assert_eq!(parse("75%"), Some(750));
         assert_eq!(parse("1_000"), Some(1_000));
-        for bad in ["", "GiB", "-1", "4 parsecs", "0", "1e9"] {
+        for bad in ["", "GiB", "-1", "4 parsecs", "0", "1e9", "101%"] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

@@ -5,13 +5,19 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::char_length;
 use crate::copy_options::CopyOptions;
+use crate::copy_statement::{parse_copy, parse_explain_copy};
 use crate::error::{ErrorKind, Position, Result, SqlError, translate};
+use crate::foreign;
+use crate::grammar::{
+    RECURSION_MAX, expect_end, expect_eof, expected, is_word, parser, slice, syntax, take_string,
+    take_word,
+};
 use crate::rewrite;
-use crate::text::{self, DIALECT, Offsets};
-
-/// How deep expressions and queries may nest.
-const RECURSION_MAX: usize = 200;
+use crate::set_statement::{parse_set, rest_as_value, setting_name};
+use crate::struct_types;
+use crate::text::{self, DIALECT};
 
 /// A parsed statement.
 #[derive(Debug)]
@@ -69,13 +75,20 @@ pub(crate) fn parse_with(sql: &str, values: &[String]) -> Result<Parsed> {
     parse_checked(sql, text::bind(tokens, values)?)
 }
 
-fn parse_checked(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     check_is_one(&tokens)?;
+    struct_types::rewrite(&mut tokens);
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
         match &mut parsed {
-            Parsed::Sql(statement) => rewrite::statement(statement)?,
+            Parsed::Sql(statement) => {
+                rewrite::statement(statement)?;
+                if let Some(statement) = inner_statement(statement) {
+                    char_length::rewrite_casts(statement)?;
+                }
+            }
             Parsed::CopyTo { query, .. } | Parsed::DescribeQuery { query } => {
-                rewrite::query(query)?
+                rewrite::query(query)?;
+                char_length::rewrite_casts(query)?;
             }
             _ => {}
         }
@@ -85,6 +98,15 @@ fn parse_checked(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         (ErrorKind::Syntax, None) => error.with_position(end_of(sql)),
         _ => error,
     })
+}
+
+/// The statement of standard SQL in one of DataFusion's.
+fn inner_statement(statement: &mut DfStatement) -> Option<&mut ast::Statement> {
+    match statement {
+        DfStatement::Statement(statement) => Some(statement),
+        DfStatement::Explain(explain) => inner_statement(&mut explain.statement),
+        _ => None,
+    }
 }
 
 fn check_is_one(tokens: &[TokenWithSpan]) -> Result<()> {
@@ -144,7 +166,11 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("DESCRIBE" | "DESC", ..) => parse_describe(tokens, 1),
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
-        _ => parse_datafusion(tokens),
+        ("EXPLAIN", "COPY", _) => parse_explain_copy(tokens),
+        (first, second, _) => {
+            foreign::check(first, second)?;
+            parse_datafusion(tokens)
+        }
     }
 }
 
@@ -153,16 +179,14 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
 /// # Errors
 /// [`ErrorKind::Syntax`].
 pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
-    let tokens = text::tokenize(sql)?;
+    let mut tokens = text::tokenize(sql)?;
+    struct_types::rewrite(&mut tokens);
     let mut parser = parser(tokens);
     let mut query = parser.parse_query().map_err(syntax)?;
     expect_eof(&mut parser)?;
     rewrite::query(&mut query)?;
+    char_length::rewrite_casts(&mut query)?;
     Ok(*query)
-}
-
-fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
-    Parser::new(&DIALECT).with_tokens_with_locations(tokens).with_recursion_limit(RECURSION_MAX)
 }
 
 fn parse_datafusion(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
@@ -177,165 +201,6 @@ fn parse_datafusion(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     }
 }
 
-fn syntax(error: datafusion::sql::sqlparser::parser::ParserError) -> SqlError {
-    SqlError::from(datafusion::common::DataFusionError::SQL(Box::new(error), None))
-}
-
-/// What was expected, and what is there instead.
-fn expected<T>(what: &str, found: &TokenWithSpan) -> Result<T> {
-    let there = match &found.token {
-        Token::EOF => "the end of the statement".to_owned(),
-        token => token.to_string(),
-    };
-    let message = format!("syntax error: expected {what}, found {there}");
-    let start = found.span.start;
-    let error = SqlError::new(ErrorKind::Syntax, message);
-    Err(match start.line {
-        0 => error,
-        line => error.with_position(Position { line, column: start.column }),
-    })
-}
-
-fn expect_eof(parser: &mut Parser<'_>) -> Result<()> {
-    let next = parser.peek_token();
-    match next.token {
-        Token::EOF | Token::SemiColon => Ok(()),
-        _ => expected("the end of the statement", &next),
-    }
-}
-
-fn expect_end(tokens: &[TokenWithSpan], count: usize) -> Result<()> {
-    match text::significant(tokens).get(count) {
-        None => Ok(()),
-        Some(token) => expected("the end of the statement", token),
-    }
-}
-
-fn is_word(parser: &Parser<'_>, word: &str) -> bool {
-    matches!(&parser.peek_token().token,
-        Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
-}
-
-fn take_word(parser: &mut Parser<'_>, word: &str) -> bool {
-    let found = is_word(parser, word);
-    if found {
-        parser.next_token();
-    }
-    found
-}
-
-fn take_string(parser: &mut Parser<'_>, what: &str) -> Result<String> {
-    let next = parser.next_token();
-    match next.token {
-        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => Ok(text),
-        _ => expected(what, &next),
-    }
-}
-
-fn parse_copy(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
-    let mut parser = parser(tokens);
-    parser.next_token();
-    if parser.peek_token().token == Token::LParen {
-        parser.next_token();
-        let query = parser.parse_query().map_err(syntax)?;
-        parser.expect_token(&Token::RParen).map_err(syntax)?;
-        return parse_copy_to(parser, query);
-    }
-    let table = parser.parse_object_name(false).map_err(syntax)?;
-    let columns = match parser.peek_token().token {
-        Token::LParen => {
-            parser.next_token();
-            let columns = parser.parse_comma_separated(Parser::parse_identifier).map_err(syntax)?;
-            parser.expect_token(&Token::RParen).map_err(syntax)?;
-            columns
-        }
-        _ => Vec::new(),
-    };
-    if take_word(&mut parser, "FROM") {
-        let path = take_string(&mut parser, "a file's name in single quotes")?;
-        let options = parse_copy_options(&mut parser)?;
-        return Ok(Parsed::CopyFrom { table, columns, path, options });
-    }
-    let list = match columns.is_empty() {
-        true => "*".to_owned(),
-        false => columns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-    };
-    let query = parse_query(&format!("SELECT {list} FROM {table}"))?;
-    parse_copy_to(parser, Box::new(query))
-}
-
-fn parse_copy_to(mut parser: Parser<'_>, query: Box<ast::Query>) -> Result<Parsed> {
-    if !take_word(&mut parser, "TO") {
-        return expected("FROM or TO", &parser.peek_token());
-    }
-    let path = take_string(&mut parser, "a file's name in single quotes")?;
-    let options = parse_copy_options(&mut parser)?;
-    Ok(Parsed::CopyTo { query, path, options })
-}
-
-/// `[WITH] (name value, …)`, or the same without parentheses and commas.
-fn parse_copy_options(parser: &mut Parser<'_>) -> Result<CopyOptions> {
-    let mut options = CopyOptions::default();
-    if take_word(parser, "STORED") {
-        if !take_word(parser, "AS") {
-            return expected("AS", &parser.peek_token());
-        }
-        let token = parser.next_token();
-        options.set("format", Some(&option_text(&token)?))?;
-    }
-    let _ = take_word(parser, "WITH") || take_word(parser, "OPTIONS");
-    if parser.peek_token().token != Token::LParen {
-        while !matches!(parser.peek_token().token, Token::EOF | Token::SemiColon) {
-            parse_copy_option(parser, &mut options)?;
-        }
-        return Ok(options);
-    }
-    parser.next_token();
-    loop {
-        parse_copy_option(parser, &mut options)?;
-        let next = parser.next_token();
-        match next.token {
-            Token::Comma => {}
-            Token::RParen => break,
-            _ => return expected("',' or ')'", &next),
-        }
-    }
-    expect_eof(parser)?;
-    Ok(options)
-}
-
-fn parse_copy_option(parser: &mut Parser<'_>, options: &mut CopyOptions) -> Result<()> {
-    let name = parser.next_token();
-    let start = name.span.start;
-    let name = match name.token {
-        Token::Word(word) => word.value,
-        Token::SingleQuotedString(text) => text,
-        _ => return expected("an option such as FORMAT or HEADER", &name),
-    };
-    let next = parser.peek_token();
-    let value = match &next.token {
-        Token::Eq => {
-            parser.next_token();
-            Some(option_text(&parser.next_token())?)
-        }
-        Token::Comma | Token::RParen | Token::EOF | Token::SemiColon => None,
-        Token::Word(word) if CopyOptions::is_name(&word.value) => None,
-        _ => Some(option_text(&parser.next_token())?),
-    };
-    options
-        .set(&name, value.as_deref())
-        .map_err(|error| error.with_position(Position { line: start.line, column: start.column }))
-}
-
-fn option_text(token: &TokenWithSpan) -> Result<String> {
-    match &token.token {
-        Token::Word(word) => Ok(word.value.clone()),
-        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => Ok(text.clone()),
-        Token::Number(number, _) => Ok(number.clone()),
-        _ => expected("the option's value", token),
-    }
-}
-
 fn parse_add_device(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let mut parser = parser(tokens);
     for _ in 0..3 {
@@ -347,69 +212,6 @@ fn parse_add_device(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let path = take_string(&mut parser, "a path in single quotes")?;
     expect_eof(&mut parser)?;
     Ok(Parsed::AddDevice { path })
-}
-
-/// The name after SHOW or RESET; `None` for ALL.
-fn setting_name(tokens: &[TokenWithSpan]) -> Result<Option<String>> {
-    let tokens = text::significant(tokens);
-    let mut name = String::new();
-    for token in &tokens[1..] {
-        match &token.token {
-            Token::Word(word) => name.push_str(&word.value),
-            Token::Period => name.push('.'),
-            Token::SingleQuotedString(text) => name.push_str(text),
-            _ => return expected("the name of a setting", token),
-        }
-    }
-    match name.to_ascii_lowercase().as_str() {
-        "" => Err(SqlError::new(ErrorKind::Syntax, "syntax error: expected the name of a setting")),
-        "all" => Ok(None),
-        "timezone" => Ok(Some("timezone".to_owned())),
-        name => Ok(Some(name.to_owned())),
-    }
-}
-
-fn parse_set(sql: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
-    let significant = text::significant(tokens);
-    let is_assignment = |token: &TokenWithSpan| match &token.token {
-        Token::Eq => true,
-        Token::Word(word) => word.value.eq_ignore_ascii_case("to"),
-        _ => false,
-    };
-    let Some(equals) = significant.iter().position(|token| is_assignment(token)) else {
-        return match significant.last() {
-            Some(last) => expected("'=' and the setting's value", last),
-            None => Err(SqlError::new(ErrorKind::Syntax, "syntax error: expected a setting")),
-        };
-    };
-    let mut name = String::new();
-    for token in &significant[1..equals] {
-        match &token.token {
-            Token::Word(word) => name.push_str(&word.value),
-            Token::Period => name.push('.'),
-            _ => return expected("the name of a setting", token),
-        }
-    }
-    let value = rest_as_value(sql, tokens, equals + 1)?;
-    Ok(Parsed::Set { name: name.to_ascii_lowercase(), value })
-}
-
-/// The text from the `first` significant token on, or the string that it is.
-fn rest_as_value(sql: &str, tokens: &[TokenWithSpan], first: usize) -> Result<String> {
-    let significant = text::significant(tokens);
-    match &significant[first.min(significant.len())..] {
-        [] => Err(SqlError::new(ErrorKind::Syntax, "syntax error: expected the setting's value")),
-        [one] => Ok(match &one.token {
-            Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => text.clone(),
-            _ => slice(sql, one, one),
-        }),
-        [start, .., end] => Ok(slice(sql, start, end)),
-    }
-}
-
-fn slice(sql: &str, start: &TokenWithSpan, end: &TokenWithSpan) -> String {
-    let offsets = Offsets::new(sql);
-    sql[offsets.byte(start.span.start)..offsets.byte(end.span.end)].to_owned()
 }
 
 /// A table or query to describe, after so many words.
@@ -480,11 +282,11 @@ fn parse_execute(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     Ok(Parsed::Execute { name, values })
 }
 
-/// A name as the catalog has it: in lower case unless it is quoted.
+/// A name as the catalog has it: its ASCII letters in lower case, unless it is quoted.
 pub(crate) fn fold(name: String, quote: Option<char>) -> String {
     match quote {
         Some(_) => name,
-        None => name.to_lowercase(),
+        None => name.to_ascii_lowercase(),
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, Result as DfResult, Statistics};
+use datafusion::common::{ColumnStatistics, Result as DfResult, Statistics, internal_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use weft_store::Table;
@@ -22,6 +22,8 @@ use crate::scan::ScanExec;
 pub(crate) struct ScanContext {
     pub(crate) control: Arc<Control>,
     pub(crate) io_depth: usize,
+    /// Workers that read and decode, at most.
+    pub(crate) threads: usize,
 }
 
 /// A table of one snapshot.
@@ -32,16 +34,29 @@ pub(crate) struct StoredTable {
     /// What columns without a value get.
     defaults: HashMap<String, Expr>,
     context: ScanContext,
+    learned: Option<Arc<weft_store::Statistics>>,
 }
 
 impl StoredTable {
+    /// A table, with what was `learned` of its rows when they were loaded.
     pub(crate) fn new(
         table: Arc<Table>,
         defaults: HashMap<String, Expr>,
         context: ScanContext,
+        learned: Option<Arc<weft_store::Statistics>>,
     ) -> StoredTable {
         let schema = table.arrow_schema();
-        StoredTable { table, schema, defaults, context }
+        StoredTable { table, schema, defaults, context, learned }
+    }
+
+    /// The number of rows.
+    pub(crate) fn rows(&self) -> u64 {
+        self.table.rows()
+    }
+
+    /// Distinct counts and a sample of the rows.
+    pub(crate) fn learned(&self) -> Option<&weft_store::Statistics> {
+        self.learned.as_deref()
     }
 }
 
@@ -82,11 +97,14 @@ impl TableProvider for StoredTable {
             Some(projection) => projection.clone(),
             None => (0..self.schema.fields().len()).collect(),
         };
-        let conditions = filters
-            .iter()
-            .filter_map(|filter| pushdown::translate(filter, &self.schema))
-            .flatten()
-            .collect();
+        let mut conditions = Vec::new();
+        for filter in filters {
+            match pushdown::translate(filter, &self.schema) {
+                Some(translated) => conditions.extend(translated),
+                // The optimizer may have changed a condition since it was accepted.
+                None => return internal_err!("a scan was given the condition {filter}"),
+            }
+        }
         let config = state.config();
         let partitions = config.target_partitions().min(self.table.row_groups()).max(1);
         let scan = ScanExec::new(

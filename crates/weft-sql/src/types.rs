@@ -11,13 +11,16 @@ use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
 
+use weft_store::Column;
+
 use crate::error::SqlError;
+use crate::identifiers::quoted;
 
 /// Digits of a decimal number, at most.
 const DECIMAL_DIGITS_MAX: u64 = 38;
 
 /// The zone of timestamps with time zone.
-const ZONE: &str = "UTC";
+pub(crate) const ZONE: &str = "UTC";
 
 /// Plans the names that DataFusion does not know, or knows otherwise.
 #[derive(Debug)]
@@ -80,10 +83,45 @@ fn plan(sql_type: &SqlType) -> Result<Option<DataType>, SqlError> {
             DataType::Time64(TimeUnit::Microsecond)
         }
         SqlType::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
-        SqlType::Custom(name, _) => return Ok(custom(&name.to_string())),
+        SqlType::Custom(name, _) => match custom(&name.to_string()) {
+            Some(data_type) => data_type,
+            None => return Err(unknown_type(sql_type)),
+        },
+        other if instead_of(other).is_some() => return Err(unknown_type(other)),
         _ => return Ok(None),
     };
     Ok(Some(data_type))
+}
+
+/// No type has this name here.
+fn unknown_type(sql_type: &SqlType) -> SqlError {
+    let error = SqlError::not_supported(format!("the type {sql_type}"));
+    match instead_of(sql_type) {
+        Some(other) => error.with_hint(format!("write {other}")),
+        None => error.with_hint(
+            "types are BOOLEAN, TINYINT to BIGINT and UNSIGNED, HUGEINT, DECIMAL(p, s), REAL, DOUBLE, \
+             VARCHAR, BLOB, DATE, TIME, TIMESTAMP, INTERVAL, STRUCT(name type) and type[]",
+        ),
+    }
+}
+
+/// What stands for a type that there is not.
+fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
+    Some(match sql_type {
+        SqlType::Uuid | SqlType::JSON | SqlType::JSONB | SqlType::Enum(..) => "VARCHAR",
+        SqlType::Bit(_) | SqlType::BitVarying(_) => "VARCHAR or BLOB",
+        SqlType::Int128 | SqlType::Int256 | SqlType::UInt128 | SqlType::UInt256 => "HUGEINT",
+        SqlType::UHugeInt => "HUGEINT",
+        SqlType::Map(..) => "a list of structs: STRUCT(key type, value type)[]",
+        SqlType::Union(_) => "a STRUCT with a field for each",
+        SqlType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
+            "serial" | "bigserial" | "smallserial" => "BIGINT",
+            "money" => "DECIMAL(19, 4)",
+            "uuid" | "json" | "jsonb" | "xml" | "citext" | "name" | "inet" => "VARCHAR",
+            _ => return None,
+        },
+        _ => return None,
+    })
 }
 
 fn custom(name: &str) -> Option<DataType> {
@@ -160,6 +198,15 @@ fn nested_type(data_type: &DataType) -> DataType {
     stored_type(data_type)
 }
 
+/// What people call the type of a column, with its greatest length.
+pub(crate) fn column_type_name(column: &Column) -> String {
+    let name = type_name(&column.data_type);
+    match column.max_length {
+        Some(length) => format!("{name}({length})"),
+        None => name,
+    }
+}
+
 /// What people call a type.
 pub(crate) fn type_name(data_type: &DataType) -> String {
     let simple = match data_type {
@@ -206,9 +253,9 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
         DataType::Struct(fields) => {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|field| format!("{} {}", field.name(), type_name(field.data_type())))
+                .map(|field| format!("{} {}", quoted(field.name()), type_name(field.data_type())))
                 .collect();
-            return format!("STRUCT<{}>", fields.join(", "));
+            return format!("STRUCT({})", fields.join(", "));
         }
         DataType::Dictionary(_, values) => return type_name(values),
         DataType::RunEndEncoded(_, values) => return type_name(values.data_type()),

@@ -16,12 +16,7 @@ pub(crate) fn check(statement: &DfStatement) -> Result<()> {
         DfStatement::Statement(statement) => check_sql(statement),
         DfStatement::Explain(explain) => {
             check(&explain.statement)?;
-            match explain.statement.as_ref() {
-                DfStatement::Statement(inner) if matches!(**inner, Statement::Query(_)) => Ok(()),
-                _ if !explain.options.analyze => Ok(()),
-                _ => Err(SqlError::not_supported("EXPLAIN ANALYZE of a command")
-                    .with_hint("explain the query in it")),
-            }
+            check_explained(&explain.statement, explain.options.analyze)
         }
         DfStatement::CreateExternalTable(_) => {
             Err(SqlError::not_supported("CREATE EXTERNAL TABLE").with_hint(
@@ -30,6 +25,22 @@ pub(crate) fn check(statement: &DfStatement) -> Result<()> {
             ))
         }
         DfStatement::CopyTo(_) | DfStatement::Reset(_) => Ok(()),
+    }
+}
+
+/// Of commands, only the query in them can be explained, without running it.
+fn check_explained(statement: &DfStatement, is_analyze: bool) -> Result<()> {
+    let DfStatement::Statement(statement) = statement else {
+        return Err(SqlError::not_supported("EXPLAIN of this statement")
+            .with_hint("explain the query in it"));
+    };
+    match statement.as_ref() {
+        Statement::Query(_) => Ok(()),
+        _ if is_analyze => Err(SqlError::not_supported("EXPLAIN ANALYZE of a command")
+            .with_hint("explain the query in it: EXPLAIN ANALYZE SELECT …")),
+        Statement::Insert(_) | Statement::CreateView(_) => Ok(()),
+        Statement::CreateTable(create) if create.query.is_some() => Ok(()),
+        _ => Err(SqlError::not_supported("EXPLAIN of a command without a query")),
     }
 }
 

@@ -26,6 +26,25 @@
 //! A [`Database`] is one open directory, shared by any number of [`Session`]s on any threads. A
 //! statement that was started runs on the database's threads, while its [`QueryResult`] is read;
 //! a [`CancelHandle`] stops it from anywhere.
+//!
+//! # Memory
+//!
+//! The setting `memory_limit` holds for what a database reserves: its cache, operators, loads. Code that it
+//! uses allocates more beside that. A program whose allocator counts lets it know how much, and then the
+//! limit holds for all that the program has: the cache shrinks, and operators spill, by what is really taken.
+//!
+//! ```
+//! use std::alloc::System;
+//! use weft::{CountingAllocator, KeepingAllocator};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: CountingAllocator<KeepingAllocator<System>> =
+//!     CountingAllocator::new(KeepingAllocator::new(System));
+//! ```
+//!
+//! Nobody counts what the allocator keeps of the memory that was freed. The system's keeps less once
+//! [`give_back_promptly`] was called; a [`KeepingAllocator`] over it keeps the large blocks that are wanted
+//! again at once, up to a sixteenth of the memory limit, and counts them.
 
 #![forbid(unsafe_code)]
 
@@ -43,8 +62,10 @@ pub use prepared::Prepared;
 pub use result::QueryResult;
 pub use session::Session;
 pub use text::to_text;
+pub use weft_rt::memory::heap::{CountingAllocator, give_back_promptly};
+pub use weft_rt::memory::kept::KeepingAllocator;
 pub use weft_rt::progress::ProgressSnapshot;
 pub use weft_sql::{
     CancelHandle, ErrorKind, Position, Result, ResultKind, Setting, SqlError as Error, Statement,
-    Value, is_incomplete,
+    Value, is_incomplete, quoted,
 };

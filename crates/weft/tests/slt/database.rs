@@ -24,6 +24,28 @@ pub enum Setup {
     Sim,
 }
 
+/// What executes the queries of a file of tests.
+#[derive(Clone, Copy, Debug)]
+pub enum Engine {
+    /// DataFusion's operators.
+    DataFusion,
+    /// Weft's pipelines.
+    Weft,
+}
+
+impl Engine {
+    /// Both of them.
+    pub const ALL: [Engine; 2] = [Engine::DataFusion, Engine::Weft];
+
+    /// Its name in the setting, in the names of tests, and its label in `skipif` and `onlyif`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::DataFusion => "datafusion",
+            Engine::Weft => "weft",
+        }
+    }
+}
+
 impl Setup {
     /// All of them.
     pub const ALL: [Setup; 3] = [Setup::Ample, Setup::Tiny, Setup::Sim];
@@ -37,15 +59,16 @@ impl Setup {
         }
     }
 
-    /// A new database, and the seed of what is random in it: that of `WEFT_SEED`, or a fresh one.
+    /// A new database whose queries this engine executes, and the seed of what is random in it: that of `WEFT_SEED`, or a fresh one.
     ///
     /// # Errors
     /// Those of opening it.
-    pub fn open(self) -> weft::Result<(Database, u64)> {
+    pub fn open(self, engine: Engine) -> weft::Result<(Database, u64)> {
         let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         let given = std::env::var("WEFT_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or(fresh as u64);
         let options = DatabaseOptions::default().with("threads", 2).with("timezone", "UTC");
+        let options = options.with("engine", engine.name());
         let database = match self {
             Setup::Ample => Database::in_memory(&options.with("memory_limit", "1GB"))?,
             Setup::Tiny => Database::in_memory(&options.with("memory_limit", TINY_MEMORY))?,

@@ -1,5 +1,6 @@
 //! The SQL logic tests under `tests/slt/`, each file in databases of its own: with ample memory, with
-//! as little as runs, and on a simulated disk where every request suspends.
+//! as little as runs, and on a simulated disk where every request suspends, each by DataFusion's operators and by
+//! Weft's pipelines.
 //!
 //! `cargo test -p weft --test slt -- join` runs those with `join` in their names.
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use sqllogictest::harness::{Arguments, Failed, Trial, run};
 use sqllogictest::{Runner, parse_file};
 
-use database::{Setup, TestDatabase, same_types};
+use database::{Engine, Setup, TestDatabase, same_types};
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/slt");
@@ -21,8 +22,13 @@ fn main() {
     find(&root, &mut files);
     assert!(!files.is_empty(), "no tests under {}", root.display());
     files.sort();
-    let trials = files.iter().flat_map(|path| Setup::ALL.map(|setup| trial(&root, path, setup)));
-    run(&Arguments::from_args(), trials.collect()).exit();
+    let mut trials = Vec::new();
+    for path in &files {
+        for setup in Setup::ALL {
+            trials.extend(Engine::ALL.map(|engine| trial(&root, path, setup, engine)));
+        }
+    }
+    run(&Arguments::from_args(), trials).exit();
 }
 
 /// All test files in a directory and those below.
@@ -37,14 +43,15 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn trial(root: &Path, path: &Path, setup: Setup) -> Trial {
+fn trial(root: &Path, path: &Path, setup: Setup, engine: Engine) -> Trial {
     let topic = path.strip_prefix(root).unwrap_or(path).with_extension("");
-    let name = format!("{}::{}", topic.display(), setup.name());
+    let name = format!("{}::{}::{}", topic.display(), setup.name(), engine.name());
     let path = path.to_owned();
     Trial::test(name, move || {
-        let (database, seed) = setup.open()?;
+        let (database, seed) = setup.open(engine)?;
         let mut runner = Runner::new(|| async { TestDatabase::new(&database) });
         runner.add_label(setup.name());
+        runner.add_label(engine.name());
         runner.with_column_validator(|actual, expected| same_types(actual, expected));
         // On to the end after a failure: one mistake often shows better beside the others.
         let records = parse_file(&path).map_err(|error| Failed::from(error.to_string()))?;

@@ -1,0 +1,218 @@
+//! Comparisons that DataFusion's parser or planner takes for others, or does not know.
+//!
+//! - `a IS DISTINCT FROM b AND c` compares with `b`, not with `b AND c`.
+//! - `IS UNKNOWN` is IS NULL.
+//! - Rows are compared column by column, with SQL's rules for NULL.
+//! - `= ANY (query)` is IN, `<> ALL (query)` is NOT IN; other comparisons with ANY or ALL rows of a query
+//!   ask whether there are rows for which they are true, false or unknown.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::error::{ErrorKind, SqlError, internal};
+use crate::text::DIALECT;
+
+/// Replaces a comparison by one that is understood.
+///
+/// # Errors
+/// [`ErrorKind::Semantic`](crate::ErrorKind::Semantic) for rows of different lengths.
+pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
+    match expr {
+        Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => bind_tightly(expr),
+        Expr::IsUnknown(inner) => *expr = Expr::IsNull(inner.clone()),
+        Expr::IsNotUnknown(inner) => *expr = Expr::IsNotNull(inner.clone()),
+        Expr::BinaryOp { left, op, right } => {
+            if let (Some(left), Some(right)) = (row(left), row(right)) {
+                *expr = compare(left, op, right)?;
+            }
+        }
+        Expr::InList { expr: value, list, negated } => {
+            if let Some(columns) = row(value) {
+                let mut found = literal(false);
+                for item in list {
+                    let Some(item) = row(item) else { return ControlFlow::Continue(()) };
+                    let same = compare(columns, &BinaryOperator::Eq, item)?;
+                    found = binary(found, BinaryOperator::Or, same);
+                }
+                let found = Expr::Nested(Box::new(found));
+                *expr = if *negated { not(found) } else { found };
+            }
+        }
+        Expr::AnyOp { .. } | Expr::AllOp { .. } => return quantified(expr),
+        _ => {}
+    }
+    ControlFlow::Continue(())
+}
+
+/// The columns of a row.
+fn row(expr: &Expr) -> Option<&[Expr]> {
+    match expr {
+        Expr::Tuple(columns) => Some(columns),
+        _ => None,
+    }
+}
+
+/// Compares rows.
+fn compare(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> ControlFlow<SqlError, Expr> {
+    use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
+    let ([first, rest @ ..], [other, others @ ..]) = (left, right) else {
+        return refuse(left, right);
+    };
+    if rest.len() != others.len() {
+        return refuse(left, right);
+    }
+    let compared = |op| nested(binary(nested(first.clone()), op, nested(other.clone())));
+    if rest.is_empty() {
+        return ControlFlow::Continue(compared(op.clone()));
+    }
+    let rest = compare(rest, op, others)?;
+    ControlFlow::Continue(nested(match op {
+        Eq => binary(compared(Eq), And, rest),
+        NotEq => binary(compared(NotEq), Or, rest),
+        Lt | LtEq => binary(compared(Lt), Or, nested(binary(compared(Eq), And, rest))),
+        Gt | GtEq => binary(compared(Gt), Or, nested(binary(compared(Eq), And, rest))),
+        other => {
+            return ControlFlow::Break(SqlError::not_supported(format!("{other} of rows")));
+        }
+    }))
+}
+
+fn refuse(left: &[Expr], right: &[Expr]) -> ControlFlow<SqlError, Expr> {
+    let (left, right) = (left.len(), right.len());
+    ControlFlow::Break(SqlError::new(
+        ErrorKind::Semantic,
+        format!("a row of {left} columns cannot be compared with one of {right}"),
+    ))
+}
+
+/// Moves what a comparison has swallowed out of its right side.
+fn bind_tightly(expr: &mut Expr) {
+    let (Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right)) = &mut *expr else {
+        return;
+    };
+    let meant = std::mem::replace(operand(right), literal(true));
+    let swallowed = std::mem::replace(right.as_mut(), meant);
+    if swallowed == literal(true) {
+        return;
+    }
+    let comparison = std::mem::replace(expr, swallowed);
+    *operand(expr) = comparison;
+}
+
+/// Down the left side of what binds more loosely, the operand that is meant.
+fn operand(expr: &mut Expr) -> &mut Expr {
+    match expr {
+        Expr::BinaryOp { op, .. } if !is_loose(op) => expr,
+        Expr::BinaryOp { left, .. } => operand(left),
+        other => other,
+    }
+}
+
+/// True of operators that bind more loosely than IS.
+fn is_loose(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or, Xor};
+    matches!(op, And | Or | Xor | Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// A comparison with ANY or ALL rows of a query.
+fn quantified(expr: &mut Expr) -> ControlFlow<SqlError> {
+    let (left, op, right, is_all) = match expr {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, false),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),
+        _ => return ControlFlow::Continue(()),
+    };
+    let Expr::Subquery(subquery) = &**right else { return ControlFlow::Continue(()) };
+    let negated = match (&*op, is_all) {
+        (BinaryOperator::Eq, false) => false,
+        (BinaryOperator::NotEq, true) => true,
+        _ => {
+            let test = |condition: &str| {
+                format!("EXISTS (SELECT 1 FROM ({subquery}) AS __rows(__row) WHERE {condition})")
+            };
+            let compared = format!("(({left}) {op} __row)");
+            let (decisive, result, otherwise) = match is_all {
+                true => (test(&format!("NOT {compared}")), "false", "true"),
+                false => (test(&compared), "true", "false"),
+            };
+            let unknown = test(&format!("{compared} IS NULL"));
+            let sql = format!(
+                "(CASE WHEN {decisive} THEN {result} WHEN {unknown} THEN NULL ELSE {otherwise} END)"
+            );
+            let parsed = Parser::new(&DIALECT).try_with_sql(&sql).and_then(|mut p| p.parse_expr());
+            return match parsed {
+                Ok(parsed) => {
+                    *expr = parsed;
+                    ControlFlow::Continue(())
+                }
+                Err(error) => ControlFlow::Break(internal(&error.to_string())),
+            };
+        }
+    };
+    *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated };
+    ControlFlow::Continue(())
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+fn nested(expr: Expr) -> Expr {
+    Expr::Nested(Box::new(expr))
+}
+
+fn not(expr: Expr) -> Expr {
+    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) }
+}
+
+fn literal(value: bool) -> Expr {
+    Expr::Value(Value::Boolean(value).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(sql: &str) -> String {
+        let mut expr = Parser::new(&DIALECT).try_with_sql(sql).unwrap().parse_expr().unwrap();
+        match rewrite(&mut expr) {
+            ControlFlow::Continue(()) => expr.to_string(),
+            ControlFlow::Break(error) => error.to_string(),
+        }
+    }
+
+    /// The structure of a parsed expression, in parentheses.
+    fn structure(expr: &Expr) -> String {
+        match expr {
+            Expr::BinaryOp { left, op, right } => {
+                format!("({} {op} {})", structure(left), structure(right))
+            }
+            Expr::IsDistinctFrom(left, right) => {
+                format!("({} distinct {})", structure(left), structure(right))
+            }
+            other => other.to_string(),
+        }
+    }
+
+    #[test]
+    fn distinct_binds_as_other_comparisons() {
+        for (sql, expected) in [
+            ("a IS DISTINCT FROM b AND c", "((a distinct b) AND c)"),
+            ("a IS DISTINCT FROM b + 1 OR c AND d", "((a distinct (b + 1)) OR (c AND d))"),
+            ("a IS DISTINCT FROM b", "(a distinct b)"),
+            ("a IS DISTINCT FROM (b AND c)", "(a distinct (b AND c))"),
+        ] {
+            let mut expr = Parser::new(&DIALECT).try_with_sql(sql).unwrap().parse_expr().unwrap();
+            assert!(rewrite(&mut expr).is_continue(), "{sql}");
+            assert_eq!(structure(&expr), expected);
+        }
+    }
+
+    #[test]
+    fn rows_are_compared_column_by_column() {
+        assert_eq!(rewritten("(a, b) = (1, 2)"), "(((a) = (1)) AND ((b) = (2)))");
+        assert_eq!(rewritten("(a, b) < (1, 2)"), "(((a) < (1)) OR (((a) = (1)) AND ((b) < (2))))");
+        assert!(rewritten("(a, b) = (1, 2, 3)").contains("cannot be compared"));
+    }
+}

@@ -1,0 +1,92 @@
+//! How a statement is planned for the memory there is.
+//!
+//! Operators are chosen to be fast: a join hashes one of its inputs, and fails if that does not fit into
+//! memory. A statement that failed so, and has not returned a row yet, is planned once more, with operators
+//! that can all spill.
+
+use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
+
+use crate::error::{ErrorKind, Result, SqlError};
+
+/// Partitions of a frugal plan: at least two, or DataFusion plans no merge join.
+const FRUGAL_PARTITIONS: (usize, usize) = (2, 4);
+
+/// Rows that operators of a frugal plan pass on at a time.
+const FRUGAL_BATCH_ROWS: usize = 2_048;
+
+/// Of the memory limit, the part that all sorts of a plan together keep for merging what they have sorted.
+const MERGE_MEMORY: usize = 16;
+
+/// What matters more in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Economy {
+    /// Time.
+    Fast,
+    /// Memory.
+    Frugal,
+}
+
+impl Economy {
+    /// Fits DataFusion's options to a memory limit in bytes.
+    ///
+    /// # Errors
+    /// None: the sizes are not 0.
+    pub(crate) fn configure(self, options: &mut ConfigOptions, limit_bytes: u64) -> Result<()> {
+        let execution = &mut options.execution;
+        if self == Economy::Frugal {
+            let (least, most) = FRUGAL_PARTITIONS;
+            execution.target_partitions = execution.target_partitions.clamp(least, most);
+            let rows = execution.batch_size.get().min(FRUGAL_BATCH_ROWS);
+            execution.batch_size = ConfigNonZeroUsize::try_new(rows)?;
+            options.optimizer.prefer_hash_join = false;
+        }
+        let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        let merge_bytes = limit / MERGE_MEMORY / execution.target_partitions.max(1);
+        execution.sort_spill_reservation_bytes =
+            execution.sort_spill_reservation_bytes.min(merge_bytes);
+        Ok(())
+    }
+}
+
+/// True if a statement that failed so may succeed with a frugal plan.
+pub(crate) fn may_help(error: &SqlError) -> bool {
+    error.kind() == ErrorKind::OutOfMemory && error.message().starts_with("out of memory: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorts_keep_a_part_of_a_small_limit() {
+        let mut options = ConfigOptions::default();
+        options.execution.target_partitions = 4;
+        Economy::Fast.configure(&mut options, 64 << 20).unwrap();
+        assert_eq!(options.execution.sort_spill_reservation_bytes, 1 << 20);
+        assert!(options.optimizer.prefer_hash_join);
+        let mut options = ConfigOptions::default();
+        let default = options.execution.sort_spill_reservation_bytes;
+        Economy::Fast.configure(&mut options, 64 << 30).unwrap();
+        assert_eq!(options.execution.sort_spill_reservation_bytes, default);
+    }
+
+    #[test]
+    fn frugal_plans_merge_few_partitions() {
+        for (threads, partitions) in [(1, 2), (3, 3), (64, 4)] {
+            let mut options = ConfigOptions::default();
+            options.execution.target_partitions = threads;
+            Economy::Frugal.configure(&mut options, 1 << 30).unwrap();
+            assert_eq!(options.execution.target_partitions, partitions);
+            assert_eq!(options.execution.batch_size.get(), FRUGAL_BATCH_ROWS);
+            assert!(!options.optimizer.prefer_hash_join);
+        }
+    }
+
+    #[test]
+    fn only_memory_is_worth_another_try() {
+        let error = |kind, message: &str| SqlError::new(kind, message);
+        assert!(may_help(&error(ErrorKind::OutOfMemory, "out of memory: the sort needs …")));
+        assert!(!may_help(&error(ErrorKind::OutOfMemory, "the temporary files need more")));
+        assert!(!may_help(&error(ErrorKind::Data, "out of memory: a text")));
+    }
+}

@@ -1,0 +1,56 @@
+//! Statements of other databases, which people try: what to write instead.
+
+use crate::error::SqlError;
+
+/// The first words of a statement, and what does the same here.
+const STATEMENTS: [(&str, &str); 24] = [
+    ("ANALYZE", "statistics are kept up to date by themselves"),
+    ("ATTACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
+    ("CHECKPOINT", "each statement is durable when it ends"),
+    ("CLUSTER", "CREATE TABLE … AS SELECT … ORDER BY makes a sorted table"),
+    ("COMMENT", "comments on tables and columns are not kept"),
+    ("CREATE FUNCTION", "there are no functions of one's own yet"),
+    ("CREATE MACRO", "there are no functions of one's own yet"),
+    ("CREATE SECRET", "only files of this machine are read"),
+    ("DETACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
+    ("EXPORT", "write COPY table TO 'file.parquet' for each table"),
+    ("IMPORT", "write COPY table FROM 'file.parquet' for each table"),
+    ("INSTALL", "there are no extensions"),
+    ("KILL", "Ctrl-C in the shell stops a statement"),
+    ("LOAD", "there are no extensions; to load a file, write COPY table FROM 'file'"),
+    ("LOCK", "each statement sees one state of the database: nothing needs to be locked"),
+    ("OPTIMIZE", "tables are kept in order by themselves"),
+    ("PIVOT", "write an aggregate with FILTER for each column: sum(x) FILTER (WHERE k = 1)"),
+    ("PRAGMA", "SHOW ALL lists the settings, SET changes one, DESCRIBE table lists columns"),
+    ("REFRESH", "views are always up to date"),
+    ("REINDEX", "there are no indexes"),
+    ("RENAME", "write CREATE TABLE new AS SELECT * FROM old, then DROP TABLE old"),
+    ("REPLACE", "there are no keys yet, so that no row replaces another: write INSERT INTO"),
+    ("SUMMARIZE", "write SELECT min(x), max(x), count(x), avg(x) FROM table"),
+    ("VACUUM", "space that a statement frees is used again by itself"),
+];
+
+/// Refuses a statement that begins with these words, if it is one of another database.
+///
+/// # Errors
+/// [`crate::ErrorKind::NotSupported`], with what to write instead.
+pub(crate) fn check(first: &str, second: &str) -> Result<(), SqlError> {
+    let two = format!("{first} {second}");
+    match STATEMENTS.iter().find(|(words, _)| *words == first || *words == two) {
+        Some((words, hint)) => Err(SqlError::not_supported(words).with_hint(*hint)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_of_others_are_explained() {
+        assert!(check("PRAGMA", "").unwrap_err().hint().is_some_and(|hint| hint.contains("SHOW")));
+        assert!(check("CREATE", "MACRO").is_err());
+        assert!(check("CREATE", "TABLE").is_ok());
+        assert!(STATEMENTS.is_sorted());
+    }
+}

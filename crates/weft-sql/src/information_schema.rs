@@ -1,0 +1,243 @@
+//! `information_schema`: what a statement's snapshot holds, as tables.
+//!
+//! `tables`, `columns`, `views` and `schemata` are made here, with the names of types that DESCRIBE prints;
+//! DataFusion's own (`routines`, `parameters`, `df_settings`) come from it.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, StringViewArray};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::{DataFusionError, Result as DfResult};
+use datafusion::datasource::MemTable;
+use weft_store::Column;
+
+use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
+use crate::error::Result;
+use crate::types::column_type_name;
+
+/// The name of the schema.
+pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// What is made here.
+const OWN: [&str; 4] = ["columns", "schemata", "tables", "views"];
+
+/// What DataFusion makes.
+const OTHERS: [&str; 3] = ["df_settings", "parameters", "routines"];
+
+/// The schema during one statement.
+#[derive(Debug)]
+pub(crate) struct InformationSchema {
+    catalog: StatementCatalog,
+}
+
+impl InformationSchema {
+    pub(crate) fn new(catalog: StatementCatalog) -> InformationSchema {
+        InformationSchema { catalog }
+    }
+
+    fn tables(&self) -> Result<MemTable> {
+        let snapshot = self.catalog.snapshot();
+        let tables = snapshot.tables().map(|name| (name, "BASE TABLE", "YES"));
+        let views = snapshot.views().map(|(name, _)| (name, "VIEW", "NO"));
+        let mut rows: Vec<_> = tables.chain(views).collect();
+        rows.sort_unstable();
+        let names = rows.iter().map(|row| row.0);
+        let columns = in_schema(rows.len()).into_iter().chain([
+            text("table_name", names.map(Some)),
+            text("table_type", rows.iter().map(|row| Some(row.1))),
+            text("is_insertable_into", rows.iter().map(|row| Some(row.2))),
+        ]);
+        table(columns.collect())
+    }
+
+    fn views(&self) -> Result<MemTable> {
+        let mut rows: Vec<_> = self.catalog.snapshot().views().collect();
+        rows.sort_unstable();
+        let no = || rows.iter().map(|_| Some("NO"));
+        let columns = in_schema(rows.len()).into_iter().chain([
+            text("table_name", rows.iter().map(|row| Some(row.0))),
+            text("view_definition", rows.iter().map(|row| Some(row.1))),
+            text("check_option", rows.iter().map(|_| Some("NONE"))),
+            text("is_updatable", no()),
+            text("is_insertable_into", no()),
+        ]);
+        table(columns.collect())
+    }
+
+    fn schemata(&self) -> Result<MemTable> {
+        let names = [INFORMATION_SCHEMA, SCHEMA];
+        table(vec![
+            text("catalog_name", names.map(|_| Some(CATALOG)).into_iter()),
+            text("schema_name", names.map(Some).into_iter()),
+            text("schema_owner", names.map(|_| None).into_iter()),
+        ])
+    }
+
+    async fn columns(&self) -> Result<MemTable> {
+        let snapshot = self.catalog.snapshot();
+        let mut relations: Vec<(String, Vec<Column>)> = snapshot
+            .tables()
+            .filter_map(|name| snapshot.table(name))
+            .map(|table| (table.schema().name.clone(), table.schema().columns.clone()))
+            .collect();
+        for (name, sql) in snapshot.views() {
+            // A view that does not work any more has no columns.
+            if let Ok(view) = self.catalog.view(name, sql).await {
+                let schema = view.schema();
+                relations.push((name.to_owned(), schema.fields().iter().map(column_of).collect()));
+            }
+        }
+        relations.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        let rows: Vec<Row<'_>> = relations
+            .iter()
+            .flat_map(|(table, columns)| {
+                let numbered = columns.iter().zip(1..);
+                numbered.map(|(column, position)| Row { table, column, position })
+            })
+            .collect();
+        let numbers = |name, of: fn(&Row<'_>) -> Option<i32>| integer(name, rows.iter().map(of));
+        let nullable = |row: &Row<'_>| if row.column.nullable { "YES" } else { "NO" };
+        let types: Vec<String> = rows.iter().map(|row| column_type_name(row.column)).collect();
+        let columns = in_schema(rows.len()).into_iter().chain([
+            text("table_name", rows.iter().map(|row| Some(row.table))),
+            text("column_name", rows.iter().map(|row| Some(row.column.name.as_str()))),
+            numbers("ordinal_position", |row| Some(row.position)),
+            text("column_default", rows.iter().map(|row| row.column.default.as_deref())),
+            text("is_nullable", rows.iter().map(|row| Some(nullable(row)))),
+            text("data_type", types.iter().map(|name| Some(name.as_str()))),
+            numbers("character_maximum_length", |row| row.characters()),
+            numbers("numeric_precision", |row| Some(number_of(row)?.precision)),
+            numbers("numeric_precision_radix", |row| Some(number_of(row)?.radix)),
+            numbers("numeric_scale", |row| number_of(row)?.scale),
+            numbers("datetime_precision", |row| time_digits(&row.column.data_type)),
+        ]);
+        table(columns.collect())
+    }
+}
+
+/// A column of a table or view.
+struct Row<'a> {
+    table: &'a str,
+    column: &'a Column,
+    /// From 1 on.
+    position: i32,
+}
+
+impl Row<'_> {
+    fn characters(&self) -> Option<i32> {
+        let is_text = matches!(
+            self.column.data_type,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+        );
+        self.column.max_length.filter(|_| is_text).and_then(|length| i32::try_from(length).ok())
+    }
+}
+
+/// How exact a number is: digits of which base, and those behind the point where they are fixed.
+struct Number {
+    precision: i32,
+    radix: i32,
+    scale: Option<i32>,
+}
+
+fn number_of(row: &Row<'_>) -> Option<Number> {
+    let binary = |precision, scale| Some(Number { precision, radix: 2, scale });
+    match row.column.data_type {
+        DataType::Int8 | DataType::UInt8 => binary(8, Some(0)),
+        DataType::Int16 | DataType::UInt16 => binary(16, Some(0)),
+        DataType::Int32 | DataType::UInt32 => binary(32, Some(0)),
+        DataType::Int64 | DataType::UInt64 => binary(64, Some(0)),
+        DataType::Float16 => binary(11, None),
+        DataType::Float32 => binary(24, None),
+        DataType::Float64 => binary(53, None),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => {
+            Some(Number { precision: precision.into(), radix: 10, scale: Some(scale.into()) })
+        }
+        _ => None,
+    }
+}
+
+/// Digits of the fractions of seconds.
+fn time_digits(data_type: &DataType) -> Option<i32> {
+    match data_type {
+        DataType::Date32 | DataType::Date64 => Some(0),
+        DataType::Time32(unit) | DataType::Time64(unit) | DataType::Timestamp(unit, _) => {
+            Some(match unit {
+                TimeUnit::Second => 0,
+                TimeUnit::Millisecond => 3,
+                TimeUnit::Microsecond => 6,
+                TimeUnit::Nanosecond => 9,
+            })
+        }
+        DataType::Interval(_) => Some(9),
+        _ => None,
+    }
+}
+
+/// The column of a view.
+fn column_of(field: &Arc<Field>) -> Column {
+    Column {
+        name: field.name().clone(),
+        data_type: field.data_type().clone(),
+        nullable: field.is_nullable(),
+        default: None,
+        max_length: None,
+    }
+}
+
+type NamedArray = (&'static str, ArrayRef);
+
+/// The catalog and schema of so many tables or columns.
+fn in_schema(rows: usize) -> [NamedArray; 2] {
+    let all = |name, value: &'static str| text(name, (0..rows).map(|_| Some(value)));
+    [all("table_catalog", CATALOG), all("table_schema", SCHEMA)]
+}
+
+fn text<'a>(name: &'static str, values: impl Iterator<Item = Option<&'a str>>) -> NamedArray {
+    (name, Arc::new(values.collect::<StringViewArray>()))
+}
+
+fn integer(name: &'static str, values: impl Iterator<Item = Option<i32>>) -> NamedArray {
+    (name, Arc::new(values.collect::<Int32Array>()))
+}
+
+fn table(columns: Vec<NamedArray>) -> Result<MemTable> {
+    let field = |(name, array): &NamedArray| Field::new(*name, array.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+    Ok(MemTable::try_new(schema, vec![vec![batch]])?)
+}
+
+#[async_trait]
+impl SchemaProvider for InformationSchema {
+    fn table_names(&self) -> Vec<String> {
+        OWN.iter().chain(&OTHERS).map(|name| (*name).to_owned()).collect()
+    }
+
+    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
+        let own = match name {
+            "tables" => self.tables(),
+            "columns" => self.columns().await,
+            "views" => self.views(),
+            "schemata" => self.schemata(),
+            _ => {
+                let provider = InformationSchemaProvider::new(Arc::new(self.catalog.clone()))
+                    .with_table_functions(self.catalog.table_functions());
+                return provider.table(name).await;
+            }
+        };
+        Ok(Some(Arc::new(own.map_err(DataFusionError::from)?)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        OWN.iter().chain(&OTHERS).any(|known| *known == name)
+    }
+}

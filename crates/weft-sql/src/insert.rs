@@ -1,0 +1,282 @@
+//! INSERT: its clauses, the values of DEFAULT, and which column gets what.
+//!
+//! The rows of a VALUES list are planned with the table's types. A query is planned as it stands, and its
+//! rows are assigned to the columns as they are written (`assign.rs`).
+
+use datafusion::common::{Column as ColumnName, DFSchema, ScalarValue};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::parser::Parser;
+use futures::FutureExt;
+use weft_store::{Change, Table};
+
+use crate::catalog::{StatementCatalog, relation_name};
+use crate::copy_from::target_columns;
+use crate::error::{ErrorKind, Position, Result, SqlError, internal};
+use crate::insert_diagnosis;
+use crate::run::{Run, Started};
+use crate::text::DIALECT;
+
+impl Run {
+    /// INSERT.
+    pub(crate) async fn insert(
+        &self,
+        catalog: &StatementCatalog,
+        insert: ast::Insert,
+    ) -> Result<Started> {
+        let name = table_of(&insert)?;
+        let table = catalog.stored(&name)?;
+        let state = catalog.planning_state();
+        let insert = prepare(&table, insert)?;
+        let planned = plan(catalog, &state, &table, &insert).await;
+        let (run, catalog) = (self.clone(), catalog.clone());
+        let work = async move {
+            let written = match planned {
+                Ok(plan) => run.write(&state, &plan, table.schema()).await,
+                Err(error) => Err(error),
+            };
+            let groups = match written {
+                Err(error) if error.kind() == ErrorKind::Data && insert.is_values => {
+                    let found = insert_diagnosis::explain(&catalog, &state, &insert.ast).await;
+                    return Err(found.unwrap_or(error));
+                }
+                other => other?,
+            };
+            let rows = groups.rows();
+            if rows > 0 {
+                let expected = Some(table.id());
+                run.commit(vec![Change::Append { table: name, expected, groups }]).await?;
+            }
+            Ok(Some(rows))
+        };
+        Ok(Started::Command { tag: "INSERT", work: work.boxed() })
+    }
+}
+
+/// The query that feeds an INSERT, to be explained.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(crate) fn source_of(catalog: &StatementCatalog, insert: ast::Insert) -> Result<ast::Query> {
+    let table = catalog.stored(&table_of(&insert)?)?;
+    let source = prepare(&table, insert)?.ast.source;
+    source.map(|query| *query).ok_or_else(|| internal("an INSERT has no source"))
+}
+
+/// An INSERT whose columns are known and whose DEFAULTs have become expressions.
+struct Prepared {
+    ast: ast::Insert,
+    /// The numbers of the columns that get values.
+    targets: Vec<usize>,
+    /// Whether the source is a list of rows, and no query.
+    is_values: bool,
+}
+
+fn table_of(insert: &ast::Insert) -> Result<String> {
+    check_clauses(insert)?;
+    match &insert.table {
+        ast::TableObject::TableName(name) => relation_name(name),
+        _ => Err(SqlError::not_supported("INSERT into anything but a table")),
+    }
+}
+
+/// Refuses what is not carried out.
+fn check_clauses(insert: &ast::Insert) -> Result<()> {
+    let no_conflicts = "there are no PRIMARY KEY and UNIQUE constraints yet, so that no row conflicts \
+                        with another: leave the clause out, or select the rows that are not there with \
+                        WHERE NOT EXISTS";
+    if insert.on.is_some() {
+        return Err(SqlError::not_supported("INSERT … ON CONFLICT").with_hint(no_conflicts));
+    }
+    if insert.or.is_some() || insert.ignore || insert.replace_into {
+        return Err(SqlError::not_supported("INSERT OR REPLACE, OR IGNORE and the like")
+            .with_hint(no_conflicts));
+    }
+    if insert.returning.is_some() || insert.output.is_some() {
+        return Err(SqlError::not_supported("INSERT … RETURNING")
+            .with_hint("query the table after the INSERT"));
+    }
+    if insert.overwrite {
+        return Err(SqlError::not_supported("INSERT OVERWRITE")
+            .with_hint("write CREATE OR REPLACE TABLE … AS"));
+    }
+    let others = [
+        ("INSERT … SET", !insert.assignments.is_empty()),
+        ("INSERT with an alias", insert.table_alias.is_some() || insert.insert_alias.is_some()),
+        ("INSERT … PARTITION", insert.partitioned.is_some() || !insert.after_columns.is_empty()),
+        ("INSERT with a priority", insert.priority.is_some()),
+        ("INSERT … SETTINGS", insert.settings.is_some()),
+        ("INSERT … FORMAT", insert.format_clause.is_some()),
+        (
+            "INSERT into several tables",
+            insert.multi_table_insert_type.is_some() || !insert.multi_table_into_clauses.is_empty(),
+        ),
+    ];
+    match others.iter().find(|(_, is_there)| *is_there) {
+        Some((what, _)) => Err(SqlError::not_supported(what)
+            .with_hint("write INSERT INTO table (columns) VALUES … or SELECT …")),
+        None => Ok(()),
+    }
+}
+
+fn prepare(table: &Table, mut insert: ast::Insert) -> Result<Prepared> {
+    let mut names = Vec::with_capacity(insert.columns.len());
+    for name in &insert.columns {
+        match name.0.as_slice() {
+            [ast::ObjectNamePart::Identifier(ident)] => names.push(ident.clone()),
+            _ => {
+                let message = format!("{name} is no name of a column");
+                return Err(SqlError::new(ErrorKind::Semantic, message));
+            }
+        }
+    }
+    let targets = target_columns(table, names)?;
+    let mut source = match insert.source.take() {
+        Some(source) => source,
+        None => default_values(targets.len()),
+    };
+    let is_plain = source.with.is_none()
+        && source.order_by.is_none()
+        && source.limit_clause.is_none()
+        && source.fetch.is_none()
+        && source.pipe_operators.is_empty();
+    let is_values = match source.body.as_mut() {
+        ast::SetExpr::Values(values) if is_plain => {
+            fill_defaults(table, &targets, values)?;
+            true
+        }
+        _ => false,
+    };
+    insert.source = Some(source);
+    Ok(Prepared { ast: insert, targets, is_values })
+}
+
+/// `VALUES (DEFAULT, …)`
+fn default_values(columns: usize) -> Box<ast::Query> {
+    let default = || ast::Expr::Identifier(ast::Ident::new("DEFAULT"));
+    let row = ast::Parens::with_empty_span((0..columns).map(|_| default()).collect());
+    let values = ast::Values { explicit_row: false, value_keyword: false, rows: vec![row] };
+    Box::new(ast::Query {
+        with: None,
+        body: Box::new(ast::SetExpr::Values(values)),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    })
+}
+
+/// Puts the columns' defaults in place of DEFAULT, and checks that rows have as many values as columns
+/// are filled.
+fn fill_defaults(table: &Table, targets: &[usize], values: &mut ast::Values) -> Result<()> {
+    let columns = &table.schema().columns;
+    for (number, row) in values.rows.iter_mut().enumerate() {
+        if row.content.len() != targets.len() {
+            let start = row.opening_token.0.span.start;
+            let message = format!(
+                "row {} has {}, but {} of table {} are to be filled",
+                number + 1,
+                counted(row.content.len(), "value"),
+                counted(targets.len(), "column"),
+                table.schema().name,
+            );
+            let error = SqlError::new(ErrorKind::Semantic, message);
+            return Err(match start.line {
+                0 => error,
+                line => error.with_position(Position { line, column: start.column }),
+            });
+        }
+        for (value, target) in row.content.iter_mut().zip(targets) {
+            if is_default(value) {
+                *value = match &columns[*target].default {
+                    Some(sql) => ast::Expr::Nested(Box::new(parse_default(sql)?)),
+                    None => ast::Expr::value(ast::Value::Null),
+                };
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_default(value: &ast::Expr) -> bool {
+    matches!(value, ast::Expr::Identifier(name)
+        if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
+}
+
+fn parse_default(sql: &str) -> Result<ast::Expr> {
+    let parsed = Parser::new(&DIALECT).try_with_sql(sql).and_then(|mut text| text.parse_expr());
+    parsed.map_err(|error| internal(&format!("the default {sql} does not parse: {error}")))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+/// The plan whose rows are written: a column for each of the table's.
+async fn plan(
+    catalog: &StatementCatalog,
+    state: &SessionState,
+    table: &Table,
+    insert: &Prepared,
+) -> Result<LogicalPlan> {
+    if insert.is_values {
+        return plan_values(catalog, state, &insert.ast).await;
+    }
+    let Some(source) = insert.ast.source.clone() else {
+        return Err(internal("an INSERT has no source"));
+    };
+    let statement = DfStatement::Statement(Box::new(ast::Statement::Query(source)));
+    let source = catalog.plan(state, statement).await?;
+    let found = source.schema().fields().len();
+    if found != insert.targets.len() {
+        let message = format!(
+            "the query returns {}, but {} of table {} are to be filled",
+            counted(found, "column"),
+            counted(insert.targets.len(), "column"),
+            table.schema().name,
+        );
+        return Err(SqlError::new(ErrorKind::Semantic, message)
+            .with_hint("name the columns to fill: INSERT INTO table (a, b) SELECT …"));
+    }
+    let defaults = catalog.defaults(table)?;
+    let schema = table.arrow_schema();
+    let mut exprs = Vec::with_capacity(schema.fields().len());
+    for (number, field) in schema.fields().iter().enumerate() {
+        let expr = match insert.targets.iter().position(|target| *target == number) {
+            Some(at) => Expr::Column(ColumnName::from(source.schema().qualified_field(at))),
+            None => match defaults.get(field.name()) {
+                Some(default) => default.clone(),
+                None => lit(ScalarValue::Null),
+            }
+            .cast_to(field.data_type(), &DFSchema::empty())?,
+        };
+        exprs.push(expr.alias(field.name()));
+    }
+    Ok(LogicalPlanBuilder::from(source).project(exprs)?.build()?)
+}
+
+/// The plan of an INSERT of a list of rows: the values have the table's types.
+///
+/// # Errors
+/// What is wrong with the values.
+pub(crate) async fn plan_values(
+    catalog: &StatementCatalog,
+    state: &SessionState,
+    insert: &ast::Insert,
+) -> Result<LogicalPlan> {
+    let statement = ast::Statement::Insert(insert.clone());
+    let plan = catalog.plan(state, DfStatement::Statement(Box::new(statement))).await?;
+    match plan {
+        LogicalPlan::Dml(insert) => Ok(insert.input.as_ref().clone()),
+        _ => Err(internal("INSERT is planned as something else")),
+    }
+}

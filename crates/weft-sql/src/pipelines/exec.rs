@@ -1,0 +1,263 @@
+//! A part of a plan that Weft's workers execute, as one node of DataFusion's.
+//!
+//! It keeps the part of the plan that it stands for, and translates it anew for each execution: a query of the engine runs
+//! once. Its inputs are executed by DataFusion, on the statement's threads, and feed the pipelines through channels.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    Partitioning, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{Stream, StreamExt};
+use weft_exec::ExecError;
+use weft_exec::sink::ResultStream;
+use weft_exec::source::stream::channel;
+use weft_exec::source::table::TableScanStats;
+use weft_rt::Runtime;
+use weft_rt::memory::Ledger;
+
+use super::open::Description;
+use super::scalar;
+use super::translate::{Plan, Translated, translate};
+use crate::error::SqlError;
+use crate::scan::add_metrics;
+use crate::table::ScanContext;
+
+/// Batches of an input that wait for the workers, at most.
+const INPUT_BATCHES: usize = 2;
+
+/// What pipelines of a statement run with.
+#[derive(Clone)]
+pub(super) struct Machine {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) ledger: Ledger,
+    pub(super) context: ScanContext,
+}
+
+impl Machine {
+    fn context(&self) -> weft_exec::query::Context {
+        let (runtime, ledger) = (Arc::clone(&self.runtime), self.ledger.clone());
+        let mut context = weft_exec::query::Context::new(runtime, ledger);
+        let control = &self.context.control;
+        context.cancel = control.token.clone();
+        context.progress = Arc::clone(&control.progress);
+        context.io_depth = self.context.io_depth;
+        context
+    }
+}
+
+/// Executes a part of a plan by pipelines.
+pub(super) struct PipelinesExec {
+    /// What it stands for, whose leaves may be inputs.
+    part: Plan,
+    inputs: Vec<Plan>,
+    machine: Machine,
+    properties: Arc<PlanProperties>,
+    /// The pipelines in words, once they are known.
+    descriptions: Mutex<Option<Vec<Description>>>,
+    /// What the scans of all executions have done.
+    scans: Mutex<Vec<TableScanStats>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl PipelinesExec {
+    /// Executes `part`, whose n-th [`InputExec`](super::input::InputExec) stands for the n-th of `inputs`.
+    ///
+    /// # Errors
+    /// If the part has no pipelines.
+    pub(super) fn new(part: Plan, inputs: Vec<Plan>, machine: Machine) -> DfResult<PipelinesExec> {
+        let descriptions = translate(&part, inputs.iter().map(|_| Vec::new()).collect())?;
+        let exec = PipelinesExec::of(part, inputs, machine);
+        *exec.described() = Some(descriptions.descriptions);
+        Ok(exec)
+    }
+
+    fn of(part: Plan, inputs: Vec<Plan>, machine: Machine) -> PipelinesExec {
+        let properties = PlanProperties::new(
+            part.properties().equivalence_properties().clone(),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        PipelinesExec {
+            part,
+            inputs,
+            machine,
+            properties: Arc::new(properties),
+            descriptions: Mutex::default(),
+            scans: Mutex::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    fn described(&self) -> MutexGuard<'_, Option<Vec<Description>>> {
+        self.descriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn scans(&self) -> MutexGuard<'_, Vec<TableScanStats>> {
+        self.scans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for PipelinesExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelinesExec").field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for PipelinesExec {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let described = self.described();
+        let pipelines = described.as_deref().unwrap_or_default();
+        if !matches!(kind, DisplayFormatType::TreeRender) {
+            write!(f, "PipelinesExec: ")?;
+        }
+        for (number, pipeline) in pipelines.iter().enumerate() {
+            match kind {
+                DisplayFormatType::TreeRender => writeln!(f, "{number}={pipeline}")?,
+                DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                    let separator = if number == 0 { "" } else { "; " };
+                    write!(f, "{separator}{number}: {pipeline}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for PipelinesExec {
+    fn name(&self) -> &str {
+        "PipelinesExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+    ) -> DfResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        if children.len() != self.inputs.len() {
+            return internal_err!("pipelines keep the number of their inputs");
+        }
+        let part = Arc::clone(&self.part);
+        let fresh = PipelinesExec::of(part, children, self.machine.clone());
+        fresh.described().clone_from(&self.described());
+        Ok(Arc::new(fresh))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let mode = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, mode)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> DfResult<SendableRecordBatchStream> {
+        if partition > 0 {
+            return internal_err!("pipelines give their rows in one partition");
+        }
+        let (mut streams, mut feeding) = (Vec::new(), Vec::new());
+        for input in &self.inputs {
+            let mut of_input = Vec::new();
+            for partition in 0..input.output_partitioning().partition_count() {
+                let (stream, task) = fed(input.execute(partition, Arc::clone(&context))?);
+                of_input.push(stream);
+                feeding.push(task);
+            }
+            streams.push(of_input);
+        }
+        scalar::forget(&self.part);
+        let Translated { query, results, descriptions, scans } = translate(&self.part, streams)?;
+        *self.described() = Some(descriptions);
+        self.scans().extend(scans);
+        Ok(Box::pin(PipelineRows {
+            schema: self.schema(),
+            rows: results.of(query, &self.machine.context()),
+            _feeding: feeding,
+            baseline: BaselineMetrics::new(&self.metrics, partition),
+        }))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        let mut metrics = self.metrics.clone_inner();
+        for scan in self.scans().iter() {
+            add_metrics(&scan.get(), &mut metrics);
+        }
+        Some(metrics)
+    }
+}
+
+/// A stream for the workers, and the task that feeds it on the statement's threads.
+fn fed(mut rows: SendableRecordBatchStream) -> (super::source::Stream, SpawnedTask<()>) {
+    let (sender, stream) = channel(INPUT_BATCHES);
+    let task = SpawnedTask::spawn(async move {
+        while let Some(batch) = rows.next().await {
+            let batch = batch.map_err(|error| ExecError::Function(Box::new(error)));
+            let has_failed = batch.is_err();
+            if !sender.send(batch).await || has_failed {
+                return;
+            }
+        }
+        // What has ended holds nothing while the workers go on.
+        drop(rows);
+        sender.close().await;
+    });
+    (stream, task)
+}
+
+/// The rows of a query that runs. Dropped, it cancels the query.
+struct PipelineRows {
+    schema: SchemaRef,
+    rows: ResultStream,
+    _feeding: Vec<SpawnedTask<()>>,
+    baseline: BaselineMetrics,
+}
+
+impl Stream for PipelineRows {
+    type Item = DfResult<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.rows.poll_next_unpin(context);
+        let polled = polled
+            .map(|batch| batch.map(|batch| batch.map_err(|error| SqlError::from(error).into())));
+        self.baseline.record_poll(polled)
+    }
+}
+
+impl RecordBatchStream for PipelineRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

@@ -1,0 +1,152 @@
+//! Joins: what DataFusion hashes ends in a build, the other side goes on with a probe, and where tuples of the build side
+//! count that have matched or not, a second branch goes through those. A join without keys is one of rows that all match.
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DfResult, internal_err};
+use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use weft_exec::join::Nulls;
+
+use super::compare::have_one_order;
+use super::expressions::Expr;
+use super::join_build::joined;
+use super::join_sides::Sides;
+use super::open::Open;
+use super::translate::{Plan, Translator};
+
+/// A join of two inputs, whatever DataFusion calls it.
+pub(super) struct Joining<'a> {
+    pub(super) left: &'a Plan,
+    pub(super) right: &'a Plan,
+    pub(super) keys: &'a [(Expr, Expr)],
+    pub(super) nulls: Nulls,
+    pub(super) filter: Option<&'a JoinFilter>,
+    pub(super) join_type: JoinType,
+    /// Which columns it gives, of those that joins of its type have.
+    pub(super) projection: Option<&'a [usize]>,
+}
+
+/// A column of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JoinColumn {
+    /// Of the left input.
+    Left(usize),
+    /// Of the right input.
+    Right(usize),
+    /// Whether there is a match.
+    Mark,
+}
+
+impl Joining<'_> {
+    /// The columns that it gives.
+    pub(super) fn columns(&self) -> Vec<JoinColumn> {
+        use JoinType::{
+            Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,
+        };
+        let left = (0..width(self.left)).map(JoinColumn::Left);
+        let right = (0..width(self.right)).map(JoinColumn::Right);
+        let all: Vec<JoinColumn> = match self.join_type {
+            Inner | Left | Right | Full => left.chain(right).collect(),
+            LeftSemi | LeftAnti => left.collect(),
+            RightSemi | RightAnti => right.collect(),
+            LeftMark => left.chain([JoinColumn::Mark]).collect(),
+            RightMark => right.chain([JoinColumn::Mark]).collect(),
+        };
+        match self.projection {
+            Some(projection) => projection.iter().map(|column| all[*column]).collect(),
+            None => all,
+        }
+    }
+
+    /// The columns that its condition is about.
+    pub(super) fn filter_columns(&self) -> DfResult<Vec<JoinColumn>> {
+        let indices: &[ColumnIndex] = self.filter.map_or(&[], JoinFilter::column_indices);
+        let column = |column: &ColumnIndex| match column.side {
+            JoinSide::Left => Ok(JoinColumn::Left(column.index)),
+            JoinSide::Right => Ok(JoinColumn::Right(column.index)),
+            JoinSide::None => internal_err!("a condition of a join about no input"),
+        };
+        indices.iter().map(column).collect()
+    }
+}
+
+fn width(plan: &Plan) -> usize {
+    plan.schema().fields().len()
+}
+
+/// Why a join has no pipelines.
+pub(super) fn unsupported(plan: &Plan) -> Option<String> {
+    let node = plan.downcast_ref::<HashJoinExec>()?;
+    let schemas: [SchemaRef; 2] = [node.left().schema(), node.right().schema()];
+    node.on().iter().find_map(|(left, right)| {
+        let types =
+            left.data_type(&schemas[0]).and_then(|a| Ok((a, right.data_type(&schemas[1])?)));
+        match types {
+            // Values without an order of their own are compared as bytes, which is right for equality.
+            Ok((left, right)) if left == right || have_one_order(&left, &right) => None,
+            Ok((left, right)) => Some(format!("keys of {left} and {right}")),
+            Err(error) => Some(error.to_string()),
+        }
+    })
+}
+
+/// The rows of a hash join.
+///
+/// # Errors
+/// Those of its expressions.
+pub(super) fn hash(translator: &mut Translator, node: &HashJoinExec) -> DfResult<Open> {
+    let nulls = match (node.null_aware, node.null_equality()) {
+        (true, _) => Nulls::Unknown,
+        (false, NullEquality::NullEqualsNull) => Nulls::Equal,
+        (false, NullEquality::NullEqualsNothing) => Nulls::Never,
+    };
+    let joining = Joining {
+        left: node.left(),
+        right: node.right(),
+        keys: node.on(),
+        nulls,
+        filter: node.filter(),
+        join_type: *node.join_type(),
+        projection: node.projection.as_ref().map(AsRef::as_ref),
+    };
+    // Only a probe knows what is unknown.
+    let sides = if node.null_aware { Sides::BuildRight } else { Sides::BuildLeft };
+    joined(translator, &joining, sides)
+}
+
+/// The rows of a join without keys.
+///
+/// # Errors
+/// Those of its expressions.
+pub(super) fn nested_loop(
+    translator: &mut Translator,
+    node: &NestedLoopJoinExec,
+) -> DfResult<Open> {
+    let joining = Joining {
+        left: node.left(),
+        right: node.right(),
+        keys: &[],
+        nulls: Nulls::Never,
+        filter: node.filter(),
+        join_type: *node.join_type(),
+        projection: node.projection().as_ref().map(AsRef::as_ref),
+    };
+    joined(translator, &joining, Sides::BuildLeft)
+}
+
+/// All pairs of rows.
+///
+/// # Errors
+/// Those of its inputs.
+pub(super) fn cross(translator: &mut Translator, node: &CrossJoinExec) -> DfResult<Open> {
+    let joining = Joining {
+        left: node.left(),
+        right: node.right(),
+        keys: &[],
+        nulls: Nulls::Never,
+        filter: None,
+        join_type: JoinType::Inner,
+        projection: None,
+    };
+    joined(translator, &joining, Sides::BuildLeft)
+}

@@ -1,0 +1,37 @@
+//! Weft's own engine executes: physical plans of DataFusion become pipelines of `weft-exec`.
+//!
+//! - [`rule`] finds the parts of a plan that have pipelines. Each becomes one node ([`exec`]); what has none stays
+//!   DataFusion's, with the reason ([`fallback`]), and feeds the pipelines above it ([`input`]).
+//! - [`translate`] goes through a part from its leaves on ([`source`]) and keeps [`open`] pipelines, whose columns are [`term`]s.
+//!   `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort` and `scalar` end pipelines and
+//!   begin new ones; [`stored`] is how columns come through.
+//! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call` has
+//!   DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no checks.
+
+mod aggregate;
+mod aggregate_function;
+mod arithmetic;
+mod bounds;
+mod call;
+mod cast;
+mod compare;
+mod exec;
+mod expressions;
+mod fallback;
+mod functions;
+mod input;
+mod join;
+mod join_build;
+mod join_probe;
+mod join_sides;
+mod logic;
+mod open;
+mod rule;
+mod scalar;
+mod sort;
+mod source;
+mod stored;
+mod term;
+mod translate;
+
+pub(crate) use rule::{ByPipelines, Pipelines};

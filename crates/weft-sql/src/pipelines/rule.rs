@@ -1,0 +1,215 @@
+//! The last rule of planning: finds the largest parts of a plan that have pipelines, and puts a node for each in its place.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::{Result as DfResult, config_err};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::explain::ExplainExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use weft_rt::Runtime;
+use weft_rt::memory::Ledger;
+
+use super::exec::{Machine, PipelinesExec};
+use super::fallback::FallbackExec;
+use super::input::InputExec;
+use super::translate::{Plan, passed};
+use super::{aggregate, join, sort};
+use crate::scan::ScanExec;
+use crate::table::ScanContext;
+
+/// Says, among the options of a statement, that it is to be executed by pipelines.
+#[derive(Clone, Debug)]
+pub(crate) struct ByPipelines(pub(crate) ScanContext);
+
+impl ConfigExtension for ByPipelines {
+    const PREFIX: &'static str = "weft";
+}
+
+impl ExtensionOptions for ByPipelines {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, _: &str) -> DfResult<()> {
+        config_err!("{key} is no setting")
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        Vec::new()
+    }
+}
+
+/// Puts pipelines in place of whatever has them, if the statement is to be executed so.
+pub(crate) struct Pipelines {
+    runtime: Arc<Runtime>,
+    ledger: Ledger,
+}
+
+impl Pipelines {
+    /// Pipelines run by these workers within this budget.
+    pub(crate) fn new(runtime: Arc<Runtime>, ledger: Ledger) -> Pipelines {
+        Pipelines { runtime, ledger }
+    }
+}
+
+impl fmt::Debug for Pipelines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pipelines")
+    }
+}
+
+impl PhysicalOptimizerRule for Pipelines {
+    fn optimize(&self, plan: Plan, options: &ConfigOptions) -> DfResult<Plan> {
+        let Some(ByPipelines(context)) = options.extensions.get::<ByPipelines>() else {
+            return Ok(plan);
+        };
+        let machine = Machine {
+            runtime: Arc::clone(&self.runtime),
+            ledger: self.ledger.clone(),
+            context: context.clone(),
+        };
+        Carver { machine }.executed(&plan)
+    }
+
+    fn name(&self) -> &str {
+        "pipelines"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+struct Carver {
+    machine: Machine,
+}
+
+impl Carver {
+    /// A plan for somebody who executes it as DataFusion does.
+    fn executed(&self, plan: &Plan) -> DfResult<Plan> {
+        let plan = aggregate::without_phases(plan)?;
+        let Some(reason) = unsupported(&plan) else {
+            let mut inputs = Vec::new();
+            let part = self.part(&plan, &mut inputs)?;
+            return match is_worth(&part) {
+                true => Ok(Arc::new(PipelinesExec::new(part, inputs, self.machine.clone())?)),
+                false => with_inputs(part, inputs),
+            };
+        };
+        let children: DfResult<Vec<Plan>> =
+            plan.children().into_iter().map(|child| self.executed(child)).collect();
+        let is_leaf = plan.children().is_empty();
+        let is_statement = plan.is::<AnalyzeExec>() || plan.is::<ExplainExec>();
+        let plan = replaced(plan, children?)?;
+        Ok(if is_leaf || is_statement { plan } else { Arc::new(FallbackExec::new(plan, reason)) })
+    }
+
+    /// The plan down to where DataFusion executes, from where on it is among the inputs.
+    fn part(&self, plan: &Plan, inputs: &mut Vec<Plan>) -> DfResult<Plan> {
+        let plan = aggregate::without_phases(plan)?;
+        if unsupported(&plan).is_some() {
+            let number = inputs.len();
+            let input = InputExec::new(number, &plan);
+            inputs.push(self.executed(&plan)?);
+            return Ok(Arc::new(input));
+        }
+        let children: DfResult<Vec<Plan>> =
+            plan.children().into_iter().map(|child| self.part(child, inputs)).collect();
+        replaced(plan, children?)
+    }
+}
+
+/// Why some node of a plan has no pipelines.
+fn left_over(plan: &Plan) -> Option<String> {
+    let plan = aggregate::without_phases(plan).ok()?;
+    unsupported(&plan).or_else(|| plan.children().into_iter().find_map(left_over))
+}
+
+fn replaced(plan: Plan, children: Vec<Plan>) -> DfResult<Plan> {
+    if children.is_empty() {
+        return Ok(plan);
+    }
+    plan.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+/// True if more is done than to pass on rows.
+fn is_worth(part: &Plan) -> bool {
+    match passed(part) {
+        Some(input) => is_worth(input),
+        None => !part.is::<InputExec>() && !part.is::<ScanExec>(),
+    }
+}
+
+/// A part that only passes on rows, with its inputs in it again.
+fn with_inputs(part: Plan, inputs: Vec<Plan>) -> DfResult<Plan> {
+    if part.is::<InputExec>() {
+        return match <[Plan; 1]>::try_from(inputs) {
+            Ok([input]) => Ok(input),
+            Err(_) => datafusion::common::internal_err!("one input"),
+        };
+    }
+    let children: DfResult<Vec<Plan>> = part
+        .children()
+        .into_iter()
+        .map(|child| with_inputs(child.clone(), inputs.clone()))
+        .collect();
+    replaced(part, children?)
+}
+
+/// Why a node has no pipelines; `None` if it has.
+fn unsupported(plan: &Plan) -> Option<String> {
+    if passed(plan).is_some() {
+        return None;
+    }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return aggregate::unsupported(aggregate);
+    }
+    if let Some(sort) = plan.downcast_ref::<SortExec>() {
+        return sort::unsupported(sort.expr(), &sort.input().schema());
+    }
+    if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+        return sort::unsupported(merge.expr(), &merge.input().schema());
+    }
+    if plan.is::<HashJoinExec>() {
+        return join::unsupported(plan);
+    }
+    if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
+        // DataFusion executes inputs at once, when the values are not there yet.
+        return left_over(node.input()).map(|reason| format!("within it, {reason}"));
+    }
+    let has_pipelines = plan.is::<ScanExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<UnionExec>()
+        || plan.is::<InterleaveExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<EmptyExec>()
+        || plan.is::<PlaceholderRowExec>();
+    (!has_pipelines).then(|| format!("no pipelines for {}", plan.name()))
+}

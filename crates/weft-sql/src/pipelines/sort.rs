@@ -1,0 +1,116 @@
+//! Sorting, the first rows of an order, and gathering rows without any.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::Result as DfResult;
+use datafusion::physical_expr::LexOrdering;
+use weft_exec::Lane;
+use weft_exec::pipeline::Sink;
+use weft_exec::sort::{Order, Sort, SortKey, Sorted, SortedTuples, TopK};
+use weft_exec::tuple::Layout;
+
+use super::compare::is_ordered;
+use super::expressions::Expressions;
+use super::open::Open;
+use super::stored::{Stored, StoredTerm};
+use super::term::in_register;
+use super::translate::Translator;
+
+/// Most rows that are kept as the first ones; of more, all are sorted.
+const TOP_MAX: usize = 1 << 20;
+
+/// Why an order is none of the steps'.
+pub(super) fn unsupported(ordering: &LexOrdering, schema: &Schema) -> Option<String> {
+    ordering.iter().find_map(|key| match key.expr.data_type(schema) {
+        Ok(data_type) if is_ordered(&data_type) => None,
+        Ok(data_type) => Some(format!("{data_type} is sorted by DataFusion")),
+        Err(error) => Some(error.to_string()),
+    })
+}
+
+/// The rows in an order, only the first ones if a number is given.
+///
+/// # Errors
+/// Those of the keys' expressions.
+pub(super) fn sort(
+    translator: &mut Translator,
+    open: Open,
+    schema: &Schema,
+    ordering: &LexOrdering,
+    fetch: Option<usize>,
+) -> DfResult<Open> {
+    let mut open = translator.unwindowed(open)?;
+    let mut code = Expressions::new(&mut open.program, &open.columns, schema);
+    let mut keys = Vec::new();
+    for key in ordering {
+        keys.push((code.term(&key.expr)?, key.options));
+    }
+    let mut stored = Stored::default();
+    let columns: Vec<StoredTerm> = open.columns.iter().map(|term| stored.add(term)).collect();
+    let keys = keys
+        .into_iter()
+        .map(|(term, options)| {
+            let register = in_register(&mut open.program, &term);
+            SortKey {
+                field: stored.add_field(&mut open.program, &term.moved(register)),
+                descending: options.descending,
+                nulls_first: options.nulls_first,
+            }
+        })
+        .collect();
+    let (layout, fields) = stored.finish();
+    let order = Order::new(layout.clone(), keys);
+    let bits = open.program.register(Lane::U64);
+    let (sink, sorted, label): (Box<dyn Sink>, _, _) = match fetch {
+        Some(most) if most <= TOP_MAX => {
+            let top = TopK::new(order, fields, bits, most);
+            let sorted = top.sorted();
+            (Box::new(top), sorted, format!("first {most}"))
+        }
+        _ => {
+            let sort = Sort::new(order, fields, bits);
+            let sorted = sort.sorted();
+            (Box::new(sort), sorted, "sort".to_owned())
+        }
+    };
+    let after = open.close(sink, &label, &mut translator.closed);
+    let mut open = read(&sorted, &layout, &columns, &label).after(&after);
+    open.is_ordered = true;
+    if let Some(most) = fetch.filter(|most| *most > TOP_MAX) {
+        open.window = Some(super::open::Window { skip: 0, fetch: Some(most as u64) });
+    }
+    Ok(open)
+}
+
+/// The rows, gathered before anything else is done with them.
+pub(super) fn gather(translator: &mut Translator, mut open: Open) -> Open {
+    let mut stored = Stored::default();
+    let columns: Vec<StoredTerm> = open.columns.iter().map(|term| stored.add(term)).collect();
+    let (layout, fields) = stored.finish();
+    let bits = open.program.register(Lane::U64);
+    let sort = Sort::new(Order::new(layout.clone(), Vec::new()), fields, bits);
+    let sorted = sort.sorted();
+    let after = open.close(Box::new(sort), "rows", &mut translator.closed);
+    read(&sorted, &layout, &columns, "rows").after(&after)
+}
+
+/// The sorted tuples, and their columns.
+fn read(
+    sorted: &Arc<std::sync::OnceLock<Sorted>>,
+    layout: &Arc<Layout>,
+    columns: &[StoredTerm],
+    label: &str,
+) -> Open {
+    let source = Box::new(SortedTuples::new(sorted.clone()));
+    let mut tuples = None;
+    let mut open = Open::new(source, label, &[Lane::U64], |registers| {
+        tuples = registers.first().copied();
+        Vec::new()
+    });
+    if let Some(tuples) = tuples {
+        open.columns =
+            columns.iter().map(|term| term.load(&mut open.program, tuples, layout)).collect();
+    }
+    open
+}

@@ -1,0 +1,101 @@
+//! Leaves of plans: scans of tables, relations without rows or with one, and what DataFusion executes.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::Result as DfResult;
+use futures::stream::BoxStream;
+use weft_exec::Lane;
+use weft_exec::program::Register;
+use weft_exec::source::table::TableScanStats;
+use weft_exec::source::{BatchStreams, Batches, TableScan};
+use weft_store::{ScanOptions, Zone};
+
+use super::bounds::Bounds;
+use super::open::Open;
+use super::term::Term;
+use crate::scan::ScanExec;
+
+/// Batches from DataFusion.
+pub(super) type Stream = BoxStream<'static, weft_exec::Result<RecordBatch>>;
+
+/// Columns of a schema in registers of their types' lanes.
+fn columns(schema: &Schema, registers: &[Register]) -> Vec<Term> {
+    let fields = schema.fields().iter().zip(registers);
+    let term = |(field, register): (&Arc<_>, &Register)| {
+        let field: &datafusion::arrow::datatypes::Field = field;
+        let lane = Lane::of(field.data_type());
+        Term::new(*register, lane, field.data_type(), field.is_nullable())
+    };
+    fields.map(term).collect()
+}
+
+fn lanes(schema: &Schema) -> Vec<Lane> {
+    schema.fields().iter().map(|field| Lane::of(field.data_type())).collect()
+}
+
+/// The rows of a table, with the conditions that the scan applies, and where what it does is counted.
+pub(super) fn table(scan: &ScanExec, schema: &Schema) -> (Open, TableScanStats) {
+    let (table, projection) = (scan.table(), scan.projection());
+    let options = ScanOptions {
+        projection: projection.to_vec(),
+        predicates: scan.conditions().to_vec(),
+        ..ScanOptions::default()
+    };
+    let lanes = lanes(schema);
+    let source = TableScan::new(table.clone(), options, lanes.clone());
+    let zones: Vec<Option<Zone>> =
+        projection.iter().map(|column| table.zone(*column).ok()).collect();
+    let label = format!("scan of {}", table.schema().name);
+    let stats = source.stats();
+    let open = Open::new(Box::new(source), label, &lanes, |registers| {
+        let mut columns = columns(schema, registers);
+        for (term, zone) in columns.iter_mut().zip(&zones) {
+            let Some(zone) = zone else { continue };
+            term.is_nullable &= zone.null_count > 0;
+            if let (Some(of_type), Some(of_zone)) = (term.bounds, Bounds::of_zone(zone)) {
+                term.bounds = Some(of_type.meet(of_zone));
+            }
+        }
+        columns
+    });
+    (open, stats)
+}
+
+/// No rows.
+pub(super) fn nothing(schema: &Schema) -> Open {
+    let lanes = lanes(schema);
+    let source = Batches::new(Vec::new(), lanes.clone());
+    Open::new(Box::new(source), "no rows", &lanes, |registers| columns(schema, registers))
+}
+
+/// One row, of nulls if it has columns.
+///
+/// # Errors
+/// If there are no nulls of the columns.
+pub(super) fn one_row(schema: &SchemaRef) -> DfResult<Open> {
+    let fields: Vec<_> =
+        schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let arrays = fields.iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let schema = Arc::new(Schema::new(fields));
+    let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
+    let lanes = lanes(&schema);
+    let source = Batches::new(vec![batch], lanes.clone());
+    Ok(Open::new(Box::new(source), "one row", &lanes, |registers| columns(&schema, registers)))
+}
+
+/// What DataFusion gives, in its order if that is promised.
+pub(super) fn streams(streams: Vec<Stream>, schema: &Schema, is_ordered: bool, name: &str) -> Open {
+    let lanes = lanes(schema);
+    let mut source = BatchStreams::new(streams, lanes.clone());
+    if is_ordered {
+        source = source.in_order();
+    }
+    let label = format!("rows of {name}");
+    let columns = |registers: &[Register]| columns(schema, registers);
+    let mut open = Open::new(Box::new(source), label, &lanes, columns);
+    open.is_ordered = is_ordered;
+    open
+}

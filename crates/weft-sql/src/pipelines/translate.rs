@@ -1,0 +1,269 @@
+//! Plans become pipelines, from the leaves on: each node goes on with the open pipelines of its inputs, or ends them in a
+//! pipeline breaker and begins a new one.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use weft_exec::query::Query;
+use weft_exec::sink::{Output, Results};
+use weft_exec::source::table::TableScanStats;
+
+use super::expressions::{Expr, Expressions};
+use super::input::InputExec;
+use super::open::{Closed, Description, Open, Window};
+use super::source::{self, Stream};
+use super::term::{Term, in_register};
+use super::{aggregate, join, logic, scalar, sort};
+use crate::scan::ScanExec;
+
+/// A plan.
+pub(super) type Plan = Arc<dyn ExecutionPlan>;
+
+/// Nodes that change nothing but how rows are passed on.
+const PASSING: [&str; 8] = [
+    "BufferExec",
+    "CoalesceBatchesExec",
+    "CoalescePartitionsExec",
+    "CooperativeExec",
+    "HeldRowsExec",
+    "OutputRequirementExec",
+    "OwnedRowsExec",
+    "RepartitionExec",
+];
+
+/// The input of a node that changes nothing.
+pub(super) fn passed(plan: &Plan) -> Option<&Plan> {
+    PASSING.contains(&plan.name()).then(|| plan.children().first().copied()).flatten()
+}
+
+/// A query, and where its results arrive.
+pub(super) struct Translated {
+    pub(super) query: Query,
+    pub(super) results: Results,
+    pub(super) descriptions: Vec<Description>,
+    /// What its scans of tables do.
+    pub(super) scans: Vec<TableScanStats>,
+}
+
+/// Translates a plan whose nodes all have pipelines. `inputs` are the streams that stand for its [`InputExec`]s.
+///
+/// # Errors
+/// If a node has none, or is not what its inputs are for.
+pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Translated> {
+    let inputs = inputs.into_iter().map(Some).collect();
+    let mut translator = Translator { inputs, closed: Closed::default(), scans: Vec::new() };
+    let open = translator.node(plan)?;
+    let mut open = translator.in_order(open, plan)?;
+    let registers =
+        |open: &mut Open, term: &Term| (in_register(&mut open.program, term), term.lane);
+    let terms = std::mem::take(&mut open.columns);
+    let columns = terms.iter().map(|term| registers(&mut open, term)).collect();
+    let (output, results) = Output::new(plan.schema(), columns);
+    open.close(Box::new(output), "result", &mut translator.closed);
+    let Closed { pipelines, descriptions, .. } = translator.closed;
+    let scans = translator.scans;
+    Ok(Translated { query: Query { pipelines }, results, descriptions, scans })
+}
+
+/// What has been translated so far.
+pub(super) struct Translator {
+    inputs: Vec<Option<Vec<Stream>>>,
+    pub(super) closed: Closed,
+    scans: Vec<TableScanStats>,
+}
+
+impl Translator {
+    /// The rows of a plan, a column for each field of its schema.
+    ///
+    /// # Errors
+    /// If it has no pipelines.
+    pub(super) fn node(&mut self, plan: &Plan) -> DfResult<Open> {
+        let has_own_fetch = plan.is::<SortExec>()
+            || plan.is::<GlobalLimitExec>()
+            || plan.is::<LocalLimitExec>()
+            || plan.is::<ScanExec>();
+        let open = self.unlimited(plan)?;
+        debug_assert_eq!(open.columns.len(), plan.schema().fields().len(), "{}", plan.name());
+        match plan.fetch() {
+            Some(fetch) if !has_own_fetch && !plan.is::<InputExec>() => {
+                let window = Window { skip: 0, fetch: Some(fetch as u64) };
+                self.limited(open, plan, window)
+            }
+            _ => Ok(open),
+        }
+    }
+
+    /// As [`Translator::node`], all of its rows.
+    fn unlimited(&mut self, plan: &Plan) -> DfResult<Open> {
+        let schema = plan.schema();
+        if let Some(input) = passed(plan) {
+            return self.node(input);
+        }
+        if let Some(scan) = plan.downcast_ref::<ScanExec>() {
+            let (open, stats) = source::table(scan, &schema);
+            self.scans.push(stats);
+            return Ok(open);
+        }
+        if let Some(input) = plan.downcast_ref::<InputExec>() {
+            return self.input(input);
+        }
+        if plan.is::<EmptyExec>() {
+            return Ok(source::nothing(&schema));
+        }
+        if plan.is::<PlaceholderRowExec>() {
+            return source::one_row(&schema);
+        }
+        if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+            return self.filter(filter);
+        }
+        if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let open = self.node(projection.input())?;
+            let exprs: Vec<Expr> = projection.expr().iter().map(|expr| expr.expr.clone()).collect();
+            return self.project(open, &projection.input().schema(), &exprs);
+        }
+        if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
+            let open = self.node(limit.input())?;
+            let fetch = limit.fetch().map(|fetch| fetch as u64);
+            return self.limited(open, limit.input(), Window { skip: limit.skip() as u64, fetch });
+        }
+        if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
+            let open = self.node(limit.input())?;
+            let window = Window { skip: 0, fetch: Some(limit.fetch() as u64) };
+            return self.limited(open, limit.input(), window);
+        }
+        if let Some(union) = plan.downcast_ref::<UnionExec>() {
+            return self.union(union.inputs());
+        }
+        if let Some(union) = plan.downcast_ref::<InterleaveExec>() {
+            return self.union(union.inputs());
+        }
+        if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            let open = self.node(merge.input())?;
+            return if open.is_ordered {
+                Ok(open)
+            } else {
+                sort::sort(self, open, &schema, merge.expr(), None)
+            };
+        }
+        if let Some(node) = plan.downcast_ref::<SortExec>() {
+            let open = self.node(node.input())?;
+            return sort::sort(self, open, &schema, node.expr(), node.fetch());
+        }
+        if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            return aggregate::aggregate(self, aggregate);
+        }
+        if let Some(node) = plan.downcast_ref::<HashJoinExec>() {
+            return join::hash(self, node);
+        }
+        if let Some(node) = plan.downcast_ref::<NestedLoopJoinExec>() {
+            return join::nested_loop(self, node);
+        }
+        if let Some(node) = plan.downcast_ref::<CrossJoinExec>() {
+            return join::cross(self, node);
+        }
+        if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
+            return scalar::scalar(self, node);
+        }
+        internal_err!("there are no pipelines for {}", plan.name())
+    }
+
+    /// The rows that stand for what DataFusion executes.
+    fn input(&mut self, input: &InputExec) -> DfResult<Open> {
+        let is_ordered = input.properties().output_ordering().is_some();
+        match self.inputs.get_mut(input.number()).and_then(Option::take) {
+            Some(streams) => Ok(source::streams(streams, &input.schema(), is_ordered, input.of())),
+            None => internal_err!("input {} is read twice, or there is none", input.number()),
+        }
+    }
+
+    fn filter(&mut self, filter: &FilterExec) -> DfResult<Open> {
+        let open = self.node(filter.input())?;
+        let mut open = self.unwindowed(open)?;
+        let schema = filter.input().schema();
+        let mut code = Expressions::new(&mut open.program, &open.columns, &schema);
+        logic::filter(&mut code, filter.predicate())?;
+        open.label("filter");
+        if let Some(projection) = filter.projection() {
+            open.columns = projection.iter().map(|column| open.columns[*column].clone()).collect();
+        }
+        Ok(open)
+    }
+
+    /// Goes on with expressions as columns.
+    pub(super) fn project(
+        &mut self,
+        open: Open,
+        schema: &SchemaRef,
+        exprs: &[Expr],
+    ) -> DfResult<Open> {
+        let is_trivial = |expr: &Expr| {
+            expr.is::<datafusion::physical_expr::expressions::Column>()
+                || expr.is::<datafusion::physical_expr::expressions::Literal>()
+        };
+        let computes = !exprs.iter().all(is_trivial);
+        // What is left out is not computed.
+        let mut open = if computes { self.unwindowed(open)? } else { open };
+        let mut code = Expressions::new(&mut open.program, &open.columns, schema);
+        let columns: DfResult<Vec<Term>> = exprs.iter().map(|expr| code.term(expr)).collect();
+        open.columns = columns?;
+        if computes {
+            open.label("project");
+        }
+        Ok(open)
+    }
+
+    fn union(&mut self, inputs: &[Plan]) -> DfResult<Open> {
+        let opens: DfResult<Vec<Open>> = inputs
+            .iter()
+            .map(|input| {
+                let open = self.node(input)?;
+                self.unwindowed(open)
+            })
+            .collect();
+        Ok(Open::union(opens?, false))
+    }
+
+    /// Lets only some of the rows of `plan` through.
+    fn limited(&mut self, open: Open, plan: &Plan, window: Window) -> DfResult<Open> {
+        let mut open = self.in_order(open, plan)?;
+        open.window = Some(match open.window {
+            None => window,
+            Some(inner) => inner.within(window),
+        });
+        Ok(open)
+    }
+
+    /// The same rows, without a window: they are gathered if there is one.
+    pub(super) fn unwindowed(&mut self, open: Open) -> DfResult<Open> {
+        match open.window {
+            None => Ok(open),
+            Some(_) => Ok(sort::gather(self, open)),
+        }
+    }
+
+    /// The rows of `plan` in the order that it promises.
+    pub(super) fn in_order(&mut self, open: Open, plan: &Plan) -> DfResult<Open> {
+        let ordering: Option<&LexOrdering> = plan.properties().output_ordering();
+        match ordering {
+            Some(ordering) if !open.is_ordered => {
+                let open = self.unwindowed(open)?;
+                sort::sort(self, open, &plan.schema(), ordering, None)
+            }
+            _ => Ok(open),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Casts to integers round: DataFusion cuts off what is behind the point.
+//!
+//! Decimals are rounded half away from zero, floating point numbers half to even, as in DuckDB and
+//! PostgreSQL.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::cast::AsArray;
+use datafusion::arrow::array::{ArrayRef, ArrowPrimitiveType};
+use datafusion::arrow::compute::kernels::arity::unary;
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, TryCast, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::plan_walk::rewrite_expressions;
+
+/// Rounds what is cast to an integer. To be applied after types were coerced.
+#[derive(Debug)]
+pub(crate) struct RoundingCasts {
+    whole: Arc<ScalarUDF>,
+}
+
+impl RoundingCasts {
+    pub(crate) fn new() -> RoundingCasts {
+        RoundingCasts { whole: Arc::new(ScalarUDF::from(Whole::new())) }
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+        let has_fraction = |inner: &Expr| match inner.get_type(schema) {
+            Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => scale > 0,
+            Ok(data_type) => data_type.is_floating(),
+            Err(_) => false,
+        };
+        let rounded = |inner: Box<Expr>| Box::new(self.whole.call(vec![*inner]));
+        Ok(match expr {
+            Expr::Cast(Cast { expr, field })
+                if field.data_type().is_integer() && has_fraction(&expr) =>
+            {
+                Transformed::yes(Expr::Cast(Cast { expr: rounded(expr), field }))
+            }
+            Expr::TryCast(TryCast { expr, field })
+                if field.data_type().is_integer() && has_fraction(&expr) =>
+            {
+                Transformed::yes(Expr::TryCast(TryCast { expr: rounded(expr), field }))
+            }
+            other => Transformed::no(other),
+        })
+    }
+}
+
+impl AnalyzerRule for RoundingCasts {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        rewrite_expressions(plan, |expr, schema| self.rewrite(expr, schema))
+    }
+
+    fn name(&self) -> &str {
+        "rounding_casts"
+    }
+}
+
+/// The nearest whole number, as a number of the same kind.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Whole {
+    signature: Signature,
+}
+
+impl Whole {
+    fn new() -> Whole {
+        Whole { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Whole {
+    fn name(&self) -> &str {
+        "whole"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            // One more digit before the point than there was: 9.9 becomes 10.
+            [DataType::Decimal128(precision, scale)] => {
+                Ok(DataType::Decimal128(whole_digits(*precision, *scale), 0))
+            }
+            [DataType::Decimal256(precision, scale)] => {
+                Ok(DataType::Decimal256(whole_digits(*precision, *scale), 0))
+            }
+            [data_type] if data_type.is_floating() => Ok(data_type.clone()),
+            _ => plan_err!("only numbers are rounded"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [value] = args.args.as_slice() else { return plan_err!("only one number is rounded") };
+        let to = args.return_field.data_type();
+        match value {
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(round(array, to)?)),
+            ColumnarValue::Scalar(scalar) => {
+                let rounded = round(&scalar.to_array()?, to)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?))
+            }
+        }
+    }
+}
+
+fn whole_digits(precision: u8, scale: i8) -> u8 {
+    let whole = i16::from(precision) - i16::from(scale) + 1;
+    u8::try_from(whole.max(1)).unwrap_or(precision)
+}
+
+fn round(array: &ArrayRef, to: &DataType) -> DfResult<ArrayRef> {
+    fn even<T: ArrowPrimitiveType>(
+        array: &ArrayRef,
+        nearest: impl Fn(T::Native) -> T::Native,
+    ) -> ArrayRef {
+        Arc::new(unary::<T, _, T>(array.as_primitive::<T>(), nearest))
+    }
+    match to {
+        DataType::Float32 => Ok(even::<Float32Type>(array, f32::round_ties_even)),
+        DataType::Float64 => Ok(even::<Float64Type>(array, f64::round_ties_even)),
+        DataType::Float16 => {
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            let wide = cast_with_options(array, &DataType::Float32, &options)?;
+            let rounded = even::<Float32Type>(&wide, f32::round_ties_even);
+            Ok(cast_with_options(&rounded, to, &options)?)
+        }
+        // Arrow rounds where it takes digits from a decimal.
+        decimal => {
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            Ok(cast_with_options(array, decimal, &options)?)
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Weft's own engine as its users see it: the setting, EXPLAIN, errors, cancellation, and what it does when memory is short.
+
+#![forbid(unsafe_code)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{check, check_error, database, rows};
+use weft::{Database, DatabaseOptions, ErrorKind, Session};
+
+fn by_pipelines(memory_limit: &str) -> Database {
+    let options = DatabaseOptions::default().with("threads", 2).with("engine", "weft");
+    Database::in_memory(&options.with("memory_limit", memory_limit)).unwrap()
+}
+
+/// A session with a table `t` of the numbers from 1 to `count`, also as texts.
+fn with_numbers(database: &Database, count: u32) -> Session {
+    let session = database.session().unwrap();
+    let sql = format!(
+        "CREATE TABLE t AS SELECT value AS n, 'number ' || value AS s FROM generate_series(1, {count})"
+    );
+    session.execute(&sql).unwrap();
+    session
+}
+
+fn plan(session: &Session, sql: &str) -> String {
+    rows(session, &format!("EXPLAIN {sql}")).join("\n")
+}
+
+#[test]
+fn the_engine_is_a_setting_of_the_session() {
+    let database = database();
+    let session = with_numbers(&database, 10);
+    let query = "SELECT n % 3, count(*) FROM t WHERE s LIKE '%1%' GROUP BY n % 3";
+    check(&session, "SHOW engine", &["engine datafusion"]);
+    assert!(!plan(&session, query).contains("PipelinesExec"));
+    session.execute("SET engine = 'Weft'").unwrap();
+    check(&session, "SHOW engine", &["engine weft"]);
+    assert!(plan(&session, query).contains("PipelinesExec: 0: scan of t → filter"));
+    let error = check_error(&session, "SET engine = 'steam'", ErrorKind::Setting);
+    assert!(error.message().contains("datafusion or weft"), "{error}");
+    session.execute("RESET engine").unwrap();
+    check(&session, "SHOW engine", &["engine datafusion"]);
+}
+
+#[test]
+fn a_plan_names_what_datafusion_executes() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 10);
+    let sql = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY s) AS r FROM t WHERE n > 3)";
+    let plan = plan(&session, sql);
+    assert!(plan.contains("rows of BoundedWindowAggExec → aggregate"), "{plan}");
+    assert!(plan.contains("FallbackExec: no pipelines for BoundedWindowAggExec"), "{plan}");
+    check(&session, sql, &["7"]);
+    let analyzed = rows(&session, "EXPLAIN ANALYZE SELECT sum(n) FROM t").join("\n");
+    assert!(analyzed.contains("rows_read=10"), "{analyzed}");
+}
+
+#[test]
+fn errors_have_their_kinds() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 10);
+    for (sql, part) in [
+        ("SELECT n + 9223372036854775800 FROM t", "out of the range of BIGINT"),
+        ("SELECT sum(n + 9223372036854775000) FROM t", "out of the range of BIGINT"),
+        ("SELECT 1 / (n - 5) FROM t", "division by zero"),
+        ("SELECT CAST(n * 100 AS TINYINT) FROM t", "TINYINT"),
+        ("SELECT CAST(s AS INTEGER) FROM t", "number 1"),
+        ("SELECT n FROM t WHERE n = (SELECT n FROM t WHERE n < 5)", "more than one row"),
+    ] {
+        let error = check_error(&session, sql, ErrorKind::Data);
+        assert!(error.message().contains(part), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn what_is_not_asked_for_does_not_fail() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 3);
+    for (sql, expected) in [
+        ("SELECT sum(CASE WHEN n = 2 THEN 0 ELSE 6 / (n - 2) END) FROM t", "0"),
+        ("SELECT count(*) FROM t WHERE n <> 2 AND 6 / (n - 2) > 0", "1"),
+        ("SELECT count(*) FROM t WHERE n = 2 OR 6 / (n - 2) > 0", "2"),
+        ("SELECT bool_or(n = 2 OR 6 / (n - 2) > 0) FROM t", "true"),
+        ("SELECT bool_and(n <> 2 AND 6 / (n - 2) > 0) FROM t", "false"),
+        ("SELECT sum(6 / (n - 2)) FILTER (WHERE n <> 2) FROM t", "0"),
+        ("SELECT sum(6 / (n - 3)) FROM (SELECT n FROM t ORDER BY n LIMIT 2)", "-9"),
+    ] {
+        check(&session, sql, &[expected]);
+    }
+}
+
+#[test]
+fn limits_count_the_rows_that_they_see() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 100_000);
+    for (sql, expected) in [
+        ("SELECT count(*) FROM (SELECT n FROM t LIMIT 17)", "17"),
+        ("SELECT count(*) FROM (SELECT n FROM t LIMIT 20 OFFSET 99990)", "10"),
+        ("SELECT count(*) FROM (SELECT * FROM (SELECT n FROM t LIMIT 30) LIMIT 20 OFFSET 25)", "5"),
+        ("SELECT count(*) FROM (SELECT n FROM t UNION ALL SELECT n FROM t LIMIT 150000)", "150000"),
+        ("SELECT sum(n) FROM (SELECT n FROM t ORDER BY n DESC LIMIT 3 OFFSET 2)", "299991"),
+        ("SELECT count(*) FROM (SELECT n FROM t LIMIT 0)", "0"),
+        ("SELECT count(*) FROM (SELECT * FROM t WHERE s = 'number 7' LIMIT 5) AS a", "1"),
+    ] {
+        check(&session, sql, &[expected]);
+    }
+}
+
+#[test]
+fn a_grouping_set_without_keys_has_a_group() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 3);
+    let sql =
+        "SELECT s, sum(1.2), count(*), max(n) FROM t WHERE n > 5 GROUP BY GROUPING SETS ((s), ())";
+    check(&session, sql, &["NULL NULL 0 NULL"]);
+}
+
+/// Waits until as much memory is in use as before a query.
+fn check_memory_comes_back(database: &Database, before: u64) {
+    let since = Instant::now();
+    while database.stats().memory_used > before + (1 << 20) {
+        let used = database.stats().memory_used;
+        assert!(since.elapsed() < Duration::from_secs(20), "{used} bytes, {before} before");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+const SLOW: &str =
+    "SELECT count(*) FROM t AS a, t AS b, t AS c WHERE a.n + b.n + c.n < 0 OR a.s = b.s || c.s";
+
+#[test]
+fn cancellation_ends_pipelines() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 20_000);
+    // What is cached stays.
+    check(&session, "SELECT count(n), count(DISTINCT s) FROM t", &["20000 20000"]);
+    let before = database.stats().memory_used;
+    for wait_ms in [0, 1, 5, 50] {
+        let mut result = session.query(SLOW).unwrap();
+        let handle = result.cancel_handle();
+        let canceller = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(wait_ms));
+            handle.cancel();
+        });
+        assert_eq!(result.next_batch().unwrap_err().kind(), ErrorKind::Cancelled);
+        canceller.join().unwrap();
+        check_memory_comes_back(&database, before);
+    }
+    check(&session, "SELECT 1", &["1"]);
+}
+
+#[test]
+fn a_result_that_is_dropped_ends_its_pipelines() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 20_000);
+    // What is cached stays.
+    check(&session, "SELECT count(n), count(DISTINCT s) FROM t", &["20000 20000"]);
+    let before = database.stats().memory_used;
+    for sql in [SLOW, "SELECT a.n, b.s FROM t AS a, t AS b", "SELECT * FROM t ORDER BY s"] {
+        let result = session.query(sql).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        drop(result);
+        check_memory_comes_back(&database, before);
+    }
+    check(&session, "SELECT 1", &["1"]);
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_left_to_datafusion() {
+    let database = by_pipelines("64MiB");
+    let session = with_numbers(&database, 1_000_000);
+    for (sql, expected) in [
+        ("SELECT count(*), sum(a.n) FROM t AS a JOIN t AS b ON a.n = b.n", "1000000 500000500000"),
+        ("SELECT count(*) FROM (SELECT s, count(*) FROM t GROUP BY s)", "1000000"),
+    ] {
+        check(&session, sql, &[expected]);
+    }
+    assert_eq!(database.stats().spilled_bytes, 0);
+}
