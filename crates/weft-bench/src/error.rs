@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use arrow::error::ArrowError;
 use weft_buffer::static_cache::CacheError;
@@ -114,6 +115,18 @@ pub enum BenchError {
     /// The run was cancelled.
     #[error("cancelled")]
     Cancelled,
+    /// Data could not be made by a process of its own.
+    #[error("the process that makes the data failed ({0}); what it says is above")]
+    Generation(ExitStatus),
+    /// A process had more resident memory than it may.
+    #[error(
+        "{phases}: more resident memory than the limit, 5 % of it and 64 MiB; please report it with \
+         the table above"
+    )]
+    Resident {
+        /// What ran meanwhile.
+        phases: String,
+    },
     /// The report could not be written.
     #[error(transparent)]
     Report(#[from] ReportError),

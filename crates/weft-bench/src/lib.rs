@@ -24,11 +24,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use args::{AllArgs, BenchArgs, CommonArgs, Experiment};
+use args::{AllArgs, BenchArgs, CommonArgs, Experiment, cores, distinct};
 pub use error::BenchError;
 use experiment::{io, lookup, memory, prefetch, scan, storage};
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
+use workload::tpch_load;
 
 /// Runs the experiment that the arguments ask for and prints its points.
 ///
@@ -43,13 +44,24 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         report::prepare(directory)?;
     }
     let mut summary = None;
+    // What is wrong with the points, said when they have been shown.
+    let mut verdict = Ok(());
     let points = match &args.experiment {
         Experiment::All(all) => run_all(all, &machine)?,
         Experiment::Io(io) => io::run(io, &machine)?,
         Experiment::Scan(scan) => scan::run(scan, &machine)?,
         Experiment::Lookup(lookup) => lookup::run(lookup, &machine)?,
         Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
-        Experiment::Memory(memory) => memory::run(memory, &machine)?,
+        Experiment::Memory(memory) => {
+            let points = memory::run(memory, &machine)?;
+            verdict = memory::check(&points);
+            points
+        }
+        Experiment::Data(data) => {
+            let directory = tpch_load::parquet_directory(&common.data, data.scale);
+            let threads = distinct(&common.threads).first().copied().unwrap_or_else(cores);
+            return Ok(tpch_load::generate(&directory, data.scale, threads as usize)?);
+        }
         Experiment::Storage(storage) => {
             let points = storage::run(storage, &machine)?;
             let layout = report::table::Layout::of_stdout();
@@ -76,7 +88,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             print(&format!("The report is {page}.\n"))?;
         }
     }
-    Ok(())
+    verdict
 }
 
 /// Every experiment, at sizes that take a few minutes.

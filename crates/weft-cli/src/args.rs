@@ -1,5 +1,6 @@
 //! The command line of `weft`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -40,6 +41,12 @@ pub struct ShellArgs {
     /// Run the script in FILE and exit; may be repeated, - is standard input
     #[arg(short, long = "file", value_name = "FILE", action = ArgAction::Append)]
     pub files: Vec<PathBuf>,
+    /// Run the script in FILE first, instead of ~/.weftrc
+    #[arg(long, value_name = "FILE", conflicts_with = "no_init")]
+    pub init: Option<PathBuf>,
+    /// Do not run ~/.weftrc first
+    #[arg(long)]
+    pub no_init: bool,
     /// Never change the database
     #[arg(short, long, visible_alias = "readonly")]
     pub read_only: bool,
@@ -100,8 +107,8 @@ impl Cli {
         Cli::from_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn from_words(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Cli, clap::Error> {
-        let mut matches = Cli::command().try_get_matches_from(words)?;
+    fn from_words(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+        let mut matches = Cli::command().try_get_matches_from(translated(words))?;
         let indices = |id: &str| matches.indices_of(id).into_iter().flatten().collect::<Vec<_>>();
         let (commands, files) = (indices("commands"), indices("files"));
         let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
@@ -129,6 +136,45 @@ impl ShellArgs {
         });
         named.chain(self.settings.iter().cloned()).collect()
     }
+}
+
+/// The options of sqlite3 and duckdb that begin with one dash, and what they are here.
+const SINGLE_DASH: [(&str, &[&str]); 20] = [
+    ("-ascii", &["--mode", "ascii"]),
+    ("-bail", &["--bail", "on"]),
+    ("-cmd", &["--command"]),
+    ("-csv", &["--mode", "csv"]),
+    ("-echo", &["--echo"]),
+    ("-header", &[]),
+    ("-help", &["--help"]),
+    ("-init", &["--init"]),
+    ("-json", &["--mode", "json"]),
+    ("-jsonlines", &["--mode", "jsonlines"]),
+    ("-line", &["--mode", "line"]),
+    ("-list", &["--mode", "list"]),
+    ("-markdown", &["--mode", "markdown"]),
+    ("-no-init", &["--no-init"]),
+    ("-noheader", &["--no-header"]),
+    ("-nullvalue", &["--null-value"]),
+    ("-readonly", &["--read-only"]),
+    ("-table", &["--mode", "table"]),
+    ("-tabs", &["--mode", "tabs"]),
+    ("-version", &["--version"]),
+];
+
+/// The words of a command line, with two dashes where others have one.
+fn translated(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut found = Vec::new();
+    let mut are_options = true;
+    for word in words {
+        are_options &= word != "--";
+        let known = SINGLE_DASH.iter().find(|(old, _)| are_options && word == *old);
+        match known {
+            Some((_, new)) => found.extend(new.iter().map(OsString::from)),
+            None => found.push(word),
+        }
+    }
+    found
 }
 
 /// `NAME=VALUE`
@@ -183,6 +229,18 @@ mod tests {
         assert!(cli.command.is_none());
         assert_eq!(cli.shell.directory, Some("./bench".into()));
         assert!(parse("weft help").unwrap().command.is_none());
+    }
+
+    #[test]
+    fn one_dash_does_where_others_have_one() {
+        assert_eq!(parse("weft -- -json").unwrap().shell.directory, Some("-json".into()));
+        let shell = parse("weft -csv -readonly -init x.sql d -nullvalue -").unwrap().shell;
+        assert_eq!(
+            (shell.mode, shell.read_only, shell.init),
+            (Mode::Csv, true, Some("x.sql".into()))
+        );
+        assert_eq!(shell.null_value.as_deref(), Some("-"));
+        assert!(parse("weft --init x --no-init").is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod progress;
 mod shell;
 mod sql;
 
+use std::alloc::System;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,8 +19,15 @@ use std::process::ExitCode;
 use args::{Cli, Command, ShellArgs};
 use interrupt::Interrupts;
 use shell::Shell;
+use weft::{CountingAllocator, KeepingAllocator};
+
+/// Counts, so that the memory limit holds for all that the process has; keeps some of what is freed.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<KeepingAllocator<System>> =
+    CountingAllocator::new(KeepingAllocator::new(System));
 
 fn main() -> ExitCode {
+    weft::give_back_promptly();
     let environment = env_logger::Env::default().filter_or("WEFT_LOG", "warn");
     env_logger::Builder::from_env(environment).format_target(false).format_timestamp(None).init();
     let cli = Cli::from_command_line();

@@ -1,13 +1,16 @@
-//! Resident memory during an import and scans of data ten times larger than the memory limit.
+//! Resident memory during an import, scans, groupings, sorts and joins of data ten times larger than the
+//! memory limit.
 //!
 //! The kernel counts: the largest resident memory of the process, its code included, may exceed the
-//! limit by 5 % and 64 MiB.
+//! limit by 5 % and 64 MiB. The data is made by a process of its own, which leaves nothing behind in
+//! this one's memory.
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
-use weft::{Database, DatabaseOptions, QueryResult};
+use weft::{Database, DatabaseOptions};
 
 use crate::args::{MemoryArgs, cores, distinct};
 use crate::error::BenchError;
@@ -23,7 +26,7 @@ const ALLOWANCE_BYTES: u64 = 64 << 20;
 const DATA_TO_LIMIT: u64 = 10;
 
 /// What is run after the import, each twice: with nothing in the cache, and with what fits.
-const SCANS: [(&str, &str); 3] = [
+const QUERIES: [(&str, &str); 6] = [
     (
         "scan of all columns",
         "SELECT count(l_orderkey), count(l_partkey), count(l_suppkey), count(l_linenumber), \
@@ -39,16 +42,32 @@ const SCANS: [(&str, &str); 3] = [
         "large grouping",
         "SELECT count(*) FROM (SELECT l_orderkey FROM lineitem GROUP BY l_orderkey)",
     ),
+    (
+        "sort",
+        "SELECT l_orderkey, l_extendedprice, l_comment FROM lineitem ORDER BY l_comment, l_orderkey",
+    ),
+    (
+        "window function",
+        "SELECT l_orderkey, row_number() OVER (PARTITION BY l_partkey ORDER BY l_shipdate) \
+         FROM lineitem",
+    ),
+    (
+        "join",
+        "SELECT count(*), min(a.l_comment), max(b.l_comment) FROM lineitem a JOIN lineitem b \
+         ON a.l_orderkey = b.l_orderkey AND a.l_linenumber = b.l_linenumber",
+    ),
 ];
 
-/// Runs the import and the scans in a database of their own, which is removed afterwards.
+/// Runs the import and the queries in a database of their own, which is removed afterwards.
 ///
 /// # Errors
 /// [`BenchError`] if the data cannot be had or a statement fails.
 pub fn run(args: &MemoryArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
     let files = tpch_load::parquet_directory(&args.common.data, args.scale);
     let threads = distinct(&args.common.threads).first().copied().unwrap_or_else(cores);
-    tpch_load::generate(&files, args.scale, threads as usize)?;
+    if !tpch_parquet::is_complete(&files) {
+        generate_apart(args, threads)?;
+    }
     let bytes = fs::metadata(tpch_parquet::path_of(&files, TpchTable::Lineitem))
         .map_or(0, |found| found.len());
     let default = || (bytes / DATA_TO_LIMIT).to_string();
@@ -59,6 +78,37 @@ pub fn run(args: &MemoryArgs, machine: &Machine) -> Result<Vec<Point>, BenchErro
     // The error that matters is that of the phases.
     fs::remove_dir_all(&path).ok();
     outcome
+}
+
+/// Checks the points of a run.
+///
+/// # Errors
+/// [`BenchError::Resident`] with the phases that had more memory than allowed.
+pub fn check(points: &[Point]) -> Result<(), BenchError> {
+    let exceeded = |point: &&Point| point.resident_bytes_peak > point.resident_bytes_allowed;
+    let phases: Vec<&str> =
+        points.iter().filter(exceeded).filter_map(|point| point.pattern.as_deref()).collect();
+    match phases.is_empty() {
+        true => Ok(()),
+        false => Err(BenchError::Resident { phases: phases.join(", ") }),
+    }
+}
+
+/// Has this program, as another process, make the files that are missing: what an allocator keeps of the memory that this
+/// takes is not what is to be measured.
+fn generate_apart(args: &MemoryArgs, threads: u32) -> Result<(), BenchError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        |source| BenchError::Io { action: "run", path, source }
+    };
+    let program = std::env::current_exe().map_err(failed(Path::new("this program")))?;
+    let status = Command::new(&program)
+        .args(["bench", "data", "--data"])
+        .arg(&args.common.data)
+        .args(["--scale", &args.scale.to_string(), "--threads", &threads.to_string()])
+        .status()
+        .map_err(failed(&program))?;
+    if status.success() { Ok(()) } else { Err(BenchError::Generation(status)) }
 }
 
 struct Phases<'a> {
@@ -87,7 +137,7 @@ impl Phases<'_> {
         points.push(self.measure("import", &database, &import)?);
         drop(database);
         let database = Database::open(path, &options).map_err(opening())?;
-        for (what, sql) in SCANS {
+        for (what, sql) in QUERIES {
             points.push(self.measure(what, &database, sql)?);
             points.push(self.measure(&format!("{what}, again"), &database, sql)?);
         }
@@ -100,7 +150,9 @@ impl Phases<'_> {
         let before = database.stats();
         resident::reset_peak();
         let start = Instant::now();
-        session.query(sql).and_then(QueryResult::collect).map_err(failed())?;
+        let mut result = session.query(sql).map_err(failed())?;
+        // The rows are read and dropped: nobody keeps a large result.
+        while result.next_batch().map_err(failed())?.is_some() {}
         let after = database.stats();
         Ok(Point {
             bytes_read: Some(after.bytes_read - before.bytes_read),

@@ -151,6 +151,7 @@ impl Storage<'_> {
             data_type: field.data_type().clone(),
             nullable: false,
             default: None,
+            max_length: None,
         });
         let schema = TableSchema { name: "lineitem".to_owned(), columns: columns.collect() };
         let writer = store.writer(&schema, WriterOptions::default())?;

@@ -40,6 +40,11 @@ pub fn path_of(directory: &Path, table: TpchTable) -> PathBuf {
     directory.join(format!("{}.parquet", table.name()))
 }
 
+/// True if no file is missing.
+pub fn is_complete(directory: &Path) -> bool {
+    TpchTable::ALL.iter().all(|table| path_of(directory, *table).exists())
+}
+
 /// Writes the files that are not there yet. Each appears when it is complete and durable.
 ///
 /// # Errors
@@ -53,15 +58,14 @@ pub fn generate(
     let fail =
         |source| WorkloadError::File { action: "create", path: directory.to_owned(), source };
     fs::create_dir_all(directory).map_err(fail)?;
-    let is_missing = |table: &&TpchTable| !path_of(directory, **table).exists();
-    if !TpchTable::ALL.iter().any(|table| is_missing(&table)) {
+    if is_complete(directory) {
         return Ok(());
     }
     let source = TpchSource::new(scale);
     let rows_expected = TpchTable::ALL.iter().map(|table| table.rows(scale)).sum();
     let mut rows_before = 0;
     for table in TpchTable::ALL {
-        if is_missing(&&table) {
+        if !path_of(directory, table).exists() {
             let mut report = |rows: u64| {
                 progress(Generated { table, rows_done: rows_before + rows, rows_expected });
             };

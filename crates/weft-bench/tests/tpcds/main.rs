@@ -1,5 +1,5 @@
-//! The 99 queries of TPC-DS at scale 0.01 against DuckDB's answers, a test per query. The data is made
-//! and loaded once.
+//! The 99 queries of TPC-DS at scale 0.01 against DuckDB's answers, a test per query and engine. The data is
+//! made and loaded once.
 
 #![forbid(unsafe_code)]
 
@@ -23,22 +23,36 @@ fn main() {
     let keys = parse_order_keys(&keys).expect("order keys are valid");
     assert_eq!(keys.len(), 99);
     let database = Arc::new(OnceLock::new());
-    let trials = keys.into_iter().map(|(name, keys)| {
-        let (root, database) = (root.clone(), database.clone());
-        Trial::test(name.clone(), move || check(&root, &name, &keys, &database))
-    });
-    run(&Arguments::from_args(), trials.collect()).exit();
+    let mut trials = Vec::new();
+    for (name, keys) in &keys {
+        for engine in ["datafusion", "weft"] {
+            let (root, database, name, keys) =
+                (root.clone(), Arc::clone(&database), name.clone(), keys.clone());
+            trials.push(Trial::test(format!("{name}::{engine}"), move || {
+                check(&root, &name, &keys, &database, engine)
+            }));
+        }
+    }
+    run(&Arguments::from_args(), trials).exit();
 }
 
 type Loaded = OnceLock<Result<Database, String>>;
 
-/// Runs one query and compares its answer.
-fn check(root: &Path, name: &str, keys: &[usize], database: &Loaded) -> Result<(), Failed> {
+/// Has an engine run one query and compares its answer.
+fn check(
+    root: &Path,
+    name: &str,
+    keys: &[usize],
+    database: &Loaded,
+    engine: &str,
+) -> Result<(), Failed> {
     let database = database.get_or_init(|| load(root)).as_ref()?;
     let sql = fs::read_to_string(root.join(format!("queries/{name}.sql")))?;
     let csv = fs::read_to_string(root.join(format!("sf0.01/{name}.csv")))?;
     let answer = Answer::parse(&csv, keys, limit_of(&sql))?;
-    let batches = database.session()?.query(&sql).and_then(QueryResult::collect)?;
+    let session = database.session()?;
+    session.execute(&format!("SET engine = '{engine}'"))?;
+    let batches = session.query(&sql).and_then(QueryResult::collect)?;
     Ok(answer.check(&text_rows(&batches)?)?)
 }
 

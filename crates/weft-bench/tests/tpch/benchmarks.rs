@@ -5,7 +5,8 @@ use std::path::Path;
 use clap::Parser;
 use weft_bench::args::{BenchArgs, Experiment};
 use weft_bench::experiment::{memory, storage, tpch};
-use weft_bench::report::Machine;
+use weft_bench::report::{Machine, Point};
+use weft_bench::workload::tpch_load;
 
 #[derive(Parser)]
 struct Line {
@@ -45,12 +46,18 @@ fn tpch_loads_once_and_checks_its_answers() {
 #[test]
 fn memory_says_how_much_was_allowed() {
     let data = tempfile::tempdir().unwrap();
+    // Made here: this program is not the one that makes them in a process of its own.
+    tpch_load::generate(&tpch_load::parquet_directory(data.path(), 0.01), 0.01, 1).unwrap();
     let line = "memory --scale 0.01 --memory-limit 64MB --threads 1";
     let Experiment::Memory(args) = parse(line, data.path()) else { panic!("not memory") };
     let points = memory::run(&args, &Machine::default()).unwrap();
     assert_eq!(points[1].pattern.as_deref(), Some("import"));
     let allowed = 64_000_000 + 64_000_000 / 20 + (64 << 20);
     assert!(points.iter().all(|point| point.resident_bytes_allowed == Some(allowed)), "{points:?}");
+    let had = |peak| Point { resident_bytes_peak: Some(peak), ..points[1].clone() };
+    memory::check(&[had(allowed - 1), had(allowed)]).unwrap();
+    let error = memory::check(&[had(allowed), had(allowed + 1)]).unwrap_err().to_string();
+    assert!(error.starts_with("import: more resident memory"), "{error}");
     // The database goes, the files stay.
     let left: Vec<_> = std::fs::read_dir(data.path()).unwrap().map(Result::unwrap).collect();
     assert_eq!(left.len(), 1, "{left:?}");

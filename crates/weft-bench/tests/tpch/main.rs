@@ -55,11 +55,30 @@ fn check_all(options: &DatabaseOptions) {
         }
     }
     assert!(wrong.is_empty(), "{options:?}\n{}", wrong.join("\n"));
+    if options.settings.iter().any(|(name, _)| name == "engine") {
+        let left: Vec<String> =
+            QUERIES.iter().map(|query| left_to_datafusion(&session, query.sql)).collect();
+        assert!(left.iter().all(String::is_empty), "{left:?}");
+    }
+}
+
+/// The nodes of a query's plan that pipelines do not execute.
+fn left_to_datafusion(session: &weft::Session, sql: &str) -> String {
+    let plan = session.query(&format!("EXPLAIN {sql}")).and_then(QueryResult::collect).unwrap();
+    let rows = text_rows(&plan).unwrap();
+    let lines = rows.iter().flatten().flat_map(|text| text.lines());
+    lines.filter(|line| line.contains("FallbackExec")).collect()
 }
 
 #[test]
 fn queries_with_ample_memory() {
     check_all(&DatabaseOptions::default().with("memory_limit", "1GB"));
+}
+
+#[test]
+fn queries_by_pipelines() {
+    let options = DatabaseOptions::default().with("memory_limit", "1GB").with("engine", "weft");
+    check_all(&options);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use crate::output::Mode;
 use crate::shell::commands::{self, Argument};
 use crate::sql::lexer::{Token, TokenKind, tokens};
-use crate::sql::names::quoted;
+use weft::quoted;
 
 /// The names that completion knows.
 #[derive(Clone, Debug, Default)]

@@ -41,7 +41,7 @@ pub fn help(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
 
 /// `.once`
 pub fn once(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
-    shell.target.redirect(Path::new(&words[0]), true)?;
+    shell.target.redirect(&words[0], true)?;
     Ok(Flow::Continue)
 }
 
@@ -49,7 +49,7 @@ pub fn once(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
 pub fn output(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
     match words.first().map(String::as_str) {
         None | Some("stdout") => shell.target.restore()?,
-        Some(path) => shell.target.redirect(Path::new(path), false)?,
+        Some(place) => shell.target.redirect(place, false)?,
     }
     Ok(Flow::Continue)
 }
@@ -75,10 +75,10 @@ pub fn read(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
 /// `.shell`
 pub fn shell(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
     shell.target.flush()?;
-    let line = words.join(" ");
+    let line = &words[0];
     let status = Command::new("sh")
         .arg("-c")
-        .arg(&line)
+        .arg(line)
         .status()
         .map_err(|source| ShellError::File { action: "run", path: "sh".into(), source })?;
     // Ctrl-C went to the command as well.

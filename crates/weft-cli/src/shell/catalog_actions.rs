@@ -7,7 +7,7 @@ use super::open::{Open, OpenOptions};
 use super::{Flow, Shell};
 use crate::error::ShellError;
 use crate::output::{text, units};
-use crate::sql::names::quoted;
+use weft::quoted;
 
 /// `.databases`
 pub fn databases(shell: &mut Shell, _: &[String]) -> Result<Flow, ShellError> {
@@ -88,38 +88,13 @@ fn matching_tables(shell: &Shell, words: &[String]) -> Vec<String> {
 
 /// `.schema`
 pub fn schema(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
-    let views = shell.texts("SELECT table_name, definition FROM information_schema.views")?;
     for name in matching_tables(shell, words) {
-        let view = views.iter().find(|row| row[0].as_ref() == Some(&name));
-        let statement = match view.and_then(|row| row[1].as_deref()) {
-            Some(definition) => format!("CREATE VIEW {} AS {definition}", quoted(&name)),
-            None => create_table(shell, &name)?,
-        };
-        writeln!(shell.target, "{statement};")?;
+        for row in shell.texts(&format!("SHOW CREATE TABLE {}", quoted(&name)))? {
+            let statement = row.last().and_then(Option::as_deref).unwrap_or_default();
+            writeln!(shell.target, "{statement};")?;
+        }
     }
     Ok(Flow::Continue)
-}
-
-/// The statement that makes a table like the one called `name`.
-fn create_table(shell: &Shell, name: &str) -> Result<String, ShellError> {
-    let table = quoted(name);
-    let rows = shell.texts(&format!("DESCRIBE {table}"))?;
-    let columns: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            let [name, data_type, nullable, default] = row.as_slice() else { return String::new() };
-            let mut column = quoted(name.as_deref().unwrap_or_default());
-            column.push_str(&format!(" {}", data_type.as_deref().unwrap_or_default()));
-            if nullable.as_deref() == Some("NO") {
-                column.push_str(" NOT NULL");
-            }
-            if let Some(default) = default {
-                column.push_str(&format!(" DEFAULT {default}"));
-            }
-            column
-        })
-        .collect();
-    Ok(format!("CREATE TABLE {table} (\n    {}\n)", columns.join(",\n    ")))
 }
 
 impl Shell {

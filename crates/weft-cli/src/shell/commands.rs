@@ -78,10 +78,12 @@ static COMMANDS: &[Command] = commands! {
         "most characters in a line; 0: as the terminal has";
     "mode" "[MODE]" 0..=1 Mode settings_actions::mode, "choose how results are written, or list modes";
     "nullvalue" "TEXT" 1..=1 None settings_actions::null_value, "what to print for NULL";
-    "once" "FILE" 1..=1 File actions::once, "write the next result to a file";
+    "once" "FILE or |COMMAND" 1..=1 File actions::once,
+        "write the next result to a file or a command";
     "open" "[--readonly] [DIR]" 0..=2 File catalog_actions::open,
         "open another database, or a temporary one";
-    "output" "[FILE]" 0..=1 File actions::output, "write results to a file, or no longer";
+    "output" "[FILE or |COMMAND]" 0..=1 File actions::output,
+        "write results there, or no longer";
     "print" "TEXT …" 0..=ANY None actions::print, "print words";
     "progress" "on|off" 1..=1 Switch settings_actions::progress,
         "show how far a long statement is";
@@ -90,11 +92,11 @@ static COMMANDS: &[Command] = commands! {
     "schema" "[PATTERN]" 0..=1 Table catalog_actions::schema,
         "show tables and views as CREATE statements";
     "settings" "[PATTERN]" 0..=1 None catalog_actions::settings, "show the database's settings";
-    "shell" "COMMAND …" 1..=ANY File actions::shell, "run a command of the operating system";
+    "shell" "COMMAND …" 1..=1 File actions::shell, "run a command of the operating system";
     "show" "" 0..=0 None settings_actions::show, "show the shell's own settings";
     "stats" "" 0..=0 None catalog_actions::stats,
         "show what was read, written and kept in memory";
-    "system" "COMMAND …" 1..=ANY File actions::shell, "as .shell";
+    "system" "COMMAND …" 1..=1 File actions::shell, "as .shell";
     "tables" "[PATTERN]" 0..=1 Table catalog_actions::tables,
         "list tables and views; % and _ as in LIKE";
     "timer" "on|off" 1..=1 Switch settings_actions::timer, "print time and bytes read";
@@ -163,6 +165,21 @@ fn unknown(name: &str) -> String {
     }
 }
 
+impl Command {
+    /// The words after the name; what the operating system's shell is to run is one, with its quotes.
+    fn arguments(&self, text: &str) -> Result<Vec<String>, ShellError> {
+        let is_line = match self.name {
+            "shell" | "system" => !text.is_empty(),
+            "once" | "output" => text.starts_with('|'),
+            _ => false,
+        };
+        match is_line {
+            true => Ok(vec![text.to_owned()]),
+            false => words(text).map_err(ShellError::Command),
+        }
+    }
+}
+
 impl Shell {
     /// Runs a line that begins with a dot.
     ///
@@ -170,14 +187,14 @@ impl Shell {
     /// If there is no such command, its words are wrong, or it fails.
     pub(super) fn run_command(&mut self, line: &str) -> Result<Flow, ShellError> {
         let line = line.trim().trim_end_matches(';');
-        let words = words(line).map_err(ShellError::Command)?;
-        let (first, arguments) = words.split_first().map_or(("", &[][..]), |(f, a)| (f, a));
+        let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let command = find(first.trim_start_matches('.'))?;
+        let arguments = command.arguments(rest.trim())?;
         if !(command.least..=command.most).contains(&arguments.len()) {
             let words = format!("write .{} {}", command.name, command.usage);
             return Err(ShellError::Command(words.trim_end().to_owned()));
         }
-        (command.action)(self, arguments)
+        (command.action)(self, &arguments)
     }
 }
 

@@ -4,6 +4,7 @@
 mod actions;
 mod catalog_actions;
 pub mod commands;
+mod init;
 mod open;
 mod report;
 mod settings_actions;
@@ -27,6 +28,7 @@ use crate::output::Style;
 use crate::output::target::Target;
 use crate::progress;
 use crate::sql::splitter::{Piece, PieceKind, Splitter};
+use init::Init;
 use open::{Open, OpenOptions, names_of};
 use report::Report;
 
@@ -75,6 +77,8 @@ pub struct Shell {
     /// Whether something has failed that was not typed by somebody.
     failed: bool,
     read_depth: usize,
+    /// What runs before anything else.
+    init: Init,
 }
 
 impl Shell {
@@ -118,6 +122,7 @@ impl Shell {
             interactive,
             failed,
             read_depth,
+            init: Init::of(args),
         };
         shell.tell_created();
         Ok(shell)
@@ -125,10 +130,11 @@ impl Shell {
 
     /// Runs what the command line or standard input says, and returns the exit code.
     pub fn run(mut self, jobs: &[Job]) -> u8 {
-        let ended = match self.interactive {
-            true => self.run_keyboard(),
-            false if jobs.is_empty() => self.run_standard_input(),
-            false => self.run_jobs(jobs),
+        let ended = match self.run_init() {
+            Ok(Flow::Continue) if self.interactive => self.run_keyboard(),
+            Ok(Flow::Continue) if jobs.is_empty() => self.run_standard_input(),
+            Ok(Flow::Continue) => self.run_jobs(jobs),
+            other => other,
         };
         let flushed = self.target.restore().and_then(|()| Ok(self.target.flush()?));
         let code = self.exit_code(ended.and_then(|flow| flushed.map(|()| flow)));
@@ -258,6 +264,8 @@ impl Shell {
         };
         match ran {
             Ok(flow) => Ok(flow),
+            // Whoever reads the results has had enough of them.
+            Err(ShellError::OutputClosed) if self.target.is_pipe_closed() => Ok(Flow::Continue),
             Err(
                 end @ (ShellError::Reported | ShellError::Interrupted | ShellError::OutputClosed),
             ) => Err(end),

@@ -26,7 +26,11 @@ impl Shell {
         let started = Instant::now();
         let mut result = self.session().start(sql, &[]);
         self.interrupts.running(result.cancel_handle());
-        let written = self.write_result(&mut result);
+        let written = match self.write_result(&mut result) {
+            // Whoever reads the results has had enough of this one.
+            Err(ShellError::OutputClosed) if self.target.is_pipe_closed() => Ok(()),
+            written => written,
+        };
         let bytes_read = result.progress().bytes_read;
         drop(result);
         self.interrupts.idle();

@@ -2,5 +2,4 @@
 //! statement means is the database's business.
 
 pub mod lexer;
-pub mod names;
 pub mod splitter;

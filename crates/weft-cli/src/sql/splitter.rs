@@ -56,6 +56,9 @@ impl Splitter {
             self.scanned -= self.start;
             self.start = 0;
         }
+        // Some editors begin files with a mark of their encoding.
+        let is_start = self.text.is_empty() && self.lines_before == 0 && self.columns_before == 0;
+        let text = text.strip_prefix('\u{feff}').filter(|_| is_start).unwrap_or(text);
         self.text.push_str(text);
     }
 
@@ -192,6 +195,7 @@ mod tests {
         check("é; 'ü' x;", &[("é", 1, 1), ("'ü' x", 1, 4)]);
         check("'open\nfor ever;", &[("'open\nfor ever;", 1, 1)]);
         check("  -- only a comment", &[]);
+        check("\u{feff}a; b", &[("a", 1, 1), ("b", 1, 4)]);
         check("/* only\n a ; comment", &[]);
         check("$$ a;\n b$$;", &[("$$ a;\n b$$", 1, 1)]);
     }

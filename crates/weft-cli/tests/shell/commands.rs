@@ -62,6 +62,33 @@ fn results_go_to_files() {
 }
 
 #[test]
+fn results_go_to_commands() {
+    let workplace = Workplace::new();
+    let output = workplace.script(
+        ".mode list\n.headers off\n.once |sort -r | sed 's/^/a  b: /'\nSELECT * FROM (VALUES (1), (2));\n\
+         SELECT 3;\n.output |cat > all.txt\n.show\nSELECT 4;\nSELECT 5;\n.output\nSELECT 6;\n",
+    );
+    assert_eq!(output, "a  b: 2\na  b: 1\n3\n6\n");
+    let all = workplace.text("all.txt");
+    assert!(all.contains("   output: |cat > all.txt\n") && all.ends_with("\n4\n5\n"), "{all}");
+    // What a command does not read is no error, and does not end the script.
+    let output = workplace.script(
+        ".mode list\n.headers off\n.once |head -n 1\nSELECT * FROM generate_series(1, 1000000);\n\
+         .output |true\nSELECT * FROM generate_series(1, 1000000);\nSELECT 7;\n.output\nSELECT 8;\n",
+    );
+    assert_eq!(output, "1\n8\n");
+    assert!(workplace.failing(".once |exit 3\nSELECT 1;").contains("'exit 3' ended with"));
+    assert!(workplace.failing(".output |").contains("write a command after |"));
+    assert!(workplace.failing(".output absent/x.txt").contains("cannot create absent/x.txt"));
+}
+
+#[test]
+fn the_systems_shell_gets_its_line_as_it_is() {
+    let workplace = Workplace::new();
+    assert_eq!(workplace.script(".shell printf '%s|' 'a  b' \"c\""), "a  b|c|");
+}
+
+#[test]
 fn open_changes_the_database() {
     let workplace = Workplace::new();
     let ended = workplace.run_with(

@@ -2,6 +2,7 @@
 
 mod commands;
 mod errors;
+mod init;
 mod modes;
 mod options;
 mod scripts;

@@ -77,7 +77,7 @@ fn a_read_only_database_stays_as_it_is() {
     workplace.run(&["d.weft", "-c", "CREATE TABLE t AS SELECT 1 AS a"]);
     let ended = workplace.run(&["d.weft", "--read-only", "-c", "INSERT INTO t VALUES (2)"]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("reading only"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("d.weft is open for reading only"), "{}", ended.stderr);
     let ended = workplace.run(&["d.weft", "--read-only", "--mode", "csv", "-c", "SELECT * FROM t"]);
     assert_eq!(ended.stdout, "a\n1\n");
 }

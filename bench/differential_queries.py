@@ -1,0 +1,280 @@
+"""Random queries over random tables: joins, aggregates, grouping sets, windows, subqueries, set operations."""
+
+from differential_expressions import Expressions, Scope
+from differential_tables import random_table
+from differential_tree import Node
+
+FRAMES = [
+    "",
+    " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
+    " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    " ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING",
+    " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    " ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
+    " ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING",
+]
+
+JOINS = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"]
+
+
+class Query:
+    """A query as a tree, and the positions of the columns that it is sorted by."""
+
+    def __init__(self, root, order=()):
+        self.root, self.order = root, order
+
+    def sql(self):
+        return self.root.text()
+
+    def with_root(self, root):
+        is_sorted = root.kind == "ordered" and root.parts[1].text() == self.root.parts[1].text()
+        return Query(root, self.order if is_sorted else ())
+
+
+class Generator:
+    """Makes tables, and queries over them."""
+
+    def __init__(self, rng, rows_about):
+        self.rng, self.rows_about = rng, rows_about
+        self.made, self.aliases = [], 0
+        self.expressions = Expressions(rng, self.subquery)
+        self.plain = Expressions(rng)
+
+    def tables(self):
+        """Three tables."""
+        self.made = [random_table(self.rng, f"t{index}", self.rows_about) for index in range(3)]
+        return self.made
+
+    def query(self):
+        """A query over them."""
+        rng = self.rng
+        self.aliases = 0
+        choice = rng.random()
+        if choice < 0.12:
+            query, width = self.set_operation(2), 2
+        else:
+            kinds = [self.expressions.kind() for _ in range(rng.randint(1, 4))]
+            query, width = self.select(kinds, 3), len(kinds)
+        order = rng.random()
+        if order < 0.45:
+            return Query(query)
+        positions = list(range(width))
+        rng.shuffle(positions)
+        if order < 0.65:
+            positions = positions[: rng.randint(1, width)]
+        keys = ", ".join(f"{position + 1}{rng.choice(['', ' DESC', ' ASC NULLS FIRST', ' DESC NULLS LAST'])}" for position in positions)
+        # A limit only on rows in a total order: otherwise there is more than one answer.
+        limit = f" LIMIT {rng.choice([0, 1, 3, 10])}" if len(positions) == width and rng.random() < 0.6 else ""
+        if limit and rng.random() < 0.5:
+            limit += f" OFFSET {rng.choice([0, 1, 4])}"
+        root = Node("ordered", [query, Node("clause", [f" ORDER BY {keys}", Node("clause", [limit])])])
+        return Query(root, tuple(positions))
+
+    def alias(self):
+        self.aliases += 1
+        return f"x{self.aliases}"
+
+    def source(self, depth, outer=None):
+        """A table or a query as one, with an alias: a tree and its columns."""
+        rng, alias = self.rng, self.alias()
+        if depth > 0 and rng.random() < 0.2:
+            kinds = [self.expressions.kind() for _ in range(rng.randint(2, 4))]
+            columns = [(f"{alias}.c{index}", kind) for index, kind in enumerate(kinds)]
+            names = ", ".join(f"c{index}" for index in range(len(kinds)))
+            return Node("source", ["(", self.select(kinds, depth - 1), f") AS {alias}({names})"]), columns
+        table = rng.choice(self.made)
+        columns = [(f"{alias}.{column.name}", column.kind) for column in table.columns]
+        return Node("source", [f"{table.name} AS {alias}"]), columns
+
+    def sources(self, depth, outer=None):
+        """What follows FROM, and the scope that it makes."""
+        rng = self.rng
+        first, columns = self.source(depth)
+        parts = [first]
+        for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+            join = rng.choice(JOINS)
+            source, more = self.source(depth - 1)
+            condition = self.join_condition(columns, more)
+            if condition is None or rng.random() < 0.06:
+                parts.append(Node("clause", [" CROSS JOIN ", source]))
+                columns = columns + more
+                continue
+            parts.append(Node("clause", [f" {join} ", source, " ON ", condition]))
+            if join not in ("SEMI JOIN", "ANTI JOIN"):
+                columns = columns + more
+        return Node("from", parts), Scope(columns, outer)
+
+    def join_condition(self, left, right):
+        """A condition with at least one comparison of both sides; nothing if they have no columns of one kind."""
+        rng = self.rng
+        pairs = [(a, b) for a, kind in left for b, other in right if kind == other and kind != "bool"]
+        if not pairs:
+            return None
+        parts = []
+        for _ in range(rng.choice([1, 1, 1, 2])):
+            one, other = rng.choice(pairs)
+            operator = rng.choice(["=", "=", "=", "=", "IS NOT DISTINCT FROM", "<"])
+            parts.append(self.plain.node("bool", [f"{one} {operator} {other}"]))
+        if rng.random() < 0.25:
+            parts.append(self.plain.make("bool", Scope(left + right), 1))
+        return Node("list", parts, " AND ")
+
+    def select(self, kinds, depth, outer=None):
+        """A SELECT whose columns are of these kinds."""
+        rng = self.rng
+        sources, scope = self.sources(depth - 1, outer)
+        where = Node("clause", [])
+        if rng.random() < 0.5 or (outer and rng.random() < 0.8):
+            conditions = [self.condition(scope, outer, depth) for _ in range(rng.randint(1, 2))]
+            where = Node("clause", [" WHERE ", Node("list", conditions, " AND ")])
+        if rng.random() < 0.35:
+            return self.grouped(kinds, sources, where, scope, depth)
+        items = []
+        windows = rng.random() < 0.2
+        for kind in kinds:
+            window = self.window(kind, scope) if windows else None
+            items.append(window or self.expressions.make(kind, scope, depth - 1))
+        distinct = Node("clause", [rng.choice(["", "", "", "", "", "DISTINCT "])])
+        return Node("query", ["SELECT ", distinct, Node("list", items, ", "), " FROM ", sources, where])
+
+    def condition(self, scope, outer, depth):
+        """A condition, within a subquery mostly one that ties it to the query around it."""
+        if outer and self.rng.random() < 0.75:
+            pairs = [(a, b) for a, kind in scope.columns for b, other in outer.columns if kind == other]
+            if pairs:
+                one, other = self.rng.choice(pairs)
+                operator = self.rng.choice(["=", "=", "=", "=", "<", "<>", "IS NOT DISTINCT FROM"])
+                return self.expressions.node("bool", [f"({one} {operator} {other})"])
+        return self.expressions.make("bool", scope, depth - 1)
+
+    def grouped(self, kinds, sources, where, scope, depth):
+        """A SELECT with GROUP BY, or with aggregates alone."""
+        rng = self.rng
+        keys = []
+        for _ in range(rng.choice([0, 1, 1, 2, 2, 3])):
+            kind = self.expressions.kind()
+            keys.append((self.plain.make(kind, scope, rng.choice([0, 0, 1])), kind))
+        keys = [(key, kind) for key, kind in keys if "." in key.text()]
+        items, scope_of_keys = [], Scope([(key.text(), kind) for key, kind in keys])
+        for kind in kinds:
+            known = scope_of_keys.of_kind(kind)
+            if known and rng.random() < 0.6:
+                items.append(self.plain.node(kind, [rng.choice(known)]))
+            else:
+                items.append(self.aggregate(kind, scope))
+        parts = ["SELECT ", Node("list", items, ", "), " FROM ", sources, where]
+        if keys:
+            parts.append(Node("clause", [" GROUP BY ", self.grouping([key for key, _ in keys])]))
+        if rng.random() < 0.25:
+            having = self.plain.node("bool", ["(", self.aggregate("int", scope), rng.choice([" > ", " <= ", " <> "]), "1)"])
+            parts.append(Node("clause", [" HAVING ", having]))
+        return Node("query", parts)
+
+    def grouping(self, keys):
+        choice = self.rng.random()
+        plain = Node("list", [Node("name", [key]) for key in keys], ", ")
+        if choice < 0.75 or len(keys) < 2:
+            return plain
+        if choice < 0.83:
+            return Node("name", ["ROLLUP (", plain, ")"])
+        if choice < 0.9:
+            return Node("name", ["CUBE (", plain, ")"])
+        sets = [f"({keys[0].text()})", "()", f"({', '.join(key.text() for key in keys)})"]
+        return Node("name", ["GROUPING SETS (", Node("list", [Node("name", [one]) for one in sets], ", "), ")"])
+
+    def aggregate(self, kind, scope):
+        """An aggregate with a result of a kind."""
+        rng, make = self.rng, lambda of: self.plain.make(of, scope, 1)
+        node = lambda *parts: self.plain.node(kind, list(parts) + [self.filter(scope)])
+        if kind == "int" and rng.random() < 0.7:
+            other = self.expressions.kind()
+            return rng.choice([
+                lambda: node("count(*)"),
+                lambda: node("count(", make(other), ")"),
+                lambda: node("count(DISTINCT ", make(other), ")"),
+                lambda: node("sum(", make("int"), ")"),
+                lambda: node("sum(DISTINCT ", make("int"), ")"),
+            ])()
+        if kind == "dec" and rng.random() < 0.6:
+            return node("sum(", self.plain.leaf("dec", scope), ")")
+        if kind == "dbl" and rng.random() < 0.7:
+            of = rng.choice(["int", "dbl"])
+            function = rng.choice(["sum", "avg", "avg", "stddev", "var_pop", "median"])
+            if of == "int" and function in ("sum", "median"):
+                function = "avg"
+            return node(f"{function}(", self.plain.leaf(of, scope), ")")
+        if kind == "bool" and rng.random() < 0.7:
+            return node(rng.choice(["bool_and(", "bool_or("]), make("bool"), ")")
+        if kind == "str" and rng.random() < 0.4:
+            value = self.plain.leaf("str", scope).text()
+            return node(f"string_agg({value}, ',' ORDER BY {value})")
+        if kind == "bool":
+            return self.plain.node("bool", ["(count(*) > 2)"])
+        return node(rng.choice(["min(", "max("]), make(kind), ")")
+
+    def filter(self, scope):
+        if self.rng.random() < 0.85:
+            return Node("clause", [])
+        return Node("clause", [" FILTER (WHERE ", self.plain.make("bool", scope, 1), ")"])
+
+    def window(self, kind, scope):
+        """A window function with a result of a kind, over rows in a total order; nothing if there is none."""
+        rng = self.rng
+        keys = [text for text, _ in scope.columns if text.endswith(".id")]
+        sources = {text.split(".")[0] for text, _ in scope.columns}
+        if len(sources) != 1 or not keys:
+            return None
+        partition = rng.choice(scope.columns)[0]
+        order = f"{rng.choice(scope.columns)[0]}{rng.choice(['', ' DESC', ' NULLS FIRST'])}, {keys[0]}"
+        frame = rng.choice(FRAMES)
+        over = lambda frame: Node("name", [
+            " OVER (", Node("clause", [f"PARTITION BY {partition} "]), f"ORDER BY {order}", Node("clause", [frame]), ")",
+        ])
+        leaf = lambda of: self.plain.leaf(of, scope)
+        node = lambda *parts: self.plain.node(kind, list(parts))
+        if kind == "int":
+            return rng.choice([
+                lambda: node("row_number()", over("")), lambda: node("rank()", over("")),
+                lambda: node("dense_rank()", over("")), lambda: node("ntile(3)", over("")),
+                lambda: node("count(", leaf("int"), ")", over(frame)), lambda: node("sum(", leaf("int"), ")", over(frame)),
+                lambda: node("count(*)", over(frame)),
+            ])()
+        if kind == "dbl" and rng.random() < 0.6:
+            return node(rng.choice(["avg(", "sum("]), leaf("dbl"), ")", over(frame))
+        function = rng.choice(["lag", "lead", "first_value", "last_value", "min", "max", "nth_value"])
+        if function in ("lag", "lead"):
+            extra = rng.choice(["", ", 2", ", 1"])
+            return node(f"{function}(", leaf(kind), f"{extra})", over(""))
+        if kind == "bool" and function in ("min", "max"):
+            return node("bool_or(", leaf(kind), ")", over(frame))
+        return node(f"{function}(", leaf(kind), ", 2)" if function == "nth_value" else ")", over(frame))
+
+    def subquery(self, kind, scope, depth):
+        """An expression with a query inside."""
+        rng = self.rng
+        depth = min(depth, 1)
+        outer = scope if rng.random() < 0.5 else None
+        if kind == "bool":
+            choice = rng.random()
+            if choice < 0.4:
+                of = rng.choice([kind for _, kind in scope.columns] or ["int"])
+                negation = rng.choice(["", " NOT"])
+                inner = self.select([of], depth, outer)
+                return self.expressions.node("bool", ["(", self.plain.leaf(of, scope), f"{negation} IN (", inner, "))"])
+            negation = rng.choice(["", "NOT "])
+            return self.expressions.node("bool", [f"({negation}EXISTS (", self.select(["int"], depth, outer), "))"])
+        sources, inner = self.sources(0, outer)
+        where = Node("clause", [])
+        if outer or rng.random() < 0.5:
+            where = Node("clause", [" WHERE ", self.condition(inner, outer, 1)])
+        query = Node("query", ["SELECT ", self.aggregate(kind, Scope(inner.columns)), " FROM ", sources, where])
+        return self.expressions.node(kind, ["(", query, ")"])
+
+    def set_operation(self, depth):
+        """Queries joined by UNION and the like."""
+        kinds = [self.expressions.kind() for _ in range(2)]
+        node = self.select(kinds, depth)
+        for _ in range(self.rng.randint(1, 2)):
+            operator = self.rng.choice(["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "UNION ALL", "INTERSECT ALL", "EXCEPT ALL"])
+            node = Node("query", ["(", node, f") {operator} (", self.select(kinds, depth), ")"])
+        return node

@@ -1,0 +1,120 @@
+//! The options of the benchmarks of the database as a whole.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values::scale_factor;
+use super::{CommonArgs, cores, distinct};
+use crate::workload::tpch_queries::{QUERIES, Query};
+
+/// `weft bench tpch`.
+#[derive(Args, Clone, Debug)]
+pub struct TpchArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// TPC-H scale factor
+    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+
+    /// The database; created and loaded if needed [default: one of the scale in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+
+    /// A directory on a further device that a new database also lies on
+    #[arg(long, value_name = "PATH")]
+    pub device: Vec<PathBuf>,
+
+    /// Memory limit of the database, such as 4GB [default: the database's]
+    #[arg(long, value_name = "BYTES")]
+    pub memory_limit: Option<String>,
+
+    /// How requests reach the device: auto, uring, posix or blocking; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "auto", value_name = "LIST", value_parser = ["auto", "uring", "posix", "blocking"])]
+    pub io_driver: Vec<String>,
+
+    /// Which queries, such as 1,6,14 [default: all 22]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=22))]
+    pub queries: Vec<u32>,
+}
+
+impl TpchArgs {
+    /// The database's directory.
+    pub fn database(&self) -> PathBuf {
+        let default = || self.common.data.join(format!("tpch-sf{}.weft", self.scale));
+        self.db.clone().unwrap_or_else(default)
+    }
+
+    /// The thread counts to sweep: all cores if none are given.
+    pub fn threads(&self) -> Vec<u32> {
+        if self.common.threads.is_empty() { vec![cores()] } else { distinct(&self.common.threads) }
+    }
+
+    /// The queries to run, in the order given.
+    pub fn queries(&self) -> Vec<&'static Query> {
+        let all: Vec<u32> = (1..=QUERIES.len() as u32).collect();
+        let numbers = if self.queries.is_empty() { all } else { distinct(&self.queries) };
+        numbers.iter().map(|&number| &QUERIES[number as usize - 1]).collect()
+    }
+
+    /// Where the database lies.
+    pub(super) fn places(&self) -> Vec<PathBuf> {
+        let mut places = vec![self.database()];
+        places.extend(self.device.iter().cloned());
+        places
+    }
+}
+
+/// `weft bench memory`.
+#[derive(Args, Clone, Debug)]
+pub struct MemoryArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// TPC-H scale factor of the data
+    #[arg(long, default_value_t = 10.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+
+    /// Memory limit of the database, such as 256MB [default: a tenth of the Parquet files]
+    #[arg(long, value_name = "BYTES")]
+    pub memory_limit: Option<String>,
+}
+
+/// `weft bench storage`.
+#[derive(Args, Clone, Debug)]
+pub struct StorageArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// TPC-H scale factor
+    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+
+    /// Row groups in flight
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: u32,
+
+    /// How requests reach the device
+    #[arg(long, default_value = "auto", value_name = "DRIVER", value_parser = ["auto", "uring", "posix", "blocking"])]
+    pub io_driver: String,
+
+    /// Memory that the cache and the scans may take, in MiB
+    #[arg(long, default_value_t = 4096, value_name = "MiB", value_parser = clap::value_parser!(u64).range(64..=1_048_576))]
+    pub memory_mib: u64,
+}
+
+/// `weft bench data`.
+#[derive(Args, Clone, Debug)]
+pub struct DataArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// TPC-H scale factor of the data
+    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+}

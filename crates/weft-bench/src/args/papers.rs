@@ -1,0 +1,123 @@
+//! The options of the experiments that redraw the papers' figures.
+
+use clap::Args;
+use weft_rt::Boundary;
+
+use super::values::{boundary, page_size, percent, scale_factor, within};
+use super::{CommonArgs, DeviceArgs};
+use crate::size_class::SizeClass;
+
+/// `weft bench io`.
+#[derive(Args, Clone, Debug)]
+pub struct IoArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// Options of the device.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Bytes per read; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "4K,64K", value_name = "LIST", value_parser = page_size)]
+    pub page_size: Vec<SizeClass>,
+
+    /// Size of the file to read from, in MiB; it is written once, in each data directory or device
+    #[arg(long, default_value_t = 1024, value_name = "MiB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]
+    pub size: u64,
+
+    /// Seconds of each run
+    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = within::<1, 86_400>)]
+    pub seconds: f64,
+}
+
+/// `weft bench scan`.
+#[derive(Args, Clone, Debug)]
+pub struct ScanArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// Options of the device.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Options of the data.
+    #[command(flatten)]
+    pub table: TableArgs,
+
+    /// Page size, 4K to 1M; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "64K", value_name = "LIST", value_parser = page_size)]
+    pub page_size: Vec<SizeClass>,
+
+    /// Tuples per morsel, rounded up to whole pages
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub morsel: u32,
+}
+
+/// `weft bench lookup`.
+#[derive(Args, Clone, Debug)]
+pub struct LookupArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// Options of the device.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Options of the data.
+    #[command(flatten)]
+    pub table: TableArgs,
+
+    /// Page size, 4K to 1M; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "4K", value_name = "LIST", value_parser = page_size)]
+    pub page_size: Vec<SizeClass>,
+
+    /// Lineitem tuples per morsel
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub morsel: u32,
+}
+
+/// Options of the experiments on TPC-H data.
+#[derive(Args, Clone, Debug)]
+pub struct TableArgs {
+    /// TPC-H scale factor
+    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+
+    /// Percentage of the pages (scan) or of the lookups (lookup) served from memory; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "0,60,90,100", value_name = "LIST", allow_negative_numbers = true, value_parser = percent)]
+    pub cached: Vec<f64>,
+
+    /// When the next morsel starts: weak (when one has ended) or hard (when all of a batch have); a
+    /// list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "weak", value_name = "LIST", value_parser = boundary)]
+    pub boundary: Vec<Boundary>,
+}
+
+impl TableArgs {
+    /// The fractions to sweep, from the least to the most in memory.
+    pub fn fractions(&self) -> Vec<f64> {
+        let mut fractions = self.cached.clone();
+        fractions.sort_by(f64::total_cmp);
+        fractions.dedup();
+        fractions
+    }
+}
+
+/// `weft bench prefetch`.
+#[derive(Args, Clone, Debug)]
+pub struct PrefetchArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// Coroutines in the batch; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,12,16,32", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: Vec<u32>,
+
+    /// Memory to jump about in, in MiB
+    #[arg(long, default_value_t = 1024, value_name = "MiB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    pub size: u64,
+}
