@@ -53,8 +53,8 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Lookup(lookup) => lookup::run(lookup, &machine)?,
         Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
         Experiment::Memory(memory) => {
-            let points = memory::run(memory, &machine)?;
-            verdict = memory::check(&points);
+            let (points, outcome) = memory::run(memory, &machine)?;
+            verdict = outcome.and(memory::check(&points));
             points
         }
         Experiment::Data(data) => {

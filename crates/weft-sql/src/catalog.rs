@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, SchemaProvider, TableFunction, TableProvider,
@@ -15,6 +15,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
+use futures::future::BoxFuture;
 use weft_store::{Snapshot, Table};
 
 use crate::error::{ErrorKind, Result, SqlError, unknown_table};
@@ -264,25 +265,47 @@ impl CatalogProvider for StatementCatalog {
     }
 }
 
-#[async_trait]
 impl SchemaProvider for StatementCatalog {
     fn table_names(&self) -> Vec<String> {
         self.names()
     }
 
-    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        self.table_of(name).await.map_err(DataFusionError::from)
+    // Written out as `async_trait` would, but for the futures: see `found`.
+    fn table<'a, 'b, 'f>(
+        &'a self,
+        name: &'b str,
+    ) -> BoxFuture<'f, DfResult<Option<Arc<dyn TableProvider>>>>
+    where
+        'a: 'f,
+        'b: 'f,
+        Self: 'f,
+    {
+        found(self, name)
     }
 
-    async fn table_type(&self, name: &str) -> DfResult<Option<TableType>> {
-        Ok(match (self.snapshot.table(name), self.snapshot.view(name)) {
+    fn table_type<'a, 'b, 'f>(&'a self, name: &'b str) -> BoxFuture<'f, DfResult<Option<TableType>>>
+    where
+        'a: 'f,
+        'b: 'f,
+        Self: 'f,
+    {
+        Box::pin(ready(Ok(match (self.snapshot.table(name), self.snapshot.view(name)) {
             (Some(_), _) => Some(TableType::Base),
             (None, Some(_)) => Some(TableType::View),
             (None, None) => None,
-        })
+        })))
     }
 
     fn table_exist(&self, name: &str) -> bool {
         self.snapshot.table(name).is_some() || self.snapshot.view(name).is_some()
     }
+}
+
+/// The table or view of this name. A function without conditions on lifetimes, so that the compiler proves
+/// only once that plans may be sent to other threads: in a method of `async_trait` it takes seconds.
+fn found<'a>(
+    catalog: &'a StatementCatalog,
+    name: &'a str,
+) -> BoxFuture<'a, DfResult<Option<Arc<dyn TableProvider>>>> {
+    Box::pin(async move { catalog.table_of(name).await.map_err(DataFusionError::from) })
 }

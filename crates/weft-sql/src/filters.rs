@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{NullEquality, Result as DfResult};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
@@ -156,7 +156,8 @@ fn keys_to_conditions(plan: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Join(mut join) if join.join_type == JoinType::Inner && equals_nulls(&join) => {
             let keys = std::mem::take(&mut join.on).into_iter();
-            let keys = keys.map(|(left, right)| binary_expr(left, Operator::IsNotDistinctFrom, right));
+            let keys =
+                keys.map(|(left, right)| binary_expr(left, Operator::IsNotDistinctFrom, right));
             join.filter = conjunction(keys.chain(join.filter.take()));
             join.null_equality = NullEquality::NullEqualsNothing;
             Ok(Transformed::yes(LogicalPlan::Join(join)))

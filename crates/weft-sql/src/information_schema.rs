@@ -8,11 +8,11 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
-use async_trait::async_trait;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::datasource::MemTable;
+use futures::future::BoxFuture;
 use weft_store::Column;
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
@@ -216,28 +216,46 @@ fn table(columns: Vec<NamedArray>) -> Result<MemTable> {
     Ok(MemTable::try_new(schema, vec![vec![batch]])?)
 }
 
-#[async_trait]
 impl SchemaProvider for InformationSchema {
     fn table_names(&self) -> Vec<String> {
         OWN.iter().chain(&OTHERS).map(|name| (*name).to_owned()).collect()
     }
 
-    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        let own = match name {
-            "tables" => self.tables(),
-            "columns" => self.columns().await,
-            "views" => self.views(),
-            "schemata" => self.schemata(),
-            _ => {
-                let provider = InformationSchemaProvider::new(Arc::new(self.catalog.clone()))
-                    .with_table_functions(self.catalog.table_functions());
-                return provider.table(name).await;
-            }
-        };
-        Ok(Some(Arc::new(own.map_err(DataFusionError::from)?)))
+    // Written out as `async_trait` would, but for the future: see `found`.
+    fn table<'a, 'b, 'f>(
+        &'a self,
+        name: &'b str,
+    ) -> BoxFuture<'f, DfResult<Option<Arc<dyn TableProvider>>>>
+    where
+        'a: 'f,
+        'b: 'f,
+        Self: 'f,
+    {
+        found(self, name)
     }
 
     fn table_exist(&self, name: &str) -> bool {
         OWN.iter().chain(&OTHERS).any(|known| *known == name)
     }
+}
+
+/// The table of this name, as `catalog::found`.
+fn found<'a>(
+    schema: &'a InformationSchema,
+    name: &'a str,
+) -> BoxFuture<'a, DfResult<Option<Arc<dyn TableProvider>>>> {
+    Box::pin(async move {
+        let own = match name {
+            "tables" => schema.tables(),
+            "columns" => schema.columns().await,
+            "views" => schema.views(),
+            "schemata" => schema.schemata(),
+            _ => {
+                let provider = InformationSchemaProvider::new(Arc::new(schema.catalog.clone()))
+                    .with_table_functions(schema.catalog.table_functions());
+                return provider.table(name).await;
+            }
+        };
+        Ok(Some(Arc::new(own.map_err(DataFusionError::from)?)))
+    })
 }

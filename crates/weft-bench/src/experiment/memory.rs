@@ -58,11 +58,15 @@ const QUERIES: [(&str, &str); 6] = [
     ),
 ];
 
-/// Runs the import and the queries in a database of their own, which is removed afterwards.
+/// Runs the import and the queries in a database of their own, which is removed afterwards. Also tells how
+/// the first query failed that did; the others run nevertheless.
 ///
 /// # Errors
-/// [`BenchError`] if the data cannot be had or a statement fails.
-pub fn run(args: &MemoryArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
+/// [`BenchError`] if the data cannot be had or the import fails.
+pub fn run(
+    args: &MemoryArgs,
+    machine: &Machine,
+) -> Result<(Vec<Point>, Result<(), BenchError>), BenchError> {
     let files = tpch_load::parquet_directory(&args.common.data, args.scale);
     let threads = distinct(&args.common.threads).first().copied().unwrap_or_else(cores);
     if !tpch_parquet::is_complete(&files) {
@@ -120,7 +124,7 @@ struct Phases<'a> {
 }
 
 impl Phases<'_> {
-    fn run(&self, path: &Path) -> Result<Vec<Point>, BenchError> {
+    fn run(&self, path: &Path) -> Result<(Vec<Point>, Result<(), BenchError>), BenchError> {
         let options = DatabaseOptions::default()
             .with("threads", self.threads)
             .with("memory_limit", &self.limit);
@@ -137,11 +141,22 @@ impl Phases<'_> {
         points.push(self.measure("import", &database, &import)?);
         drop(database);
         let database = Database::open(path, &options).map_err(opening())?;
+        let mut outcome = Ok(());
         for (what, sql) in QUERIES {
-            points.push(self.measure(what, &database, sql)?);
-            points.push(self.measure(&format!("{what}, again"), &database, sql)?);
+            for what in [what.to_owned(), format!("{what}, again")] {
+                let start = Instant::now();
+                match self.measure(&what, &database, sql) {
+                    Ok(point) => points.push(point),
+                    Err(error) => {
+                        let failed = Some("failed".to_owned());
+                        points
+                            .push(Point { answer: failed, ..self.point(&what, &database, start) });
+                        outcome = outcome.and(Err(error));
+                    }
+                }
+            }
         }
-        Ok(points)
+        Ok((points, outcome))
     }
 
     fn measure(&self, what: &str, database: &Database, sql: &str) -> Result<Point, BenchError> {

@@ -50,7 +50,8 @@ fn memory_says_how_much_was_allowed() {
     tpch_load::generate(&tpch_load::parquet_directory(data.path(), 0.01), 0.01, 1).unwrap();
     let line = "memory --scale 0.01 --memory-limit 64MB --threads 1";
     let Experiment::Memory(args) = parse(line, data.path()) else { panic!("not memory") };
-    let points = memory::run(&args, &Machine::default()).unwrap();
+    let (points, outcome) = memory::run(&args, &Machine::default()).unwrap();
+    outcome.unwrap();
     assert_eq!(points[1].pattern.as_deref(), Some("import"));
     let allowed = 64_000_000 + 64_000_000 / 20 + (64 << 20);
     assert!(points.iter().all(|point| point.resident_bytes_allowed == Some(allowed)), "{points:?}");
