@@ -1,6 +1,7 @@
 //! Cooling: which page leaves when a frame is needed, and who waits when none can.
 //!
-//! A frame comes from the free ones of its size, then from the ledger, then from a page of its size on
+//! A frame comes from the free ones of its size, then from the ledger (with those beside it, on a huge page, while
+//! memory is plentiful and the size is in demand), then from a page of its size on
 //! probation if that is about as old as the oldest of all sizes, then from whatever else can leave: free
 //! frames of other sizes, the oldest pages on probation, and the first page of the main queue that nobody
 //! has fixed since it came there (these before, while scans have less than an eighth of the memory: some
@@ -11,6 +12,7 @@
 //! the ledger, whichever is first.
 
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +31,9 @@ use crate::shelf::Shelf;
 /// Pages fixed since they came to the front of the queue that one look for a victim spares; then the
 /// next idle one goes, so that a look does not take longer the more memory there is.
 const SPARED_MAX: usize = 1024;
+
+/// Of the ledger's limit, the part that is free while memory is plentiful.
+const PLENTY: u64 = 8;
 
 /// What looking for a frame came to.
 pub(crate) enum Found {
@@ -156,7 +161,15 @@ impl PageCache {
 
     fn find(&self, size: FrameSize, may_write: bool) -> Found {
         let mut shelf = self.shelf();
-        let frame = shelf.take_free(size).or_else(|| shelf.back(size));
+        let mut frame = shelf.take_free(size);
+        if frame.is_none()
+            && self.has_plenty()
+            && let Some(frames) = shelf.back_huge_page(&self.frames, size)
+        {
+            drop(shelf);
+            return Found::Frame(self.populate(frames));
+        }
+        frame = frame.or_else(|| shelf.back(size));
         if let Some(frame) = frame.or_else(|| self.evict_alike(&mut shelf, size)) {
             return Found::Frame(frame);
         }
@@ -189,6 +202,22 @@ impl PageCache {
         drop(shelf);
         drop(surplus);
         frame.map_or(Found::Again, Found::Frame)
+    }
+
+    /// True if so much memory is free that some may lie idle in huge pages for a while.
+    fn has_plenty(&self) -> bool {
+        let limit = self.ledger.limit();
+        self.ledger.used() + self.ledger.unreserved() <= limit - limit / PLENTY
+    }
+
+    /// Takes memory for frames that the ledger has given some; returns one, and makes the others free.
+    fn populate(&self, frames: Range<u32>) -> u32 {
+        self.frames.populate(frames.clone());
+        let mut shelf = self.shelf();
+        frames.clone().skip(1).for_each(|frame| shelf.put_free(&self.frames, frame));
+        drop(shelf);
+        self.note_idle();
+        frames.start
     }
 
     /// Evicts a page on probation that is of this size, if its turn would come before long.

@@ -123,6 +123,12 @@ impl Frames {
         unsafe { self.arena.as_ptr().add((size.index() << self.range_bits) + index * size.bytes()) }
     }
 
+    /// Takes memory for frames of one size that have none, on huge pages where they fill some.
+    pub(crate) fn populate(&self, frames: std::ops::Range<u32>) {
+        let bytes = frames.len() * self.size(frames.start).bytes();
+        self.arena.populate(self.page(frames.start), bytes);
+    }
+
     /// Gives a frame's memory back to the system.
     ///
     /// # Safety

@@ -6,12 +6,18 @@
 //! (the first queue of 2Q), in a queue per frame size: a scan then uses the frames of its own pages again
 //! without a system call.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use weft_rt::io::HUGE_PAGE_BYTES;
 use weft_rt::memory::Reservation;
 
 use crate::frame_size::{FRAME_SIZES, FrameSize};
 use crate::frames::Frames;
+
+/// Bytes of a size's frames from which on memory comes by huge pages: what may lie idle in the last one is
+/// half as much at most.
+const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
 /// No frame.
 const NONE: u32 = u32::MAX;
@@ -140,6 +146,37 @@ impl Shelf {
         });
         self.backed_bytes += bytes;
         Some(frame)
+    }
+
+    /// The frames that begin the next huge page of the size's range and end in it, given memory from the ledger;
+    /// `None` if that has not so much free, or if it is not the turn of a huge page. The caller takes the
+    /// memory and puts the frames where they belong. (A frame that ends in the page thereafter counts
+    /// when its turn comes, with that page.)
+    pub(crate) fn back_huge_page(
+        &mut self,
+        frames: &Frames,
+        size: FrameSize,
+    ) -> Option<Range<u32>> {
+        let rack = &self.racks[size.index()];
+        let offset = (rack.untouched - frames.of_size(size).start) as usize * size.bytes();
+        // Ranges begin at huge pages.
+        let page = (offset + size.bytes() - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        if !rack.bare.is_empty() || offset < HUGE_FROM_BYTES || page < offset {
+            return None;
+        }
+        let count = ((page + HUGE_PAGE_BYTES - offset) / size.bytes()) as u32;
+        let taken = rack.untouched..rack.untouched + count;
+        if taken.end > rack.end {
+            return None;
+        }
+        let bytes = (taken.len() * size.bytes()) as u64;
+        let lacks = bytes.saturating_sub(self.spare_bytes());
+        if lacks > 0 && !self.memory.try_grow_from_free(lacks) {
+            return None;
+        }
+        self.racks[size.index()].untouched = taken.end;
+        self.backed_bytes += bytes;
+        Some(taken)
     }
 
     /// What the pool has of the ledger beyond its frames' memory and the `floor_bytes`, to be dropped

@@ -1,6 +1,6 @@
 //! The strings by which a running statement is held: stop it, ask how far it is.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::physical_plan::ExecutionPlan;
@@ -37,11 +37,23 @@ pub(crate) struct Control {
     stage: AtomicU8,
     /// The plan, whose scans of files count what they read.
     plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
+    /// Pipelines have executed some of it.
+    has_pipelines: AtomicBool,
 }
 
 impl Control {
     pub(crate) fn handle(self: &Arc<Control>) -> CancelHandle {
         CancelHandle { control: Arc::clone(self) }
+    }
+
+    /// Notes that pipelines execute some of the statement.
+    pub(crate) fn note_pipelines(&self) {
+        self.has_pipelines.store(true, Ordering::Relaxed);
+    }
+
+    /// True if pipelines have executed some of the statement.
+    pub(crate) fn has_pipelines(&self) -> bool {
+        self.has_pipelines.load(Ordering::Relaxed)
     }
 
     pub(crate) fn cancel(&self) {

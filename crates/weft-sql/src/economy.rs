@@ -1,8 +1,8 @@
 //! How a statement is planned for the memory there is.
 //!
-//! Operators are chosen to be fast: a join hashes one of its inputs, and fails if that does not fit into
-//! memory. A statement that failed so, and has not returned a row yet, is planned once more, with operators
-//! that can all spill.
+//! Operators are chosen to be fast: pipelines keep everything in memory, and fail if it does not fit. A statement
+//! that failed so, and has not returned a row yet, is planned once more with DataFusion's operators, of which
+//! most can spill; and if that fails because a join's hash table does not fit, with some that can all spill.
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 
@@ -20,13 +20,24 @@ const MERGE_MEMORY: usize = 16;
 /// What matters more in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Economy {
-    /// Time.
+    /// Time alone.
+    InMemory,
+    /// Time, but what can spill does.
     Fast,
     /// Memory.
     Frugal,
 }
 
 impl Economy {
+    /// What is tried after this, for a statement that pipelines have executed, or that DataFusion has.
+    pub(crate) fn next(self, by_pipelines: bool) -> Option<Economy> {
+        match self {
+            Economy::InMemory if by_pipelines => Some(Economy::Fast),
+            Economy::InMemory | Economy::Fast => Some(Economy::Frugal),
+            Economy::Frugal => None,
+        }
+    }
+
     /// Fits DataFusion's options to a memory limit in bytes.
     ///
     /// # Errors
@@ -80,6 +91,14 @@ mod tests {
             assert_eq!(options.execution.batch_size.get(), FRUGAL_BATCH_ROWS);
             assert!(!options.optimizer.prefer_hash_join);
         }
+    }
+
+    #[test]
+    fn plans_become_more_frugal() {
+        assert_eq!(Economy::InMemory.next(true), Some(Economy::Fast));
+        assert_eq!(Economy::InMemory.next(false), Some(Economy::Frugal));
+        assert_eq!(Economy::Fast.next(true), Some(Economy::Frugal));
+        assert_eq!(Economy::Frugal.next(true), None);
     }
 
     #[test]

@@ -74,13 +74,13 @@ async fn drive_uncancelled(
     let sql = Arc::clone(&run.sql);
     let mut reader = Reader { header: Some(header), messages, has_rows: false };
     let mut result = attempt(&run, &mut reader).await;
-    if let Err(error) = &result
+    while let Err(error) = &result
         && economy::may_help(error)
-        && run.economy == Economy::Fast
         && !reader.has_rows
+        && let Some(next) = run.economy.next(run.control.has_pipelines())
     {
         log::info!("{error}; the statement is planned again to need less");
-        run.economy = Economy::Frugal;
+        run.economy = next;
         result = attempt(&run, &mut reader).await;
     }
     // Before the reader hears of the end: the database may be closed then.

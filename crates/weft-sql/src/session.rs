@@ -139,7 +139,7 @@ impl Session {
             control: Arc::clone(&control),
             sql: sql.into(),
             parameters,
-            economy: Economy::Fast,
+            economy: Economy::InMemory,
         };
         let executor = self.engine.executor();
         executor.spawn(run::drive(run, header, messages));
@@ -242,9 +242,12 @@ impl Session {
         let io_depth = inner.settings.io_depth;
         let context = ScanContext { control: Arc::clone(control), io_depth, threads };
         // Pipelines do not spill: what runs out of memory is left to DataFusion.
-        if inner.settings.engine == ExecutedBy::Weft && economy == Economy::Fast {
-            config.execution.target_partitions = 1;
-            config.extensions.insert(ByPipelines(context.clone()));
+        if economy == Economy::InMemory && inner.settings.engine != ExecutedBy::DataFusion {
+            let wholly = inner.settings.engine == ExecutedBy::Auto;
+            if !wholly {
+                config.execution.target_partitions = 1;
+            }
+            config.extensions.insert(ByPipelines { context: context.clone(), wholly });
         }
         economy.configure(config, self.engine.ledger.limit())?;
         drop(inner);

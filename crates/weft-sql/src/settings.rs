@@ -30,7 +30,10 @@ pub struct Setting {
 /// Weft's settings: name and description, in the order of SHOW ALL.
 pub(crate) const SETTINGS: [(&str, &str); 9] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
-    ("engine", "what executes queries: datafusion, or weft as far as it can; of the session"),
+    (
+        "engine",
+        "what executes queries: weft as far as it can, datafusion, or auto: weft those that it can wholly; of the session",
+    ),
     ("io_depth", "row groups that a scan reads at a time, per thread; of the session"),
     (
         "io_driver",
@@ -95,8 +98,10 @@ pub(crate) struct SessionSettings {
 /// What executes queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ExecutedBy {
-    /// DataFusion's operators.
+    /// Weft's pipelines for a query that has pipelines as a whole, DataFusion's operators for any other.
     #[default]
+    Auto,
+    /// DataFusion's operators.
     DataFusion,
     /// Weft's pipelines, and DataFusion's operators for what has none.
     Weft,
@@ -105,6 +110,7 @@ pub(crate) enum ExecutedBy {
 impl ExecutedBy {
     fn name(self) -> &'static str {
         match self {
+            ExecutedBy::Auto => "auto",
             ExecutedBy::DataFusion => "datafusion",
             ExecutedBy::Weft => "weft",
         }
@@ -310,12 +316,12 @@ fn parse_count(name: &str, value: &str, min: usize, max: usize) -> Result<usize>
 }
 
 fn parse_engine(value: &str) -> Result<ExecutedBy> {
-    let engines = [ExecutedBy::DataFusion, ExecutedBy::Weft];
+    let engines = [ExecutedBy::Auto, ExecutedBy::DataFusion, ExecutedBy::Weft];
     let named = |engine: &ExecutedBy| engine.name().eq_ignore_ascii_case(value.trim());
     engines.into_iter().find(named).ok_or_else(|| {
         SqlError::new(
             ErrorKind::Setting,
-            format!("engine cannot be '{value}': it is datafusion or weft"),
+            format!("engine cannot be '{value}': it is auto, datafusion or weft"),
         )
     })
 }

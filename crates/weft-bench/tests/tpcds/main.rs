@@ -25,7 +25,7 @@ fn main() {
     let database = Arc::new(OnceLock::new());
     let mut trials = Vec::new();
     for (name, keys) in &keys {
-        for engine in ["datafusion", "weft"] {
+        for engine in ["datafusion", "weft", "auto"] {
             let (root, database, name, keys) =
                 (root.clone(), Arc::clone(&database), name.clone(), keys.clone());
             trials.push(Trial::test(format!("{name}::{engine}"), move || {

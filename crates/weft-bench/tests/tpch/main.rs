@@ -55,7 +55,8 @@ fn check_all(options: &DatabaseOptions) {
         }
     }
     assert!(wrong.is_empty(), "{options:?}\n{}", wrong.join("\n"));
-    if options.settings.iter().any(|(name, _)| name == "engine") {
+    let engine = options.settings.iter().find(|(name, _)| name == "engine");
+    if engine.is_some_and(|(_, engine)| engine != "datafusion") {
         let left: Vec<String> =
             QUERIES.iter().map(|query| left_to_datafusion(&session, query.sql)).collect();
         assert!(left.iter().all(String::is_empty), "{left:?}");
@@ -71,14 +72,17 @@ fn left_to_datafusion(session: &weft::Session, sql: &str) -> String {
 }
 
 #[test]
-fn queries_with_ample_memory() {
-    check_all(&DatabaseOptions::default().with("memory_limit", "1GB"));
+fn queries_by_datafusion() {
+    let options = DatabaseOptions::default().with("memory_limit", "1GB");
+    check_all(&options.with("engine", "datafusion"));
 }
 
 #[test]
 fn queries_by_pipelines() {
-    let options = DatabaseOptions::default().with("memory_limit", "1GB").with("engine", "weft");
-    check_all(&options);
+    for engine in ["auto", "weft"] {
+        let options = DatabaseOptions::default().with("memory_limit", "1GB").with("engine", engine);
+        check_all(&options);
+    }
 }
 
 #[test]

@@ -127,6 +127,47 @@ fn memory_of_others_is_waited_for() {
     });
 }
 
+/// Where there is plenty, memory comes by huge pages, for sizes that fill them and others; it goes like any other,
+/// and comes back piece by piece.
+#[test]
+fn plenty_of_memory_comes_in_huge_pages() {
+    within_limit(|| {
+        for setup in setups(1) {
+            for units in [1, 16, 20] {
+                let pages = Pages::of((0..(11 << 20) / (units * UNIT as usize)).map(|_| units));
+                let ledger = Ledger::new(32 << 20);
+                let pool = pool_over(pages.write(&setup), &ledger);
+                let (table, count) = (pages.table(), pages.len());
+                let runtime = setup.runtime(3, 16);
+                let pages = Arc::new(pages);
+                let read = |pool: &Arc<BufferPool>| {
+                    let shared = (pool.clone(), table.clone(), pages.clone());
+                    for_each(&runtime, 6, count as u64, move |number| {
+                        let (pool, table, pages) = shared.clone();
+                        async move {
+                            let guard = pool.fix(&table, number as usize).await?;
+                            pages.assert_is(&guard, number as usize);
+                            Ok(())
+                        }
+                    });
+                };
+                read(&pool);
+                let done = pool.cache_stats();
+                assert_eq!((done.evictions, done.reads), (0, count as u64), "{}", setup.name);
+                // What was taken at once and is not used yet is less than a huge page for each worker.
+                let idle = done.bytes_used - pages.bytes();
+                assert!(idle > 0 && idle <= 4 << 21, "{done:?}");
+                let operator = ledger.try_reserve(30 << 20).expect("the pool gives it back");
+                read(&pool);
+                drop(operator);
+                read(&pool);
+                assert!(ledger.peak() <= ledger.limit());
+                give_back(&runtime, &pool, &table, &ledger);
+            }
+        }
+    });
+}
+
 /// The pool has taken everything; others get what they reserve, at once or when guards go, and never
 /// what the pool was to keep.
 #[test]

@@ -45,8 +45,8 @@ impl Arena {
     }
 
     /// Maps address space of at least `bytes` bytes for memory that comes and goes in pieces of 4 KiB:
-    /// never on huge pages, so that no more becomes resident than was touched, and given back by
-    /// [`Arena::discard`]. Left out of core dumps.
+    /// not on huge pages but by [`Arena::populate`], so that no more becomes resident than was touched, and
+    /// given back by [`Arena::discard`]. Left out of core dumps.
     ///
     /// # Errors
     /// The system's error if it has no address space left.
@@ -156,6 +156,25 @@ impl Arena {
         if failed != 0 {
             // The memory stays resident until it is used again: locked pages do.
             log::debug!("cannot give back {len} bytes: {}", io::Error::last_os_error());
+        }
+    }
+
+    /// Takes memory for `[ptr, ptr + len)` at once, on huge pages as far as whole ones lie in there and the
+    /// system grants them. That costs a fraction of taking it in pieces as it is touched, and reads into it
+    /// give the device few addresses. What a huge page has beyond the end is taken, too. Without effect
+    /// where the system has no memory: the pieces come as they are touched, or fail then.
+    ///
+    /// # Panics
+    /// If that is not a part of this arena, or does not begin and end at multiples of 4 KiB.
+    pub fn populate(&self, ptr: NonNull<u8>, len: usize) {
+        let aligned = |number: usize| number.is_multiple_of(BUFFER_ALIGNMENT);
+        assert!(self.contains(ptr, len) && aligned(ptr.as_ptr() as usize) && aligned(len));
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE, libc::MADV_NOHUGEPAGE] {
+            // SAFETY: the part is mapped, and none of this advice changes what it holds.
+            let failed = unsafe { libc::madvise(ptr.as_ptr().cast(), len, advice) };
+            if failed != 0 {
+                log::debug!("cannot take {len} bytes at once: {}", io::Error::last_os_error());
+            }
         }
     }
 

@@ -17,7 +17,7 @@ pub mod sim;
 mod transfer;
 pub(crate) mod uring;
 
-pub use arena::Arena;
+pub use arena::{Arena, HUGE_PAGE_BYTES};
 pub use buffer::{IoBuf, Recycle};
 pub use driver::DriverKind;
 pub use file::{Access, File, FileError};

@@ -198,6 +198,7 @@ impl ExecutionPlan for PipelinesExec {
             }
             streams.push(of_input);
         }
+        self.machine.context.control.note_pipelines();
         scalar::forget(&self.part);
         let Translated { query, results, descriptions, scans } = translate(&self.part, streams)?;
         *self.described() = Some(descriptions);

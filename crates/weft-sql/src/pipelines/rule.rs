@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{Result as DfResult, config_err};
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::analyze::AnalyzeExec;
@@ -34,7 +35,11 @@ use crate::table::ScanContext;
 
 /// Says, among the options of a statement, that it is to be executed by pipelines.
 #[derive(Clone, Debug)]
-pub(crate) struct ByPipelines(pub(crate) ScanContext);
+pub(crate) struct ByPipelines {
+    pub(crate) context: ScanContext,
+    /// Only if all of it can be: otherwise all of it is left to DataFusion.
+    pub(crate) wholly: bool,
+}
 
 impl ConfigExtension for ByPipelines {
     const PREFIX: &'static str = "weft";
@@ -83,7 +88,7 @@ impl fmt::Debug for Pipelines {
 
 impl PhysicalOptimizerRule for Pipelines {
     fn optimize(&self, plan: Plan, options: &ConfigOptions) -> DfResult<Plan> {
-        let Some(ByPipelines(context)) = options.extensions.get::<ByPipelines>() else {
+        let Some(ByPipelines { context, wholly }) = options.extensions.get::<ByPipelines>() else {
             return Ok(plan);
         };
         let machine = Machine {
@@ -91,7 +96,8 @@ impl PhysicalOptimizerRule for Pipelines {
             ledger: self.ledger.clone(),
             context: context.clone(),
         };
-        Carver { machine }.executed(&plan)
+        let carver = Carver { machine };
+        if *wholly { carver.executed_wholly(&plan) } else { carver.executed(&plan) }
     }
 
     fn name(&self) -> &str {
@@ -108,6 +114,18 @@ struct Carver {
 }
 
 impl Carver {
+    /// As [`Carver::executed`] if nothing is left over, and otherwise as it was.
+    fn executed_wholly(&self, plan: &Plan) -> DfResult<Plan> {
+        if is_statement(plan) {
+            let children = plan.children().into_iter().map(|child| self.executed_wholly(child));
+            return replaced(plan.clone(), children.collect::<DfResult<_>>()?);
+        }
+        match left_over(plan) {
+            None => self.executed(plan),
+            Some(reason) => Ok(Arc::new(FallbackExec::new(plan.clone(), reason))),
+        }
+    }
+
     /// A plan for somebody who executes it as DataFusion does.
     fn executed(&self, plan: &Plan) -> DfResult<Plan> {
         let plan = aggregate::without_phases(plan)?;
@@ -122,9 +140,12 @@ impl Carver {
         let children: DfResult<Vec<Plan>> =
             plan.children().into_iter().map(|child| self.executed(child)).collect();
         let is_leaf = plan.children().is_empty();
-        let is_statement = plan.is::<AnalyzeExec>() || plan.is::<ExplainExec>();
         let plan = replaced(plan, children?)?;
-        Ok(if is_leaf || is_statement { plan } else { Arc::new(FallbackExec::new(plan, reason)) })
+        Ok(if is_leaf || is_statement(&plan) {
+            plan
+        } else {
+            Arc::new(FallbackExec::new(plan, reason))
+        })
     }
 
     /// The plan down to where DataFusion executes, from where on it is among the inputs.
@@ -140,6 +161,11 @@ impl Carver {
             plan.children().into_iter().map(|child| self.part(child, inputs)).collect();
         replaced(plan, children?)
     }
+}
+
+/// True for what does something with the rows of the query below it.
+fn is_statement(plan: &Plan) -> bool {
+    plan.is::<AnalyzeExec>() || plan.is::<ExplainExec>() || plan.is::<DataSinkExec>()
 }
 
 /// Why some node of a plan has no pipelines.

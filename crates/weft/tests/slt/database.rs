@@ -31,17 +31,20 @@ pub enum Engine {
     DataFusion,
     /// Weft's pipelines.
     Weft,
+    /// Whichever the database chooses.
+    Auto,
 }
 
 impl Engine {
-    /// Both of them.
-    pub const ALL: [Engine; 2] = [Engine::DataFusion, Engine::Weft];
+    /// All of them.
+    pub const ALL: [Engine; 3] = [Engine::DataFusion, Engine::Weft, Engine::Auto];
 
     /// Its name in the setting, in the names of tests, and its label in `skipif` and `onlyif`.
     pub fn name(self) -> &'static str {
         match self {
             Engine::DataFusion => "datafusion",
             Engine::Weft => "weft",
+            Engine::Auto => "auto",
         }
     }
 }
