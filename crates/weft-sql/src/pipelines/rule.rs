@@ -178,6 +178,10 @@ fn replaced(plan: Plan, children: Vec<Plan>) -> DfResult<Plan> {
     if children.is_empty() {
         return Ok(plan);
     }
+    if plan.is::<InterleaveExec>() {
+        // Of partitions that match, which pipelines do not have.
+        return UnionExec::try_new(children);
+    }
     plan.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
