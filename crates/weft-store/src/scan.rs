@@ -147,7 +147,8 @@ impl Table {
 
 impl ScanShared {
     pub(crate) fn new(table: &Arc<Table>, options: ScanOptions) -> Result<Arc<ScanShared>> {
-        let filtered = options.predicates.iter().map(|(column, _)| column);
+        let filtered = options.predicates.iter().chain(&options.zone_predicates);
+        let filtered = filtered.map(|(column, _)| column);
         table.check_columns(options.projection.iter().chain(filtered))?;
         if options.batch_rows == 0 || options.io_depth == 0 || options.workers == 0 {
             return Err(StoreError::Request {
@@ -230,7 +231,8 @@ impl ScanShared {
     }
 
     fn may_match(&self, group: &RowGroup) -> bool {
-        self.options.predicates.iter().all(|(column, predicate)| {
+        let ScanOptions { predicates, zone_predicates, .. } = &self.options;
+        predicates.iter().chain(zone_predicates).all(|(column, predicate)| {
             predicate.may_match(group.chunks[*column].zone(), group.rows.into())
         })
     }

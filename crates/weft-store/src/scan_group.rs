@@ -140,7 +140,7 @@ impl GroupScan<'_> {
     fn exclude_by_zones(&mut self) {
         let options = &self.shared.options;
         let mut pruned = 0;
-        for (column, predicate) in &options.predicates {
+        for (column, predicate) in options.predicates.iter().chain(&options.zone_predicates) {
             let chunk = &self.group.chunks[*column];
             let may = |block: &Block| predicate.may_match(&block.zone, block.rows.into());
             if chunk.blocks.iter().all(may) {

@@ -22,6 +22,8 @@ pub struct ScanOptions {
     pub projection: Vec<usize>,
     /// Conditions on columns; only rows that satisfy all of them come.
     pub predicates: Vec<(usize, Predicate)>,
+    /// Conditions on columns that rows are not asked for: only what a zone says can satisfy none of is left out.
+    pub zone_predicates: Vec<(usize, Predicate)>,
     /// Rows of a batch, at most.
     pub batch_rows: usize,
     /// Row groups that each worker has in flight, at most; fewer where memory is short.
@@ -45,6 +47,7 @@ impl Default for ScanOptions {
         ScanOptions {
             projection: Vec::new(),
             predicates: Vec::new(),
+            zone_predicates: Vec::new(),
             batch_rows: 8192,
             io_depth: 32,
             workers: usize::MAX,

@@ -2,13 +2,19 @@
 
 use std::sync::{Arc, OnceLock};
 
+use arrow_schema::DataType;
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
-use weft_store::{MorselScan, ROW_GROUP_ROWS_MAX, ScanMorsel, ScanOptions, ScanStats, Table};
+use weft_store::{
+    MorselScan, Op, Predicate, ROW_GROUP_ROWS_MAX, Scalar, ScanMorsel, ScanOptions, ScanStats,
+    Table,
+};
 
 use crate::error::Result;
+use crate::join::Wanted;
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
+use crate::program::Constant;
 use crate::query::Context;
 use crate::source::batches::BatchTuples;
 
@@ -18,7 +24,38 @@ pub struct TableScan {
     table: Arc<Table>,
     options: ScanOptions,
     lanes: Arc<[Lane]>,
+    bounds: Vec<AskedBounds>,
     scan: Arc<OnceLock<MorselScan>>,
+}
+
+/// A key of a join's filter that is a column of a scan: blocks without a value between its bounds are left out.
+#[derive(Clone, Debug)]
+pub struct AskedBounds {
+    /// The column, by its place among those of the scan.
+    pub column: usize,
+    /// The key, by its place among those of the filter. Nulls are no keys of the build side, or match nothing.
+    pub key: usize,
+    /// The filter, whose build side ends before the scan is opened.
+    pub wanted: Arc<Wanted>,
+}
+
+/// A value as zones have it, in which all integers are of one kind; `None` if zones have it in another way.
+fn scalar(value: &Constant, data_type: &DataType) -> Option<Scalar> {
+    Some(Scalar::Int128(match value {
+        Constant::I8(value) => (*value).into(),
+        Constant::I16(value) => (*value).into(),
+        Constant::I32(value) => (*value).into(),
+        Constant::I64(value) => (*value).into(),
+        Constant::I128(value) => *value,
+        Constant::U8(value) => (*value).into(),
+        Constant::U16(value) => (*value).into(),
+        Constant::U32(value) => (*value).into(),
+        Constant::U64(value) => (*value).into(),
+        Constant::Str(_) if Lane::is_row_encoded(data_type) => return None,
+        Constant::Str(value) => return Some(Scalar::Bytes(value.to_vec())),
+        // NaN is a key like others, but nothing that zones know.
+        Constant::Bool(_) | Constant::F32(_) | Constant::F64(_) => return None,
+    }))
 }
 
 /// What a scan has done, also after its pipeline is gone.
@@ -31,7 +68,35 @@ impl TableScan {
     /// Scans `table`, a column for each of `lanes`, the row id last if it is asked for. Of `options` it is the columns,
     /// predicates and row groups that count; the rest comes from the query. Decimals of up to 18 digits come in 64 bits.
     pub fn new(table: Arc<Table>, options: ScanOptions, lanes: Vec<Lane>) -> TableScan {
-        TableScan { table, options, lanes: lanes.into(), scan: Arc::default() }
+        let (lanes, scan) = (lanes.into(), Arc::default());
+        TableScan { table, options, lanes, bounds: Vec::new(), scan }
+    }
+
+    /// The same scan, without row groups and blocks that have nothing between these bounds.
+    pub fn with_bounds(mut self, bounds: Vec<AskedBounds>) -> TableScan {
+        bounds.iter().for_each(|asked| asked.wanted.want_bounds());
+        self.bounds = bounds;
+        self
+    }
+
+    /// The bounds as conditions on columns of the table, now that they are known.
+    fn zone_predicates(&self) -> Vec<(usize, Predicate)> {
+        let mut predicates = Vec::new();
+        for AskedBounds { column, key, wanted } in &self.bounds {
+            let Some(filter) = wanted.filter() else { continue };
+            let column = self.options.projection[*column];
+            let data_type = &self.table.schema().columns[column].data_type;
+            match filter.bounds(*key) {
+                Some((least, greatest)) => {
+                    let bounds = [(Op::GtEq, least), (Op::LtEq, greatest)];
+                    predicates.extend(bounds.into_iter().filter_map(|(op, bound)| {
+                        Some((column, Predicate::Compare(op, scalar(&bound, data_type)?)))
+                    }));
+                }
+                None => predicates.push((column, Predicate::Compare(Op::Eq, Scalar::Null))),
+            }
+        }
+        predicates
     }
 
     /// To ask later what the scan has done.
@@ -54,6 +119,7 @@ impl Source for TableScan {
                 batch_rows: ROW_GROUP_ROWS_MAX,
                 io_depth: context.io_depth,
                 narrow_decimals: true,
+                zone_predicates: self.zone_predicates(),
                 cancel: context.cancel.clone(),
                 progress: context.progress.clone(),
                 ..self.options.clone()

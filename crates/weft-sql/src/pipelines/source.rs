@@ -12,6 +12,7 @@ use weft_exec::source::table::TableScanStats;
 use weft_exec::source::{BatchStreams, Batches, TableScan};
 use weft_store::{ScanOptions, Zone};
 
+use super::asks::Asks;
 use super::bounds::Bounds;
 use super::open::Open;
 use super::term::Term;
@@ -35,8 +36,9 @@ fn lanes(schema: &Schema) -> Vec<Lane> {
     schema.fields().iter().map(|field| Lane::of(field.data_type())).collect()
 }
 
-/// The rows of a table, with the conditions that the scan applies, and where what it does is counted.
-pub(super) fn table(scan: &ScanExec, schema: &Schema) -> (Open, TableScanStats) {
+/// The rows of a table, with the conditions that the scan applies, and where what it does is counted. Row groups and blocks
+/// are left out that `asks` drop by their bounds.
+pub(super) fn table(scan: &ScanExec, schema: &Schema, asks: &Asks) -> (Open, TableScanStats) {
     let (table, projection) = (scan.table(), scan.projection());
     let options = ScanOptions {
         projection: projection.to_vec(),
@@ -44,7 +46,8 @@ pub(super) fn table(scan: &ScanExec, schema: &Schema) -> (Open, TableScanStats) 
         ..ScanOptions::default()
     };
     let lanes = lanes(schema);
-    let source = TableScan::new(table.clone(), options, lanes.clone());
+    let (bounds, after) = asks.bounds();
+    let source = TableScan::new(table.clone(), options, lanes.clone()).with_bounds(bounds);
     let zones: Vec<Option<Zone>> =
         projection.iter().map(|column| table.zone(*column).ok()).collect();
     let label = format!("scan of {}", table.schema().name);
@@ -60,7 +63,7 @@ pub(super) fn table(scan: &ScanExec, schema: &Schema) -> (Open, TableScanStats) 
         }
         columns
     });
-    (open, stats)
+    (open.after(&after), stats)
 }
 
 /// No rows.
