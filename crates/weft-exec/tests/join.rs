@@ -426,6 +426,7 @@ fn large(seed: u64, build: usize, probe: usize, domain: u32) -> Case {
         build: Arc::new(Side::random(&mut random, build, &lanes, domain, u64::MAX)),
         probe: Arc::new(Side::random(&mut random, probe, &lanes, domain, u64::MAX)),
         nulls: vec![Nulls::Never],
+        asked: vec![0, 0],
         kind: Kind::Inner,
         marks_build: false,
         has_residual: false,

@@ -149,6 +149,7 @@ impl ScanShared {
     pub(crate) fn new(table: &Arc<Table>, options: ScanOptions) -> Result<Arc<ScanShared>> {
         let filtered = options.predicates.iter().chain(&options.zone_predicates);
         let filtered = filtered.map(|(column, _)| column);
+        let filtered = filtered.chain(options.filters.iter().map(|(column, _)| column));
         table.check_columns(options.projection.iter().chain(filtered))?;
         if options.batch_rows == 0 || options.io_depth == 0 || options.workers == 0 {
             return Err(StoreError::Request {
@@ -168,6 +169,7 @@ impl ScanShared {
             columns.copied().collect::<BTreeSet<_>>().into_iter().collect()
         };
         let filtered = options.predicates.iter().map(|(column, _)| column);
+        let filtered = filtered.chain(options.filters.iter().map(|(column, _)| column));
         Ok(Arc::new(ScanShared {
             source: table.access.source.counted(),
             cancel: options.cancel.child(),

@@ -33,6 +33,15 @@ impl Filter {
         }
     }
 
+    /// As [`Filter::may_match`], a bit for each of up to 64 hashes.
+    pub(crate) fn may_match_bits(&self, hashes: &[u64]) -> u64 {
+        debug_assert!(hashes.len() <= 64);
+        let bit = |(at, hash): (usize, &u64)| {
+            u64::from(self.bloom.as_ref().is_none_or(|bloom| bloom.may_have(*hash))) << at
+        };
+        hashes.iter().enumerate().map(bit).fold(0, |word, bit| word | bit)
+    }
+
     /// The least and the greatest value of a key that are not null; `None` if there is no such value.
     ///
     /// # Panics

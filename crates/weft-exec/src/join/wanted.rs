@@ -68,14 +68,14 @@ impl AskedRows {
         (self.rows_in.load(Ordering::Relaxed), self.rows_out.load(Ordering::Relaxed))
     }
 
-    /// Counts tuples; false if the filter drops too few of them.
-    fn count(&self, rows_in: usize, rows_out: usize) -> bool {
+    /// Counts tuples; false if the filter drops too few of them: less than one of `share`.
+    pub(crate) fn count(&self, rows_in: usize, rows_out: usize, share: u64) -> bool {
         let add = |counter: &AtomicU64, rows: usize| {
             counter.fetch_add(rows as u64, Ordering::Relaxed) + rows as u64
         };
         // What comes out is counted first: another worker's tuples then never look dropped that are not.
         let (rows_out, rows_in) = (add(&self.rows_out, rows_out), add(&self.rows_in, rows_in));
-        rows_in < TRIAL_ROWS || rows_in.saturating_sub(rows_out) * DROPPED_SHARE >= rows_in
+        rows_in < TRIAL_ROWS || rows_in.saturating_sub(rows_out) * share >= rows_in
     }
 }
 
@@ -109,7 +109,7 @@ impl Asked {
         let before = registers.selection.count();
         let (hashes, selection) = registers.with_selection(out);
         filter.may_match(hashes.values(), selection);
-        if !self.rows.count(before, registers.selection.count()) {
+        if !self.rows.count(before, registers.selection.count(), DROPPED_SHARE) {
             self.is_off.store(true, Ordering::Relaxed);
         }
     }

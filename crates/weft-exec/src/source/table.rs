@@ -2,20 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_schema::DataType;
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_store::{
-    MorselScan, Op, Predicate, ROW_GROUP_ROWS_MAX, Scalar, ScanMorsel, ScanOptions, ScanStats,
+    ColumnFilter, MorselScan, Predicate, ROW_GROUP_ROWS_MAX, ScanMorsel, ScanOptions, ScanStats,
     Table,
 };
 
 use crate::error::Result;
-use crate::join::Wanted;
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
-use crate::program::Constant;
 use crate::query::Context;
+use crate::source::asked::{AskedBounds, AskedColumn};
 use crate::source::batches::BatchTuples;
 
 /// A scan of a table, with the predicates that it applies itself.
@@ -25,37 +23,8 @@ pub struct TableScan {
     options: ScanOptions,
     lanes: Arc<[Lane]>,
     bounds: Vec<AskedBounds>,
+    filters: Vec<Arc<AskedColumn>>,
     scan: Arc<OnceLock<MorselScan>>,
-}
-
-/// A key of a join's filter that is a column of a scan: blocks without a value between its bounds are left out.
-#[derive(Clone, Debug)]
-pub struct AskedBounds {
-    /// The column, by its place among those of the scan.
-    pub column: usize,
-    /// The key, by its place among those of the filter. Nulls are no keys of the build side, or match nothing.
-    pub key: usize,
-    /// The filter, whose build side ends before the scan is opened.
-    pub wanted: Arc<Wanted>,
-}
-
-/// A value as zones have it, in which all integers are of one kind; `None` if zones have it in another way.
-fn scalar(value: &Constant, data_type: &DataType) -> Option<Scalar> {
-    Some(Scalar::Int128(match value {
-        Constant::I8(value) => (*value).into(),
-        Constant::I16(value) => (*value).into(),
-        Constant::I32(value) => (*value).into(),
-        Constant::I64(value) => (*value).into(),
-        Constant::I128(value) => *value,
-        Constant::U8(value) => (*value).into(),
-        Constant::U16(value) => (*value).into(),
-        Constant::U32(value) => (*value).into(),
-        Constant::U64(value) => (*value).into(),
-        Constant::Str(_) if Lane::is_row_encoded(data_type) => return None,
-        Constant::Str(value) => return Some(Scalar::Bytes(value.to_vec())),
-        // NaN is a key like others, but nothing that zones know.
-        Constant::Bool(_) | Constant::F32(_) | Constant::F64(_) => return None,
-    }))
 }
 
 /// What a scan has done, also after its pipeline is gone.
@@ -69,34 +38,35 @@ impl TableScan {
     /// predicates and row groups that count; the rest comes from the query. Decimals of up to 18 digits come in 64 bits.
     pub fn new(table: Arc<Table>, options: ScanOptions, lanes: Vec<Lane>) -> TableScan {
         let (lanes, scan) = (lanes.into(), Arc::default());
-        TableScan { table, options, lanes, bounds: Vec::new(), scan }
+        TableScan { table, options, lanes, bounds: Vec::new(), filters: Vec::new(), scan }
     }
 
-    /// The same scan, without row groups and blocks that have nothing between these bounds.
-    pub fn with_bounds(mut self, bounds: Vec<AskedBounds>) -> TableScan {
+    /// The same scan, without row groups and blocks that have nothing between these bounds, and without rows that
+    /// the filters drop, as long as they drop many.
+    pub fn asking(mut self, bounds: Vec<AskedBounds>, filters: Vec<AskedColumn>) -> TableScan {
         bounds.iter().for_each(|asked| asked.wanted.want_bounds());
         self.bounds = bounds;
+        self.filters = filters.into_iter().map(Arc::new).collect();
         self
     }
 
-    /// The bounds as conditions on columns of the table, now that they are known.
+    /// The bounds as conditions on columns of the table, when they are known.
     fn zone_predicates(&self) -> Vec<(usize, Predicate)> {
         let mut predicates = Vec::new();
-        for AskedBounds { column, key, wanted } in &self.bounds {
-            let Some(filter) = wanted.filter() else { continue };
-            let column = self.options.projection[*column];
+        for asked in &self.bounds {
+            let column = self.options.projection[asked.column];
             let data_type = &self.table.schema().columns[column].data_type;
-            match filter.bounds(*key) {
-                Some((least, greatest)) => {
-                    let bounds = [(Op::GtEq, least), (Op::LtEq, greatest)];
-                    predicates.extend(bounds.into_iter().filter_map(|(op, bound)| {
-                        Some((column, Predicate::Compare(op, scalar(&bound, data_type)?)))
-                    }));
-                }
-                None => predicates.push((column, Predicate::Compare(Op::Eq, Scalar::Null))),
-            }
+            predicates.extend(asked.predicates(data_type).into_iter().map(|p| (column, p)));
         }
         predicates
+    }
+
+    /// The filters, with the numbers of their columns in the table.
+    fn column_filters(&self) -> Vec<(usize, Arc<dyn ColumnFilter>)> {
+        let filter = |asked: &Arc<AskedColumn>| {
+            (self.options.projection[asked.column], asked.clone() as Arc<dyn ColumnFilter>)
+        };
+        self.filters.iter().map(filter).collect()
     }
 
     /// To ask later what the scan has done.
@@ -120,6 +90,7 @@ impl Source for TableScan {
                 io_depth: context.io_depth,
                 narrow_decimals: true,
                 zone_predicates: self.zone_predicates(),
+                filters: self.column_filters(),
                 cancel: context.cancel.clone(),
                 progress: context.progress.clone(),
                 ..self.options.clone()

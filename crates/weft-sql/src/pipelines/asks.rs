@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weft_exec::Lane;
 use weft_exec::join::{Asked, Nulls, Wanted};
 use weft_exec::program::{CastFailure, Program, Register, Step};
-use weft_exec::source::table::AskedBounds;
+use weft_exec::source::{AskedBounds, AskedColumn};
 
 use super::open::Open;
 use super::term::{Place, Term, in_lane, in_register};
@@ -121,9 +121,7 @@ impl Asks {
                 .collect();
             let hash = open.program.register(Lane::U64);
             let asked = Asked::new(origin.wanted(keys));
-            let numbers: Vec<String> = origin.pipelines.iter().map(usize::to_string).collect();
-            let label = format!("filter by {}", numbers.join(", "));
-            open.label(label.clone());
+            open.label(format!("filter by {}", in_words(&origin.pipelines)));
             translator.asked.push(asked.rows());
             let filter = Arc::new(asked);
             open.program.steps.push(Step::MayMatch { keys: registers, hash, filter });
@@ -131,21 +129,41 @@ impl Asks {
         }
     }
 
-    /// Asks for bounds of the columns of a scan; gives the pipelines to be waited for as well.
-    pub(super) fn bounds(&self) -> (Vec<AskedBounds>, Vec<usize>) {
-        let (mut bounds, mut pipelines) = (Vec::new(), Vec::new());
-        for Ask { origin, keys, .. } in self.0.iter().filter(|ask| ask.origin.nulls != Nulls::Equal)
-        {
-            let wanted = origin.wanted(keys);
-            pipelines.extend_from_slice(&origin.pipelines);
-            bounds.extend(keys.iter().enumerate().map(|(key, (_, column))| AskedBounds {
-                column: *column,
-                key,
-                wanted: wanted.clone(),
-            }));
+    /// What a scan with columns of these lanes asks itself, and the pipelines that it waits for.
+    pub(super) fn of_scan(&self, lanes: &[Lane]) -> OfScan {
+        let mut of_scan = OfScan::default();
+        for Ask { origin, keys, .. } in &self.0 {
+            of_scan.after.extend_from_slice(&origin.pipelines);
+            let whole = origin.wanted(keys);
+            for (at, (key, column)) in keys.iter().enumerate() {
+                if lanes[*column] == origin.lanes[*key] {
+                    let wanted = origin.wanted(&[(*key, *column)]);
+                    of_scan.filters.push(AskedColumn::new(*column, lanes[*column], wanted));
+                }
+                // Zones know nothing of nulls that match.
+                if origin.nulls != Nulls::Equal {
+                    let wanted = whole.clone();
+                    of_scan.bounds.push(AskedBounds { column: *column, key: at, wanted });
+                }
+            }
         }
-        (bounds, pipelines)
+        of_scan
     }
+}
+
+/// Numbers of pipelines, for EXPLAIN.
+pub(super) fn in_words(pipelines: &[usize]) -> String {
+    let numbers: Vec<String> = pipelines.iter().map(usize::to_string).collect();
+    numbers.join(", ")
+}
+
+/// What a scan asks itself.
+#[derive(Debug, Default)]
+pub(super) struct OfScan {
+    pub(super) bounds: Vec<AskedBounds>,
+    pub(super) filters: Vec<AskedColumn>,
+    /// Pipelines that must have ended.
+    pub(super) after: Vec<usize>,
 }
 
 /// True if a key can be hashed in the lane `to`: only decimals of one type have different lanes.

@@ -136,8 +136,9 @@ impl Translator {
             return self.asked(input, asks);
         }
         if let Some(scan) = plan.downcast_ref::<ScanExec>() {
-            let (mut open, stats) = source::table(scan, &schema, &asks);
+            let (mut open, stats, asked) = source::table(scan, &schema, &asks);
             self.scans.push(stats);
+            self.asked.extend(asked);
             asks.ask(self, &mut open);
             return Ok(open);
         }
