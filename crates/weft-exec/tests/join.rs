@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tables::{Each, Rows, Side, Texts, runtime};
 use weft_exec::join::{
-    Asked, Build, Join, Key, Kind, Nulls, Probe, Remainder, Residual, Wanted, Which,
+    Asked, AskedRows, Build, Join, Key, Kind, Nulls, Probe, Remainder, Residual, Wanted, Which,
 };
 use weft_exec::lane::Bool;
 use weft_exec::pipeline::{Flow, Pipeline};
@@ -168,11 +168,13 @@ impl Case {
     }
 
     /// Asks a filter before anything else is done.
-    fn ask(&self, program: &mut Program, wanted: Arc<Wanted>) {
+    fn ask(&self, program: &mut Program, wanted: Arc<Wanted>) -> Arc<AskedRows> {
         let keys = self.asked.iter().map(|key| program.inputs[*key]).collect();
         let hash = program.register(Lane::U64);
         let filter = Arc::new(Asked::new(wanted));
+        let rows = filter.rows();
         program.steps.insert(0, Step::MayMatch { keys, hash, filter });
+        rows
     }
 
     fn build_pipeline(&self, join: &Arc<Join>) -> Pipeline {
@@ -434,6 +436,54 @@ fn large(seed: u64, build: usize, probe: usize, domain: u32) -> Case {
         mode: PartitionMode::Adaptive,
         texts: Arc::new(Texts::new(1)),
     }
+}
+
+#[test]
+fn filters_are_asked_as_long_as_they_drop_rows() {
+    // Almost all rows of the probe side match, or almost none.
+    for (domain, is_asked_on) in [(100, false), (1 << 20, true)] {
+        let case = large(8, 1000, 300_000, domain);
+        let context = Context::new(runtime(1), Ledger::new(1 << 30));
+        let [asked_for, not_asked_for] = [vec![0, 0], vec![0]].map(Wanted::new).map(Arc::new);
+        let join = case.join(vec![asked_for.clone(), not_asked_for.clone()]);
+        let rows: Found<Row> = Found::default();
+        let mut probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+        let asked = case.ask(&mut probe.program, asked_for);
+        run(vec![case.build_pipeline(&join), probe], &context).expect("there is memory");
+        let expected = tables::hash_join(&case.build, &case.probe);
+        let expected = expected.into_iter().map(|(probe, build)| (probe, Some(build), None));
+        assert_eq!(taken(&rows), sorted(expected.collect()));
+        let (rows_in, rows_out) = asked.get();
+        if is_asked_on {
+            assert!(rows_in == 300_000 && rows_out < 10_000, "{rows_in} {rows_out}");
+        } else {
+            assert!((65_536..68_000).contains(&rows_in), "{rows_in}");
+        }
+        assert!(not_asked_for.filter().is_none());
+    }
+}
+
+/// A filter that there is no memory for is not made, and lets all rows through.
+#[test]
+fn filters_are_done_without_for_lack_of_memory() {
+    let case = large(9, 200_000, 1000, 1 << 20);
+    let join = case.join(Vec::new());
+    let ledger = Ledger::new(1 << 30);
+    run(vec![case.build_pipeline(&join)], &Context::new(runtime(1), ledger)).expect("memory");
+    // What the build side takes, and not half of what its filter takes.
+    let limit = join.bytes().expect("finished") + (100 << 10);
+    let wanted = Arc::new(Wanted::new(vec![0, 0]));
+    let join = case.join(vec![wanted.clone()]);
+    let rows: Found<Row> = Found::default();
+    let mut probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+    let asked = case.ask(&mut probe.program, wanted.clone());
+    let context = Context::new(runtime(1), Ledger::new(limit));
+    run(vec![case.build_pipeline(&join), probe], &context).expect("as much memory as it takes");
+    let expected = tables::hash_join(&case.build, &case.probe);
+    let expected = expected.into_iter().map(|(probe, build)| (probe, Some(build), None));
+    assert_eq!(taken(&rows), sorted(expected.collect()));
+    assert!(wanted.filter().is_none());
+    assert_eq!(asked.get(), (0, 0));
 }
 
 /// Many tuples, so that they are partitioned on the way and go into the directory in parallel.

@@ -140,8 +140,12 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
         None => count,
     };
     let entries = Directory::entries_for(distinct);
-    let bytes = Directory::bytes(entries) as u64 + Making::bytes(&join.filters, distinct);
-    let reservation = reserve(context, bytes).await?;
+    let bytes = Directory::bytes(entries) as u64;
+    let mut reservation = reserve(context, bytes).await?;
+    // Filters are of use, but nobody needs them.
+    let of_filters = context.ledger.try_reserve(Making::bytes(&join.filters, distinct));
+    let wanted = if of_filters.is_some() { &join.filters[..] } else { &[] };
+    of_filters.into_iter().for_each(|bytes| reservation.merge(bytes));
     let directory = Directory::new(entries).map_err(|_| {
         let limit_bytes = context.ledger.limit();
         memory(MemoryError::TooLarge { requested_bytes: bytes, limit_bytes })
@@ -149,7 +153,7 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     let field = |key: &Key| join.layout.field(key.field);
     let plain = join.keys.iter().filter(|key| key.nulls != Nulls::Equal);
     let nulls = plain.filter_map(|key| field(key).null_place()).collect();
-    let filters = Making::all(&join.filters, &join.keys, &join.layout, distinct);
+    let filters = Making::all(wanted, &join.keys, &join.layout, distinct);
     let is_bounded = |key: &usize| filters.iter().any(|filter| filter.bounded().contains(key));
     let bounded = (0..join.keys.len()).filter(is_bounded);
     let bounded = bounded.map(|key| (key, *field(&join.keys[key]))).collect();

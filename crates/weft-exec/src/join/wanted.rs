@@ -49,7 +49,7 @@ impl Wanted {
         self.bounds.store(true, Ordering::Relaxed);
     }
 
-    /// The filter; `None` while the build side is not finished, and if it makes none.
+    /// The filter; `None` while the build side is not finished, and if it makes none: nobody asks, or there is no memory.
     pub fn filter(&self) -> Option<&Filter> {
         self.filter.get()
     }
