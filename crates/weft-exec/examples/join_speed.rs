@@ -112,7 +112,7 @@ fn rate(tuples: usize, time: Duration) -> f64 {
 fn build_once(table: &Table, context: &Context) -> Result<Arc<Join>> {
     let layout = Arc::new(Layout::new(&[(Lane::I64, false), (Lane::I64, false)]));
     let keys = vec![Key { field: 0, nulls: Nulls::Never }];
-    let join = Arc::new(Join::new(layout, keys, false, false));
+    let join = Arc::new(Join::new(layout, keys, false, Vec::new()));
     let mut program = Program::default();
     let [key, hash] = table.inputs(&mut program);
     let sink = Box::new(Build::new(join.clone(), hash, vec![key, key]));

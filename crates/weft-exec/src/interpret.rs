@@ -170,6 +170,9 @@ impl Interpreter {
             }
             match step {
                 Step::Filter { condition } => filter::keep_true(&mut self.registers, *condition),
+                Step::MayMatch { keys, hash, filter } => {
+                    filter.keep(&mut self.registers, keys, *hash);
+                }
                 Step::Begin { condition, when } => self.begin_scope(at, *condition, *when),
                 Step::Else => {
                     let scope = &mut self.scopes[self.open - 1];

@@ -414,6 +414,16 @@ pub enum Step {
         /// Where the hash goes.
         out: Register,
     },
+    /// Only tuples stay selected that may have a match on the build side of a join, as far as its filter knows: fewer rows
+    /// have to be looked up. It may let all through, and does so while there is no filter.
+    MayMatch {
+        /// The filter's keys, in its order and of the lanes that the join hashes.
+        keys: Vec<Register>,
+        /// Where their hash goes, of [`Lane::U64`]; nothing can be said of it afterwards.
+        hash: Register,
+        /// What is asked.
+        filter: Arc<crate::join::Asked>,
+    },
     /// Makes any number of tuples of each: the probe of a join. The steps after it run once for each batch of them.
     /// Outside of any scope.
     Expand(Arc<dyn Expand>),

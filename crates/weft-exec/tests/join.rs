@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tables::{Each, Rows, Side, Texts, runtime};
-use weft_exec::join::{Build, Join, Key, Kind, Nulls, Probe, Remainder, Residual, Which};
+use weft_exec::join::{
+    Asked, AskedRows, Build, Join, Key, Kind, Nulls, Probe, Remainder, Residual, Wanted, Which,
+};
 use weft_exec::lane::Bool;
 use weft_exec::pipeline::{Flow, Pipeline};
 use weft_exec::program::{Comparison, Operand, Program, Register, Step};
@@ -24,6 +26,8 @@ struct Case {
     build: Arc<Side>,
     probe: Arc<Side>,
     nulls: Vec<Nulls>,
+    /// Keys that a filter is asked about before the probe, if that may drop rows.
+    asked: Vec<usize>,
     kind: Kind,
     marks_build: bool,
     has_residual: bool,
@@ -60,10 +64,13 @@ impl Case {
         } else {
             kinds[random.usize(..kinds.len())]
         };
+        // Not all keys once in their order: their hash would be the tuples', which is another one here.
+        let asked = if keys == 1 { vec![0, 0] } else { vec![random.usize(..keys)] };
         Case {
             build,
             probe,
             nulls,
+            asked,
             kind,
             marks_build,
             has_residual: random.u8(..) < 80,
@@ -153,11 +160,21 @@ impl Case {
 }
 
 impl Case {
-    fn join(&self) -> Arc<Join> {
+    fn join(&self, filters: Vec<Arc<Wanted>>) -> Arc<Join> {
         let layout = Arc::new(Layout::new(&self.build.fields()));
         let keys = self.nulls.iter().enumerate();
         let keys = keys.map(|(field, nulls)| Key { field, nulls: *nulls }).collect();
-        Arc::new(Join::new(layout, keys, self.marks_build, true))
+        Arc::new(Join::new(layout, keys, self.marks_build, filters))
+    }
+
+    /// Asks a filter before anything else is done.
+    fn ask(&self, program: &mut Program, wanted: Arc<Wanted>) -> Arc<AskedRows> {
+        let keys = self.asked.iter().map(|key| program.inputs[*key]).collect();
+        let hash = program.register(Lane::U64);
+        let filter = Arc::new(Asked::new(wanted));
+        let rows = filter.rows();
+        program.steps.insert(0, Step::MayMatch { keys, hash, filter });
+        rows
     }
 
     fn build_pipeline(&self, join: &Arc<Join>) -> Pipeline {
@@ -305,9 +322,16 @@ fn check(case: &Case, workers: usize, seed: u64) {
     let mut context = Context::new(runtime(workers), ledger.clone());
     (context.partition, context.vector_rows) = (case.mode, case.vector_rows);
     let about = format!("seed {seed}, {workers} workers: {}", case.describe());
-    let join = case.join();
+    let whole = Arc::new(Wanted::new((0..case.nulls.len()).collect()));
+    whole.want_hashes();
+    whole.want_bounds();
+    let part = Arc::new(Wanted::new(case.asked.clone()));
+    let join = case.join(vec![whole.clone(), part.clone()]);
     let rows: Found<Row> = Found::default();
-    let probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+    let mut probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+    if matches!(case.kind, Kind::Inner | Kind::Semi | Kind::Nothing) {
+        case.ask(&mut probe.program, part);
+    }
     let mut pipelines = vec![case.build_pipeline(&join), probe];
     let remainders: Vec<(Which, Found<_>)> = match case.marks_build {
         true => [Which::Matched, Which::Unmatched, Which::All]
@@ -330,14 +354,14 @@ fn check(case: &Case, workers: usize, seed: u64) {
             });
         assert_eq!(taken(found), sorted(expected.collect()), "{which:?}, {about}");
     }
-    check_filter(case, &join, &about);
+    check_filter(case, &whole, &about);
     drop(join);
     assert_eq!(ledger.used(), 0, "{about}");
 }
 
 /// Rows that match get through the filter.
-fn check_filter(case: &Case, join: &Join, about: &str) {
-    let filter = join.filter().expect("asked for");
+fn check_filter(case: &Case, wanted: &Wanted, about: &str) {
+    let filter = wanted.filter().expect("asked for");
     for row in 0..case.probe.rows() {
         let matches = |build| case.compare(row, build) == Some(true);
         if !(0..case.build.rows()).any(matches) {
@@ -388,6 +412,7 @@ fn every_kind_with_every_lane() {
                 (case.build, case.probe) = (side(&mut random), side(&mut random));
                 case.texts = Arc::new(Texts::new(30));
                 (case.nulls, case.kind) = (vec![nulls], kind);
+                case.asked = vec![0, 0];
                 case.marks_build = case.marks_build || kind == Kind::Nothing;
                 check(&case, 2, 99);
             }
@@ -403,6 +428,7 @@ fn large(seed: u64, build: usize, probe: usize, domain: u32) -> Case {
         build: Arc::new(Side::random(&mut random, build, &lanes, domain, u64::MAX)),
         probe: Arc::new(Side::random(&mut random, probe, &lanes, domain, u64::MAX)),
         nulls: vec![Nulls::Never],
+        asked: vec![0, 0],
         kind: Kind::Inner,
         marks_build: false,
         has_residual: false,
@@ -410,6 +436,54 @@ fn large(seed: u64, build: usize, probe: usize, domain: u32) -> Case {
         mode: PartitionMode::Adaptive,
         texts: Arc::new(Texts::new(1)),
     }
+}
+
+#[test]
+fn filters_are_asked_as_long_as_they_drop_rows() {
+    // Almost all rows of the probe side match, or almost none.
+    for (domain, is_asked_on) in [(100, false), (1 << 20, true)] {
+        let case = large(8, 1000, 300_000, domain);
+        let context = Context::new(runtime(1), Ledger::new(1 << 30));
+        let [asked_for, not_asked_for] = [vec![0, 0], vec![0]].map(Wanted::new).map(Arc::new);
+        let join = case.join(vec![asked_for.clone(), not_asked_for.clone()]);
+        let rows: Found<Row> = Found::default();
+        let mut probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+        let asked = case.ask(&mut probe.program, asked_for);
+        run(vec![case.build_pipeline(&join), probe], &context).expect("there is memory");
+        let expected = tables::hash_join(&case.build, &case.probe);
+        let expected = expected.into_iter().map(|(probe, build)| (probe, Some(build), None));
+        assert_eq!(taken(&rows), sorted(expected.collect()));
+        let (rows_in, rows_out) = asked.get();
+        if is_asked_on {
+            assert!(rows_in == 300_000 && rows_out < 10_000, "{rows_in} {rows_out}");
+        } else {
+            assert!((65_536..68_000).contains(&rows_in), "{rows_in}");
+        }
+        assert!(not_asked_for.filter().is_none());
+    }
+}
+
+/// A filter that there is no memory for is not made, and lets all rows through.
+#[test]
+fn filters_are_done_without_for_lack_of_memory() {
+    let case = large(9, 200_000, 1000, 1 << 20);
+    let join = case.join(Vec::new());
+    let ledger = Ledger::new(1 << 30);
+    run(vec![case.build_pipeline(&join)], &Context::new(runtime(1), ledger)).expect("memory");
+    // What the build side takes, and not half of what its filter takes.
+    let limit = join.bytes().expect("finished") + (100 << 10);
+    let wanted = Arc::new(Wanted::new(vec![0, 0]));
+    let join = case.join(vec![wanted.clone()]);
+    let rows: Found<Row> = Found::default();
+    let mut probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+    let asked = case.ask(&mut probe.program, wanted.clone());
+    let context = Context::new(runtime(1), Ledger::new(limit));
+    run(vec![case.build_pipeline(&join), probe], &context).expect("as much memory as it takes");
+    let expected = tables::hash_join(&case.build, &case.probe);
+    let expected = expected.into_iter().map(|(probe, build)| (probe, Some(build), None));
+    assert_eq!(taken(&rows), sorted(expected.collect()));
+    assert!(wanted.filter().is_none());
+    assert_eq!(asked.get(), (0, 0));
 }
 
 /// Many tuples, so that they are partitioned on the way and go into the directory in parallel.
@@ -425,7 +499,7 @@ fn large_joins() {
             let ledger = Ledger::new(1 << 30);
             let mut context = Context::new(runtime(workers), ledger.clone());
             context.partition = mode;
-            let join = case.join();
+            let join = case.join(Vec::new());
             let pairs = Found::default();
             let [matched, rest] = [Found::default(), Found::default()];
             let pipelines = vec![
@@ -452,7 +526,7 @@ fn matches_of_a_skewed_key_come_lazily() {
         let case = large(4, 100_000, 100_000, 1);
         let ledger = Ledger::new(1 << 30);
         let context = Context::new(runtime(workers), ledger.clone());
-        let join = case.join();
+        let join = case.join(Vec::new());
         let left = Arc::new(AtomicI64::new(1_000_000));
         let for_sink = left.clone();
         let probe = case.probe_pipeline(&join, move |registers, _| {
@@ -477,7 +551,7 @@ fn build_within(limit_bytes: u64, mode: PartitionMode, workers: usize) -> Result
     let ledger = Ledger::new(limit_bytes);
     let mut context = Context::new(runtime(workers), ledger.clone());
     context.partition = mode;
-    let join = case.join();
+    let join = case.join(Vec::new());
     let result = run(vec![case.build_pipeline(&join)], &context);
     assert!(result.is_err() || join.bytes() == Some(ledger.used()));
     drop(join);
@@ -508,7 +582,7 @@ fn a_cancelled_join_gives_its_memory_back() {
         let case = large(9, 50_000, 50_000, if round % 2 == 0 { 1 } else { 50_000 });
         let ledger = Ledger::new(1 << 30);
         let context = Context::new(runtime(2), ledger.clone());
-        let join = case.join();
+        let join = case.join(Vec::new());
         let probe = case.probe_pipeline(&join, |_, _| Flow::More);
         let pipelines = vec![case.build_pipeline(&join), probe];
         let cancel = context.cancel.clone();

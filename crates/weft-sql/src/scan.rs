@@ -162,14 +162,19 @@ pub(crate) fn add_metrics(stats: &ScanStats, metrics: &mut MetricsSet) {
         ("blocks_pruned", stats.blocks_pruned),
         ("rows_read", stats.rows_in),
     ] {
-        let count = Count::new();
-        count.add(usize::try_from(value).unwrap_or(usize::MAX));
-        let value = MetricValue::Count { name: name.into(), count };
-        metrics.push(Arc::new(Metric::new(value, None)));
+        add_count(name, value, metrics);
     }
     let time = Time::new();
     time.add_duration(std::time::Duration::from_nanos(stats.io_wait_ns));
     let value = MetricValue::Time { name: "io_wait".into(), time };
+    metrics.push(Arc::new(Metric::new(value, None)));
+}
+
+/// Adds a count to what EXPLAIN ANALYZE shows.
+pub(crate) fn add_count(name: &'static str, value: u64, metrics: &mut MetricsSet) {
+    let count = Count::new();
+    count.add(usize::try_from(value).unwrap_or(usize::MAX));
+    let value = MetricValue::Count { name: name.into(), count };
     metrics.push(Arc::new(Metric::new(value, None)));
 }
 

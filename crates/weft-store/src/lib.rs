@@ -53,7 +53,7 @@ pub use error::{Result, StoreError};
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use scan::Scan;
 pub use scan_morsels::{MorselScan, ScanMorsel};
-pub use scan_options::{ROW_ID, ScanOptions, ScanStats};
+pub use scan_options::{ColumnFilter, ROW_ID, ScanOptions, ScanStats};
 pub use schema::{COLUMNS_MAX, Column, TableSchema, scan_type};
 pub use snapshot::Snapshot;
 pub use statistics::{SAMPLE_ROWS_MAX, Statistics};

@@ -147,7 +147,9 @@ impl Table {
 
 impl ScanShared {
     pub(crate) fn new(table: &Arc<Table>, options: ScanOptions) -> Result<Arc<ScanShared>> {
-        let filtered = options.predicates.iter().map(|(column, _)| column);
+        let filtered = options.predicates.iter().chain(&options.zone_predicates);
+        let filtered = filtered.map(|(column, _)| column);
+        let filtered = filtered.chain(options.filters.iter().map(|(column, _)| column));
         table.check_columns(options.projection.iter().chain(filtered))?;
         if options.batch_rows == 0 || options.io_depth == 0 || options.workers == 0 {
             return Err(StoreError::Request {
@@ -167,6 +169,7 @@ impl ScanShared {
             columns.copied().collect::<BTreeSet<_>>().into_iter().collect()
         };
         let filtered = options.predicates.iter().map(|(column, _)| column);
+        let filtered = filtered.chain(options.filters.iter().map(|(column, _)| column));
         Ok(Arc::new(ScanShared {
             source: table.access.source.counted(),
             cancel: options.cancel.child(),
@@ -230,7 +233,8 @@ impl ScanShared {
     }
 
     fn may_match(&self, group: &RowGroup) -> bool {
-        self.options.predicates.iter().all(|(column, predicate)| {
+        let ScanOptions { predicates, zone_predicates, .. } = &self.options;
+        predicates.iter().chain(zone_predicates).all(|(column, predicate)| {
             predicate.may_match(group.chunks[*column].zone(), group.rows.into())
         })
     }

@@ -1,4 +1,4 @@
-//! One row group of a scan: zones first, then the filter columns, then what is left of the others.
+//! One row group of a scan: zones first, then the columns of predicates and filters, then what is left of the others.
 //!
 //! Many row groups have their pages read at once, few are decoded: each waits for its turn when its pages are
 //! in memory. All that is wanted of it is decoded before the first batch is given, so that no page is held
@@ -21,6 +21,7 @@ use crate::page_io::{Wanted, count};
 use crate::pages::PageKind;
 use crate::row_group::{Block, Chunk, RowGroup};
 use crate::scan::{InFlight, Output, ScanShared};
+use crate::scan_options::ColumnFilter;
 use crate::segment::Loaded;
 
 /// A row group being scanned.
@@ -140,7 +141,7 @@ impl GroupScan<'_> {
     fn exclude_by_zones(&mut self) {
         let options = &self.shared.options;
         let mut pruned = 0;
-        for (column, predicate) in &options.predicates {
+        for (column, predicate) in options.predicates.iter().chain(&options.zone_predicates) {
             let chunk = &self.group.chunks[*column];
             let may = |block: &Block| predicate.may_match(&block.zone, block.rows.into());
             if chunk.blocks.iter().all(may) {
@@ -157,7 +158,7 @@ impl GroupScan<'_> {
         count(&self.shared.counters.blocks_pruned, pruned);
     }
 
-    /// Applies the predicates to the blocks that are left.
+    /// Applies the predicates to the blocks that are left, then asks the filters.
     async fn filter(&mut self) -> Result<()> {
         let shared = self.shared;
         for (column, predicate) in &shared.options.predicates {
@@ -168,11 +169,56 @@ impl GroupScan<'_> {
             }
             let satisfied = self.satisfied(*column, predicate).await?;
             self.select(satisfied);
-            if self.selection.as_ref().is_some_and(|selection| selection.count_set_bits() == 0) {
+            if self.is_empty() {
                 return Ok(());
             }
         }
+        for (column, filter) in &shared.options.filters {
+            if filter.is_worth_it() && !self.is_empty() {
+                let wanted = self.wanted(*column, filter.as_ref()).await?;
+                self.select(wanted);
+            }
+        }
         Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.selection.as_ref().is_some_and(|selection| selection.count_set_bits() == 0)
+    }
+
+    /// The rows that a filter wants, of those that are left: nothing can be said of others.
+    async fn wanted(&self, column: usize, filter: &dyn ColumnFilter) -> Result<BooleanBuffer> {
+        let is_left = |(_, rows): &(usize, Range<usize>)| any(self.selection.as_ref(), rows);
+        let chunk = &self.group.chunks[column];
+        let left: Vec<(usize, Range<usize>)> = block_ranges(chunk).filter(is_left).collect();
+        let keys: Vec<_> = left.iter().map(|(number, _)| (column, *number)).collect();
+        let data_type = self.data_type(column);
+        let mut wanted = BooleanBufferBuilder::new(self.rows());
+        self.visit(&keys, |at, decoder| {
+            let rows = &left[at].1;
+            wanted.append_n(rows.start - wanted.len(), false);
+            match &self.selection {
+                None => match filter.wanted(&decoder.decode_as(&data_type)?) {
+                    Some(bits) => wanted.append_buffer(&bits),
+                    None => wanted.append_n(rows.len(), true),
+                },
+                Some(selection) => {
+                    let selection = selection.slice(rows.start, rows.len());
+                    match filter.wanted(&decoder.decode_selected(&selection, &data_type)?) {
+                        Some(bits) => {
+                            wanted.append_n(rows.len(), false);
+                            let asked = selection.set_indices().zip(&bits);
+                            asked.for_each(|(row, bit)| wanted.set_bit(rows.start + row, bit));
+                        }
+                        None => wanted.append_buffer(&selection),
+                    }
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        wanted.append_n(self.rows() - wanted.len(), false);
+        Ok(wanted.finish())
     }
 
     /// The rows that satisfy a predicate, of those that are left.

@@ -1,9 +1,12 @@
 //! What a scan is asked for, and what it has done.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow_array::ArrayRef;
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DECIMAL64_MAX_PRECISION, DataType};
 use weft_codec::Predicate;
 use weft_rt::cancel::CancelToken;
@@ -15,6 +18,15 @@ use crate::schema::scan_type;
 /// Name of the column with the row ids, which comes last where it is asked for: 64 bits, unsigned.
 pub const ROW_ID: &str = "rowid";
 
+/// Says of the values of a column which rows are wanted: whoever scans knows more than a predicate can say.
+pub trait ColumnFilter: fmt::Debug + Send + Sync {
+    /// False if so many rows are wanted that it is better not to ask.
+    fn is_worth_it(&self) -> bool;
+
+    /// A bit for each value, which comes in the type of [`ScanOptions::data_type`]; `None` if all are wanted.
+    fn wanted(&self, values: &ArrayRef) -> Option<BooleanBuffer>;
+}
+
 /// What a scan gives and how.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
@@ -22,6 +34,11 @@ pub struct ScanOptions {
     pub projection: Vec<usize>,
     /// Conditions on columns; only rows that satisfy all of them come.
     pub predicates: Vec<(usize, Predicate)>,
+    /// Conditions that rows are not looked at for: what is left out are row groups and blocks whose zones say that no row
+    /// satisfies them.
+    pub zone_predicates: Vec<(usize, Predicate)>,
+    /// Columns that are decoded first, and what says then which rows are wanted of the others.
+    pub filters: Vec<(usize, Arc<dyn ColumnFilter>)>,
     /// Rows of a batch, at most.
     pub batch_rows: usize,
     /// Row groups that each worker has in flight, at most; fewer where memory is short.
@@ -45,6 +62,8 @@ impl Default for ScanOptions {
         ScanOptions {
             projection: Vec::new(),
             predicates: Vec::new(),
+            zone_predicates: Vec::new(),
+            filters: Vec::new(),
             batch_rows: 8192,
             io_depth: 32,
             workers: usize::MAX,

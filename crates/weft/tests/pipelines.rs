@@ -114,6 +114,43 @@ fn limits_count_the_rows_that_they_see() {
 }
 
 #[test]
+fn build_sides_filter_the_rows_of_probe_sides() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 200_000);
+    for sql in [
+        "CREATE TABLE few AS SELECT value AS n FROM generate_series(1000, 1100) WHERE value % 10 = 0",
+        "CREATE TABLE facts AS SELECT n % 50000 AS k, n % 7 AS l, n AS v FROM t",
+    ] {
+        session.execute(sql).unwrap();
+    }
+    let groups = "SELECT k, sum(v) AS s FROM facts GROUP BY k";
+    let limited = "SELECT k, v AS s FROM facts ORDER BY v LIMIT 3";
+    let of = |kind: &str, facts: &str| {
+        format!("SELECT count(*), sum(s) FROM few {kind} JOIN ({facts}) AS f ON few.n = f.k")
+    };
+    let inner = plan(&session, &of("", groups));
+    assert!(inner.contains("0: scan of few → build"), "{inner}");
+    assert!(inner.contains("1: scan of facts filtered by 0 → filter by 0 → group"), "{inner}");
+    assert!(plan(&session, &of("LEFT", groups)).contains("filter by 0 → group"));
+    // Rows without a match count, and so do all rows for which of them are the first ones.
+    assert!(!plan(&session, &of("RIGHT", groups)).contains("filter"));
+    assert!(!plan(&session, &of("FULL", groups)).contains("filter"));
+    assert!(!plan(&session, &of("", limited)).contains("filter"));
+    check(&session, &of("", groups), &["11 3346200"]);
+    check(&session, &of("LEFT", groups), &["11 3346200"]);
+    check(&session, &of("RIGHT", groups), &["50000 20000100000"]);
+    check(&session, &of("", limited), &["0 NULL"]);
+    let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {}", of("", groups))).join("\n");
+    // The scan asks about the row groups that the bounds leave, and the pipeline about what the scan leaves.
+    assert!(analyzed.contains("filter_rows_in=200.0 K"), "{analyzed}");
+    assert!(analyzed.contains("filter_rows_out=88"), "{analyzed}");
+    // Of the row groups, only the first one has such numbers.
+    let analyzed = "EXPLAIN ANALYZE SELECT count(s) FROM few JOIN t ON few.n = t.n";
+    let analyzed = rows(&session, analyzed).join("\n");
+    assert!(analyzed.contains("row_groups_pruned=3"), "{analyzed}");
+}
+
+#[test]
 fn a_grouping_set_without_keys_has_a_group() {
     let database = by_pipelines("1GB");
     let session = with_numbers(&database, 3);

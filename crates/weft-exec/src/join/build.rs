@@ -14,8 +14,9 @@ use weft_rt::memory::{Grant, MemoryError, Reservation};
 use weft_rt::{prefetch_line, yield_now};
 
 use super::directory::{Directory, Link, Tag, push, unchain};
-use super::filter::{Bloom, Bounds, Filter};
-use super::{Join, Nulls, Table};
+use super::filter::Bounds;
+use super::wanted::Making;
+use super::{Join, Key, Nulls, Table};
 use crate::error::{ExecError, Result};
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
@@ -122,9 +123,10 @@ struct Unit {
 struct Filling {
     tuples: Materialized,
     directory: Directory,
-    bloom: Option<Bloom>,
-    /// Where the keys are, and what makes a tuple one that nothing is found by.
-    keys: Vec<Field>,
+    filters: Vec<Making>,
+    /// The fields of the keys whose bounds are wanted, and the keys' numbers.
+    bounded: Vec<(usize, Field)>,
+    /// What makes a tuple one that nothing is found by.
     nulls: Vec<(usize, u8)>,
     has_unknown: bool,
     unknown: AtomicU64,
@@ -138,31 +140,39 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
         None => count,
     };
     let entries = Directory::entries_for(distinct);
-    let bloom_words = if join.has_filter { Bloom::words_for(distinct) } else { 0 };
-    let bytes = (Directory::bytes(entries) + bloom_words * size_of::<u64>()) as u64;
-    let reservation = reserve(context, bytes).await?;
+    let bytes = Directory::bytes(entries) as u64;
+    let mut reservation = reserve(context, bytes).await?;
+    // Filters are of use, but nobody needs them.
+    let of_filters = context.ledger.try_reserve(Making::bytes(&join.filters, distinct));
+    let wanted = if of_filters.is_some() { &join.filters[..] } else { &[] };
+    of_filters.into_iter().for_each(|bytes| reservation.merge(bytes));
     let directory = Directory::new(entries).map_err(|_| {
         let limit_bytes = context.ledger.limit();
         memory(MemoryError::TooLarge { requested_bytes: bytes, limit_bytes })
     })?;
-    let keys: Vec<_> = join.keys.iter().map(|key| *join.layout.field(key.field)).collect();
-    let is_plain = |nulls| nulls != Nulls::Equal;
-    let nulls = join.keys.iter().zip(&keys).filter(|(key, _)| is_plain(key.nulls));
-    let nulls = nulls.filter_map(|(_, field)| field.null_place()).collect();
+    let field = |key: &Key| join.layout.field(key.field);
+    let plain = join.keys.iter().filter(|key| key.nulls != Nulls::Equal);
+    let nulls = plain.filter_map(|key| field(key).null_place()).collect();
+    let filters = Making::all(wanted, &join.keys, &join.layout, distinct);
+    let is_bounded = |key: &usize| filters.iter().any(|filter| filter.bounded().contains(key));
+    let bounded = (0..join.keys.len()).filter(is_bounded);
+    let bounded = bounded.map(|key| (key, *field(&join.keys[key]))).collect();
     let filling = Filling {
         tuples,
         directory,
-        bloom: join.has_filter.then(|| Bloom::new(bloom_words)),
-        keys,
+        filters,
+        bounded,
         nulls,
         has_unknown: join.has_unknown(),
         unknown: AtomicU64::new(0),
         reservation,
     };
     let (filling, bounds) = fill(filling, count, context).await?;
-    let Filling { tuples, directory, bloom, unknown, reservation, .. } = filling;
-    let filter = bloom.map(|bloom| Filter::new(bloom, bounds));
-    Ok(Table { directory, tuples, unknown: Link::of(unknown.into_inner()), filter, reservation })
+    let Filling { tuples, directory, filters, bounded, unknown, reservation, .. } = filling;
+    let mut of_keys = vec![None; join.keys.len()];
+    bounded.iter().zip(bounds).for_each(|((key, _), bounds)| of_keys[*key] = Some(bounds));
+    filters.into_iter().for_each(|filter| filter.finish(&of_keys));
+    Ok(Table { directory, tuples, unknown: Link::of(unknown.into_inner()), reservation })
 }
 
 async fn reserve(context: &Context, bytes: u64) -> Result<Reservation> {
@@ -253,10 +263,9 @@ fn lock(bounds: &Mutex<Vec<Bounds>>) -> MutexGuard<'_, Vec<Bounds>> {
 }
 
 impl Filling {
-    /// For each key, if there is a filter.
+    /// For each key whose bounds are wanted.
     fn no_bounds(&self) -> Vec<Bounds> {
-        let keys = if self.bloom.is_some() { &self.keys[..] } else { &[] };
-        keys.iter().map(|key| Bounds::new(key.lane)).collect()
+        self.bounded.iter().map(|(_, field)| Bounds::new(field.lane)).collect()
     }
 
     fn add_page(&self, page: usize, is_alone: bool, bounds: &Mutex<Vec<Bounds>>) {
@@ -270,8 +279,11 @@ impl Filling {
 
     /// Adds the tuples of a page, `ALONE` if nobody else has to do with their chains.
     fn add<const ALONE: bool>(&self, page: &Page, bounds: &mut [Bounds]) {
-        for (bounds, key) in bounds.iter_mut().zip(&self.keys) {
-            bounds.add(page, key);
+        for (bounds, (_, field)) in bounds.iter_mut().zip(&self.bounded) {
+            bounds.add(page, field);
+        }
+        for filter in &self.filters {
+            filter.add(page, |tuple| !self.has_null(tuple));
         }
         let entries = self.directory.entries();
         let count = page.tuples();
@@ -286,9 +298,6 @@ impl Filling {
             if self.has_null(tuple) {
                 self.set_aside(tuple);
                 continue;
-            }
-            if let Some(bloom) = &self.bloom {
-                bloom.add(hash);
             }
             // SAFETY: each page is taken by one worker, once; `ALONE` is the caller's.
             unsafe { push::<ALONE>(entries.head(hash), tuple as u64, Tag::of(hash)) };

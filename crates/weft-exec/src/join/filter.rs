@@ -1,5 +1,5 @@
-//! What a finished build side lets a scan of the probe side leave out: tuples by their hashes, and whole blocks by the
-//! least and the greatest of their keys.
+//! What a finished build side lets the pipelines of the probe side leave out: tuples by their hashes, and whole blocks of
+//! a table by the least and the greatest of their keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,25 +12,40 @@ use crate::tuple::{Field, Page};
 /// Bits of the Bloom filter for a hash, at least half of them: about one of a hundred other hashes gets through.
 const BITS_PER_HASH: usize = 16;
 
-/// The keys of a finished build side, about.
+/// Keys of a finished build side, about: what was [wanted](super::Wanted) of them.
 #[derive(Debug)]
 pub struct Filter {
-    bloom: Bloom,
+    bloom: Option<Bloom>,
     bounds: Vec<Bounds>,
 }
 
 impl Filter {
-    pub(crate) fn new(bloom: Bloom, bounds: Vec<Bounds>) -> Filter {
+    /// Of hashes and bounds, if they are wanted; without bounds there are none.
+    pub(crate) fn new(bloom: Option<Bloom>, bounds: Vec<Bounds>) -> Filter {
         Filter { bloom, bounds }
     }
 
-    /// Keeps the rows whose hash, in the way of [`Step::Hash`](crate::program::Step::Hash) over all keys, the build side
-    /// may have.
+    /// Keeps the rows whose hash, in the way of [`Step::Hash`](crate::program::Step::Hash) over all of the filter's keys,
+    /// the build side may have.
     pub fn may_match(&self, hashes: &[u64], selection: &mut Selection) {
-        selection.retain(|row| self.bloom.may_have(hashes[row]));
+        if let Some(bloom) = &self.bloom {
+            selection.retain(|row| bloom.may_have(hashes[row]));
+        }
+    }
+
+    /// As [`Filter::may_match`], a bit for each of up to 64 hashes.
+    pub(crate) fn may_match_bits(&self, hashes: &[u64]) -> u64 {
+        debug_assert!(hashes.len() <= 64);
+        let bit = |(at, hash): (usize, &u64)| {
+            u64::from(self.bloom.as_ref().is_none_or(|bloom| bloom.may_have(*hash))) << at
+        };
+        hashes.iter().enumerate().map(bit).fold(0, |word, bit| word | bit)
     }
 
     /// The least and the greatest value of a key that are not null; `None` if there is no such value.
+    ///
+    /// # Panics
+    /// If bounds were not wanted.
     pub fn bounds(&self, key: usize) -> Option<(Constant, Constant)> {
         self.bounds[key].constants()
     }

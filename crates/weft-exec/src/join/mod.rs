@@ -4,7 +4,8 @@
 //! [`Join`] is what these share. [`Build`] is the first one's sink: it stores tuples as every pipeline breaker does, and
 //! when all are there puts them into chains that begin in a directory. [`Probe`] is the second one's step:
 //! it takes a vector through, all tuples through one stage before the next stage begins.
-//! [`Remainder`] is the third one's source. A [`Filter`] lets the probe side's scan leave out what matches nothing.
+//! [`Remainder`] is the third one's source. A [`Filter`] lets pipelines of the probe side leave out what matches nothing, if
+//! they ask for it.
 
 mod build;
 mod directory;
@@ -16,6 +17,7 @@ mod probe;
 mod remainder;
 mod state;
 mod unknown;
+mod wanted;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -24,6 +26,7 @@ pub use filter::Filter;
 pub use gather::gather;
 pub use probe::{Kind, Probe, Residual};
 pub use remainder::{Remainder, Which};
+pub use wanted::{Asked, AskedRows, Wanted};
 use weft_rt::memory::Reservation;
 
 use crate::tuple::{Layout, Materialized};
@@ -56,7 +59,7 @@ pub struct Join {
     layout: Arc<Layout>,
     keys: Vec<Key>,
     is_preserved: bool,
-    has_filter: bool,
+    filters: Vec<Arc<Wanted>>,
     parts: Mutex<Vec<Materialized>>,
     table: OnceLock<Table>,
 }
@@ -68,25 +71,31 @@ pub(crate) struct Table {
     pub tuples: Materialized,
     /// The chain of the tuples that a key of makes unknown whether they match.
     pub unknown: Link,
-    pub filter: Option<Filter>,
-    /// The memory of directory and filter.
+    /// The memory of directory and filters.
     pub reservation: Reservation,
 }
 
 impl Join {
     /// A join whose build side has tuples of `layout`. All of them are kept if it `is_preserved` (the build side is the
-    /// outer one, or unmatched tuples of it are wanted), else tuples whose keys can match nothing are not. A filter
-    /// is made if it `has_filter`.
+    /// outer one, or unmatched tuples of it are wanted), else tuples whose keys can match nothing are not. Those of the
+    /// `filters` are made that somebody asks.
     ///
     /// # Panics
-    /// If a key is no field of the layout.
-    pub fn new(layout: Arc<Layout>, keys: Vec<Key>, is_preserved: bool, has_filter: bool) -> Join {
+    /// If a key is no field of the layout, or a filter is about a key that there is not.
+    pub fn new(
+        layout: Arc<Layout>,
+        keys: Vec<Key>,
+        is_preserved: bool,
+        filters: Vec<Arc<Wanted>>,
+    ) -> Join {
         assert!(keys.iter().all(|key| key.field < layout.fields().len()), "keys are fields");
+        let is_known = |wanted: &Arc<Wanted>| wanted.keys().iter().all(|key| *key < keys.len());
+        assert!(filters.iter().all(is_known), "filters are about keys");
         Join {
             layout,
             keys,
             is_preserved,
-            has_filter,
+            filters,
             parts: Mutex::default(),
             table: OnceLock::new(),
         }
@@ -112,14 +121,9 @@ impl Join {
         self.table.get().map(|table| table.directory.entries().count())
     }
 
-    /// Bytes of the build side's tuples, directory and filter; `None` while it is not finished.
+    /// Bytes of the build side's tuples, directory and filters; `None` while it is not finished.
     pub fn bytes(&self) -> Option<u64> {
         self.table.get().map(|table| table.reservation.bytes() + table.tuples.reservation.bytes())
-    }
-
-    /// The filter; `None` while the build side is not finished, or if no filter was asked for.
-    pub fn filter(&self) -> Option<&Filter> {
-        self.table.get()?.filter.as_ref()
     }
 
     /// The finished build side.

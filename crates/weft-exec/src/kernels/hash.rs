@@ -13,6 +13,7 @@ use crate::program::Register;
 use crate::registers::Registers;
 use crate::selection::Selected;
 use crate::text::Str;
+use crate::tuple::{Field, Page};
 use crate::validity::Validity;
 use crate::vector::Vector;
 
@@ -175,6 +176,66 @@ fn strings(registers: &Registers, key: &Vector, hashes: &mut [u64]) {
                 mix(hashes[row] ^ NULL)
             };
         }),
+    }
+}
+
+/// The hash of some fields of each tuple of a page, as [`run`] has it of registers.
+pub(crate) fn of_fields(page: &Page, fields: &[Field]) -> Vec<u64> {
+    let mut hashes = vec![SEED; page.tuples()];
+    for field in fields {
+        match field.lane {
+            Lane::Bool => of_field(page, field, &mut hashes, Bool::hash),
+            Lane::I8 => of_field(page, field, &mut hashes, i8::hash),
+            Lane::I16 => of_field(page, field, &mut hashes, i16::hash),
+            Lane::I32 => of_field(page, field, &mut hashes, i32::hash),
+            Lane::I64 => of_field(page, field, &mut hashes, i64::hash),
+            Lane::U8 => of_field(page, field, &mut hashes, u8::hash),
+            Lane::U16 => of_field(page, field, &mut hashes, u16::hash),
+            Lane::U32 => of_field(page, field, &mut hashes, u32::hash),
+            Lane::U64 => of_field(page, field, &mut hashes, u64::hash),
+            Lane::I128 => of_field(page, field, &mut hashes, i128::hash),
+            Lane::F32 => of_field(page, field, &mut hashes, f32::hash),
+            Lane::F64 => of_field(page, field, &mut hashes, f64::hash),
+            Lane::Str => {
+                let hasher = foldhash::quality::FixedState::default();
+                // SAFETY: the tuple's strings are on the page, or are alive as it is.
+                of_field_at(page, field, &mut hashes, |tuple, string: Str, before| unsafe {
+                    hash_string(&string.unpacked(tuple), before, &hasher)
+                });
+            }
+        }
+    }
+    hashes
+}
+
+fn of_field<T: crate::Value>(
+    page: &Page,
+    field: &Field,
+    hashes: &mut [u64],
+    hash: impl Fn(T, u64) -> u64,
+) {
+    of_field_at(page, field, hashes, |_, value, before| hash(value, before));
+}
+
+/// Mixes a field of all tuples in; `hash` is given the address of a tuple, the value, and the hash of the fields before.
+fn of_field_at<T: crate::Value>(
+    page: &Page,
+    field: &Field,
+    hashes: &mut [u64],
+    hash: impl Fn(*const u8, T, u64) -> u64,
+) {
+    for (number, out) in hashes.iter_mut().enumerate() {
+        let tuple = page.tuple(number).cast_const();
+        // SAFETY: the tuple is initialized, and the field lies in it.
+        let value = unsafe {
+            let is_null =
+                field.null_place().is_some_and(|(byte, bit)| tuple.add(byte).read() & bit != 0);
+            (!is_null).then(|| tuple.add(field.offset).cast::<T>().read_unaligned())
+        };
+        *out = match value {
+            Some(value) => hash(tuple, value, *out),
+            None => mix(*out ^ NULL),
+        };
     }
 }
 

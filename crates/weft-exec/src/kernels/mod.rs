@@ -74,7 +74,12 @@ pub(crate) fn run(step: &Step, registers: &mut Registers) -> Result<()> {
         Step::Call { function, inputs, out } => {
             return call::run(registers, function, inputs, *out);
         }
-        Step::Filter { .. } | Step::Begin { .. } | Step::Else | Step::End | Step::Expand(_) => {
+        Step::Filter { .. }
+        | Step::MayMatch { .. }
+        | Step::Begin { .. }
+        | Step::Else
+        | Step::End
+        | Step::Expand(_) => {
             unreachable!("{step:?} is the interpreter's");
         }
     }

@@ -1,10 +1,12 @@
 //! Sources: where a pipeline's tuples come from.
 
+pub mod asked;
 pub mod batches;
 pub mod stream;
 pub mod table;
 pub mod tuples;
 
+pub use asked::{AskedBounds, AskedColumn};
 pub use batches::Batches;
 pub use stream::BatchStreams;
 pub use table::TableScan;

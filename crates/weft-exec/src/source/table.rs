@@ -4,12 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
-use weft_store::{MorselScan, ROW_GROUP_ROWS_MAX, ScanMorsel, ScanOptions, ScanStats, Table};
+use weft_store::{
+    ColumnFilter, MorselScan, Predicate, ROW_GROUP_ROWS_MAX, ScanMorsel, ScanOptions, ScanStats,
+    Table,
+};
 
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::query::Context;
+use crate::source::asked::{AskedBounds, AskedColumn};
 use crate::source::batches::BatchTuples;
 
 /// A scan of a table, with the predicates that it applies itself.
@@ -18,6 +22,8 @@ pub struct TableScan {
     table: Arc<Table>,
     options: ScanOptions,
     lanes: Arc<[Lane]>,
+    bounds: Vec<AskedBounds>,
+    filters: Vec<Arc<AskedColumn>>,
     scan: Arc<OnceLock<MorselScan>>,
 }
 
@@ -31,7 +37,36 @@ impl TableScan {
     /// Scans `table`, a column for each of `lanes`, the row id last if it is asked for. Of `options` it is the columns,
     /// predicates and row groups that count; the rest comes from the query. Decimals of up to 18 digits come in 64 bits.
     pub fn new(table: Arc<Table>, options: ScanOptions, lanes: Vec<Lane>) -> TableScan {
-        TableScan { table, options, lanes: lanes.into(), scan: Arc::default() }
+        let (lanes, scan) = (lanes.into(), Arc::default());
+        TableScan { table, options, lanes, bounds: Vec::new(), filters: Vec::new(), scan }
+    }
+
+    /// The same scan, without row groups and blocks that have nothing between these bounds, and without rows that
+    /// the filters drop, as long as they drop many.
+    pub fn asking(mut self, bounds: Vec<AskedBounds>, filters: Vec<AskedColumn>) -> TableScan {
+        bounds.iter().for_each(|asked| asked.wanted.want_bounds());
+        self.bounds = bounds;
+        self.filters = filters.into_iter().map(Arc::new).collect();
+        self
+    }
+
+    /// The bounds as conditions on columns of the table, when they are known.
+    fn zone_predicates(&self) -> Vec<(usize, Predicate)> {
+        let mut predicates = Vec::new();
+        for asked in &self.bounds {
+            let column = self.options.projection[asked.column];
+            let data_type = &self.table.schema().columns[column].data_type;
+            predicates.extend(asked.predicates(data_type).into_iter().map(|p| (column, p)));
+        }
+        predicates
+    }
+
+    /// The filters, with the numbers of their columns in the table.
+    fn column_filters(&self) -> Vec<(usize, Arc<dyn ColumnFilter>)> {
+        let filter = |asked: &Arc<AskedColumn>| {
+            (self.options.projection[asked.column], asked.clone() as Arc<dyn ColumnFilter>)
+        };
+        self.filters.iter().map(filter).collect()
     }
 
     /// To ask later what the scan has done.
@@ -54,6 +89,8 @@ impl Source for TableScan {
                 batch_rows: ROW_GROUP_ROWS_MAX,
                 io_depth: context.io_depth,
                 narrow_decimals: true,
+                zone_predicates: self.zone_predicates(),
+                filters: self.column_filters(),
                 cancel: context.cancel.clone(),
                 progress: context.progress.clone(),
                 ..self.options.clone()

@@ -11,10 +11,11 @@ use weft_exec::aggregate::{Aggregate, Aggregation, Keys, Output};
 use weft_exec::program::{Constant, Program, Register, Step};
 
 use super::aggregate_function::aggregate_of;
+use super::asks::Asks;
 use super::expressions::Expressions;
 use super::open::Open;
 use super::term::{Term, in_register, integer};
-use super::translate::{Plan, Translator, passed};
+use super::translate::{Plan, Translator, column_of, passed};
 
 /// The aggregation in one phase that two nodes do in two phases, or that one does already.
 pub(super) fn in_one_phase(aggregate: &AggregateExec) -> Option<DfResult<AggregateExec>> {
@@ -41,12 +42,24 @@ pub(super) fn in_one_phase(aggregate: &AggregateExec) -> Option<DfResult<Aggrega
     }
 }
 
-/// The groups of an aggregation in one phase.
+/// The groups of an aggregation in one phase. Groups that `asks` drop need not be made: if all keys that are asked about are
+/// grouped by, rows are left out before.
 ///
 /// # Errors
 /// Those of its expressions.
-pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> DfResult<Open> {
-    let open = translator.node(node.input())?;
+pub(super) fn aggregate(
+    translator: &mut Translator,
+    node: &AggregateExec,
+    asks: &Asks,
+) -> DfResult<Open> {
+    let below = asks.below(|column| {
+        // What is left out in a grouping set is null, and another one has a group for no rows.
+        let keys = node.group_expr();
+        let key = keys.expr().get(column).filter(|_| !keys.has_grouping_set());
+        key.and_then(|(key, _)| column_of(key))
+    });
+    let here = asks.rest(&[&below]);
+    let open = translator.asked(node.input(), below.across())?;
     let mut open = translator.unwindowed(open)?;
     let input = node.input().schema();
     let by = node.group_expr();
@@ -100,7 +113,9 @@ pub(super) fn aggregate(translator: &mut Translator, node: &AggregateExec) -> Df
         });
         of_keys.chain(of_results).collect()
     });
-    Ok(groups.after(&after))
+    let mut groups = groups.after(&after);
+    here.ask(translator, &mut groups);
+    Ok(groups)
 }
 
 fn hashed(program: &mut Program, registers: Vec<Register>) -> Keys {

@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 };
 use futures::{Stream, StreamExt};
 use weft_exec::ExecError;
+use weft_exec::join::AskedRows;
 use weft_exec::sink::ResultStream;
 use weft_exec::source::stream::channel;
 use weft_exec::source::table::TableScanStats;
@@ -33,7 +34,7 @@ use super::open::Description;
 use super::scalar;
 use super::translate::{Plan, Translated, translate};
 use crate::error::SqlError;
-use crate::scan::add_metrics;
+use crate::scan::{add_count, add_metrics};
 use crate::table::ScanContext;
 
 /// Batches of an input that wait for the workers, at most.
@@ -70,6 +71,8 @@ pub(super) struct PipelinesExec {
     descriptions: Mutex<Option<Vec<Description>>>,
     /// What the scans of all executions have done.
     scans: Mutex<Vec<TableScanStats>>,
+    /// What the filters of all executions have dropped.
+    asked: Mutex<Vec<Arc<AskedRows>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -99,6 +102,7 @@ impl PipelinesExec {
             properties: Arc::new(properties),
             descriptions: Mutex::default(),
             scans: Mutex::default(),
+            asked: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
@@ -109,6 +113,10 @@ impl PipelinesExec {
 
     fn scans(&self) -> MutexGuard<'_, Vec<TableScanStats>> {
         self.scans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Vec<Arc<AskedRows>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -200,9 +208,11 @@ impl ExecutionPlan for PipelinesExec {
         }
         self.machine.context.control.note_pipelines();
         scalar::forget(&self.part);
-        let Translated { query, results, descriptions, scans } = translate(&self.part, streams)?;
+        let Translated { query, results, descriptions, scans, asked } =
+            translate(&self.part, streams)?;
         *self.described() = Some(descriptions);
         self.scans().extend(scans);
+        self.asked().extend(asked);
         Ok(Box::pin(PipelineRows {
             schema: self.schema(),
             rows: results.of(query, &self.machine.context()),
@@ -215,6 +225,11 @@ impl ExecutionPlan for PipelinesExec {
         let mut metrics = self.metrics.clone_inner();
         for scan in self.scans().iter() {
             add_metrics(&scan.get(), &mut metrics);
+        }
+        for asked in self.asked().iter() {
+            let (rows_in, rows_out) = asked.get();
+            add_count("filter_rows_in", rows_in, &mut metrics);
+            add_count("filter_rows_out", rows_out, &mut metrics);
         }
         Some(metrics)
     }

@@ -7,6 +7,7 @@ use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use weft_exec::join::Nulls;
 
+use super::asks::Asks;
 use super::compare::have_one_order;
 use super::expressions::Expr;
 use super::join_build::joined;
@@ -58,6 +59,30 @@ impl Joining<'_> {
         }
     }
 
+    /// What an input may be asked of `asks`: about its own columns, if it loses nothing by it but rows of the join with just
+    /// the same values. Rows of an input that others are completed with by nulls are not left out.
+    pub(super) fn below(&self, asks: &Asks, input: JoinSide) -> Asks {
+        use JoinType::{
+            Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,
+        };
+        let may_be_asked = match self.join_type {
+            Inner => true,
+            Left | LeftSemi | LeftAnti | LeftMark => input == JoinSide::Left,
+            Right | RightSemi | RightAnti | RightMark => input == JoinSide::Right,
+            Full => false,
+        };
+        let columns = self.columns();
+        asks.below(|column| {
+            match columns[column] {
+                JoinColumn::Left(column) if input == JoinSide::Left => Some(column),
+                JoinColumn::Right(column) if input == JoinSide::Right => Some(column),
+                _ => None,
+            }
+            .filter(|_| may_be_asked)
+        })
+        .across()
+    }
+
     /// The columns that its condition is about.
     pub(super) fn filter_columns(&self) -> DfResult<Vec<JoinColumn>> {
         let indices: &[ColumnIndex] = self.filter.map_or(&[], JoinFilter::column_indices);
@@ -94,7 +119,11 @@ pub(super) fn unsupported(plan: &Plan) -> Option<String> {
 ///
 /// # Errors
 /// Those of its expressions.
-pub(super) fn hash(translator: &mut Translator, node: &HashJoinExec) -> DfResult<Open> {
+pub(super) fn hash(
+    translator: &mut Translator,
+    node: &HashJoinExec,
+    asks: &Asks,
+) -> DfResult<Open> {
     let nulls = match (node.null_aware, node.null_equality()) {
         (true, _) => Nulls::Unknown,
         (false, NullEquality::NullEqualsNull) => Nulls::Equal,
@@ -111,7 +140,7 @@ pub(super) fn hash(translator: &mut Translator, node: &HashJoinExec) -> DfResult
     };
     // Only a probe knows what is unknown.
     let sides = if node.null_aware { Sides::BuildRight } else { Sides::BuildLeft };
-    joined(translator, &joining, sides)
+    joined(translator, &joining, sides, asks)
 }
 
 /// The rows of a join without keys.
@@ -121,6 +150,7 @@ pub(super) fn hash(translator: &mut Translator, node: &HashJoinExec) -> DfResult
 pub(super) fn nested_loop(
     translator: &mut Translator,
     node: &NestedLoopJoinExec,
+    asks: &Asks,
 ) -> DfResult<Open> {
     let joining = Joining {
         left: node.left(),
@@ -131,14 +161,18 @@ pub(super) fn nested_loop(
         join_type: *node.join_type(),
         projection: node.projection().as_ref().map(AsRef::as_ref),
     };
-    joined(translator, &joining, Sides::BuildLeft)
+    joined(translator, &joining, Sides::BuildLeft, asks)
 }
 
 /// All pairs of rows.
 ///
 /// # Errors
 /// Those of its inputs.
-pub(super) fn cross(translator: &mut Translator, node: &CrossJoinExec) -> DfResult<Open> {
+pub(super) fn cross(
+    translator: &mut Translator,
+    node: &CrossJoinExec,
+    asks: &Asks,
+) -> DfResult<Open> {
     let joining = Joining {
         left: node.left(),
         right: node.right(),
@@ -148,5 +182,5 @@ pub(super) fn cross(translator: &mut Translator, node: &CrossJoinExec) -> DfResu
         join_type: JoinType::Inner,
         projection: None,
     };
-    joined(translator, &joining, Sides::BuildLeft)
+    joined(translator, &joining, Sides::BuildLeft, asks)
 }

@@ -1,12 +1,14 @@
-//! A join's build side ends in a sink that materializes and hashes it; then the probe side goes on.
+//! A join's build side ends in a sink that materializes and hashes it; then the probe side goes on, which may ask the
+//! build side's filters wherever it loses nothing by it.
 
 use std::sync::Arc;
 
-use datafusion::common::Result as DfResult;
+use datafusion::common::{JoinSide, Result as DfResult};
 use weft_exec::Lane;
 use weft_exec::join::{Build, Join, Key, Which};
 use weft_exec::program::{Constant, Program, Register, Step};
 
+use super::asks::{Asks, Origin};
 use super::expressions::{Expr, Expressions};
 use super::join::Joining;
 use super::join_probe::Joiner;
@@ -14,9 +16,9 @@ use super::join_sides::{Fate, Sides, fate, of_build};
 use super::open::Open;
 use super::stored::Stored;
 use super::term::{Term, common_lane, in_lane};
-use super::translate::{Plan, Translator};
+use super::translate::{Plan, Translator, column_of};
 
-/// The rows of a join.
+/// The rows of a join, but for those that `asks` drop, if they are left out by one of its inputs.
 ///
 /// # Errors
 /// Those of its expressions.
@@ -24,22 +26,35 @@ pub(super) fn joined(
     translator: &mut Translator,
     joining: &Joining<'_>,
     sides: Sides,
+    asks: &Asks,
 ) -> DfResult<Open> {
-    let (build, probe) = match sides {
-        Sides::BuildLeft => (joining.left, joining.right),
-        Sides::BuildRight => (joining.right, joining.left),
+    let [left, right] = [JoinSide::Left, JoinSide::Right].map(|side| joining.below(asks, side));
+    let here = asks.rest(&[&left, &right]);
+    let (build, probe, build_asks, mut probe_asks) = match sides {
+        Sides::BuildLeft => (joining.left, joining.right, left, right),
+        Sides::BuildRight => (joining.right, joining.left, right, left),
     };
-    let mut build_open = input(translator, build)?;
-    let mut probe_open = input(translator, probe)?;
+    let fate = fate(joining.join_type, sides);
+    let mut build_open = input(translator, build, build_asks)?;
     let mut build_keys = terms(&mut build_open, build, joining.keys, sides == Sides::BuildLeft)?;
+    let reserved = build_open.reserve(&mut translator.closed);
+    let lanes = build_keys.iter().map(|key| key.lane).collect();
+    let origin = Origin::new(&reserved.numbers, lanes, joining.nulls);
+    if fate.drops_probe() {
+        probe_asks.add(&origin, |key| {
+            let (left, right) = &joining.keys[key];
+            column_of(if sides == Sides::BuildLeft { right } else { left })
+        });
+    }
+    let mut probe_open = input(translator, probe, probe_asks)?;
     let mut probe_keys = terms(&mut probe_open, probe, joining.keys, sides == Sides::BuildRight)?;
     for (a, b) in build_keys.iter_mut().zip(&mut probe_keys) {
         let lane = common_lane([a.lane, b.lane]).unwrap_or(a.lane);
         *a = in_lane(&mut build_open.program, a.clone(), lane);
         *b = in_lane(&mut probe_open.program, b.clone(), lane);
     }
+    let lanes: Vec<Lane> = build_keys.iter().map(|key| key.lane).collect();
     let (columns, filter_columns) = (joining.columns(), joining.filter_columns()?);
-    let fate = fate(joining.join_type, sides);
     let is_optional = matches!(fate, Fate::Pairs { outer: true, .. });
     let mut stored = Stored::default();
     let mut kept = vec![None; build_open.columns.len()];
@@ -60,16 +75,18 @@ pub(super) fn joined(
     let is_preserved =
         matches!(fate, Fate::Pairs { rest: true, .. } | Fate::Build(Which::Unmatched | Which::All));
     let hash = hash(program, key_registers);
-    let join = Arc::new(Join::new(layout, keys, is_preserved, false));
+    let join = Arc::new(Join::new(layout, keys, is_preserved, origin.filters(&lanes)));
     let sink = Box::new(Build::new(join.clone(), hash, registers));
-    let after = build_open.close(sink, "build", &mut translator.closed);
-    let probe_open = probe_open.after(&after);
+    build_open.close_as(&reserved, sink, "build", &mut translator.closed);
+    let probe_open = probe_open.after(&reserved.numbers);
     let joiner = Joiner { joining, fate, columns, filter_columns, sides, join, stored: kept };
-    joiner.probe(translator, probe_open, probe_keys)
+    let mut open = joiner.probe(translator, probe_open, probe_keys)?;
+    here.ask(translator, &mut open);
+    Ok(open)
 }
 
-fn input(translator: &mut Translator, plan: &Plan) -> DfResult<Open> {
-    let open = translator.node(plan)?;
+fn input(translator: &mut Translator, plan: &Plan, asks: Asks) -> DfResult<Open> {
+    let open = translator.asked(plan, asks)?;
     translator.unwindowed(open)
 }
 

@@ -26,6 +26,18 @@ pub(super) enum Fate {
     Build(Which),
 }
 
+impl Fate {
+    /// True if tuples of the probe side without a match are of no consequence.
+    pub(super) fn drops_probe(self) -> bool {
+        match self {
+            Fate::Pairs { outer, .. } => !outer,
+            Fate::Probe { matched } => matched,
+            Fate::ProbeMarked => false,
+            Fate::Build(_) => true,
+        }
+    }
+}
+
 /// What a join of this type does.
 pub(super) fn fate(join_type: JoinType, sides: Sides) -> Fate {
     use JoinType::{

@@ -65,10 +65,27 @@ pub(super) type Description = String;
 /// Pipelines in the order of their dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Closed {
-    pub(super) pipelines: Vec<Pipeline>,
-    pub(super) descriptions: Vec<Description>,
+    /// Those that are closed, and places for others.
+    pipelines: Vec<Option<(Pipeline, Description)>>,
     /// Those that all later ones wait for.
     pub(super) first: Vec<usize>,
+}
+
+/// The numbers of pipelines that are still open: others can be made to wait for them.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    pub(super) numbers: Vec<usize>,
+    first: Vec<usize>,
+}
+
+impl Closed {
+    /// The pipelines, and what they are in words.
+    ///
+    /// # Panics
+    /// If one was not closed.
+    pub(super) fn finish(self) -> (Vec<Pipeline>, Vec<Description>) {
+        self.pipelines.into_iter().map(|closed| closed.expect("all pipelines are closed")).unzip()
+    }
 }
 
 impl Open {
@@ -103,8 +120,13 @@ impl Open {
 
     /// The same, when these pipelines have ended.
     pub(super) fn after(mut self, pipelines: &[usize]) -> Open {
-        self.heads.iter_mut().for_each(|head| head.after.extend_from_slice(pipelines));
+        self.wait_for(pipelines);
         self
+    }
+
+    /// Begins when these pipelines have ended.
+    pub(super) fn wait_for(&mut self, pipelines: &[usize]) {
+        self.heads.iter_mut().for_each(|head| head.after.extend_from_slice(pipelines));
     }
 
     /// Adds to what EXPLAIN says of the steps.
@@ -163,8 +185,29 @@ impl Open {
         Open { heads, program, columns, is_ordered: false, window: None, labels: Vec::new() }
     }
 
+    /// Takes the next numbers for the pipelines, which are to be closed later. From here on, no head is added to them that
+    /// waits for others.
+    pub(super) fn reserve(&self, closed: &mut Closed) -> Reserved {
+        let start = closed.pipelines.len();
+        closed.pipelines.extend(self.heads.iter().map(|_| None));
+        Reserved { numbers: (start..closed.pipelines.len()).collect(), first: closed.first.clone() }
+    }
+
     /// Ends the pipelines in a sink; gives their numbers.
     pub(super) fn close(self, sink: Box<dyn Sink>, label: &str, closed: &mut Closed) -> Vec<usize> {
+        let reserved = self.reserve(closed);
+        self.close_as(&reserved, sink, label, closed);
+        reserved.numbers
+    }
+
+    /// Ends the pipelines, which have numbers, in a sink.
+    pub(super) fn close_as(
+        self,
+        reserved: &Reserved,
+        sink: Box<dyn Sink>,
+        label: &str,
+        closed: &mut Closed,
+    ) {
         let Open { heads, program, window, mut labels, .. } = self;
         let sink = match window {
             None => sink,
@@ -177,21 +220,20 @@ impl Open {
             }
         };
         let sinks = Shared::split(sink, heads.len());
-        let mut numbers: Vec<usize> = Vec::new();
-        for (mut head, sink) in heads.into_iter().zip(sinks) {
+        debug_assert_eq!(heads.len(), reserved.numbers.len(), "numbers for all pipelines");
+        for (at, (mut head, sink)) in heads.into_iter().zip(sinks).enumerate() {
             head.absorb(&program, &labels);
-            let before = head.after_heads.iter().map(|back| numbers[numbers.len() - back]);
+            let before = head.after_heads.iter().map(|back| reserved.numbers[at - back]);
             let mut after: Vec<usize> =
-                head.after.iter().chain(&closed.first).copied().chain(before).collect();
+                head.after.iter().chain(&reserved.first).copied().chain(before).collect();
             after.sort_unstable();
             after.dedup();
-            numbers.push(closed.pipelines.len());
-            closed.descriptions.push(format!("{} → {label}", head.label));
+            let description = format!("{} → {label}", head.label);
             let program =
                 Program { registers: head.registers, inputs: head.inputs, steps: head.steps };
-            closed.pipelines.push(Pipeline { source: head.source, program, sink, after });
+            let pipeline = Pipeline { source: head.source, program, sink, after };
+            closed.pipelines[reserved.numbers[at]] = Some((pipeline, description));
         }
-        numbers
     }
 }
 
@@ -273,14 +315,14 @@ mod tests {
         assert!(union.columns[0].is_nullable);
         let mut closed = Closed::default();
         assert_eq!(union.close(Box::new(Nothing), "nothing", &mut closed), [0, 1, 2]);
-        let programs: Vec<&Program> =
-            closed.pipelines.iter().map(|pipeline| &pipeline.program).collect();
+        let (pipelines, descriptions) = closed.finish();
+        let programs: Vec<&Program> = pipelines.iter().map(|pipeline| &pipeline.program).collect();
         assert!(programs.iter().all(|program| program.registers.len() == 5));
         assert!(programs.iter().all(|program| program.registers[4] == Lane::I64));
         assert_eq!(programs[0].registers[1], Lane::Str);
         assert!(matches!(programs[1].steps[..], [Step::Fill { value: None, out: Register(4) }]));
         assert!(matches!(programs[2].steps[..], [Step::Assign { out: Register(4), .. }]));
-        assert_eq!(closed.descriptions[0], "rows → nothing");
+        assert_eq!(descriptions[0], "rows → nothing");
     }
 
     #[test]
@@ -291,8 +333,23 @@ mod tests {
         closed.first = open(0).close(Box::new(Nothing), "nothing", &mut closed);
         assert_eq!(closed.first, [0]);
         assert_eq!(rest.close(Box::new(Nothing), "nothing", &mut closed), [1, 2, 3]);
-        let after: Vec<&[usize]> =
-            closed.pipelines.iter().map(|pipeline| &pipeline.after[..]).collect();
+        let (pipelines, _) = closed.finish();
+        let after: Vec<&[usize]> = pipelines.iter().map(|pipeline| &pipeline.after[..]).collect();
         assert_eq!(after[1..], [&[0][..], &[0], &[0, 1, 2]]);
+    }
+
+    #[test]
+    fn pipelines_are_waited_for_before_they_are_closed() {
+        let mut closed = Closed::default();
+        let build = open(0);
+        let reserved = build.reserve(&mut closed);
+        let asking = open(0).after(&reserved.numbers);
+        assert_eq!(asking.close(Box::new(Nothing), "nothing", &mut closed), [1]);
+        closed.first.push(1);
+        build.close_as(&reserved, Box::new(Nothing), "build", &mut closed);
+        let (pipelines, descriptions) = closed.finish();
+        assert_eq!(descriptions, ["rows → build", "rows → nothing"]);
+        assert!(pipelines[0].after.is_empty());
+        assert_eq!(pipelines[1].after, [0]);
     }
 }

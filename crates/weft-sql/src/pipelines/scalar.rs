@@ -16,6 +16,7 @@ use weft_exec::query::Context;
 use weft_exec::registers::Registers;
 use weft_exec::{ExecError, Lane};
 
+use super::asks::Asks;
 use super::open::Open;
 use super::term::in_register;
 use super::translate::{Plan, Translator};
@@ -25,7 +26,11 @@ use crate::error::{ErrorKind, SqlError};
 ///
 /// # Errors
 /// Those of its inputs.
-pub(super) fn scalar(translator: &mut Translator, node: &ScalarSubqueryExec) -> DfResult<Open> {
+pub(super) fn scalar(
+    translator: &mut Translator,
+    node: &ScalarSubqueryExec,
+    asks: Asks,
+) -> DfResult<Open> {
     for ScalarSubqueryLink { plan, index } in node.subqueries() {
         let mut open = translator.node(plan)?;
         let schema = plan.schema();
@@ -41,7 +46,7 @@ pub(super) fn scalar(translator: &mut Translator, node: &ScalarSubqueryExec) -> 
         let ended = open.close(Box::new(sink), "value", &mut translator.closed);
         translator.closed.first.extend(ended);
     }
-    translator.node(node.input())
+    translator.asked(node.input(), asks)
 }
 
 /// Forgets the values of an earlier execution.

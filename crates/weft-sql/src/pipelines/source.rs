@@ -7,11 +7,13 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result as DfResult;
 use futures::stream::BoxStream;
 use weft_exec::Lane;
+use weft_exec::join::AskedRows;
 use weft_exec::program::Register;
 use weft_exec::source::table::TableScanStats;
-use weft_exec::source::{BatchStreams, Batches, TableScan};
+use weft_exec::source::{AskedColumn, BatchStreams, Batches, TableScan};
 use weft_store::{ScanOptions, Zone};
 
+use super::asks::{Asks, OfScan, in_words};
 use super::bounds::Bounds;
 use super::open::Open;
 use super::term::Term;
@@ -35,8 +37,13 @@ fn lanes(schema: &Schema) -> Vec<Lane> {
     schema.fields().iter().map(|field| Lane::of(field.data_type())).collect()
 }
 
-/// The rows of a table, with the conditions that the scan applies, and where what it does is counted.
-pub(super) fn table(scan: &ScanExec, schema: &Schema) -> (Open, TableScanStats) {
+/// The rows of a table, with the conditions that the scan applies, and where what it does is counted, and what it drops of
+/// what `asks` say: row groups and blocks by the bounds of keys, and rows by single keys, as long as these are many.
+pub(super) fn table(
+    scan: &ScanExec,
+    schema: &Schema,
+    asks: &Asks,
+) -> (Open, TableScanStats, Vec<Arc<AskedRows>>) {
     let (table, projection) = (scan.table(), scan.projection());
     let options = ScanOptions {
         projection: projection.to_vec(),
@@ -44,10 +51,15 @@ pub(super) fn table(scan: &ScanExec, schema: &Schema) -> (Open, TableScanStats) 
         ..ScanOptions::default()
     };
     let lanes = lanes(schema);
-    let source = TableScan::new(table.clone(), options, lanes.clone());
+    let OfScan { bounds, filters, after } = asks.of_scan(&lanes);
+    let filtered = filters.iter().map(AskedColumn::rows).collect();
+    let source = TableScan::new(table.clone(), options, lanes.clone()).asking(bounds, filters);
     let zones: Vec<Option<Zone>> =
         projection.iter().map(|column| table.zone(*column).ok()).collect();
-    let label = format!("scan of {}", table.schema().name);
+    let mut label = format!("scan of {}", table.schema().name);
+    if !after.is_empty() {
+        label.push_str(&format!(" filtered by {}", in_words(&after)));
+    }
     let stats = source.stats();
     let open = Open::new(Box::new(source), label, &lanes, |registers| {
         let mut columns = columns(schema, registers);
@@ -60,7 +72,7 @@ pub(super) fn table(scan: &ScanExec, schema: &Schema) -> (Open, TableScanStats) 
         }
         columns
     });
-    (open, stats)
+    (open.after(&after), stats, filtered)
 }
 
 /// No rows.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -18,10 +19,12 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use weft_exec::join::AskedRows;
 use weft_exec::query::Query;
 use weft_exec::sink::{Output, Results};
 use weft_exec::source::table::TableScanStats;
 
+use super::asks::Asks;
 use super::expressions::{Expr, Expressions};
 use super::input::InputExec;
 use super::open::{Closed, Description, Open, Window};
@@ -50,6 +53,11 @@ pub(super) fn passed(plan: &Plan) -> Option<&Plan> {
     PASSING.contains(&plan.name()).then(|| plan.children().first().copied()).flatten()
 }
 
+/// The number of the column that an expression is.
+pub(super) fn column_of(expr: &Expr) -> Option<usize> {
+    expr.downcast_ref::<Column>().map(Column::index)
+}
+
 /// A query, and where its results arrive.
 pub(super) struct Translated {
     pub(super) query: Query,
@@ -57,6 +65,8 @@ pub(super) struct Translated {
     pub(super) descriptions: Vec<Description>,
     /// What its scans of tables do.
     pub(super) scans: Vec<TableScanStats>,
+    /// What the filters drop that its pipelines ask.
+    pub(super) asked: Vec<Arc<AskedRows>>,
 }
 
 /// Translates a plan whose nodes all have pipelines. `inputs` are the streams that stand for its [`InputExec`]s.
@@ -65,7 +75,8 @@ pub(super) struct Translated {
 /// If a node has none, or is not what its inputs are for.
 pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Translated> {
     let inputs = inputs.into_iter().map(Some).collect();
-    let mut translator = Translator { inputs, closed: Closed::default(), scans: Vec::new() };
+    let mut translator =
+        Translator { inputs, closed: Closed::default(), scans: Vec::new(), asked: Vec::new() };
     let open = translator.node(plan)?;
     let mut open = translator.in_order(open, plan)?;
     let registers =
@@ -74,9 +85,9 @@ pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Trans
     let columns = terms.iter().map(|term| registers(&mut open, term)).collect();
     let (output, results) = Output::new(plan.schema(), columns);
     open.close(Box::new(output), "result", &mut translator.closed);
-    let Closed { pipelines, descriptions, .. } = translator.closed;
-    let scans = translator.scans;
-    Ok(Translated { query: Query { pipelines }, results, descriptions, scans })
+    let Translator { closed, scans, asked, .. } = translator;
+    let (pipelines, descriptions) = closed.finish();
+    Ok(Translated { query: Query { pipelines }, results, descriptions, scans, asked })
 }
 
 /// What has been translated so far.
@@ -84,6 +95,7 @@ pub(super) struct Translator {
     inputs: Vec<Option<Vec<Stream>>>,
     pub(super) closed: Closed,
     scans: Vec<TableScanStats>,
+    pub(super) asked: Vec<Arc<AskedRows>>,
 }
 
 impl Translator {
@@ -92,11 +104,21 @@ impl Translator {
     /// # Errors
     /// If it has no pipelines.
     pub(super) fn node(&mut self, plan: &Plan) -> DfResult<Open> {
+        self.asked(plan, Asks::default())
+    }
+
+    /// As [`Translator::node`]; rows may be left out that `asks` drop.
+    ///
+    /// # Errors
+    /// If it has no pipelines.
+    pub(super) fn asked(&mut self, plan: &Plan, asks: Asks) -> DfResult<Open> {
+        // Which rows are the first ones depends on all of them.
+        let asks = if plan.fetch().is_some() { Asks::default() } else { asks };
         let has_own_fetch = plan.is::<SortExec>()
             || plan.is::<GlobalLimitExec>()
             || plan.is::<LocalLimitExec>()
             || plan.is::<ScanExec>();
-        let open = self.unlimited(plan)?;
+        let open = self.unlimited(plan, asks)?;
         debug_assert_eq!(open.columns.len(), plan.schema().fields().len(), "{}", plan.name());
         match plan.fetch() {
             Some(fetch) if !has_own_fetch && !plan.is::<InputExec>() => {
@@ -108,18 +130,22 @@ impl Translator {
     }
 
     /// As [`Translator::node`], all of its rows.
-    fn unlimited(&mut self, plan: &Plan) -> DfResult<Open> {
+    fn unlimited(&mut self, plan: &Plan, asks: Asks) -> DfResult<Open> {
         let schema = plan.schema();
         if let Some(input) = passed(plan) {
-            return self.node(input);
+            return self.asked(input, asks);
         }
         if let Some(scan) = plan.downcast_ref::<ScanExec>() {
-            let (open, stats) = source::table(scan, &schema);
+            let (mut open, stats, asked) = source::table(scan, &schema, &asks);
             self.scans.push(stats);
+            self.asked.extend(asked);
+            asks.ask(self, &mut open);
             return Ok(open);
         }
         if let Some(input) = plan.downcast_ref::<InputExec>() {
-            return self.input(input);
+            let mut open = self.input(input)?;
+            asks.ask(self, &mut open);
+            return Ok(open);
         }
         if plan.is::<EmptyExec>() {
             return Ok(source::nothing(&schema));
@@ -128,12 +154,10 @@ impl Translator {
             return source::one_row(&schema);
         }
         if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-            return self.filter(filter);
+            return self.filter(filter, &asks);
         }
         if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-            let open = self.node(projection.input())?;
-            let exprs: Vec<Expr> = projection.expr().iter().map(|expr| expr.expr.clone()).collect();
-            return self.project(open, &projection.input().schema(), &exprs);
+            return self.projection(projection, &asks);
         }
         if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
             let open = self.node(limit.input())?;
@@ -146,13 +170,13 @@ impl Translator {
             return self.limited(open, limit.input(), window);
         }
         if let Some(union) = plan.downcast_ref::<UnionExec>() {
-            return self.union(union.inputs());
+            return self.union(union.inputs(), &asks);
         }
         if let Some(union) = plan.downcast_ref::<InterleaveExec>() {
-            return self.union(union.inputs());
+            return self.union(union.inputs(), &asks);
         }
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-            let open = self.node(merge.input())?;
+            let open = self.asked(merge.input(), asks.across())?;
             return if open.is_ordered {
                 Ok(open)
             } else {
@@ -160,23 +184,23 @@ impl Translator {
             };
         }
         if let Some(node) = plan.downcast_ref::<SortExec>() {
-            let open = self.node(node.input())?;
+            let open = self.asked(node.input(), asks.across())?;
             return sort::sort(self, open, &schema, node.expr(), node.fetch());
         }
         if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-            return aggregate::aggregate(self, aggregate);
+            return aggregate::aggregate(self, aggregate, &asks);
         }
         if let Some(node) = plan.downcast_ref::<HashJoinExec>() {
-            return join::hash(self, node);
+            return join::hash(self, node, &asks);
         }
         if let Some(node) = plan.downcast_ref::<NestedLoopJoinExec>() {
-            return join::nested_loop(self, node);
+            return join::nested_loop(self, node, &asks);
         }
         if let Some(node) = plan.downcast_ref::<CrossJoinExec>() {
-            return join::cross(self, node);
+            return join::cross(self, node, &asks);
         }
         if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
-            return scalar::scalar(self, node);
+            return scalar::scalar(self, node, asks);
         }
         internal_err!("there are no pipelines for {}", plan.name())
     }
@@ -190,8 +214,13 @@ impl Translator {
         }
     }
 
-    fn filter(&mut self, filter: &FilterExec) -> DfResult<Open> {
-        let open = self.node(filter.input())?;
+    fn filter(&mut self, filter: &FilterExec, asks: &Asks) -> DfResult<Open> {
+        let projection = filter.projection().as_ref();
+        let below = asks.below(|column| match projection {
+            Some(projection) => projection.get(column).copied(),
+            None => Some(column),
+        });
+        let open = self.asked(filter.input(), below)?;
         let mut open = self.unwindowed(open)?;
         let schema = filter.input().schema();
         let mut code = Expressions::new(&mut open.program, &open.columns, &schema);
@@ -203,6 +232,16 @@ impl Translator {
         Ok(open)
     }
 
+    fn projection(&mut self, projection: &ProjectionExec, asks: &Asks) -> DfResult<Open> {
+        let exprs: Vec<Expr> = projection.expr().iter().map(|expr| expr.expr.clone()).collect();
+        let below = asks.below(|column| column_of(&exprs[column]));
+        let here = asks.rest(&[&below]);
+        let open = self.asked(projection.input(), below)?;
+        let mut open = self.project(open, &projection.input().schema(), &exprs)?;
+        here.ask(self, &mut open);
+        Ok(open)
+    }
+
     /// Goes on with expressions as columns.
     pub(super) fn project(
         &mut self,
@@ -210,10 +249,7 @@ impl Translator {
         schema: &SchemaRef,
         exprs: &[Expr],
     ) -> DfResult<Open> {
-        let is_trivial = |expr: &Expr| {
-            expr.is::<datafusion::physical_expr::expressions::Column>()
-                || expr.is::<datafusion::physical_expr::expressions::Literal>()
-        };
+        let is_trivial = |expr: &Expr| column_of(expr).is_some() || expr.is::<Literal>();
         let computes = !exprs.iter().all(is_trivial);
         // What is left out is not computed.
         let mut open = if computes { self.unwindowed(open)? } else { open };
@@ -226,11 +262,11 @@ impl Translator {
         Ok(open)
     }
 
-    fn union(&mut self, inputs: &[Plan]) -> DfResult<Open> {
+    fn union(&mut self, inputs: &[Plan], asks: &Asks) -> DfResult<Open> {
         let opens: DfResult<Vec<Open>> = inputs
             .iter()
             .map(|input| {
-                let open = self.node(input)?;
+                let open = self.asked(input, asks.clone())?;
                 self.unwindowed(open)
             })
             .collect();

@@ -1,10 +1,12 @@
 //! What is written is read: over types, sizes, drivers, and after opening again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimDisk, SimOptions};
@@ -158,6 +160,67 @@ fn predicates_are_exact_and_prune() {
     let stats = scan.stats();
     assert_eq!((stats.row_groups, stats.row_groups_pruned, stats.rows_out), (5, 4, 10));
     assert_eq!(table.zone(0).unwrap().max, Some(Scalar::Int(299_999)));
+}
+
+/// Wants every multiple of `of`; says so of 100,000 values and then that it is not worth it.
+#[derive(Debug)]
+struct Multiples {
+    of: i64,
+    seen: AtomicUsize,
+}
+
+impl ColumnFilter for Multiples {
+    fn is_worth_it(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) < 100_000
+    }
+
+    fn wanted(&self, values: &ArrayRef) -> Option<BooleanBuffer> {
+        let is_asked = self.seen.fetch_add(values.len(), Ordering::Relaxed) < 100_000;
+        let values = values.as_primitive::<Int64Type>();
+        is_asked.then(|| values.values().iter().map(|value| value % self.of == 0).collect())
+    }
+}
+
+#[test]
+fn what_the_owner_of_a_scan_does_not_want_is_left_out() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 1));
+    let table = load(&store, &number_table("t"), &[numbers(0..300_000)]);
+    let multiples = |of, seen: usize| {
+        (0, Arc::new(Multiples { of, seen: seen.into() }) as Arc<dyn ColumnFilter>)
+    };
+    let scan = |options: ScanOptions| {
+        let mut scan = table.scan(ScanOptions { projection: vec![1, 0], ..options }).unwrap();
+        let mut rows = Vec::new();
+        while let Some(batch) = scan.next_blocking() {
+            let batch = batch.unwrap();
+            assert_eq!(batch.num_columns(), 2);
+            rows.extend(batch.column(1).as_primitive::<Int64Type>().values().to_vec());
+        }
+        rows.sort_unstable();
+        (rows, scan.stats())
+    };
+    // Whole row groups by their zones, but nothing else.
+    let at_least = (0, Predicate::Compare(Op::GtEq, Scalar::Int(290_000)));
+    let (rows, stats) =
+        scan(ScanOptions { zone_predicates: vec![at_least.clone()], ..Default::default() });
+    assert_eq!((stats.row_groups, stats.row_groups_pruned), (5, 4));
+    assert!(rows.iter().copied().eq(4 * 65_536..300_000));
+    // Rows by one filter and another, after a predicate.
+    let (rows, _) = scan(ScanOptions {
+        predicates: vec![at_least],
+        filters: vec![multiples(1000, 0), multiples(7, 0)],
+        ..Default::default()
+    });
+    assert!(rows.iter().copied().eq((290_000..300_000).filter(|value| value % 7000 == 0)));
+    // All rows, once the filter says that it is not worth it.
+    let options =
+        ScanOptions { filters: vec![multiples(1000, 0)], io_depth: 1, ..Default::default() };
+    let (rows, _) = scan(options);
+    assert!(rows.starts_with(&[0, 1000, 2000]) && rows.ends_with(&[299_998, 299_999]));
+    let (rows, _) =
+        scan(ScanOptions { filters: vec![multiples(1000, 100_000)], ..Default::default() });
+    assert_eq!(rows.len(), 300_000);
 }
 
 #[test]

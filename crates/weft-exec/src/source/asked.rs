@@ -1,0 +1,134 @@
+//! What scans of tables ask the filters of joins: bounds, for blocks, and hashes of single columns, for rows.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::ArrayRef;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use arrow_schema::DataType;
+use weft_store::{ColumnFilter, Op, Predicate, Scalar};
+
+use crate::arrow::ArrowColumn;
+use crate::join::{AskedRows, Wanted};
+use crate::kernels::hash;
+use crate::lane::Lane;
+use crate::program::{Constant, Register};
+use crate::registers::Registers;
+use crate::vector::VECTOR_ROWS_MAX;
+
+/// Of so many rows, one at least must be dropped for it to be worth it to ask before the other columns are decoded.
+const DROPPED_SHARE: u64 = 2;
+
+/// A key of a join's filter that is a column of a scan: blocks without a value between its bounds are left out.
+#[derive(Clone, Debug)]
+pub struct AskedBounds {
+    /// The column, by its place among those of the scan.
+    pub column: usize,
+    /// The key, by its place among those of the filter. Nulls are no keys of the build side, or match nothing.
+    pub key: usize,
+    /// The filter, whose build side ends before the scan is opened.
+    pub wanted: Arc<Wanted>,
+}
+
+impl AskedBounds {
+    /// The bounds as conditions on a column of a type, when they are known.
+    pub(crate) fn predicates(&self, data_type: &DataType) -> Vec<Predicate> {
+        let Some(filter) = self.wanted.filter() else { return Vec::new() };
+        let Some((least, greatest)) = filter.bounds(self.key) else {
+            return vec![Predicate::Compare(Op::Eq, Scalar::Null)];
+        };
+        let bounds = [(Op::GtEq, least), (Op::LtEq, greatest)].into_iter();
+        let predicate = |(op, bound)| Some(Predicate::Compare(op, scalar(&bound, data_type)?));
+        bounds.filter_map(predicate).collect()
+    }
+}
+
+/// A value as zones have it, in which all integers are of one kind; `None` if zones have it in another way.
+fn scalar(value: &Constant, data_type: &DataType) -> Option<Scalar> {
+    Some(Scalar::Int128(match value {
+        Constant::I8(value) => (*value).into(),
+        Constant::I16(value) => (*value).into(),
+        Constant::I32(value) => (*value).into(),
+        Constant::I64(value) => (*value).into(),
+        Constant::I128(value) => *value,
+        Constant::U8(value) => (*value).into(),
+        Constant::U16(value) => (*value).into(),
+        Constant::U32(value) => (*value).into(),
+        Constant::U64(value) => (*value).into(),
+        Constant::Str(_) if Lane::is_row_encoded(data_type) => return None,
+        Constant::Str(value) => return Some(Scalar::Bytes(value.to_vec())),
+        // NaN is a key like others, but nothing that zones know.
+        Constant::Bool(_) | Constant::F32(_) | Constant::F64(_) => return None,
+    }))
+}
+
+/// A filter over one key that is a column of a scan, which decodes this column first, and the others where rows are left.
+/// Once it is known to drop too few rows, it is not asked any more.
+pub struct AskedColumn {
+    /// The column, by its place among those of the scan.
+    pub(crate) column: usize,
+    wanted: Arc<Wanted>,
+    rows: Arc<AskedRows>,
+    is_off: AtomicBool,
+    /// A register for values of the key's lane and one for their hashes, of whoever is not asking just now.
+    free: Mutex<Vec<Registers>>,
+    lane: Lane,
+}
+
+impl AskedColumn {
+    /// Asks about a column, whose values lie in `lane` as those of the build side do.
+    pub fn new(column: usize, lane: Lane, wanted: Arc<Wanted>) -> AskedColumn {
+        wanted.want_hashes();
+        let (rows, is_off, free) = (Arc::default(), false.into(), Mutex::default());
+        AskedColumn { column, wanted, rows, is_off, free, lane }
+    }
+
+    /// To see later how many rows were dropped.
+    pub fn rows(&self) -> Arc<AskedRows> {
+        self.rows.clone()
+    }
+
+    fn take(&self) -> Registers {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.unwrap_or_else(|| Registers::of(&[self.lane, Lane::U64]))
+    }
+}
+
+impl fmt::Debug for AskedColumn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AskedColumn").field("column", &self.column).finish_non_exhaustive()
+    }
+}
+
+impl ColumnFilter for AskedColumn {
+    fn is_worth_it(&self) -> bool {
+        self.wanted.filter().is_some() && !self.is_off.load(Ordering::Relaxed)
+    }
+
+    fn wanted(&self, values: &ArrayRef) -> Option<BooleanBuffer> {
+        let filter = self.wanted.filter().filter(|_| !self.is_off.load(Ordering::Relaxed))?;
+        // What cannot be loaded is an error where the rows are.
+        let column = ArrowColumn::new(values, self.lane).ok()?;
+        let mut registers = self.take();
+        let mut bits = BooleanBufferBuilder::new(values.len());
+        let (key, hash) = (Register(0), Register(1));
+        let mut kept = 0;
+        for start in (0..values.len()).step_by(VECTOR_ROWS_MAX) {
+            let rows = VECTOR_ROWS_MAX.min(values.len() - start);
+            registers.begin(rows);
+            column.load(start, rows, registers.vector_mut(key)).ok()?;
+            hash::run(&mut registers, &[key], hash);
+            for hashes in registers.values::<u64>(hash)[..rows].chunks(64) {
+                let word = filter.may_match_bits(hashes);
+                bits.append_packed_range(0..hashes.len(), &word.to_le_bytes());
+                kept += word.count_ones() as usize;
+            }
+        }
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(registers);
+        if !self.rows.count(values.len(), kept, DROPPED_SHARE) {
+            self.is_off.store(true, Ordering::Relaxed);
+        }
+        Some(bits.finish())
+    }
+}
