@@ -11,6 +11,8 @@ use crate::tuple::{Field, Page};
 
 /// Bits of the Bloom filter for a hash, at least half of them: about one of a hundred other hashes gets through.
 const BITS_PER_HASH: usize = 16;
+/// Fewest words of the Bloom filter: a KiB lets next to nothing through where hashes are few.
+const WORDS_MIN: usize = 128;
 
 /// Keys of a finished build side, about: what was [wanted](super::Wanted) of them.
 #[derive(Debug)]
@@ -70,7 +72,7 @@ pub(crate) struct Bloom {
 impl Bloom {
     /// Words for so many hashes.
     pub fn words_for(distinct: usize) -> usize {
-        (distinct * BITS_PER_HASH).div_ceil(64).next_power_of_two().max(2)
+        (distinct * BITS_PER_HASH).div_ceil(64).next_power_of_two().max(WORDS_MIN)
     }
 
     /// One of no hashes.
