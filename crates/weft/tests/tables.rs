@@ -213,9 +213,7 @@ fn conditions_are_pushed_into_scans() {
     let analyzed =
         rows(&session, "EXPLAIN ANALYZE SELECT max(n) FROM t WHERE n > 199990 AND s <> 'x'")
             .join("\n");
-    for metric in
-        ["bytes_read=", "io_wait=", "cache_hits=", "row_groups_pruned=3", "output_rows=10"]
-    {
+    for metric in ["bytes_read=", "io_wait=", "cache_hits=", "row_groups_pruned=3", "rows_read="] {
         assert!(analyzed.contains(metric), "{metric}: {analyzed}");
     }
 }
