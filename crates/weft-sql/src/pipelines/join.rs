@@ -13,7 +13,7 @@ use super::expressions::Expr;
 use super::join_build::joined;
 use super::join_sides::Sides;
 use super::open::Open;
-use super::translate::{Plan, Translator};
+use super::translate::{Plan, Translator, column_of};
 
 /// A join of two inputs, whatever DataFusion calls it.
 pub(super) struct Joining<'a> {
@@ -59,28 +59,36 @@ impl Joining<'_> {
         }
     }
 
-    /// What an input may be asked of `asks`: about its own columns, if it loses nothing by it but rows of the join with just
-    /// the same values. Rows of an input that others are completed with by nulls are not left out.
+    /// What an input may be asked of `asks`: about its own columns, and about those that the other input's are equal to in
+    /// every match. All that it loses are rows of the join with just these values, or matches of such rows. But rows that
+    /// are completed with nulls where there is no match have other values then, and nothing is asked about them; and where
+    /// a null makes it unknown whether there is a match, the other input keeps its nulls.
     pub(super) fn below(&self, asks: &Asks, input: JoinSide) -> Asks {
         use JoinType::{
             Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,
         };
-        let may_be_asked = match self.join_type {
+        let is_kept = |side| match self.join_type {
             Inner => true,
-            Left | LeftSemi | LeftAnti | LeftMark => input == JoinSide::Left,
-            Right | RightSemi | RightAnti | RightMark => input == JoinSide::Right,
+            Left | LeftSemi | LeftAnti | LeftMark => side == JoinSide::Left,
+            Right | RightSemi | RightAnti | RightMark => side == JoinSide::Right,
             Full => false,
         };
+        let key = |(left, right): &(Expr, Expr)| Some((column_of(left)?, column_of(right)?));
+        let equal = self.keys.iter().filter(|_| self.nulls != Nulls::Unknown);
+        let keys: Vec<(usize, usize)> = equal.filter_map(key).collect();
         let columns = self.columns();
-        asks.below(|column| {
-            match columns[column] {
-                JoinColumn::Left(column) if input == JoinSide::Left => Some(column),
-                JoinColumn::Right(column) if input == JoinSide::Right => Some(column),
-                _ => None,
+        let below = asks.below(|column| match (columns[column], input) {
+            (JoinColumn::Left(column), JoinSide::Left) if is_kept(input) => Some(column),
+            (JoinColumn::Right(column), JoinSide::Right) if is_kept(input) => Some(column),
+            (JoinColumn::Left(column), JoinSide::Right) if is_kept(JoinSide::Left) => {
+                keys.iter().find(|(left, _)| *left == column).map(|(_, right)| *right)
             }
-            .filter(|_| may_be_asked)
-        })
-        .across()
+            (JoinColumn::Right(column), JoinSide::Left) if is_kept(JoinSide::Right) => {
+                keys.iter().find(|(_, right)| *right == column).map(|(left, _)| *left)
+            }
+            _ => None,
+        });
+        below.across()
     }
 
     /// The columns that its condition is about.

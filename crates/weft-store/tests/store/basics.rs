@@ -190,7 +190,7 @@ fn what_the_owner_of_a_scan_does_not_want_is_left_out() {
         (0, Arc::new(Multiples { of, seen: seen.into() }) as Arc<dyn ColumnFilter>)
     };
     let scan = |options: ScanOptions| {
-        let mut scan = table.scan(ScanOptions { projection: vec![1, 0], ..options }).unwrap();
+        let mut scan = table.scan(ScanOptions { projection: vec![0, 0], ..options }).unwrap();
         let mut rows = Vec::new();
         while let Some(batch) = scan.next_blocking() {
             let batch = batch.unwrap();
