@@ -52,6 +52,7 @@ mod own_functions;
 mod pipelines;
 mod plan_walk;
 mod pushdown;
+mod pushed_filters;
 mod represented;
 mod rewrite;
 mod rounding;

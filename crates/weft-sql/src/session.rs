@@ -28,6 +28,7 @@ use crate::mixed_numbers::MixedNumbers;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
+use crate::pushed_filters;
 use crate::rounding::RoundingCasts;
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
@@ -94,6 +95,7 @@ impl Session {
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
+            .with_physical_optimizer_rules(pushed_filters::physical_rules())
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_physical_optimizer_rule(Arc::new(HeldRows))
             .with_physical_optimizer_rule(Arc::new(OwnedRows))
