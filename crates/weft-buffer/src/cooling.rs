@@ -198,7 +198,7 @@ impl PageCache {
         drop(shelf);
         let mut shelf = self.discard(&victims);
         let frame = shelf.back(size);
-        let surplus = shelf.surplus(self.floor_bytes);
+        let surplus = shelf.surplus(self.floor_bytes());
         drop(shelf);
         drop(surplus);
         frame.map_or(Found::Again, Found::Frame)
@@ -379,7 +379,7 @@ impl PageCache {
         let mut shelf = self.shelf();
         shelf.memory.merge(memory);
         let frame = shelf.back(size);
-        let surplus = shelf.surplus(self.floor_bytes);
+        let surplus = shelf.surplus(self.floor_bytes());
         drop(shelf);
         drop(surplus);
         Ok(frame)

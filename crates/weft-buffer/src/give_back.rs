@@ -20,7 +20,7 @@ impl PageCache {
     /// `may_write` it: it is locked then. Also tells whether there was such a page.
     fn release(&self, bytes: u64, may_write: bool) -> (Option<u32>, bool) {
         let mut shelf = self.shelf();
-        let wanted = bytes.min(shelf.memory.bytes().saturating_sub(self.floor_bytes));
+        let wanted = bytes.min(shelf.memory.bytes().saturating_sub(self.floor_bytes()));
         if wanted == 0 {
             return (None, false);
         }
@@ -41,7 +41,7 @@ impl PageCache {
             }
         }
         drop(shelf);
-        let surplus = self.discard(&victims).surplus(self.floor_bytes);
+        let surplus = self.discard(&victims).surplus(self.floor_bytes());
         drop(surplus);
         (dirty, hunt.met_unwritten)
     }
@@ -136,7 +136,7 @@ impl PageCache {
         };
         drop(shelf);
         let mut shelf = self.discard(&victims);
-        let surplus = shelf.surplus(self.floor_bytes);
+        let surplus = shelf.surplus(self.floor_bytes());
         let left_bytes = shelf.backed_bytes();
         drop(shelf);
         drop(surplus);

@@ -23,8 +23,8 @@ pub(crate) struct PageCache {
     pub(crate) frames: Frames,
     pub(crate) devices: Devices,
     pub(crate) ledger: Ledger,
-    /// Bytes of the ledger that the pool never gives back.
-    pub(crate) floor_bytes: u64,
+    /// Bytes of the ledger that the pool does not give back.
+    floor_bytes: AtomicU64,
     /// After the frames: their memory is unmapped before the ledger hears of it.
     shelf: Mutex<Shelf>,
     /// Taken by whoever found no frame, so that frames go to those who came first.
@@ -76,7 +76,7 @@ impl PageCache {
             frames,
             devices,
             ledger,
-            floor_bytes,
+            floor_bytes: AtomicU64::new(floor_bytes),
             shelf: Mutex::new(shelf),
             turn: HybridLatch::new(),
             in_line: AtomicUsize::new(0),
@@ -93,6 +93,23 @@ impl PageCache {
 
     pub(crate) fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of the ledger that the pool does not give back.
+    pub(crate) fn floor_bytes(&self) -> u64 {
+        self.floor_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes what the pool does not give back: as far up as memory is free now, as far down as it is told.
+    pub(crate) fn set_floor(&self, bytes: u64) {
+        let mut shelf = self.shelf();
+        let lacking = bytes.saturating_sub(shelf.memory.bytes());
+        let has_all = lacking == 0 || shelf.memory.try_grow_from_free(lacking);
+        let floor_bytes = if has_all { bytes } else { self.floor_bytes() };
+        self.floor_bytes.store(floor_bytes, Ordering::Relaxed);
+        let surplus = shelf.surplus(floor_bytes);
+        drop(shelf);
+        drop(surplus);
     }
 
     /// Begins to load a page of `table` into a free frame that is the caller's. The frame has two pins:

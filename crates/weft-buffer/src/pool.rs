@@ -33,7 +33,7 @@ const ANCHORS: usize = 64;
 /// How much memory a pool may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// Bytes that the pool reserves at once and never gives back, so that reading goes on however much
+    /// Bytes that the pool reserves at once and does not give back, so that reading goes on however much
     /// others want: at least what one coroutine has guards on at a time. By default an eighth of the
     /// budget, at most 256 MiB.
     pub bytes_min: Option<u64>,
@@ -108,6 +108,12 @@ impl BufferPool {
     /// there are 256 already.
     pub fn add_device(&self, device: File) -> Option<u8> {
         self.cache.devices.add(device)
+    }
+
+    /// Changes [`PoolOptions::bytes_min`], as the budget is about to be lowered or has been raised. What is not free
+    /// now the pool does without.
+    pub fn set_bytes_min(&self, bytes: u64) {
+        self.cache.set_floor(bytes);
     }
 
     /// The devices that pages lie on.

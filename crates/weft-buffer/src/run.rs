@@ -79,7 +79,7 @@ impl BufferPool {
     fn check_fits(&self, table: &PageTable, pages: Range<usize>) -> Result<(), BufferError> {
         let frame_bytes = |page| FrameSize::of_units(table.id(page).units()).bytes() as u64;
         let requested_bytes = pages.map(frame_bytes).sum();
-        let limit_bytes = self.cache.ledger.limit().max(self.cache.floor_bytes);
+        let limit_bytes = self.cache.ledger.limit().max(self.cache.floor_bytes());
         if requested_bytes > limit_bytes {
             return Err(MemoryError::TooLarge { requested_bytes, limit_bytes }.into());
         }

@@ -218,7 +218,7 @@ impl Engine {
         match name {
             "memory_limit" => {
                 keep_freed(changed.memory_limit_bytes);
-                self.ledger.set_limit(changed.memory_limit_bytes);
+                self.store.set_memory_limit(changed.memory_limit_bytes);
             }
             "max_temp_size" => {
                 self.environment

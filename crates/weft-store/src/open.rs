@@ -23,8 +23,9 @@ use crate::space::{Device, Space};
 use crate::store::StoreOptions;
 use crate::wire::WireError;
 
-/// Bytes that the buffer pool always has: at least and at most, but never more than half of the budget.
-const POOL_BYTES_MIN: (u64, u64) = (4 << 20, 256 << 20);
+/// Bytes that the buffer pool always has: at least, which is what one coroutine reads at a time and more, and at most,
+/// but never more than half of the budget.
+const POOL_BYTES_MIN: (u64, u64) = (6 << 20, 256 << 20);
 
 /// Opens or makes the database, on a worker.
 pub(crate) async fn open(
@@ -70,11 +71,15 @@ pub(crate) async fn open(
 
 /// The buffer pool of the database, and how it is read through.
 fn page_source(files: Vec<File>, ledger: &Ledger) -> Result<PageSource> {
-    let limit = ledger.limit();
-    let least = (limit / 8).clamp(POOL_BYTES_MIN.0, POOL_BYTES_MIN.1).min(limit / 2);
+    let least = pool_bytes_min(ledger.limit());
     let options = PoolOptions { bytes_min: Some(least), ..PoolOptions::default() };
     let pool = BufferPool::dynamic(Devices::new(files), ledger.clone(), options);
     Ok(PageSource::new(pool.map_err(StoreError::Buffer)?, least))
+}
+
+/// Bytes that the buffer pool always has with a budget of `limit_bytes`.
+pub(crate) fn pool_bytes_min(limit_bytes: u64) -> u64 {
+    (limit_bytes / 8).clamp(POOL_BYTES_MIN.0, POOL_BYTES_MIN.1).min(limit_bytes / 2)
 }
 
 /// Makes an empty database.

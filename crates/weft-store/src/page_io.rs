@@ -88,9 +88,14 @@ impl BlockBytes {
 impl PageSource {
     /// A source over a pool that always has at least `bytes_min` bytes.
     pub(crate) fn new(pool: Arc<BufferPool>, bytes_min: u64) -> PageSource {
-        // Frames are up to a fifth longer than their pages.
-        let held = Ledger::new((bytes_min / 4 * 3).max(PAGE_BYTES_MAX as u64));
+        let held = Ledger::new(held_bytes_max(bytes_min));
         PageSource { pool, held, total: Arc::default(), own: Arc::default() }
+    }
+
+    /// The pool will always have at least `bytes_min` bytes from now on.
+    pub(crate) fn set_bytes_min(&self, bytes_min: u64) {
+        self.held.set_limit(held_bytes_max(bytes_min));
+        self.pool.set_bytes_min(bytes_min);
     }
 
     /// The same source with counters of its own beside those of the database.
@@ -319,6 +324,12 @@ impl PageSource {
             problem,
         }
     }
+}
+
+/// Bytes of pages that may be held at once if the pool always has `bytes_min`: frames are up to a fifth longer than their
+/// pages.
+fn held_bytes_max(bytes_min: u64) -> u64 {
+    (bytes_min / 4 * 3).max(PAGE_BYTES_MAX as u64)
 }
 
 /// Bytes of the pages of a block that are held at once.

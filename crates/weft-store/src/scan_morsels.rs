@@ -27,9 +27,16 @@ pub struct MorselScan {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<ScanShared>,
+    shares: Vec<Share>,
+}
+
+/// What one worker may have in flight. Workers share none of it: whoever has rows of the scan may wait for memory that
+/// others hold, and those others come to give it back only if they can go on reading.
+#[derive(Debug)]
+struct Share {
     in_flight: InFlight,
-    /// Of each worker, a budget in row groups that are decoded and not yet used up.
-    decoding: Vec<Ledger>,
+    /// A budget in row groups that are decoded and not yet used up.
+    decoding: Ledger,
 }
 
 impl Table {
@@ -39,10 +46,13 @@ impl Table {
     /// As [`Table::scan`].
     pub fn scan_morsels(self: &Arc<Self>, options: ScanOptions) -> Result<MorselScan> {
         let shared = ScanShared::new(self, options)?;
-        let in_flight = InFlight::new(&self.access.ledger, 1);
         let workers = self.access.runtime.workers();
-        let decoding = (0..workers).map(|_| Ledger::new(DECODED_GROUPS)).collect();
-        Ok(MorselScan { inner: Arc::new(Inner { shared, in_flight, decoding }) })
+        let share = |_| Share {
+            in_flight: InFlight::new(&self.access.ledger, workers),
+            decoding: Ledger::new(DECODED_GROUPS),
+        };
+        let shares = (0..workers).map(share).collect();
+        Ok(MorselScan { inner: Arc::new(Inner { shared, shares }) })
     }
 }
 
@@ -105,7 +115,8 @@ impl ScanMorsel {
     /// # Errors
     /// What went wrong with a file, naming table, row group and column.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let Inner { shared, in_flight, decoding } = &*self.scan.inner;
+        let Inner { shared, shares } = &*self.scan.inner;
+        let Share { in_flight, decoding } = &shares[worker_index() % shares.len()];
         let (groups, rows) = match &mut self.part {
             Part::Groups { groups, rows } => (groups, rows),
             Part::Counted(rows) => {
@@ -126,7 +137,6 @@ impl ScanMorsel {
             let plan = self.scan.plan();
             let (segment, within, number) = plan.groups[place as usize];
             let segment = &plan.directory[segment];
-            let decoding = &decoding[worker_index() % decoding.len()];
             *rows = Some(read_group(shared, in_flight, segment, (within, number), decoding).await?);
         }
     }

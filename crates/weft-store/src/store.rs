@@ -15,9 +15,9 @@ use crate::directory::Directory;
 use crate::error::{Result, StoreError};
 use crate::lock::Lock;
 use crate::manifest_file;
-use crate::open::open;
+use crate::open::{open, pool_bytes_min};
 use crate::schema::TableSchema;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Access, Snapshot};
 use crate::spill::SpillDirectory;
 use crate::writer::{TableWriter, WriterOptions};
 
@@ -203,6 +203,20 @@ impl Store {
     /// The memory budget.
     pub fn ledger(&self) -> &Ledger {
         &self.core.access.ledger
+    }
+
+    /// Changes the memory budget, and with it what the buffer pool always has.
+    pub fn set_memory_limit(&self, bytes: u64) {
+        let Access { source, ledger, .. } = &*self.core.access;
+        let least = pool_bytes_min(bytes);
+        // What the pool is to give is free before others have less, and the other way round.
+        if bytes < ledger.limit() {
+            source.set_bytes_min(least);
+            ledger.set_limit(bytes);
+        } else {
+            ledger.set_limit(bytes);
+            source.set_bytes_min(least);
+        }
     }
 
     /// The buffer pool.

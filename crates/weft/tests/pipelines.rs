@@ -215,11 +215,25 @@ fn a_result_that_is_dropped_ends_its_pipelines() {
 fn what_does_not_fit_into_memory_is_left_to_datafusion() {
     let database = by_pipelines("64MiB");
     let session = with_numbers(&database, 1_000_000);
+    check_large(&session);
+    assert_eq!(database.stats().spilled_bytes, 0);
+}
+
+#[test]
+fn a_limit_that_is_lowered_is_shared_anew() {
+    let database = by_pipelines("4GiB");
+    let session = with_numbers(&database, 1_000_000);
+    session.execute("SET memory_limit = '64MiB'").unwrap();
+    check(&session, "SELECT max(s) FROM t", &["number 999999"]);
+    check_large(&session);
+}
+
+/// Queries that hold all rows of `t`.
+fn check_large(session: &Session) {
     for (sql, expected) in [
         ("SELECT count(*), sum(a.n) FROM t AS a JOIN t AS b ON a.n = b.n", "1000000 500000500000"),
         ("SELECT count(*) FROM (SELECT s, count(*) FROM t GROUP BY s)", "1000000"),
     ] {
-        check(&session, sql, &[expected]);
+        check(session, sql, &[expected]);
     }
-    assert_eq!(database.stats().spilled_bytes, 0);
 }

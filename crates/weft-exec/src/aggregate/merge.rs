@@ -2,24 +2,22 @@
 //! hash, each of which is merged by itself, whole partitions at a time; tuples from before there were partitions are sorted
 //! into units by their addresses. If there are few tuples, there is one unit.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use futures::future::{Either, select};
-use weft_rt::memory::{Ledger, MemoryError, Reservation};
+use futures::TryFutureExt;
+use weft_rt::memory::{Grant, Ledger, Reservation};
 
 use super::keys;
 use super::memory::Memory;
 use super::operator::{Aggregation, OPERATOR, Part};
 use super::state::Tuple;
 use super::table::Table;
-use crate::error::{ExecError, Result};
+use crate::error::Result;
 use crate::for_lane;
 use crate::program::Constant;
 use crate::query::Context;
 use crate::text::Str;
-use crate::tuple::budget::Budget;
+use crate::tuple::budget::{Budget, patiently};
 use crate::tuple::layout::HASH_OFFSET;
 use crate::tuple::materializer::{PARTITIONS, StoredPage};
 use crate::tuple::{Layout, Page};
@@ -30,8 +28,6 @@ const UNIT_TUPLES_MIN: usize = 16 << 10;
 /// Tuples after which a merge lets other coroutines run.
 const TUPLES_PER_TURN: usize = VECTOR_ROWS_MAX;
 const TABLE_BITS_MIN: u32 = 6;
-/// How long a merge waits for memory at most.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What all workers have left.
 #[derive(Debug)]
@@ -68,7 +64,7 @@ fn tuples_of(page: &Page) -> impl Iterator<Item = Tuple> {
 }
 
 impl Gathered {
-    /// Sorts into units what workers have left.
+    /// Sorts into units what workers have left. On a worker.
     pub(super) async fn new(
         operator: &Aggregation,
         parts: Vec<Part>,
@@ -225,15 +221,8 @@ async fn reserve(reservation: &mut Reservation, ledger: &Ledger, bytes: u64) -> 
     if reservation.try_grow(bytes) {
         return Ok(());
     }
-    let failed = |source| ExecError::Memory { operator: OPERATOR.into(), source };
-    match select(pin!(ledger.reserve(bytes)), pin!(weft_rt::sleep(PATIENCE))).await {
-        Either::Left((more, _)) => reservation.merge(more.map_err(failed)?),
-        Either::Right(_) => {
-            let requested_bytes = reservation.bytes() + bytes;
-            let limit_bytes = ledger.limit();
-            return Err(failed(MemoryError::TooLarge { requested_bytes, limit_bytes }));
-        }
-    }
+    let granted = ledger.reserve(bytes).map_ok(Grant::Memory);
+    reservation.merge(patiently(OPERATOR, ledger, bytes, granted).await?);
     Ok(())
 }
 

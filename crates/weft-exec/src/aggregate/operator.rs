@@ -129,10 +129,14 @@ impl Sink for AggregationSink {
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let operator = &self.operator;
+            let operator = self.operator.clone();
             let parts =
                 std::mem::take(&mut *operator.parts.lock().unwrap_or_else(PoisonError::into_inner));
-            let gathered = Gathered::new(operator, parts, &operator.always, context).await?;
+            let (gathering, of_query) = (operator.clone(), context.clone());
+            let gather = move || async move {
+                Gathered::new(&gathering, parts, &gathering.always, &of_query).await
+            };
+            let gathered = context.on_a_worker(gather).await?;
             let is_first = operator.gathered.set(Arc::new(gathered)).is_ok();
             assert!(is_first, "a sink ends once");
             Ok(())

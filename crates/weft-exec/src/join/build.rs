@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, LocalBoxFuture};
-use weft_rt::memory::{Grant, MemoryError, Reservation};
+use weft_rt::memory::{MemoryError, Reservation};
 use weft_rt::{prefetch_line, yield_now};
 
 use super::directory::{Directory, Link, Tag, push, unchain};
@@ -22,6 +22,7 @@ use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
+use crate::tuple::budget::patiently;
 use crate::tuple::layout::HASH_OFFSET;
 use crate::tuple::{Field, Materialized, Materializer, Page};
 
@@ -176,14 +177,11 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
 }
 
 async fn reserve(context: &Context, bytes: u64) -> Result<Reservation> {
-    match context.ledger.reserve_or_spill(bytes).await.map_err(memory)? {
-        Grant::Memory(reservation) => Ok(reservation),
-        Grant::Spill => {
-            let limit_bytes = context.ledger.limit();
-            let requested_bytes = context.ledger.used() + bytes;
-            Err(memory(MemoryError::TooLarge { requested_bytes, limit_bytes }))
-        }
-    }
+    let ledger = context.ledger.clone();
+    let granted = move || async move {
+        patiently(OPERATOR, &ledger, bytes, ledger.reserve_or_spill(bytes)).await
+    };
+    context.on_a_worker(granted).await
 }
 
 fn memory(source: MemoryError) -> ExecError {

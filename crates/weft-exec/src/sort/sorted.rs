@@ -5,16 +5,17 @@ use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
-use weft_rt::memory::{Grant, Ledger, MemoryError, Reservation};
+use weft_rt::memory::{Ledger, Reservation};
 
 use super::entries::{Entry, bytes_to_sort, sort};
 use super::order::Order;
-use crate::error::{ExecError, Result};
+use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
 use crate::tuple::Materialized;
+use crate::tuple::budget::patiently;
 
 /// Tuples that the source gives at once.
 const BATCH_TUPLES: usize = 64 << 10;
@@ -72,17 +73,10 @@ impl Sorted {
     }
 }
 
-/// Memory to sort so many entries with. Waits for it.
+/// Memory to sort so many entries with. Waits for it, on a worker.
 pub(crate) async fn memory_to_sort(entries: usize, ledger: &Ledger) -> Result<Reservation> {
     let bytes = bytes_to_sort(entries);
-    let failed = |source| ExecError::Memory { operator: "a sort".into(), source };
-    match ledger.holder().reserve_or_spill(bytes).await.map_err(failed)? {
-        Grant::Memory(memory) => Ok(memory),
-        Grant::Spill => Err(failed(MemoryError::TooLarge {
-            requested_bytes: ledger.used() + bytes,
-            limit_bytes: ledger.limit(),
-        })),
-    }
+    patiently("a sort", ledger, bytes, ledger.reserve_or_spill(bytes)).await
 }
 
 /// Tuples in their order: one column, of addresses. One worker gets them all.

@@ -1,8 +1,17 @@
 //! A worker's share of the memory that an operator has, got from the ledger piece by piece.
 
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{Either, select};
 use weft_rt::memory::{Grant, Holder, Ledger, MemoryError, Reservation};
+use weft_rt::sleep;
 
 use crate::error::{ExecError, Result};
+
+/// How long memory is waited for. Who has it may never give it back: another query, whose rows nobody fetches, or this one.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Memory that is held, and who holds it. A worker has one at a time: while it waits with one, nothing that it holds
 /// otherwise can come free.
@@ -37,15 +46,10 @@ impl Budget {
         if bytes == 0 || self.try_reserve(bytes) {
             return Ok(());
         }
-        let failed = |source| ExecError::Memory { operator: self.operator.into(), source };
-        match self.holder.reserve_or_spill(bytes).await.map_err(failed)? {
-            Grant::Memory(more) => self.reservation.merge(more),
-            Grant::Spill => {
-                let limit_bytes = self.holder.ledger().limit();
-                let requested_bytes = self.reservation.bytes() + bytes;
-                return Err(failed(MemoryError::TooLarge { requested_bytes, limit_bytes }));
-            }
-        }
+        let ledger = self.holder.ledger().clone();
+        let granted = self.holder.reserve_or_spill(bytes);
+        let more = patiently(self.operator, &ledger, bytes, granted).await?;
+        self.reservation.merge(more);
         Ok(())
     }
 
@@ -53,4 +57,24 @@ impl Budget {
     pub(crate) fn finish(self) -> Reservation {
         self.reservation
     }
+}
+
+/// The `bytes` that `granted` waits for on behalf of `operator`. On a worker.
+///
+/// # Errors
+/// [`ExecError::Memory`] if nobody will free so many, or does not for a while.
+pub(crate) async fn patiently(
+    operator: &'static str,
+    ledger: &Ledger,
+    bytes: u64,
+    granted: impl Future<Output = std::result::Result<Grant, MemoryError>>,
+) -> Result<Reservation> {
+    let failed = |source| ExecError::Memory { operator: operator.into(), source };
+    if let Either::Left((granted, _)) = select(pin!(granted), pin!(sleep(PATIENCE))).await
+        && let Grant::Memory(memory) = granted.map_err(failed)?
+    {
+        return Ok(memory);
+    }
+    let (requested_bytes, limit_bytes) = (ledger.used() + bytes, ledger.limit());
+    Err(failed(MemoryError::TooLarge { requested_bytes, limit_bytes }))
 }

@@ -76,6 +76,51 @@ fn partitions_of_a_scan_give_each_row_once() {
     }
 }
 
+/// Whoever has rows of a scan may wait for memory that only another worker can free, once it has read on.
+#[test]
+fn workers_with_rows_of_a_scan_do_not_hold_up_others() {
+    let (_kept, directory) = directory();
+    let runtime = runtime(DriverKind::Auto, 2);
+    let store = open(&directory, &runtime);
+    let table = load(&store, &number_table("t"), &[numbers(0..500_000)]);
+    let ledger = store.ledger().clone();
+    let all_memory: Vec<_> = std::iter::from_fn(|| ledger.try_reserve(1 << 20)).collect();
+    let scan =
+        table.scan_morsels(ScanOptions { projection: vec![0], ..Default::default() }).unwrap();
+    let opened = scan.clone();
+    runtime.block_on(move || async move { opened.open().await }).unwrap().unwrap();
+    let read = |worker: usize| {
+        let scan = scan.clone();
+        let read = move || async move {
+            let mut morsel = scan.next().unwrap();
+            let rows = morsel.next().await.unwrap().unwrap().num_rows();
+            (morsel, rows)
+        };
+        runtime.spawn_on(worker, read).wait().unwrap()
+    };
+    let (first, second) = (read(0), read(1));
+    assert!(first.1 > 0 && second.1 > 0);
+    drop(all_memory);
+}
+
+/// With a lower budget the buffer pool keeps less for itself.
+#[test]
+fn a_lower_budget_is_not_all_the_pools() {
+    let (_kept, directory) = directory();
+    let store = open(&directory, &runtime(DriverKind::Auto, 2));
+    let table = load(&store, &number_table("t"), &[numbers(0..500_000)]);
+    for (limit_bytes, kept_bytes_max) in
+        [(64 << 20, 8 << 20), (1 << 30, 128 << 20), (16 << 20, 8 << 20)]
+    {
+        store.set_memory_limit(limit_bytes);
+        let ledger = store.ledger();
+        let rest: Vec<_> = std::iter::from_fn(|| ledger.try_reserve(1 << 20)).collect();
+        let bytes = rest.iter().map(|reservation| reservation.bytes()).sum::<u64>();
+        assert!(bytes + kept_bytes_max + (2 << 20) > limit_bytes, "{bytes} of {limit_bytes}");
+        assert_eq!(everything(&table).unwrap(), numbers(0..500_000));
+    }
+}
+
 #[test]
 fn a_scan_that_is_dropped_stops_reading() {
     let (_kept, directory) = directory();
