@@ -99,9 +99,9 @@ pub(crate) struct SessionSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ExecutedBy {
     /// Weft's pipelines for a query that has pipelines as a whole, DataFusion's operators for any other.
+    #[default]
     Auto,
     /// DataFusion's operators.
-    #[default]
     DataFusion,
     /// Weft's pipelines, and DataFusion's operators for what has none.
     Weft,

@@ -34,20 +34,19 @@ fn the_engine_is_a_setting_of_the_session() {
     let session = with_numbers(&database, 10);
     let query = "SELECT n % 3, count(*) FROM t WHERE s LIKE '%1%' GROUP BY n % 3";
     let window = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY s) AS r FROM t)";
-    check(&session, "SHOW engine", &["engine datafusion"]);
-    assert!(!plan(&session, query).contains("PipelinesExec"));
-    session.execute("SET engine = 'auto'").unwrap();
     check(&session, "SHOW engine", &["engine auto"]);
     assert!(plan(&session, query).contains("PipelinesExec: 0: scan of t → filter"));
     let whole = plan(&session, window);
     assert!(!whole.contains("PipelinesExec") && whole.contains("FallbackExec: no pip"), "{whole}");
+    session.execute("SET engine = 'datafusion'").unwrap();
+    assert!(!plan(&session, query).contains("PipelinesExec"));
     session.execute("SET engine = 'Weft'").unwrap();
     check(&session, "SHOW engine", &["engine weft"]);
     assert!(plan(&session, query).contains("PipelinesExec: 0: scan of t → filter"));
     let error = check_error(&session, "SET engine = 'steam'", ErrorKind::Setting);
     assert!(error.message().contains("auto, datafusion or weft"), "{error}");
     session.execute("RESET engine").unwrap();
-    check(&session, "SHOW engine", &["engine datafusion"]);
+    check(&session, "SHOW engine", &["engine auto"]);
 }
 
 #[test]

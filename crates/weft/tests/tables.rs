@@ -207,15 +207,13 @@ fn conditions_are_pushed_into_scans() {
     }
     let plan = explain("n > 199990 AND s LIKE 'k%'");
     assert!(plan.contains("filter=[n > 199990 AND s LIKE 'k%']"), "{plan}");
-    assert!(!plan.contains("FilterExec"), "{plan}");
+    assert!(!plan.contains("→ filter"), "{plan}");
     let plan = explain("n % 2 = 0");
-    assert!(plan.contains("FilterExec"), "{plan}");
+    assert!(plan.contains("scan of t → filter"), "{plan}");
     let analyzed =
         rows(&session, "EXPLAIN ANALYZE SELECT max(n) FROM t WHERE n > 199990 AND s <> 'x'")
             .join("\n");
-    for metric in
-        ["bytes_read=", "io_wait=", "cache_hits=", "row_groups_pruned=3", "output_rows=10"]
-    {
+    for metric in ["bytes_read=", "io_wait=", "cache_hits=", "row_groups_pruned=3", "rows_read="] {
         assert!(analyzed.contains(metric), "{metric}: {analyzed}");
     }
 }
