@@ -15,7 +15,8 @@ use super::asks::Asks;
 use super::expressions::Expressions;
 use super::open::Open;
 use super::term::{Term, in_register, integer};
-use super::translate::{Plan, Translator, column_of, passed};
+use super::translate::{Translator, column_of, passed};
+use crate::plan_node::Plan;
 
 /// The aggregation in one phase that two nodes do in two phases, or that one does already.
 pub(super) fn in_one_phase(aggregate: &AggregateExec) -> Option<DfResult<AggregateExec>> {

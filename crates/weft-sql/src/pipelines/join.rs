@@ -13,7 +13,8 @@ use super::expressions::Expr;
 use super::join_build::joined;
 use super::join_sides::Sides;
 use super::open::Open;
-use super::translate::{Plan, Translator, column_of};
+use super::translate::{Translator, column_of};
+use crate::plan_node::Plan;
 
 /// A join of two inputs, whatever DataFusion calls it.
 pub(super) struct Joining<'a> {

@@ -28,8 +28,9 @@ use weft_rt::memory::Ledger;
 use super::exec::{Machine, PipelinesExec};
 use super::fallback::FallbackExec;
 use super::input::InputExec;
-use super::translate::{Plan, passed};
+use super::translate::passed;
 use super::{aggregate, join, sort};
+use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 use crate::table::ScanContext;
 

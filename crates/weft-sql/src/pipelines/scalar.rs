@@ -19,8 +19,9 @@ use weft_exec::{ExecError, Lane};
 use super::asks::Asks;
 use super::open::Open;
 use super::term::in_register;
-use super::translate::{Plan, Translator};
+use super::translate::Translator;
 use crate::error::{ErrorKind, SqlError};
+use crate::plan_node::Plan;
 
 /// Translates the subqueries of a node, which come before all that is translated from now on; then its input.
 ///

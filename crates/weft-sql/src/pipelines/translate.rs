@@ -31,10 +31,8 @@ use super::open::{Closed, Description, Open, Window};
 use super::source::{self, Stream};
 use super::term::{Term, in_register};
 use super::{aggregate, join, logic, scalar, sort};
+use crate::plan_node::Plan;
 use crate::scan::ScanExec;
-
-/// A plan.
-pub(super) type Plan = Arc<dyn ExecutionPlan>;
 
 /// Nodes that change nothing but how rows are passed on.
 const PASSING: [&str; 8] = [
