@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use weft_exec::join::{Build, Join, Key, Kind, Nulls, Probe};
 use weft_exec::pipeline::{Flow, LocalSink, Morsel, Pipeline, Sink, Source, Tuples};
 use weft_exec::program::{Program, Register, Step};
@@ -196,10 +196,6 @@ struct TableSource {
 }
 
 impl Source for TableSource {
-    fn open<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
-
     fn morsel(&self, _worker: usize) -> Option<Box<dyn Morsel>> {
         let range = self.queue.next()?;
         let slice = |buffer: &Buffer| {
@@ -211,10 +207,6 @@ impl Source for TableSource {
             keys: slice(&self.table.keys),
             hashes: slice(&self.table.hashes),
         }))))
-    }
-
-    fn depth(&self, _context: &Context) -> usize {
-        1
     }
 }
 
@@ -253,10 +245,6 @@ struct Count(Arc<AtomicU64>);
 impl Sink for Count {
     fn local(&self, _context: &Context, _worker: usize) -> Result<Box<dyn LocalSink>> {
         Ok(Box::new(LocalCount(self.0.clone())))
-    }
-
-    fn finish<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use futures::{FutureExt, Stream};
 use weft_rt::JoinHandle;
 use weft_rt::memory::{Ledger, Reservation};
@@ -73,10 +73,6 @@ impl Sink for Output {
         };
         local.renew();
         Ok(Box::new(local))
-    }
-
-    fn finish<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        async { Ok(()) }.boxed()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
 use arrow_array::RecordBatch;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use weft_rt::memory::Ledger;
@@ -18,7 +18,6 @@ use weft_rt::sync::channel::{Receiver, Sender, bounded};
 use crate::error::{ExecError, Result};
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
-use crate::query::Context;
 use crate::source::batches::BatchTuples;
 
 /// Streams of record batches.
@@ -72,10 +71,6 @@ impl BatchStreams {
 }
 
 impl Source for BatchStreams {
-    fn open<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        async { Ok(()) }.boxed()
-    }
-
     fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
         // As many as may be of use: each goes round all streams, beginning with another one.
         let most = if self.keeps_order { 1 } else { MORSELS_MAX };
@@ -85,10 +80,6 @@ impl Source for BatchStreams {
             return None;
         }
         Some(Box::new(StreamMorsel { shared: self.shared.clone(), first, seen: 0 }))
-    }
-
-    fn depth(&self, _: &Context) -> usize {
-        1
     }
 }
 
