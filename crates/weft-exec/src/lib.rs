@@ -14,11 +14,13 @@
 //! - [`aggregate`] is hash aggregation.
 //! - [`mod@tuple`] materializes rows on pages (Umami), for every pipeline breaker alike.
 //! - [`join`] is the unified hash join: its build side's sink, the step that looks up, the source of what is left.
+//! - [`sort`] sorts all tuples or keeps the first ones, [`sink`] has the other ends of pipelines: results, limits.
 //!
 //! Whoever makes a program knows SQL's types; here are only lanes. Types of a query planner are unknown to this crate.
 
 pub mod aggregate;
 pub mod arrow;
+mod constant;
 mod drive;
 pub mod error;
 pub mod expand;

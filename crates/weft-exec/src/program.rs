@@ -20,10 +20,10 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
+pub use crate::constant::Constant;
 use crate::error::Result;
 use crate::expand::Expand;
-use crate::lane::{Bool, Lane, Value};
-use crate::text::Str;
+use crate::lane::Lane;
 
 /// A register, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,81 +43,6 @@ pub enum Operand {
     Register(Register),
     /// One value.
     Constant(Constant),
-}
-
-/// A value that is not null.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Constant {
-    /// [`Lane::Bool`]
-    Bool(bool),
-    /// [`Lane::I8`]
-    I8(i8),
-    /// [`Lane::I16`]
-    I16(i16),
-    /// [`Lane::I32`]
-    I32(i32),
-    /// [`Lane::I64`]
-    I64(i64),
-    /// [`Lane::U8`]
-    U8(u8),
-    /// [`Lane::U16`]
-    U16(u16),
-    /// [`Lane::U32`]
-    U32(u32),
-    /// [`Lane::U64`]
-    U64(u64),
-    /// [`Lane::I128`]
-    I128(i128),
-    /// [`Lane::F32`]
-    F32(f32),
-    /// [`Lane::F64`]
-    F64(f64),
-    /// [`Lane::Str`]
-    Str(Arc<[u8]>),
-}
-
-impl Constant {
-    /// The lane of the value.
-    pub fn lane(&self) -> Lane {
-        match self {
-            Constant::Bool(_) => Lane::Bool,
-            Constant::I8(_) => Lane::I8,
-            Constant::I16(_) => Lane::I16,
-            Constant::I32(_) => Lane::I32,
-            Constant::I64(_) => Lane::I64,
-            Constant::U8(_) => Lane::U8,
-            Constant::U16(_) => Lane::U16,
-            Constant::U32(_) => Lane::U32,
-            Constant::U64(_) => Lane::U64,
-            Constant::I128(_) => Lane::I128,
-            Constant::F32(_) => Lane::F32,
-            Constant::F64(_) => Lane::F64,
-            Constant::Str(_) => Lane::Str,
-        }
-    }
-
-    /// The value.
-    ///
-    /// # Panics
-    /// If it is of another lane.
-    pub fn value<T: Value>(&self) -> T {
-        assert_eq!(self.lane(), T::LANE, "a constant of another lane");
-        match self {
-            Constant::Bool(value) => bytemuck::cast(Bool::from(*value)),
-            Constant::I8(value) => bytemuck::cast(*value),
-            Constant::I16(value) => bytemuck::cast(*value),
-            Constant::I32(value) => bytemuck::cast(*value),
-            Constant::I64(value) => bytemuck::cast(*value),
-            Constant::U8(value) => bytemuck::cast(*value),
-            Constant::U16(value) => bytemuck::cast(*value),
-            Constant::U32(value) => bytemuck::cast(*value),
-            Constant::U64(value) => bytemuck::cast(*value),
-            Constant::I128(value) => bytemuck::cast(*value),
-            Constant::F32(value) => bytemuck::cast(*value),
-            Constant::F64(value) => bytemuck::cast(*value),
-            Constant::Str(value) => bytemuck::cast(Str::new(value)),
-        }
-    }
 }
 
 /// Two numbers to one. For the lanes of 32 bits and more, but [`Lane::Str`].

@@ -14,7 +14,7 @@ use super::aggregate_function::aggregate_of;
 use super::asks::Asks;
 use super::expressions::Expressions;
 use super::open::Open;
-use super::term::{Term, in_register, integer};
+use super::term::{Term, in_register};
 use super::translate::{Translator, column_of, passed};
 use crate::plan_node::Plan;
 
@@ -158,7 +158,7 @@ fn sets(
     for group in groups {
         let before = seen.entry(group).or_insert(0);
         let bits = group.iter().fold(0u64, |bits, is_null| bits << 1 | u64::from(*is_null));
-        let number = integer(i128::from(bits | *before << group.len()), lane);
+        let number = Constant::of_integer(i128::from(bits | *before << group.len()), lane);
         *before += 1;
         let Some(number) = number else { return internal_err!("so many grouping sets") };
         let mut registers = Vec::new();
