@@ -383,6 +383,9 @@ pub trait Function: fmt::Debug + Send + Sync {
     fn call(&self, inputs: &[ArrayRef], rows: usize) -> Result<ArrayRef>;
 }
 
+/// Most registers of a program.
+pub const REGISTERS_MAX: usize = 1 << 16;
+
 /// Steps, and the registers that they need.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -395,14 +398,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// A new register.
-    ///
-    /// # Panics
-    /// If there are 65,536 already.
+    /// A new register. A program with more than [`REGISTERS_MAX`] has no numbers for all of them, and is not to be run:
+    /// see [`Program::is_too_large`].
     pub fn register(&mut self, lane: Lane) -> Register {
-        let number = u16::try_from(self.registers.len()).expect("at most 65,536 registers");
+        let number = u16::try_from(self.registers.len()).unwrap_or(u16::MAX);
         self.registers.push(lane);
         Register(number)
+    }
+
+    /// True if the program has more registers than can be told apart.
+    pub fn is_too_large(&self) -> bool {
+        self.registers.len() > REGISTERS_MAX
     }
 
     /// A new register for the next column of the source.

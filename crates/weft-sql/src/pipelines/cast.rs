@@ -103,7 +103,7 @@ fn decimal(
         let bounds = term.bounds.and_then(|bounds| bounds.rescale(digits));
         bounds.zip(limits).is_some_and(|(bounds, limits)| bounds.meet(limits) == bounds)
     };
-    if is_try && !code.tried(|code| code.term(expr).map(|term| fits(&term)))? {
+    if is_try && !fits(&code.outlook(expr)?) {
         return Ok(None);
     }
     let term = code.term(expr)?;
