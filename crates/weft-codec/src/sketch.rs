@@ -13,8 +13,8 @@ use crate::physical::Physical;
 /// Binary logarithm of the registers, by default.
 const INDEX_BITS: u32 = 12;
 
-/// A sketch of a set of hashes, whose low bits must be as random as the others. With 2^n registers the standard error is
-/// 1.04 / √2^n.
+/// A sketch of a set of hashes, whose low bits must be as random as the others. With 2^n registers the standard error
+/// is 1.04 / √2^n.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sketch {
     ranks: Box<[u8]>,

@@ -1,11 +1,11 @@
-//! How fast a hash join builds and probes, in million tuples a second: for build sides that fit into a core's caches, into
-//! the last cache, and into neither; with keys that are unique or fourfold; with few and many hits.
+//! How fast a hash join builds and probes, in million tuples a second: for build sides that fit into a core's caches,
+//! into the last cache, and into neither; with keys that are unique or fourfold; with few and many hits.
 //!
 //! `cargo run --release -p weft-exec --example join_speed [cpu] [TUPLES …]`
 //!
-//! Tuples are a key and a payload of 64 bits; hashes are computed before. A probe looks up ten million random keys, carries
-//! its key along, and loads the payload of each match. Medians of three runs. With `cpu`, a second is one of the threads'
-//! time on processors, added up, which says something on a busy machine too (Linux).
+//! Tuples are a key and a payload of 64 bits; hashes are computed before. A probe looks up ten million random keys,
+//! carries its key along, and loads the payload of each match. Medians of three runs. With `cpu`, a second is one of
+//! the threads' time on processors, added up, which says something on a busy machine too (Linux).
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};

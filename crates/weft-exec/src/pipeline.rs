@@ -14,8 +14,8 @@ use crate::registers::Registers;
 
 /// Where tuples come from.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// Makes ready whatever morsels need: nothing, unless the source says otherwise. Called once, on a worker, before any
-    /// morsel is asked for, when the pipelines that this one depends on have ended.
+    /// Makes ready whatever morsels need: nothing, unless the source says otherwise. Called once, on a worker, before
+    /// any morsel is asked for, when the pipelines that this one depends on have ended.
     ///
     /// # Errors
     /// Whatever keeps the source from being read.

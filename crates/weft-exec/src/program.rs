@@ -1,8 +1,8 @@
 //! The step set: what a pipeline does to a vector of tuples between its source and its sink.
 //!
-//! A [`Program`] is flat: steps run in order, each on the tuples that are selected when its turn comes. It is the contract
-//! between whoever translates SQL, the interpreter that runs a step over a whole vector, and a compiler that fuses steps
-//! into a loop per tuple; all must agree on what this file says.
+//! A [`Program`] is flat: steps run in order, each on the tuples that are selected when its turn comes. It is the
+//! contract between whoever translates SQL, the interpreter that runs a step over a whole vector, and a compiler that
+//! fuses steps into a loop per tuple; all must agree on what this file says.
 //!
 //! - **Registers** are typed by a [`Lane`] and written by one step only (but for [`Step::Assign`]), so that whatever a
 //!   string refers to lives until the next tuples come. Tuples keep their places: a filter narrows the selection.
@@ -75,8 +75,8 @@ pub enum Overflow {
     Error,
 }
 
-/// How two values compare. Floats compare by IEEE's total order after -0.0 became 0.0: NaN is equal to itself and larger
-/// than any number. Strings compare by their bytes, `false` is less than `true`.
+/// How two values compare. Floats compare by IEEE's total order after -0.0 became 0.0: NaN is equal to itself and
+/// larger than any number. Strings compare by their bytes, `false` is less than `true`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// =
@@ -339,8 +339,8 @@ pub enum Step {
         /// Where the hash goes.
         out: Register,
     },
-    /// Only tuples stay selected that may have a match on the build side of a join, as far as its filter knows: fewer rows
-    /// have to be looked up. It may let all through, and does so while there is no filter.
+    /// Only tuples stay selected that may have a match on the build side of a join, as far as its filter knows: fewer
+    /// rows have to be looked up. It may let all through, and does so while there is no filter.
     MayMatch {
         /// The filter's keys, in its order and of the lanes that the join hashes.
         keys: Vec<Register>,

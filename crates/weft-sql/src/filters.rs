@@ -63,7 +63,8 @@ impl OptimizerRule for Careful {
 }
 
 /// Pushes conditions down as DataFusion does, but those without columns not below an aggregate that has a row even if
-/// there is nothing to aggregate: `HAVING false` leaves no row of `SELECT count(*) FROM t`, and `WHERE false` leaves one.
+/// there is nothing to aggregate: `HAVING false` leaves no row of `SELECT count(*) FROM t`, and `WHERE false` leaves
+/// one.
 fn push_down(
     rule: &Rule,
     plan: LogicalPlan,

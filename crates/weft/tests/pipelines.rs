@@ -1,4 +1,5 @@
-//! Weft's own engine as its users see it: the setting, EXPLAIN, errors, cancellation, and what it does when memory is short.
+//! Weft's own engine as its users see it: the setting, EXPLAIN, errors, cancellation, and what it does when memory is
+//! short.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The result of a query: record batches through a bounded channel, to whoever asks for them on any executor.
 //!
-//! A consumer that is slow makes the workers wait; one that goes away ends the pipeline. Each worker gathers tuples until a
-//! batch is worth sending. Where one worker gets all tuples of an ordered source, they arrive in that order.
+//! A consumer that is slow makes the workers wait; one that goes away ends the pipeline. Each worker gathers tuples
+//! until a batch is worth sending. Where one worker gets all tuples of an ordered source, they arrive in that order.
 
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};

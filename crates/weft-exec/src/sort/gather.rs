@@ -30,7 +30,8 @@ struct Shared {
 }
 
 impl Sort {
-    /// Sorts tuples that are stored from `fields`. `bits` is a register of [`Lane::U64`](crate::Lane::U64) that no step uses.
+    /// Sorts tuples that are stored from `fields`. `bits` is a register of [`Lane::U64`](crate::Lane::U64) that no step
+    /// uses.
     pub fn new(order: Order, fields: Vec<Register>, bits: Register) -> Sort {
         let parts = Mutex::default();
         let shared = Shared { order: Arc::new(order), fields, bits, parts };

@@ -1,5 +1,5 @@
-//! How tuples compare: by 64 bits that lie in their headers, made of the first keys, and by the keys themselves where those
-//! bits are the same and do not say all.
+//! How tuples compare: by 64 bits that lie in their headers, made of the first keys, and by the keys themselves where
+//! those bits are the same and do not say all.
 //!
 //! The bits compare as unsigned numbers do, whatever lanes, directions and places of nulls there are (normalized keys).
 
@@ -195,7 +195,8 @@ impl Order {
     }
 }
 
-/// Puts a key's rank, or as much of it as there is room for, below the bits that are there already; returns the room left.
+/// Puts a key's rank, or as much of it as there is room for, below the bits that are there already; returns the room
+/// left.
 fn append<T: Ranked>(
     vector: &Vector,
     selected: crate::selection::Selected<'_>,

@@ -54,8 +54,8 @@ fn scalar(value: &Constant, data_type: &DataType) -> Option<Scalar> {
     }
 }
 
-/// A filter over one key that is a column of a scan, which decodes this column first, and the others where rows are left.
-/// Once it is known to drop too few rows, it is not asked any more.
+/// A filter over one key that is a column of a scan, which decodes this column first, and the others where rows are
+/// left. Once it is known to drop too few rows, it is not asked any more.
 pub struct AskedColumn {
     /// The column, by its place among those of the scan.
     pub(crate) column: usize,

@@ -1,7 +1,7 @@
 //! Streams of record batches from elsewhere: another engine's operator, a file reader, a client.
 //!
-//! The workers poll the streams themselves, one worker a stream at a time, and take turns, so that what one stream gives is
-//! worked on by all. What must run on an executor of its own feeds a channel there ([`channel`]).
+//! The workers poll the streams themselves, one worker a stream at a time, and take turns, so that what one stream
+//! gives is worked on by all. What must run on an executor of its own feeds a channel there ([`channel`]).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -134,14 +134,15 @@ impl Morsel for StreamMorsel {
     }
 }
 
-/// A stream that is fed from another executor, and the end that feeds it, which waits while `batches` have not been taken.
+/// A stream that is fed from another executor, and the end that feeds it, which waits while `batches` have not been
+/// taken.
 pub fn channel(batches: usize) -> (BatchSender, BoxStream<'static, Result<RecordBatch>>) {
     let (sender, receiver) = bounded(batches);
     (BatchSender { sender, is_closed: false }, Received { receiver, has_ended: false }.boxed())
 }
 
-/// Feeds a stream. Dropped before [`BatchSender::close`] was called, it fails the query: whoever fed it has panicked, or
-/// was cancelled.
+/// Feeds a stream. Dropped before [`BatchSender::close`] was called, it fails the query: whoever fed it has panicked,
+/// or was cancelled.
 #[derive(Debug)]
 pub struct BatchSender {
     sender: Sender<Fed>,

@@ -46,8 +46,8 @@ impl Case {
         }
     }
 
-    /// The pipeline of the probe side. `take` is called with what comes through: the registers of the probe side's number,
-    /// the build side's, and the mark.
+    /// The pipeline of the probe side. `take` is called with what comes through: the registers of the probe side's
+    /// number, the build side's, and the mark.
     pub(crate) fn probe_pipeline<F>(&self, join: &Arc<Join>, take: F) -> Pipeline
     where
         F: Fn(&Registers, [Register; 3]) -> Flow + Send + Sync + 'static,

@@ -47,7 +47,8 @@ fn large_joins() {
     }
 }
 
-/// One key, so often on either side that there are ten billion matches: they come batch by batch, and end when asked to.
+/// One key, so often on either side that there are ten billion matches: they come batch by batch, and end when asked
+/// to.
 #[test]
 fn matches_of_a_skewed_key_come_lazily() {
     for workers in [1, 2] {

@@ -1,5 +1,5 @@
-//! Joins of random tables against a nested loop: all kinds, lanes of keys, meanings of null, residual conditions, vector
-//! sizes, workers and partition modes; by hashes that are good, and by hashes so bad that most of them collide.
+//! Joins of random tables against a nested loop: all kinds, lanes of keys, meanings of null, residual conditions,
+//! vector sizes, workers and partition modes; by hashes that are good, and by hashes so bad that most of them collide.
 
 mod case;
 mod drive;

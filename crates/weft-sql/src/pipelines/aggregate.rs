@@ -43,8 +43,8 @@ pub(super) fn in_one_phase(aggregate: &AggregateExec) -> Option<DfResult<Aggrega
     }
 }
 
-/// The groups of an aggregation in one phase. Groups that `asks` drop need not be made: if all keys that are asked about are
-/// grouped by, rows are left out before.
+/// The groups of an aggregation in one phase. Groups that `asks` drop need not be made: if all keys that are asked
+/// about are grouped by, rows are left out before.
 ///
 /// # Errors
 /// Those of its expressions.
@@ -134,8 +134,8 @@ struct Sets {
     always: Vec<Vec<Option<Constant>>>,
 }
 
-/// Fills the keys that are not in a set with nulls, and adds the set's number: a bit for each of these keys, and how many times
-/// the same set came before.
+/// Fills the keys that are not in a set with nulls, and adds the set's number: a bit for each of these keys, and how
+/// many times the same set came before.
 fn sets(
     program: &mut Program,
     keys: Vec<Term>,

@@ -88,8 +88,8 @@ fn number(
     Ok(Term { bounds: bounds.or(cast.bounds), ..cast })
 }
 
-/// An integer or a decimal as a decimal with so many more digits behind the point; `None` if it is to be null where it does
-/// not fit, and may not.
+/// An integer or a decimal as a decimal with so many more digits behind the point; `None` if it is to be null where it
+/// does not fit, and may not.
 fn decimal(
     code: &mut Expressions<'_>,
     expr: &Expr,

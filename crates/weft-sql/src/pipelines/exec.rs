@@ -1,7 +1,8 @@
 //! A part of a plan that Weft's workers execute, as one node of DataFusion's.
 //!
-//! It keeps the part of the plan that it stands for, and translates it anew for each execution: a query of the engine runs
-//! once. Its inputs are executed by DataFusion, on the statement's threads, and feed the pipelines through channels.
+//! It keeps the part of the plan that it stands for, and translates it anew for each execution: a query of the engine
+//! runs once. Its inputs are executed by DataFusion, on the statement's threads, and feed the pipelines through
+//! channels.
 
 use std::fmt;
 use std::pin::Pin;

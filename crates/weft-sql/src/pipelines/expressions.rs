@@ -1,8 +1,8 @@
-//! Expressions become steps: each node of an expression by the step that it has, whatever has none as a call of DataFusion's
-//! own evaluation over the vector.
+//! Expressions become steps: each node of an expression by the step that it has, whatever has none as a call of
+//! DataFusion's own evaluation over the vector.
 //!
-//! What an expression has in common with an earlier one of the same operator is computed once. Steps that can fail are only
-//! run for tuples for which SQL evaluates them: branches of CASE and second halves of AND and OR stand in scopes.
+//! What an expression has in common with an earlier one of the same operator is computed once. Steps that can fail are
+//! only run for tuples for which SQL evaluates them: branches of CASE and second halves of AND and OR stand in scopes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -237,8 +237,8 @@ pub(super) fn literal(expr: &Expr) -> Option<&ScalarValue> {
     expr.downcast_ref::<Literal>().map(Literal::value)
 }
 
-/// True if evaluating the expression may fail for a tuple, or takes long: it is not evaluated for tuples for which it need
-/// not be.
+/// True if evaluating the expression may fail for a tuple, or takes long: it is not evaluated for tuples for which it
+/// need not be.
 pub(super) fn is_costly(expr: &Expr, schema: &Schema) -> bool {
     if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
         let is_float = || {

@@ -1,5 +1,6 @@
-//! Joins: what DataFusion hashes ends in a build, the other side goes on with a probe, and where tuples of the build side
-//! count that have matched or not, a second branch goes through those. A join without keys is one of rows that all match.
+//! Joins: what DataFusion hashes ends in a build, the other side goes on with a probe, and where tuples of the build
+//! side count that have matched or not, a second branch goes through those. A join without keys is one of rows that all
+//! match.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DfResult, internal_err};
@@ -60,10 +61,10 @@ impl Joining<'_> {
         }
     }
 
-    /// What an input may be asked of `asks`: about its own columns, and about those that the other input's are equal to in
-    /// every match. All that it loses are rows of the join with just these values, or matches of such rows. But rows that
-    /// are completed with nulls where there is no match have other values then, and nothing is asked about them; and where
-    /// a null makes it unknown whether there is a match, the other input keeps its nulls.
+    /// What an input may be asked of `asks`: about its own columns, and about those that the other input's are equal to
+    /// in every match. All that it loses are rows of the join with just these values, or matches of such rows. But rows
+    /// that are completed with nulls where there is no match have other values then, and nothing is asked about them;
+    /// and where a null makes it unknown whether there is a match, the other input keeps its nulls.
     pub(super) fn below(&self, asks: &Asks, input: JoinSide) -> Asks {
         use JoinType::{
             Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,

@@ -1,5 +1,5 @@
-//! A join's probe side goes on with a step that looks tuples up, and where tuples of the build side count that have matched
-//! or not, a second branch goes through those.
+//! A join's probe side goes on with a step that looks tuples up, and where tuples of the build side count that have
+//! matched or not, a second branch goes through those.
 
 use std::sync::Arc;
 

@@ -14,8 +14,8 @@ use super::compare;
 use super::expressions::{Expr, Expressions, is_costly};
 use super::term::{Place, Term, common_lane, in_lane};
 
-/// Keeps the tuples for which a condition is true. Of conditions that are joined by AND, the later ones are only evaluated
-/// where the earlier ones are true.
+/// Keeps the tuples for which a condition is true. Of conditions that are joined by AND, the later ones are only
+/// evaluated where the earlier ones are true.
 ///
 /// # Errors
 /// Those of [`Expressions::term`].

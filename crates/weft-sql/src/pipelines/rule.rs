@@ -1,4 +1,5 @@
-//! The last rule of planning: finds the largest parts of a plan that have pipelines, and puts a node for each in its place.
+//! The last rule of planning: finds the largest parts of a plan that have pipelines, and puts a node for each in its
+//! place.
 
 use std::any::Any;
 use std::fmt;

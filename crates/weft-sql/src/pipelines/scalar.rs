@@ -1,5 +1,5 @@
-//! Subqueries that stand for a value: each ends in a sink that keeps its one value, and everything else comes after it. The
-//! expressions that use the value ask for it where it was kept.
+//! Subqueries that stand for a value: each ends in a sink that keeps its one value, and everything else comes after it.
+//! The expressions that use the value ask for it where it was kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -155,8 +155,8 @@ pub(super) fn in_register(program: &mut Program, term: &Term) -> Register {
     out
 }
 
-/// The same number in `lane`, which holds it: a decimal of 64 bits in 128, or an integer or decimal in a lane that its bounds
-/// fit into.
+/// The same number in `lane`, which holds it: a decimal of 64 bits in 128, or an integer or decimal in a lane that its
+/// bounds fit into.
 pub(super) fn in_lane(program: &mut Program, term: Term, lane: Lane) -> Term {
     if term.lane == lane {
         return term;

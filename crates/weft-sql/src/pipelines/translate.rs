@@ -1,5 +1,5 @@
-//! Plans become pipelines, from the leaves on: each node goes on with the open pipelines of its inputs, or ends them in a
-//! pipeline breaker and begins a new one.
+//! Plans become pipelines, from the leaves on: each node goes on with the open pipelines of its inputs, or ends them in
+//! a pipeline breaker and begins a new one.
 
 use std::sync::Arc;
 
