@@ -40,7 +40,20 @@ pub(super) enum JoinColumn {
     Mark,
 }
 
-impl Joining<'_> {
+impl<'a> Joining<'a> {
+    /// All pairs of rows of two inputs.
+    fn pairs(left: &'a Plan, right: &'a Plan) -> Joining<'a> {
+        Joining {
+            left,
+            right,
+            keys: &[],
+            nulls: Nulls::Never,
+            filter: None,
+            join_type: JoinType::Inner,
+            projection: None,
+        }
+    }
+
     /// The columns that it gives.
     pub(super) fn columns(&self) -> Vec<JoinColumn> {
         use JoinType::{
@@ -163,13 +176,10 @@ pub(super) fn nested_loop(
     asks: &Asks,
 ) -> DfResult<Open> {
     let joining = Joining {
-        left: node.left(),
-        right: node.right(),
-        keys: &[],
-        nulls: Nulls::Never,
         filter: node.filter(),
         join_type: *node.join_type(),
         projection: node.projection().as_ref().map(AsRef::as_ref),
+        ..Joining::pairs(node.left(), node.right())
     };
     joined(translator, &joining, Sides::BuildLeft, asks)
 }
@@ -183,14 +193,5 @@ pub(super) fn cross(
     node: &CrossJoinExec,
     asks: &Asks,
 ) -> DfResult<Open> {
-    let joining = Joining {
-        left: node.left(),
-        right: node.right(),
-        keys: &[],
-        nulls: Nulls::Never,
-        filter: None,
-        join_type: JoinType::Inner,
-        projection: None,
-    };
-    joined(translator, &joining, Sides::BuildLeft, asks)
+    joined(translator, &Joining::pairs(node.left(), node.right()), Sides::BuildLeft, asks)
 }
