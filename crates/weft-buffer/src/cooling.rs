@@ -1,12 +1,11 @@
 //! Cooling: which page leaves when a frame is needed, and who waits when none can.
 //!
 //! A frame comes from the free ones of its size, then from the ledger (with those beside it, on a huge page, while
-//! memory is plentiful and the size is in demand), then from a page of its size on
-//! probation if that is about as old as the oldest of all sizes, then from whatever else can leave: free
-//! frames of other sizes, the oldest pages on probation, and the first page of the main queue that nobody
-//! has fixed since it came there (these before, while scans have less than an eighth of the memory: some
-//! of the main queue's pages were wanted long ago). The memory of frames of other sizes goes back to the system, and the
-//! ledger's bytes are used for the new frame.
+//! memory is plentiful and the size is in demand), then from a page of its size on probation if that is about as old as
+//! the oldest of all sizes, then from whatever else can leave: free frames of other sizes, the oldest pages on
+//! probation, and the first page of the main queue that nobody has fixed since it came there (these before, while scans
+//! have less than an eighth of the memory: some of the main queue's pages were wanted long ago). The memory of frames
+//! of other sizes goes back to the system, and the ledger's bytes are used for the new frame.
 //!
 //! If every page is in use, the coroutine gets in line; the first in line waits for a guard to go or for
 //! the ledger, whichever is first.

@@ -33,7 +33,8 @@ impl Block<'_> {
     /// `Decimal64` where that is 128 bits. Strings as views are cheapest.
     ///
     /// # Errors
-    /// [`Error::WrongType`] if a value does not fit into 64 bits, or the block holds something else; [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
+    /// [`Error::WrongType`] if a value does not fit into 64 bits, or the block holds something else;
+    /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
     pub fn decode_as(&self, data_type: &DataType) -> Result<ArrayRef> {
         self.read(Rows::All(self.rows()), data_type, &mut Budget::new())
     }

@@ -1,7 +1,7 @@
-//! Rows per second of aggregations: sum, count, min and avg by an integer key of 1 to 10 M different values, in random order,
-//! on 1 and 2 threads; the same without keys; and what TPC-H query 1 asks for. Values and keys are in memory as vectors,
-//! and are copied into registers; their hash is computed. Beside rows per second there is the processor time of a row,
-//! over all threads, which tells more where others use the machine.
+//! Rows per second of aggregations: sum, count, min and avg by an integer key of 1 to 10 M different values, in random
+//! order, on 1 and 2 threads; the same without keys; and what TPC-H query 1 asks for. Values and keys are in memory as
+//! vectors, and are copied into registers; their hash is computed. Beside rows per second there is the processor time
+//! of a row, over all threads, which tells more where others use the machine.
 //!
 //! `cargo run --release -p weft-exec --example aggregate_speed [rows in millions]`
 

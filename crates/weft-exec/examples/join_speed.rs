@@ -1,11 +1,11 @@
-//! How fast a hash join builds and probes, in million tuples a second: for build sides that fit into a core's caches, into
-//! the last cache, and into neither; with keys that are unique or fourfold; with few and many hits.
+//! How fast a hash join builds and probes, in million tuples a second: for build sides that fit into a core's caches,
+//! into the last cache, and into neither; with keys that are unique or fourfold; with few and many hits.
 //!
 //! `cargo run --release -p weft-exec --example join_speed [cpu] [TUPLES …]`
 //!
-//! Tuples are a key and a payload of 64 bits; hashes are computed before. A probe looks up ten million random keys, carries
-//! its key along, and loads the payload of each match. Medians of three runs. With `cpu`, a second is one of the threads'
-//! time on processors, added up, which says something on a busy machine too (Linux).
+//! Tuples are a key and a payload of 64 bits; hashes are computed before. A probe looks up ten million random keys,
+//! carries its key along, and loads the payload of each match. Medians of three runs. With `cpu`, a second is one of
+//! the threads' time on processors, added up, which says something on a busy machine too (Linux).
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use weft_exec::join::{Build, Join, Key, Kind, Nulls, Probe};
 use weft_exec::pipeline::{Flow, LocalSink, Morsel, Pipeline, Sink, Source, Tuples};
 use weft_exec::program::{Program, Register, Step};
@@ -196,10 +196,6 @@ struct TableSource {
 }
 
 impl Source for TableSource {
-    fn open<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
-
     fn morsel(&self, _worker: usize) -> Option<Box<dyn Morsel>> {
         let range = self.queue.next()?;
         let slice = |buffer: &Buffer| {
@@ -211,10 +207,6 @@ impl Source for TableSource {
             keys: slice(&self.table.keys),
             hashes: slice(&self.table.hashes),
         }))))
-    }
-
-    fn depth(&self, _context: &Context) -> usize {
-        1
     }
 }
 
@@ -253,10 +245,6 @@ struct Count(Arc<AtomicU64>);
 impl Sink for Count {
     fn local(&self, _context: &Context, _worker: usize) -> Result<Box<dyn LocalSink>> {
         Ok(Box::new(LocalCount(self.0.clone())))
-    }
-
-    fn finish<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 

@@ -1,8 +1,8 @@
-//! How fast kernels are: rows per second of one step, with all rows selected and with one in ten, without nulls and with
-//! some, beside the loop that one would write by hand for the dense case.
+//! How fast kernels are: rows per second of one step, with all rows selected and with one in ten, without nulls and
+//! with some, beside the loop that one would write by hand for the dense case.
 //!
-//! `cargo run --release -p weft-exec --example kernel_speed [FILTER]` runs those whose name contains FILTER. Figures are
-//! the best of several rounds, in millions of rows of the vector per second (selected or not), on one core.
+//! `cargo run --release -p weft-exec --example kernel_speed [FILTER]` runs those whose name contains FILTER. Figures
+//! are the best of several rounds, in millions of rows of the vector per second (selected or not), on one core.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use futures::FutureExt;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use weft_exec::pipeline::{Flow, LocalSink, Pipeline, Sink, Source};
 use weft_exec::program::{Comparison, Constant, Operand, Program, Register, Step};
 use weft_exec::query::{Context, Query};
@@ -190,10 +190,6 @@ struct LocalSum {
 impl Sink for Sum {
     fn local(&self, _: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         Ok(Box::new(LocalSum { number: self.number, sum: 0, total: self.total.clone() }))
-    }
-
-    fn finish<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        async { Ok(()) }.boxed()
     }
 }
 

@@ -22,7 +22,8 @@ use crate::selection::Selection;
 pub struct Interpreter {
     program: Arc<Program>,
     registers: Registers,
-    /// For each step, where to go on if no tuple is selected: the middle or end of its scope, or the end of the program.
+    /// For each step, where to go on if no tuple is selected: the middle or end of its scope, or the end of the
+    /// program.
     skips: Vec<usize>,
     /// The states of those steps that expand.
     expansions: Vec<Option<Box<dyn Expansion>>>,
@@ -122,8 +123,8 @@ impl Interpreter {
         }
     }
 
-    /// Runs the steps once, on what was loaded or on the next batch of a step that expands: for those who let others run
-    /// in between, however few tuples come through.
+    /// Runs the steps once, on what was loaded or on the next batch of a step that expands: for those who let others
+    /// run in between, however few tuples come through.
     ///
     /// # Errors
     /// What a step gives. The tuples are lost then.
@@ -146,8 +147,8 @@ impl Interpreter {
         })
     }
 
-    /// Runs the steps on the tuples that were loaded and hands `sink` each batch that comes through. [`Flow::Enough`] as
-    /// soon as the sink wants no more.
+    /// Runs the steps on the tuples that were loaded and hands `sink` each batch that comes through. [`Flow::Enough`]
+    /// as soon as the sink wants no more.
     ///
     /// # Errors
     /// What a step or the sink gives.

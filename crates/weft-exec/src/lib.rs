@@ -8,17 +8,20 @@
 //! - [`lane`] and [`text`] are the values that steps know, [`vector`] holds up to [`VECTOR_ROWS_MAX`] of one lane,
 //!   [`selection`] says which of them count.
 //! - [`interpret`] runs programs by [`kernels`], one per step; [`expand`] is what makes several tuples of one.
-//! - [`program`] has the step set, [`registers`] what it works on, [`pipeline`] what lies around it, [`query`] the whole.
-//! - [`Query::run`](query::Query::run) drives: a task per worker and pipeline, many morsels waiting for devices at once. [`source`]s
-//!   give tuples, from Arrow's arrays by [`arrow`].
+//! - [`program`] has the step set, [`registers`] what it works on, [`pipeline`] what lies around it, [`query`] the
+//!   whole.
+//! - [`Query::run`](query::Query::run) drives: a task per worker and pipeline, many morsels waiting for devices at
+//!   once. [`source`]s give tuples, from Arrow's arrays by [`arrow`].
 //! - [`aggregate`] is hash aggregation.
 //! - [`mod@tuple`] materializes rows on pages (Umami), for every pipeline breaker alike.
 //! - [`join`] is the unified hash join: its build side's sink, the step that looks up, the source of what is left.
+//! - [`sort`] sorts all tuples or keeps the first ones, [`sink`] has the other ends of pipelines: results, limits.
 //!
 //! Whoever makes a program knows SQL's types; here are only lanes. Types of a query planner are unknown to this crate.
 
 pub mod aggregate;
 pub mod arrow;
+mod constant;
 mod drive;
 pub mod error;
 pub mod expand;

@@ -66,8 +66,8 @@ impl Context {
         }
     }
 
-    /// Runs `work` on each worker, to which it is told the worker's number, and gives what they give in the order of the
-    /// workers. The first failure, a panic, or the query's cancellation drops the others' futures where they wait.
+    /// Runs `work` on each worker, to which it is told the worker's number, and gives what they give in the order of
+    /// the workers. The first failure, a panic, or the query's cancellation drops the others' futures where they wait.
     ///
     /// # Errors
     /// The first of `work`; [`ExecError::Cancelled`]; [`ExecError::Join`] for a panic.
@@ -107,8 +107,8 @@ impl Context {
         error.map_or(Ok(outputs), Err)
     }
 
-    /// Runs `work` for each of `0..morsels` on all workers, one at a time on each; it is told the worker's number and the
-    /// morsel's. For the phases of an operator between its two pipelines. Others are served between morsels, so a
+    /// Runs `work` for each of `0..morsels` on all workers, one at a time on each; it is told the worker's number and
+    /// the morsel's. For the phases of an operator between its two pipelines. Others are served between morsels, so a
     /// morsel takes well below a millisecond or yields by itself.
     ///
     /// # Errors

@@ -14,18 +14,22 @@ use crate::registers::Registers;
 
 /// Where tuples come from.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// Makes ready whatever morsels need. Called once, on a worker, before any morsel is asked for, when the pipelines
-    /// that this one depends on have ended.
+    /// Makes ready whatever morsels need: nothing, unless the source says otherwise. Called once, on a worker, before
+    /// any morsel is asked for, when the pipelines that this one depends on have ended.
     ///
     /// # Errors
     /// Whatever keeps the source from being read.
-    fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>>;
+    fn open<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// The next morsel for a worker; `None` when none is left for it.
     fn morsel(&self, worker: usize) -> Option<Box<dyn Morsel>>;
 
     /// Morsel coroutines that a worker should keep going: 1 if morsels do not wait for devices.
-    fn depth(&self, context: &Context) -> usize;
+    fn depth(&self, _context: &Context) -> usize {
+        1
+    }
 }
 
 /// A morsel being read. Lives and dies on one worker.
@@ -74,11 +78,13 @@ pub trait Sink: fmt::Debug + Send + Sync {
     fn local(&self, context: &Context, worker: usize) -> Result<Box<dyn LocalSink>>;
 
     /// Called once, on a worker, when all workers' parts have ended: what the operator does between its two phases,
-    /// in parallel by pipelines of its own ([`Context::run_morsels`]).
+    /// in parallel by pipelines of its own ([`Context::run_morsels`]). Nothing, unless the sink says otherwise.
     ///
     /// # Errors
     /// Whatever went wrong.
-    fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>>;
+    fn finish<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A worker's part of a sink. One morsel coroutine at a time uses it.

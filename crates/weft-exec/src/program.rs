@@ -1,8 +1,8 @@
 //! The step set: what a pipeline does to a vector of tuples between its source and its sink.
 //!
-//! A [`Program`] is flat: steps run in order, each on the tuples that are selected when its turn comes. It is the contract
-//! between whoever translates SQL, the interpreter that runs a step over a whole vector, and a compiler that fuses steps
-//! into a loop per tuple; all must agree on what this file says.
+//! A [`Program`] is flat: steps run in order, each on the tuples that are selected when its turn comes. It is the
+//! contract between whoever translates SQL, the interpreter that runs a step over a whole vector, and a compiler that
+//! fuses steps into a loop per tuple; all must agree on what this file says.
 //!
 //! - **Registers** are typed by a [`Lane`] and written by one step only (but for [`Step::Assign`]), so that whatever a
 //!   string refers to lives until the next tuples come. Tuples keep their places: a filter narrows the selection.
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
+pub use crate::constant::Constant;
 use crate::error::Result;
 use crate::expand::Expand;
-use crate::lane::{Bool, Lane, Value};
-use crate::text::Str;
+use crate::lane::Lane;
 
 /// A register, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,81 +43,6 @@ pub enum Operand {
     Register(Register),
     /// One value.
     Constant(Constant),
-}
-
-/// A value that is not null.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Constant {
-    /// [`Lane::Bool`]
-    Bool(bool),
-    /// [`Lane::I8`]
-    I8(i8),
-    /// [`Lane::I16`]
-    I16(i16),
-    /// [`Lane::I32`]
-    I32(i32),
-    /// [`Lane::I64`]
-    I64(i64),
-    /// [`Lane::U8`]
-    U8(u8),
-    /// [`Lane::U16`]
-    U16(u16),
-    /// [`Lane::U32`]
-    U32(u32),
-    /// [`Lane::U64`]
-    U64(u64),
-    /// [`Lane::I128`]
-    I128(i128),
-    /// [`Lane::F32`]
-    F32(f32),
-    /// [`Lane::F64`]
-    F64(f64),
-    /// [`Lane::Str`]
-    Str(Arc<[u8]>),
-}
-
-impl Constant {
-    /// The lane of the value.
-    pub fn lane(&self) -> Lane {
-        match self {
-            Constant::Bool(_) => Lane::Bool,
-            Constant::I8(_) => Lane::I8,
-            Constant::I16(_) => Lane::I16,
-            Constant::I32(_) => Lane::I32,
-            Constant::I64(_) => Lane::I64,
-            Constant::U8(_) => Lane::U8,
-            Constant::U16(_) => Lane::U16,
-            Constant::U32(_) => Lane::U32,
-            Constant::U64(_) => Lane::U64,
-            Constant::I128(_) => Lane::I128,
-            Constant::F32(_) => Lane::F32,
-            Constant::F64(_) => Lane::F64,
-            Constant::Str(_) => Lane::Str,
-        }
-    }
-
-    /// The value.
-    ///
-    /// # Panics
-    /// If it is of another lane.
-    pub fn value<T: Value>(&self) -> T {
-        assert_eq!(self.lane(), T::LANE, "a constant of another lane");
-        match self {
-            Constant::Bool(value) => bytemuck::cast(Bool::from(*value)),
-            Constant::I8(value) => bytemuck::cast(*value),
-            Constant::I16(value) => bytemuck::cast(*value),
-            Constant::I32(value) => bytemuck::cast(*value),
-            Constant::I64(value) => bytemuck::cast(*value),
-            Constant::U8(value) => bytemuck::cast(*value),
-            Constant::U16(value) => bytemuck::cast(*value),
-            Constant::U32(value) => bytemuck::cast(*value),
-            Constant::U64(value) => bytemuck::cast(*value),
-            Constant::I128(value) => bytemuck::cast(*value),
-            Constant::F32(value) => bytemuck::cast(*value),
-            Constant::F64(value) => bytemuck::cast(*value),
-            Constant::Str(value) => bytemuck::cast(Str::new(value)),
-        }
-    }
 }
 
 /// Two numbers to one. For the lanes of 32 bits and more, but [`Lane::Str`].
@@ -150,8 +75,8 @@ pub enum Overflow {
     Error,
 }
 
-/// How two values compare. Floats compare by IEEE's total order after -0.0 became 0.0: NaN is equal to itself and larger
-/// than any number. Strings compare by their bytes, `false` is less than `true`.
+/// How two values compare. Floats compare by IEEE's total order after -0.0 became 0.0: NaN is equal to itself and
+/// larger than any number. Strings compare by their bytes, `false` is less than `true`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// =
@@ -414,8 +339,8 @@ pub enum Step {
         /// Where the hash goes.
         out: Register,
     },
-    /// Only tuples stay selected that may have a match on the build side of a join, as far as its filter knows: fewer rows
-    /// have to be looked up. It may let all through, and does so while there is no filter.
+    /// Only tuples stay selected that may have a match on the build side of a join, as far as its filter knows: fewer
+    /// rows have to be looked up. It may let all through, and does so while there is no filter.
     MayMatch {
         /// The filter's keys, in its order and of the lanes that the join hashes.
         keys: Vec<Register>,
@@ -458,6 +383,9 @@ pub trait Function: fmt::Debug + Send + Sync {
     fn call(&self, inputs: &[ArrayRef], rows: usize) -> Result<ArrayRef>;
 }
 
+/// Most registers of a program.
+pub const REGISTERS_MAX: usize = 1 << 16;
+
 /// Steps, and the registers that they need.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -470,14 +398,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// A new register.
-    ///
-    /// # Panics
-    /// If there are 65,536 already.
+    /// A new register. A program with more than [`REGISTERS_MAX`] has no numbers for all of them, and is not to be run:
+    /// see [`Program::is_too_large`].
     pub fn register(&mut self, lane: Lane) -> Register {
-        let number = u16::try_from(self.registers.len()).expect("at most 65,536 registers");
+        let number = u16::try_from(self.registers.len()).unwrap_or(u16::MAX);
         self.registers.push(lane);
         Register(number)
+    }
+
+    /// True if the program has more registers than can be told apart.
+    pub fn is_too_large(&self) -> bool {
+        self.registers.len() > REGISTERS_MAX
     }
 
     /// A new register for the next column of the source.

@@ -39,8 +39,8 @@ impl Registers {
         self.vectors.iter_mut().for_each(Vector::reset);
     }
 
-    /// Goes on with `rows` tuples, all of which count, that a step has made of the ones before. Other registers keep what
-    /// they have, for the step to make more of it later.
+    /// Goes on with `rows` tuples, all of which count, that a step has made of the ones before. Other registers keep
+    /// what they have, for the step to make more of it later.
     ///
     /// # Panics
     /// If they are more than [`VECTOR_ROWS_MAX`].

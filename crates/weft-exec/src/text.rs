@@ -1,9 +1,9 @@
 //! Strings as 16-byte views: length, the first four bytes, and either the rest or where all of it lies.
 //!
-//! Up to twelve bytes a view is bit for bit Arrow's. A longer one has, where Arrow has a buffer's number and an offset, an
-//! address ([`Str`]), so that views of any origin mix in a vector and are gathered without knowing whose they are. On a
-//! tuple's page there is the distance from the tuple instead ([`Str::packed`]), so that pages may be moved, and written
-//! to a device and read back.
+//! Up to twelve bytes a view is bit for bit Arrow's. A longer one has, where Arrow has a buffer's number and an offset,
+//! an address ([`Str`]), so that views of any origin mix in a vector and are gathered without knowing whose they are.
+//! On a tuple's page there is the distance from the tuple instead ([`Str::packed`]), so that pages may be moved, and
+//! written to a device and read back.
 //!
 //! A view owns nothing. Whoever puts one into a register keeps its bytes alive: a vector holds its Arrow buffers or its
 //! arena, and an operator the pages that its program gathers from.

@@ -79,7 +79,8 @@ impl Vector {
         bytemuck::cast_slice_mut(&mut self.own)
     }
 
-    /// Sees to it that the vector owns memory for values, whatever they are: somebody may look at them where they are null.
+    /// Sees to it that the vector owns memory for values, whatever they are: somebody may look at them where they are
+    /// null.
     pub fn make_room(&mut self) {
         crate::for_lane!(self.lane, T => {
             self.values_mut::<T>();

@@ -1,5 +1,5 @@
-//! Tuples go to pages and come back: random schemas, nulls, strings short and long, selections, partition modes, budgets
-//! that suffice or do not.
+//! Tuples go to pages and come back: random schemas, nulls, strings short and long, selections, partition modes,
+//! budgets that suffice or do not.
 
 use std::collections::HashMap;
 use std::sync::Arc;

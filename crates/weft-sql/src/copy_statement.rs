@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::copy_options::CopyOptions;
 use crate::error::{Position, Result, SqlError};
-use crate::grammar::{expect_eof, expected, parser, syntax, take_string, take_word};
+use crate::grammar::{expect_eof, expected, is, parser, skip_word, syntax, take_string, take_word};
 use crate::statement::{Parsed, parse_query};
 
 /// COPY in both directions.
@@ -49,8 +49,7 @@ pub(crate) fn parse_copy(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
 
 /// `EXPLAIN COPY … TO …` explains the query that is written.
 pub(crate) fn parse_explain_copy(mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
-    let is_explain = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case("explain"));
-    if let Some(start) = tokens.iter().position(is_explain) {
+    if let Some(start) = tokens.iter().position(|token| is(token, "EXPLAIN")) {
         tokens.drain(..=start);
     }
     let Parsed::CopyTo { query, .. } = parse_copy(tokens)? else {
@@ -81,7 +80,9 @@ fn parse_copy_options(parser: &mut Parser<'_>) -> Result<CopyOptions> {
         let token = parser.next_token();
         options.set("format", Some(&option_text(&token)?))?;
     }
-    let _ = take_word(parser, "WITH") || take_word(parser, "OPTIONS");
+    if !take_word(parser, "WITH") {
+        skip_word(parser, "OPTIONS");
+    }
     if parser.peek_token().token != Token::LParen {
         while !matches!(parser.peek_token().token, Token::EOF | Token::SemiColon) {
             parse_copy_option(parser, &mut options)?;

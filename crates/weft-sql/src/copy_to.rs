@@ -205,6 +205,7 @@ impl Drop for Partial {
         let prefix = format!("{}#", name.to_string_lossy());
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                // A part that cannot be removed stays, and keeps nobody from anything.
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -15,30 +15,36 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 
-/// DataFusion's rules for logical plans, with [`KeptFilters`], [`KeptKeys`] and [`SeparateKeys`] for its own
-/// rules.
-pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+/// DataFusion's rules for logical plans, of which three are applied with care.
+pub(crate) fn optimizer_rules() -> Vec<Arc<Rule>> {
+    let careful: [(Arc<Rule>, Rewrite); 3] = [
+        (Arc::new(PushDownFilter::new()), push_down),
+        (Arc::new(ExtractEquijoinPredicate::new()), extract_keys),
+        (Arc::new(EliminateCrossJoin::new()), eliminate_cross_join),
+    ];
     let mut rules = Optimizer::new().rules;
-    for rule in &mut rules {
-        if rule.name() == PushDownFilter::new().name() {
-            *rule = Arc::new(KeptFilters { inner: PushDownFilter::new() });
-        } else if rule.name() == ExtractEquijoinPredicate::new().name() {
-            *rule = Arc::new(KeptKeys { inner: ExtractEquijoinPredicate::new() });
-        } else if rule.name() == EliminateCrossJoin::new().name() {
-            *rule = Arc::new(SeparateKeys { inner: EliminateCrossJoin::new() });
+    for (inner, rewrite) in careful {
+        for rule in rules.iter_mut().filter(|rule| rule.name() == inner.name()) {
+            *rule = Arc::new(Careful { inner: Arc::clone(&inner), rewrite });
         }
     }
     rules
 }
 
-/// Pushes conditions down as DataFusion does, but those without columns not below such an aggregate:
-/// `HAVING false` leaves no row of `SELECT count(*) FROM t`, and `WHERE false` leaves one.
+/// A rule of DataFusion's.
+type Rule = dyn OptimizerRule + Send + Sync;
+
+/// Applies a rule to a plan where it may be.
+type Rewrite = fn(&Rule, LogicalPlan, &dyn OptimizerConfig) -> DfResult<Transformed<LogicalPlan>>;
+
+/// A rule of DataFusion's, applied with care.
 #[derive(Debug)]
-struct KeptFilters {
-    inner: PushDownFilter,
+struct Careful {
+    inner: Arc<Rule>,
+    rewrite: Rewrite,
 }
 
-impl OptimizerRule for KeptFilters {
+impl OptimizerRule for Careful {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -52,17 +58,28 @@ impl OptimizerRule for KeptFilters {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> DfResult<Transformed<LogicalPlan>> {
-        let Some((conditions, below)) = over_aggregate(&plan) else {
-            return self.inner.rewrite(plan, config);
-        };
-        let (others, kept): (Vec<Expr>, Vec<Expr>) =
-            conditions.into_iter().cloned().partition(Expr::any_column_refs);
-        let Some(kept) = conjunction(kept) else { return self.inner.rewrite(plan, config) };
-        let Some(others) = conjunction(others) else { return Ok(Transformed::no(plan)) };
-        let filter = Filter::try_new(others, Arc::clone(below))?;
-        let pushed = self.inner.rewrite(LogicalPlan::Filter(filter), config)?;
-        pushed.map_data(|plan| Ok(LogicalPlan::Filter(Filter::try_new(kept, Arc::new(plan))?)))
+        (self.rewrite)(self.inner.as_ref(), plan, config)
     }
+}
+
+/// Pushes conditions down as DataFusion does, but those without columns not below an aggregate that has a row even if
+/// there is nothing to aggregate: `HAVING false` leaves no row of `SELECT count(*) FROM t`, and `WHERE false` leaves
+/// one.
+fn push_down(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> DfResult<Transformed<LogicalPlan>> {
+    let Some((conditions, below)) = over_aggregate(&plan) else {
+        return rule.rewrite(plan, config);
+    };
+    let (others, kept): (Vec<Expr>, Vec<Expr>) =
+        conditions.into_iter().cloned().partition(Expr::any_column_refs);
+    let Some(kept) = conjunction(kept) else { return rule.rewrite(plan, config) };
+    let Some(others) = conjunction(others) else { return Ok(Transformed::no(plan)) };
+    let filter = Filter::try_new(others, Arc::clone(below))?;
+    let pushed = rule.rewrite(LogicalPlan::Filter(filter), config)?;
+    pushed.map_data(|plan| Ok(LogicalPlan::Filter(Filter::try_new(kept, Arc::new(plan))?)))
 }
 
 /// The conditions over an aggregate that has a row even of nothing, and the aggregate.
@@ -92,63 +109,34 @@ fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
 
 /// Makes keys of the equalities among a join's conditions as DataFusion does, but not beside keys for which
 /// NULL equals NULL: the two kinds of keys would be taken for one.
-#[derive(Debug)]
-struct KeptKeys {
-    inner: ExtractEquijoinPredicate,
-}
-
-impl OptimizerRule for KeptKeys {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.inner.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> DfResult<Transformed<LogicalPlan>> {
-        match &plan {
-            LogicalPlan::Join(join) if equals_nulls(join) => Ok(Transformed::no(plan)),
-            _ => self.inner.rewrite(plan, config),
-        }
+fn extract_keys(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> DfResult<Transformed<LogicalPlan>> {
+    match &plan {
+        LogicalPlan::Join(join) if equals_nulls(join) => Ok(Transformed::no(plan)),
+        _ => rule.rewrite(plan, config),
     }
 }
 
 /// Makes keys of the equalities above inner joins as DataFusion does, with the keys for which NULL equals NULL
 /// as conditions meanwhile: it takes all keys of the joins that it merges for keys of one kind.
-#[derive(Debug)]
-struct SeparateKeys {
-    inner: EliminateCrossJoin,
-}
-
-impl OptimizerRule for SeparateKeys {
-    fn name(&self) -> &str {
-        self.inner.name()
+fn eliminate_cross_join(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> DfResult<Transformed<LogicalPlan>> {
+    let plan = plan.transform_down_with_subqueries(keys_to_conditions)?;
+    let separated = plan.transformed;
+    let plan = rule.rewrite(plan.data, config)?;
+    if !separated {
+        return Ok(plan);
     }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.inner.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> DfResult<Transformed<LogicalPlan>> {
-        let plan = plan.transform_down_with_subqueries(keys_to_conditions)?;
-        let separated = plan.transformed;
-        let plan = self.inner.rewrite(plan.data, config)?;
-        if !separated {
-            return Ok(plan);
-        }
-        let extract = KeptKeys { inner: ExtractEquijoinPredicate::new() };
-        let plan = plan.data.transform_up_with_subqueries(|plan| extract.rewrite(plan, config))?;
-        Ok(Transformed::yes(plan.data))
-    }
+    let extract = ExtractEquijoinPredicate::new();
+    let plan =
+        plan.data.transform_up_with_subqueries(|plan| extract_keys(&extract, plan, config))?;
+    Ok(Transformed::yes(plan.data))
 }
 
 /// An inner join on keys for which NULL equals NULL, with `IS NOT DISTINCT FROM` for them.

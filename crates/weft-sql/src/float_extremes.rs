@@ -13,6 +13,7 @@ use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::AggregateUDF;
 
+use crate::floats::{canonical_32, canonical_64};
 use crate::represented::{Representation, represented};
 
 /// The functions.
@@ -36,14 +37,12 @@ impl Representation for Ordered {
         match values.data_type() {
             DataType::Float32 => {
                 Ok(Arc::new(unary::<Float32Type, _, Int32Type>(values.as_primitive(), |value| {
-                    let value = if value.is_nan() { f32::NAN } else { value + 0.0 };
-                    order_32(value.to_bits().cast_signed())
+                    order_32(canonical_32(value).to_bits().cast_signed())
                 })))
             }
             DataType::Float64 => {
                 Ok(Arc::new(unary::<Float64Type, _, Int64Type>(values.as_primitive(), |value| {
-                    let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
-                    order_64(value.to_bits().cast_signed())
+                    order_64(canonical_64(value).to_bits().cast_signed())
                 })))
             }
             other => internal_err!("{other} is not a floating point number"),

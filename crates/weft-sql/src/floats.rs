@@ -131,15 +131,23 @@ impl ScalarUDFImpl for Canonical {
     }
 }
 
+/// The same number, with one zero and one NaN.
+pub(crate) fn canonical_32(number: f32) -> f32 {
+    if number.is_nan() { f32::NAN } else { number + 0.0 }
+}
+
+/// As [`canonical_32`].
+pub(crate) fn canonical_64(number: f64) -> f64 {
+    if number.is_nan() { f64::NAN } else { number + 0.0 }
+}
+
 fn canonical(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Float32 => {
-            let one = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
-            Arc::new(unary::<Float32Type, _, Float32Type>(array.as_primitive(), one))
+            Arc::new(unary::<Float32Type, _, Float32Type>(array.as_primitive(), canonical_32))
         }
         DataType::Float64 => {
-            let one = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
-            Arc::new(unary::<Float64Type, _, Float64Type>(array.as_primitive(), one))
+            Arc::new(unary::<Float64Type, _, Float64Type>(array.as_primitive(), canonical_64))
         }
         _ => Arc::clone(array),
     }

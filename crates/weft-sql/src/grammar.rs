@@ -57,10 +57,15 @@ pub(crate) fn expect_end(tokens: &[TokenWithSpan], count: usize) -> Result<()> {
     }
 }
 
+/// Whether a token is this word, and not the name in quotes.
+pub(crate) fn is(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token,
+        Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
 /// Whether the next token is this word.
 pub(crate) fn is_word(parser: &Parser<'_>, word: &str) -> bool {
-    matches!(&parser.peek_token().token,
-        Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+    is(&parser.peek_token(), word)
 }
 
 /// Takes the next token if it is this word.
@@ -70,6 +75,13 @@ pub(crate) fn take_word(parser: &mut Parser<'_>, word: &str) -> bool {
         parser.next_token();
     }
     found
+}
+
+/// Takes a word that may be left out.
+pub(crate) fn skip_word(parser: &mut Parser<'_>, word: &str) {
+    if is_word(parser, word) {
+        parser.next_token();
+    }
 }
 
 /// Takes a string in quotes.

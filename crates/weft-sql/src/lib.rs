@@ -1,9 +1,9 @@
 //! SQL: the only crate that names DataFusion.
 //!
-//! A [`Session`] parses a statement, plans it on what the database holds at that moment, and runs it
-//! on the threads of the [`Engine`], which all sessions share together with the memory budget.
-//! DataFusion parses, binds and optimizes, and executes unless Weft's own engine is chosen; what its grammar lacks is parsed here, and tables,
-//! loading, settings, memory and errors are Weft's.
+//! A [`Session`] parses a statement, plans it on what the database holds at that moment, and runs it on the threads of
+//! the [`Engine`], which all sessions share together with the memory budget. DataFusion parses, binds and optimizes,
+//! and executes unless Weft's own engine is chosen; what its grammar lacks is parsed here, and tables, loading,
+//! settings, memory and errors are Weft's.
 //!
 //! **API boundary:** types of DataFusion do not leave this crate; results are Arrow's.
 
@@ -49,7 +49,9 @@ mod names;
 mod open;
 mod overflow;
 mod own_functions;
+mod physical_rule;
 mod pipelines;
+mod plan_node;
 mod plan_walk;
 mod pushdown;
 mod pushed_filters;

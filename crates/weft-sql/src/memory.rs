@@ -27,8 +27,8 @@ use weft_rt::memory::{Ledger, Reservation};
 
 use crate::sizes::human_bytes;
 use consumer::{Temper, spoken_name, temper};
-pub(crate) use held_rows::HeldRows;
-pub(crate) use owned_rows::OwnedRows;
+pub(crate) use held_rows::HELD_ROWS;
+pub(crate) use owned_rows::OWNED_ROWS;
 
 /// Of the budget, the part that is kept free for operators that need little and fail without it.
 const KEPT_FREE: u64 = 8;

@@ -104,7 +104,7 @@ async fn attempt(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
     }
 }
 
-/// Who waits for the result. Nobody may be listening any more.
+/// Who waits for the result, if anybody still does.
 struct Reader {
     /// `None` once it was told what the result is.
     header: Option<oneshot::Sender<Result<Header>>>,
@@ -116,7 +116,7 @@ struct Reader {
 impl Reader {
     fn announce(&mut self, schema: SchemaRef, kind: ResultKind) {
         if let Some(header) = self.header.take() {
-            let _ = header.send(Ok(Header { schema, kind }));
+            note_unheard(header.send(Ok(Header { schema, kind })).is_ok());
         }
     }
 
@@ -135,15 +135,20 @@ impl Reader {
     }
 
     async fn end(self, result: Result<Option<u64>>) {
-        let last = match (result, self.header) {
-            (Err(error), Some(header)) => {
-                let _ = header.send(Err(error));
-                return;
+        note_unheard(match (result, self.header) {
+            (Err(error), Some(header)) => header.send(Err(error)).is_ok(),
+            (Err(error), None) => self.messages.send(Message::Failed(error)).await.is_ok(),
+            (Ok(rows_affected), _) => {
+                self.messages.send(Message::Finished { rows_affected }).await.is_ok()
             }
-            (Err(error), None) => Message::Failed(error),
-            (Ok(rows_affected), _) => Message::Finished { rows_affected },
-        };
-        let _ = self.messages.send(last).await;
+        });
+    }
+}
+
+/// Nobody misses what was not heard: whoever waited has dropped the statement, which cancels it.
+fn note_unheard(was_heard: bool) {
+    if !was_heard {
+        log::debug!("nobody waits for the result of the statement any more");
     }
 }
 

@@ -23,7 +23,7 @@ use crate::floats::CanonicalFloats;
 use crate::functions;
 use crate::grouping_sets::GroupingSets;
 use crate::join_order::JoinOrder;
-use crate::memory::{HeldRows, OwnedRows};
+use crate::memory::{HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
@@ -37,7 +37,7 @@ use crate::subqueries::Subqueries;
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
-use crate::yielding::YieldingJoins;
+use crate::yielding::YIELDING_JOINS;
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -96,9 +96,9 @@ impl Session {
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
             .with_physical_optimizer_rules(pushed_filters::physical_rules())
-            .with_physical_optimizer_rule(Arc::new(YieldingJoins))
-            .with_physical_optimizer_rule(Arc::new(HeldRows))
-            .with_physical_optimizer_rule(Arc::new(OwnedRows))
+            .with_physical_optimizer_rule(Arc::new(YIELDING_JOINS))
+            .with_physical_optimizer_rule(Arc::new(HELD_ROWS))
+            .with_physical_optimizer_rule(Arc::new(OWNED_ROWS))
             .with_physical_optimizer_rule(Arc::new(Pipelines::new(
                 Arc::clone(&engine.runtime),
                 engine.ledger.clone(),

@@ -11,8 +11,8 @@ use crate::copy_statement::{parse_copy, parse_explain_copy};
 use crate::error::{ErrorKind, Position, Result, SqlError, translate};
 use crate::foreign;
 use crate::grammar::{
-    RECURSION_MAX, expect_end, expect_eof, expected, is_word, parser, slice, syntax, take_string,
-    take_word,
+    RECURSION_MAX, expect_end, expect_eof, expected, is, is_word, parser, skip_word, slice, syntax,
+    take_string, take_word,
 };
 use crate::rewrite;
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
@@ -216,12 +216,9 @@ fn parse_add_device(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
 
 /// A table or query to describe, after so many words.
 fn parse_describe(tokens: Vec<TokenWithSpan>, words: usize) -> Result<Parsed> {
-    let is_query = text::significant(&tokens).get(words).is_some_and(|token| match &token.token {
-        Token::LParen => true,
-        Token::Word(word) => ["SELECT", "WITH", "VALUES", "TABLE", "FROM"]
-            .iter()
-            .any(|start| word.quote_style.is_none() && word.value.eq_ignore_ascii_case(start)),
-        _ => false,
+    let is_query = text::significant(&tokens).get(words).is_some_and(|token| {
+        token.token == Token::LParen
+            || ["SELECT", "WITH", "VALUES", "TABLE", "FROM"].iter().any(|start| is(token, start))
     });
     let mut parser = parser(tokens);
     for _ in 0..words {
@@ -230,7 +227,7 @@ fn parse_describe(tokens: Vec<TokenWithSpan>, words: usize) -> Result<Parsed> {
     let parsed = match is_query {
         true => Parsed::DescribeQuery { query: parser.parse_query().map_err(syntax)? },
         false => {
-            let _ = take_word(&mut parser, "TABLE");
+            skip_word(&mut parser, "TABLE");
             Parsed::DescribeTable { table: parser.parse_object_name(false).map_err(syntax)? }
         }
     };
@@ -240,8 +237,7 @@ fn parse_describe(tokens: Vec<TokenWithSpan>, words: usize) -> Result<Parsed> {
 
 fn parse_prepare(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let significant = text::significant(&tokens);
-    let is_as = |token: &&TokenWithSpan| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case("as"));
-    let Some(position) = significant.iter().position(is_as) else {
+    let Some(position) = significant.iter().position(|token| is(token, "AS")) else {
         return match significant.last() {
             Some(last) => expected("AS and a statement", last),
             None => Err(SqlError::new(ErrorKind::Syntax, "syntax error: expected a name")),
@@ -263,7 +259,9 @@ fn parse_execute(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let mut parser = parser(tokens);
     let deallocate = is_word(&parser, "DEALLOCATE");
     parser.next_token();
-    let _ = deallocate && take_word(&mut parser, "PREPARE");
+    if deallocate {
+        skip_word(&mut parser, "PREPARE");
+    }
     let name = parser.parse_identifier().map_err(syntax)?;
     let name = fold(name.value, name.quote_style);
     if deallocate {

@@ -3,10 +3,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result as DfResult;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::{
@@ -14,16 +11,12 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::unnest::UnnestExec;
 
-/// Puts a node that gives way after some batches above each one that multiplies rows.
-#[derive(Debug)]
-pub(crate) struct YieldingJoins;
+use crate::physical_rule::PhysicalRule;
 
-impl PhysicalOptimizerRule for YieldingJoins {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+/// Puts a node that gives way after some batches above each one that multiplies rows.
+pub(crate) const YIELDING_JOINS: PhysicalRule = PhysicalRule {
+    name: "yielding_joins",
+    rewrite: |plan| {
         let rewritten = plan.transform_up(|node| {
             Ok(match multiplies_rows(node.as_ref()) {
                 true => Transformed::yes(Arc::new(CooperativeExec::new(node))),
@@ -31,16 +24,8 @@ impl PhysicalOptimizerRule for YieldingJoins {
             })
         })?;
         Ok(rewritten.data)
-    }
-
-    fn name(&self) -> &str {
-        "yielding_joins"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+    },
+};
 
 fn multiplies_rows(node: &dyn ExecutionPlan) -> bool {
     node.is::<NestedLoopJoinExec>()

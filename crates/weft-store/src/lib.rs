@@ -1,10 +1,10 @@
 //! The database directory: tables in row groups on one or more devices, and commits that are all or nothing.
 //!
 //! A [`Store`] is an open directory. What it holds is looked at through [`Snapshot`]s, which never change:
-//! [`Snapshot::table`] gives a [`Table`], [`Table::scan`] its rows as Arrow batches ([`Table::scan_morsels`] for whoever runs on
-//! the workers itself), [`Table::get`] one row.
-//! Rows are written through a [`TableWriter`] and become visible by [`Store::commit`], together with all
-//! other [`Change`]s. The files are described byte by byte in `docs/FILE_FORMAT.md`.
+//! [`Snapshot::table`] gives a [`Table`], [`Table::scan`] its rows as Arrow batches ([`Table::scan_morsels`] for
+//! whoever runs on the workers itself), [`Table::get`] one row. Rows are written through a [`TableWriter`] and become
+//! visible by [`Store::commit`], together with all other [`Change`]s. The files are described byte by byte in
+//! `docs/FILE_FORMAT.md`.
 //!
 //! Nothing here knows SQL: expressions and views are texts, names are case-sensitive.
 #![forbid(unsafe_code)]

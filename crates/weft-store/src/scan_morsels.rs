@@ -70,8 +70,8 @@ impl MorselScan {
         self.inner.shared.plan().await.map(drop)
     }
 
-    /// The next rows to read: a row group, all of a small table, or rows that are only counted; `None` when all have been
-    /// handed out.
+    /// The next rows to read: a row group, all of a small table, or rows that are only counted; `None` when all have
+    /// been handed out.
     ///
     /// # Panics
     /// If the scan was not opened.

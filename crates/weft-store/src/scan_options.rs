@@ -34,8 +34,8 @@ pub struct ScanOptions {
     pub projection: Vec<usize>,
     /// Conditions on columns; only rows that satisfy all of them come.
     pub predicates: Vec<(usize, Predicate)>,
-    /// Conditions that rows are not looked at for: what is left out are row groups and blocks whose zones say that no row
-    /// satisfies them.
+    /// Conditions that rows are not looked at for: what is left out are row groups and blocks whose zones say that no
+    /// row satisfies them.
     pub zone_predicates: Vec<(usize, Predicate)>,
     /// Columns that are decoded first, and what says then which rows are wanted of the others.
     pub filters: Vec<(usize, Arc<dyn ColumnFilter>)>,

@@ -1,9 +1,9 @@
 //! What planners want to know of a table beyond its zones: how many different values its columns have, about, and a
 //! uniform sample of its rows.
 //!
-//! Both come from loads as they write. Each row gets a random key, and the sample is the rows with the least keys, so that
-//! samples of parts of a table give one of the whole: the rows with the least keys of all (bottom-k sampling). They are
-//! stored with the table, encoded as any rows are. Rows added since, few enough, are not in them.
+//! Both come from loads as they write. Each row gets a random key, and the sample is the rows with the least keys, so
+//! that samples of parts of a table give one of the whole: the rows with the least keys of all (bottom-k sampling).
+//! They are stored with the table, encoded as any rows are. Rows added since, few enough, are not in them.
 
 mod collector;
 

@@ -1,4 +1,5 @@
-//! Weft's own engine as its users see it: the setting, EXPLAIN, errors, cancellation, and what it does when memory is short.
+//! Weft's own engine as its users see it: the setting, EXPLAIN, errors, cancellation, and what it does when memory is
+//! short.
 
 #![forbid(unsafe_code)]
 
@@ -94,6 +95,23 @@ fn what_is_not_asked_for_does_not_fail() {
     ] {
         check(&session, sql, &[expected]);
     }
+}
+
+/// What is within a CASE is looked at once for each level, and not twice as often for each level more.
+#[test]
+fn cases_nest_deeply() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 3);
+    let nested = |innermost: &str, around: fn(u32, String) -> String| {
+        (10..40).fold(innermost.to_owned(), |inner, number| around(number, inner))
+    };
+    let case = nested("n", |number, inner| {
+        format!("CASE WHEN n = {number} THEN n + {number} ELSE {inner} END")
+    });
+    check(&session, &format!("SELECT sum({case}) FROM t"), &["6"]);
+    let cast = nested("n", |number, inner| format!("TRY_CAST({inner} AS DECIMAL({number}, 1))"));
+    let cast = cast.replace("DECIMAL(39, 1)", "DECIMAL(38, 1)");
+    check(&session, &format!("SELECT sum({cast}) FROM t"), &["6.0"]);
 }
 
 #[test]

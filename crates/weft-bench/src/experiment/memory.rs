@@ -98,8 +98,8 @@ pub fn check(points: &[Point]) -> Result<(), BenchError> {
     }
 }
 
-/// Has this program, as another process, make the files that are missing: what an allocator keeps of the memory that this
-/// takes is not what is to be measured.
+/// Has this program, as another process, make the files that are missing: what an allocator keeps of the memory that
+/// this takes is not what is to be measured.
 fn generate_apart(args: &MemoryArgs, threads: u32) -> Result<(), BenchError> {
     let failed = |path: &Path| {
         let path = path.to_owned();

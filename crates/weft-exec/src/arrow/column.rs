@@ -1,7 +1,7 @@
 //! An Arrow array, looked at once, from which vectors are loaded again and again.
 //!
-//! Numbers are shared, not copied, if the array has the register's lane. Strings become views with addresses, decimals of
-//! 128 bits are narrowed where the register has 64.
+//! Numbers are shared, not copied, if the array has the register's lane. Strings become views with addresses, decimals
+//! of 128 bits are narrowed where the register has 64.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ByteArrayType, ByteViewType};

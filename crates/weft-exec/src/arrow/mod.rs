@@ -1,5 +1,5 @@
-//! Between Arrow's arrays and vectors: [`ArrowColumn`] is an array that vectors are loaded from, [`ColumnBuilder`] gathers
-//! vectors into an array.
+//! Between Arrow's arrays and vectors: [`ArrowColumn`] is an array that vectors are loaded from, [`ColumnBuilder`]
+//! gathers vectors into an array.
 
 pub mod builder;
 pub mod column;

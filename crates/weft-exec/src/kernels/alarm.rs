@@ -29,8 +29,8 @@ pub(crate) struct Any<T>(pub T);
 
 /// The bits of all left factors and of all right ones, but for their signs. Rings if a product could be too large.
 ///
-/// A product of 64 bits has no cheap bits that tell whether it was too large. How large the factors are says nearly always
-/// that it was not.
+/// A product of 64 bits has no cheap bits that tell whether it was too large. How large the factors are says nearly
+/// always that it was not.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Factors<T>(pub T, pub T);
 

@@ -1,7 +1,7 @@
 //! Days since 1970-01-01 as dates of the Gregorian calendar, which is taken to have always been.
 //!
-//! After Neri and Schneider, "Euclidean affine functions and their application to calendar algorithms" (2022): no branches
-//! and no divisions of more than 32 bits, so that it is vectorized. Years begin with March there.
+//! After Neri and Schneider, "Euclidean affine functions and their application to calendar algorithms" (2022): no
+//! branches and no divisions of more than 32 bits, so that it is vectorized. Years begin with March there.
 
 /// Days from the algorithm's first one to 1970-01-01: 82 times 400 years before the year 0.
 const EPOCH: u32 = 719_468 + 146_097 * CYCLES;

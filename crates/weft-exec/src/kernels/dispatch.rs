@@ -1,8 +1,8 @@
 //! The same loop compiled for several generations of processors, of which the best one is run.
 //!
-//! A loop is a [`Kernel`] whose `run` is always inlined: into a function for AVX-512, one for AVX2, one for whatever the
-//! target has at least. The compiler vectorizes each for what it may use. Unoptimized builds have only the last, since
-//! nothing is vectorized there.
+//! A loop is a [`Kernel`] whose `run` is always inlined: into a function for AVX-512, one for AVX2, one for whatever
+//! the target has at least. The compiler vectorizes each for what it may use. Unoptimized builds have only the last,
+//! since nothing is vectorized there.
 
 /// A loop, with whatever it works on.
 pub(crate) trait Kernel {

@@ -1,9 +1,10 @@
 //! Hashes of keys.
 //!
 //! Values of fixed width go through the finalizer of SplitMix64 (Stafford's mix 13): two multiplications, every bit of
-//! the result depends on every bit of the value, and it is vectorized. High bits (partitions, places in directories) are
-//! as good as low ones (sketches). Further keys are mixed with the hash of those before. Strings of up to twelve bytes
-//! are hashed as the bits of their views, longer ones by foldhash with a fixed seed: the same in all of a process.
+//! the result depends on every bit of the value, and it is vectorized. High bits (partitions, places in directories)
+//! are as good as low ones (sketches). Further keys are mixed with the hash of those before. Strings of up to twelve
+//! bytes are hashed as the bits of their views, longer ones by foldhash with a fixed seed: the same in all of a
+//! process.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -217,7 +218,8 @@ fn of_field<T: crate::Value>(
     of_field_at(page, field, hashes, |_, value, before| hash(value, before));
 }
 
-/// Mixes a field of all tuples in; `hash` is given the address of a tuple, the value, and the hash of the fields before.
+/// Mixes a field of all tuples in; `hash` is given the address of a tuple, the value, and the hash of the fields
+/// before.
 fn of_field_at<T: crate::Value>(
     page: &Page,
     field: &Field,

@@ -1,5 +1,5 @@
-//! The loop of all kernels that make a value of one or two: over all rows or over those that are selected, with registers
-//! or constants on either side.
+//! The loop of all kernels that make a value of one or two: over all rows or over those that are selected, with
+//! registers or constants on either side.
 //!
 //! What can fail does not stop the loop, which would keep it from being vectorized, but leaves a trace in an *alarm*.
 //! Only if it rang, its kernel looks again at each row that counts: the alarm may have been for one that does not.

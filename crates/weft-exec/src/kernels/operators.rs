@@ -1,5 +1,5 @@
-//! What arithmetic does to two numbers: one type for each operator, in two forms. The *plain* ones follow IEEE 754 or wrap;
-//! the *checked* ones wrap too, and ring if the result has no place.
+//! What arithmetic does to two numbers: one type for each operator, in two forms. The *plain* ones follow IEEE 754 or
+//! wrap; the *checked* ones wrap too, and ring if the result has no place.
 
 use super::alarm::{Any, Factors, Sign};
 use super::map::Operation;

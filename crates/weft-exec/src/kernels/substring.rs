@@ -1,8 +1,8 @@
 //! SUBSTRING.
 //!
-//! A piece of a text refers to where the text lies, and copies at most twelve bytes. Where a text begins with ASCII up to
-//! the piece's end its characters need not be counted; where that is within the first four bytes, as the view has them,
-//! the text is not even looked at.
+//! A piece of a text refers to where the text lies, and copies at most twelve bytes. Where a text begins with ASCII up
+//! to the piece's end its characters need not be counted; where that is within the first four bytes, as the view has
+//! them, the text is not even looked at.
 
 use crate::program::Register;
 use crate::registers::Registers;

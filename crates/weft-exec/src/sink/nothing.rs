@@ -1,7 +1,7 @@
 //! The end of a pipeline whose steps have done all there is to do, such as marking what a join has matched.
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
@@ -15,10 +15,6 @@ pub struct Nothing;
 impl Sink for Nothing {
     fn local(&self, _: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         Ok(Box::new(Nothing))
-    }
-
-    fn finish<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        async { Ok(()) }.boxed()
     }
 }
 

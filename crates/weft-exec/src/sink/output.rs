@@ -1,14 +1,14 @@
 //! The result of a query: record batches through a bounded channel, to whoever asks for them on any executor.
 //!
-//! A consumer that is slow makes the workers wait; one that goes away ends the pipeline. Each worker gathers tuples until a
-//! batch is worth sending. Where one worker gets all tuples of an ordered source, they arrive in that order.
+//! A consumer that is slow makes the workers wait; one that goes away ends the pipeline. Each worker gathers tuples
+//! until a batch is worth sending. Where one worker gets all tuples of an ordered source, they arrive in that order.
 
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use futures::{FutureExt, Stream};
 use weft_rt::JoinHandle;
 use weft_rt::memory::{Ledger, Reservation};
@@ -73,10 +73,6 @@ impl Sink for Output {
         };
         local.renew();
         Ok(Box::new(local))
-    }
-
-    fn finish<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        async { Ok(()) }.boxed()
     }
 }
 

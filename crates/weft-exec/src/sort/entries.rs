@@ -1,8 +1,8 @@
 //! Entries, a tuple's bits and its address each, and how the workers sort many of them together.
 //!
-//! Pieces that fit into a core's cache are sorted, then neighbours merged until one is left. A merge is cut into segments of
-//! its output by merge path (Green, McColl, Bader, 2012), so that all workers take part in every one of them, and others are
-//! served between segments.
+//! Pieces that fit into a core's cache are sorted, then neighbours merged until one is left. A merge is cut into
+//! segments of its output by merge path (Green, McColl, Bader, 2012), so that all workers take part in every one of
+//! them, and others are served between segments.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

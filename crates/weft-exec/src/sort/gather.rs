@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 
-use super::entries::entries_of;
 use super::order::Order;
-use super::sorted::{Sorted, memory_to_sort};
+use super::sorted::Sorted;
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
@@ -31,7 +30,8 @@ struct Shared {
 }
 
 impl Sort {
-    /// Sorts tuples that are stored from `fields`. `bits` is a register of [`Lane::U64`](crate::Lane::U64) that no step uses.
+    /// Sorts tuples that are stored from `fields`. `bits` is a register of [`Lane::U64`](crate::Lane::U64) that no step
+    /// uses.
     pub fn new(order: Order, fields: Vec<Register>, bits: Register) -> Sort {
         let parts = Mutex::default();
         let shared = Shared { order: Arc::new(order), fields, bits, parts };
@@ -56,16 +56,9 @@ impl Sink for Sort {
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             let parts = std::mem::take(&mut *self.shared.parts());
-            let (order, context) = (self.shared.order.clone(), context.clone());
-            let sorting = context.clone();
-            let sort = move || async move {
-                let count = parts.iter().map(Materialized::tuples).sum();
-                let memory = memory_to_sort(count, &context.ledger).await?;
-                let entries = entries_of(&parts).await;
-                // SAFETY: the tuples lie on those pages.
-                unsafe { Sorted::sort(entries, parts, memory, usize::MAX, &order, &context).await }
-            };
-            let sorted = sorting.on_a_worker(sort).await?;
+            let order = self.shared.order.clone();
+            // SAFETY: a local sort stores with the order's layout, and the bits in place of hashes.
+            let sorted = unsafe { Sorted::sort(parts, usize::MAX, order, context).await? };
             self.sorted.set(sorted).expect("a sink is finished once");
             Ok(())
         }

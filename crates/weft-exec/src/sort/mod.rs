@@ -1,7 +1,7 @@
 //! Sorting: tuples are materialized, and pairs of a key's first bits and a tuple's address are sorted by all workers.
 //!
-//! [`Order`] says how tuples compare, [`Sort`] and [`TopK`] are sinks that gather tuples, [`Sorted`] is what they leave: a
-//! [`SortedTuples`] source gives it in its order.
+//! [`Order`] says how tuples compare, [`Sort`] and [`TopK`] are sinks that gather tuples, [`Sorted`] is what they
+//! leave: a [`SortedTuples`] source gives it in its order.
 
 pub mod entries;
 pub mod gather;

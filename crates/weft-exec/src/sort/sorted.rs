@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::memory::{Ledger, Reservation};
 
-use super::entries::{Entry, bytes_to_sort, sort};
+use super::entries::{Entry, bytes_to_sort, entries_of, sort};
 use super::order::Order;
 use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
@@ -29,23 +29,32 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// Sorts the tuples at `entries`, which lie in `tuples`, and keeps the first `most`.
+    /// Sorts what workers have stored, and keeps the first `most`.
+    ///
+    /// # Errors
+    /// If there is no memory to sort with, or the query is cancelled.
     ///
     /// # Safety
-    /// They do, in the layout of the order.
+    /// The tuples have the layout of the order, and their bits where hashes are.
     pub(crate) async unsafe fn sort(
-        entries: Vec<Entry>,
-        tuples: Vec<Materialized>,
-        mut memory: Reservation,
+        parts: Vec<Materialized>,
         most: usize,
-        order: &Arc<Order>,
+        order: Arc<Order>,
         context: &Context,
     ) -> Result<Sorted> {
-        let tuples = Arc::new(tuples);
-        // SAFETY: as the caller promises.
-        let mut entries = unsafe { sort(entries, order, &tuples, &mut memory, context).await? };
-        entries.truncate(most);
-        Ok(Sorted { entries, tuples, memory })
+        let sorting = context.clone();
+        let work = move || async move {
+            let count = parts.iter().map(Materialized::tuples).sum();
+            let mut memory = memory_to_sort(count, &sorting.ledger).await?;
+            let entries = entries_of(&parts).await;
+            let tuples = Arc::new(parts);
+            // SAFETY: the entries are of these tuples, which are as the caller promises.
+            let mut entries =
+                unsafe { sort(entries, &order, &tuples, &mut memory, &sorting).await? };
+            entries.truncate(most);
+            Ok(Sorted { entries, tuples, memory })
+        };
+        context.on_a_worker(work).await
     }
 
     /// How many.
@@ -74,7 +83,7 @@ impl Sorted {
 }
 
 /// Memory to sort so many entries with. Waits for it, on a worker.
-pub(crate) async fn memory_to_sort(entries: usize, ledger: &Ledger) -> Result<Reservation> {
+async fn memory_to_sort(entries: usize, ledger: &Ledger) -> Result<Reservation> {
     let bytes = bytes_to_sort(entries);
     patiently("a sort", ledger, bytes, ledger.reserve_or_spill(bytes)).await
 }
@@ -104,10 +113,6 @@ impl Source for SortedTuples {
             return None;
         }
         Some(Box::new(SortedMorsel { sorted: self.sorted.clone(), at: 0 }))
-    }
-
-    fn depth(&self, _: &Context) -> usize {
-        1
     }
 }
 

@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, LocalBoxFuture};
 
 use super::entries::entries_of;
 use super::order::Order;
-use super::sorted::{Sorted, memory_to_sort};
+use super::sorted::Sorted;
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
@@ -71,17 +71,9 @@ impl Sink for TopK {
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             let parts = std::mem::take(&mut *self.shared.parts());
-            let (shared, context) = (self.shared.clone(), context.clone());
-            let sorting = context.clone();
-            let sort = move || async move {
-                let count = parts.iter().map(Materialized::tuples).sum();
-                let memory = memory_to_sort(count, &context.ledger).await?;
-                let entries = entries_of(&parts).await;
-                let Shared { most, order, .. } = &*shared;
-                // SAFETY: the tuples lie on those pages.
-                unsafe { Sorted::sort(entries, parts, memory, *most, order, &context).await }
-            };
-            let sorted = sorting.on_a_worker(sort).await?;
+            let Shared { most, order, .. } = &*self.shared;
+            // SAFETY: local parts store with the order's layout, and the bits in place of hashes.
+            let sorted = unsafe { Sorted::sort(parts, *most, order.clone(), context).await? };
             self.sorted.set(sorted).expect("a sink is finished once");
             Ok(())
         }

@@ -46,25 +46,16 @@ impl AskedBounds {
 
 /// A value as zones have it, in which all integers are of one kind; `None` if zones have it in another way.
 fn scalar(value: &Constant, data_type: &DataType) -> Option<Scalar> {
-    Some(Scalar::Int128(match value {
-        Constant::I8(value) => (*value).into(),
-        Constant::I16(value) => (*value).into(),
-        Constant::I32(value) => (*value).into(),
-        Constant::I64(value) => (*value).into(),
-        Constant::I128(value) => *value,
-        Constant::U8(value) => (*value).into(),
-        Constant::U16(value) => (*value).into(),
-        Constant::U32(value) => (*value).into(),
-        Constant::U64(value) => (*value).into(),
-        Constant::Str(_) if Lane::is_row_encoded(data_type) => return None,
-        Constant::Str(value) => return Some(Scalar::Bytes(value.to_vec())),
-        // NaN is a key like others, but nothing that zones know.
-        Constant::Bool(_) | Constant::F32(_) | Constant::F64(_) => return None,
-    }))
+    match value {
+        Constant::Str(_) if Lane::is_row_encoded(data_type) => None,
+        Constant::Str(value) => Some(Scalar::Bytes(value.to_vec())),
+        // NaN is a key like others, but nothing that zones know: no floats.
+        number => number.integer().map(Scalar::Int128),
+    }
 }
 
-/// A filter over one key that is a column of a scan, which decodes this column first, and the others where rows are left.
-/// Once it is known to drop too few rows, it is not asked any more.
+/// A filter over one key that is a column of a scan, which decodes this column first, and the others where rows are
+/// left. Once it is known to drop too few rows, it is not asked any more.
 pub struct AskedColumn {
     /// The column, by its place among those of the scan.
     pub(crate) column: usize,

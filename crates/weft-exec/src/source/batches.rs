@@ -61,10 +61,6 @@ impl Source for Batches {
         let number = self.shared.queue.next()?.start as usize;
         Some(Box::new(BatchMorsel { shared: self.shared.clone(), number, is_read: false }))
     }
-
-    fn depth(&self, _: &Context) -> usize {
-        1
-    }
 }
 
 struct BatchMorsel {

@@ -1,7 +1,7 @@
 //! Streams of record batches from elsewhere: another engine's operator, a file reader, a client.
 //!
-//! The workers poll the streams themselves, one worker a stream at a time, and take turns, so that what one stream gives is
-//! worked on by all. What must run on an executor of its own feeds a channel there ([`channel`]).
+//! The workers poll the streams themselves, one worker a stream at a time, and take turns, so that what one stream
+//! gives is worked on by all. What must run on an executor of its own feeds a channel there ([`channel`]).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
 use arrow_array::RecordBatch;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use weft_rt::memory::Ledger;
@@ -18,7 +18,6 @@ use weft_rt::sync::channel::{Receiver, Sender, bounded};
 use crate::error::{ExecError, Result};
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
-use crate::query::Context;
 use crate::source::batches::BatchTuples;
 
 /// Streams of record batches.
@@ -72,10 +71,6 @@ impl BatchStreams {
 }
 
 impl Source for BatchStreams {
-    fn open<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        async { Ok(()) }.boxed()
-    }
-
     fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
         // As many as may be of use: each goes round all streams, beginning with another one.
         let most = if self.keeps_order { 1 } else { MORSELS_MAX };
@@ -85,10 +80,6 @@ impl Source for BatchStreams {
             return None;
         }
         Some(Box::new(StreamMorsel { shared: self.shared.clone(), first, seen: 0 }))
-    }
-
-    fn depth(&self, _: &Context) -> usize {
-        1
     }
 }
 
@@ -143,14 +134,15 @@ impl Morsel for StreamMorsel {
     }
 }
 
-/// A stream that is fed from another executor, and the end that feeds it, which waits while `batches` have not been taken.
+/// A stream that is fed from another executor, and the end that feeds it, which waits while `batches` have not been
+/// taken.
 pub fn channel(batches: usize) -> (BatchSender, BoxStream<'static, Result<RecordBatch>>) {
     let (sender, receiver) = bounded(batches);
     (BatchSender { sender, is_closed: false }, Received { receiver, has_ended: false }.boxed())
 }
 
-/// Feeds a stream. Dropped before [`BatchSender::close`] was called, it fails the query: whoever fed it has panicked, or
-/// was cancelled.
+/// Feeds a stream. Dropped before [`BatchSender::close`] was called, it fails the query: whoever fed it has panicked,
+/// or was cancelled.
 #[derive(Debug)]
 pub struct BatchSender {
     sender: Sender<Fed>,

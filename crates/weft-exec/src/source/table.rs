@@ -35,7 +35,8 @@ pub struct TableScanStats {
 
 impl TableScan {
     /// Scans `table`, a column for each of `lanes`, the row id last if it is asked for. Of `options` it is the columns,
-    /// predicates and row groups that count; the rest comes from the query. Decimals of up to 18 digits come in 64 bits.
+    /// predicates and row groups that count; the rest comes from the query. Decimals of up to 18 digits come in 64
+    /// bits.
     pub fn new(table: Arc<Table>, options: ScanOptions, lanes: Vec<Lane>) -> TableScan {
         let (lanes, scan) = (lanes.into(), Arc::default());
         TableScan { table, options, lanes, bounds: Vec::new(), filters: Vec::new(), scan }

@@ -60,10 +60,6 @@ impl Source for StoredTuples {
         let pages = plan.morsels[plan.queue.next()?.start as usize].clone();
         Some(Box::new(PageMorsel { stored: self.stored.clone(), pages }))
     }
-
-    fn depth(&self, _: &Context) -> usize {
-        1
-    }
 }
 
 struct PageMorsel {

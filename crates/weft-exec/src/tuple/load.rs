@@ -14,8 +14,8 @@ use crate::vector::{VECTOR_ROWS_MAX, Vector};
 /// What is read instead of a tuple that there is none of: as large as any field.
 static NOTHING: [u64; 2] = [0; 2];
 
-/// Puts the field number `field` of the tuples at `tuples` into `out`, for the rows that are `selected`. Strings refer to
-/// the tuples' pages.
+/// Puts the field number `field` of the tuples at `tuples` into `out`, for the rows that are `selected`. Strings refer
+/// to the tuples' pages.
 ///
 /// # Safety
 /// Each of those addresses is 0, or that of a tuple of `layout` that nobody writes to, but for its header.

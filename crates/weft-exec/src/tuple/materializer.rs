@@ -1,5 +1,5 @@
-//! Adaptive materialization: the tuples of a pipeline go to pages, by a hash of theirs, and nobody notices when they begin
-//! to be partitioned (Spilly, section 4.2, Listing 1; section 5.3).
+//! Adaptive materialization: the tuples of a pipeline go to pages, by a hash of theirs, and nobody notices when they
+//! begin to be partitioned (Spilly, section 4.2, Listing 1; section 5.3).
 //!
 //! Each worker has a materializer. It keeps the pages that it fills in an array, which `hash >> shift` leads into: with
 //! `shift = 64` there is one. Its pages grow by a factor of two; once the next one would be as large as an initial page
@@ -188,8 +188,8 @@ impl Materializer {
         Some(slot)
     }
 
-    /// Sees to it that the next [`Materializer::slot`] of that hash has room. Tuples stay where they are; which partition
-    /// a hash leads to may change.
+    /// Sees to it that the next [`Materializer::slot`] of that hash has room. Tuples stay where they are; which
+    /// partition a hash leads to may change.
     ///
     /// # Errors
     /// [`ExecError::Memory`](crate::ExecError::Memory)
@@ -197,7 +197,8 @@ impl Materializer {
         self.renew(self.partition_of(hash), long_bytes).await
     }
 
-    /// As [`Materializer::make_room`], without waiting: false if that would be necessary, or if it is time to partition.
+    /// As [`Materializer::make_room`], without waiting: false if that would be necessary, or if it is time to
+    /// partition.
     pub fn try_make_room(&mut self, hash: u64, long_bytes: usize) -> bool {
         let partition = self.partition_of(hash);
         if self.must_partition() {

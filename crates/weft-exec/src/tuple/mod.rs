@@ -1,8 +1,9 @@
 //! Materialized tuples: rows on pages, for every pipeline breaker alike (Umami: Spilly, sections 4.2 and 5.3).
 //!
-//! [`Layout`] says how a tuple lies in memory, [`Page`] holds tuples of one layout, [`Materializer`] stores the tuples of
-//! a pipeline on pages, partitioned or not, and [`Materialized`] is what it leaves. An operator refers to a tuple by its
-//! address, and reads its fields by [`load()`]; nothing in it refers to an address, but for the chain that an operator may make in memory.
+//! [`Layout`] says how a tuple lies in memory, [`Page`] holds tuples of one layout, [`Materializer`] stores the tuples
+//! of a pipeline on pages, partitioned or not, and [`Materialized`] is what it leaves. An operator refers to a tuple by
+//! its address, and reads its fields by [`load()`]; nothing in it refers to an address, but for the chain that an
+//! operator may make in memory.
 
 pub(crate) mod budget;
 mod copy;

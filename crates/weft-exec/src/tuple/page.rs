@@ -73,8 +73,8 @@ impl Page {
         (self.strings - self.tuples * self.tuple_bytes) / self.tuple_bytes
     }
 
-    /// Room for a tuple and `long_bytes` of strings; `None` if there is not so much. It must be written to before anybody
-    /// reads tuples of the page.
+    /// Room for a tuple and `long_bytes` of strings; `None` if there is not so much. It must be written to before
+    /// anybody reads tuples of the page.
     #[inline]
     pub fn slot(&mut self, long_bytes: usize) -> Option<Slot> {
         let front = self.tuples * self.tuple_bytes;

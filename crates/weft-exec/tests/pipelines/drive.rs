@@ -10,7 +10,8 @@ use weft_rt::JoinError;
 use weft_rt::memory::Ledger;
 
 use crate::support::{
-    Collect, Mishap, Numbers, PHASES, Phase, Trouble, Waits, contexts, numbers, run, runtime,
+    Collect, Mishap, Numbers, PHASES, Phase, Trouble, Waits, cancel_after, contexts, numbers,
+    random, run, runtime,
 };
 
 #[test]
@@ -76,10 +77,6 @@ impl weft_exec::pipeline::Source for Opens {
     fn morsel(&self, _: usize) -> Option<Box<dyn weft_exec::pipeline::Morsel>> {
         None
     }
-
-    fn depth(&self, _: &Context) -> usize {
-        1
-    }
 }
 
 #[test]
@@ -138,7 +135,13 @@ impl weft_exec::pipeline::Source for OneWorker {
 
 #[test]
 fn trouble_in_any_phase_ends_the_query() {
-    std::panic::set_hook(Box::new(|_| {}));
+    // The panics that are wanted are not shown; those of other tests are.
+    let shown = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !info.payload_as_str().is_some_and(|message| message.starts_with("trouble in")) {
+            shown(info);
+        }
+    }));
     for context in contexts() {
         for phase in PHASES {
             for mishap in [Mishap::Error, Mishap::Panic] {
@@ -174,9 +177,7 @@ fn trouble_in_any_phase_ends_the_query() {
 
 #[test]
 fn cancellation_at_any_time_leaves_nothing_behind() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = random();
     let runtimes = [runtime(1), runtime(2), runtime(8)];
     for round in 0..150 {
         let runtime = &runtimes[round % 3];
@@ -190,11 +191,7 @@ fn cancellation_at_any_time_leaves_nothing_behind() {
             .into_iter()
             .map(|sink| numbers(Numbers::new(u64::MAX, 700).waits(waits, depth), sink))
             .collect();
-        let (cancel, wait) = (context.cancel.clone(), random.u64(..2000));
-        let canceller = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_micros(wait));
-            cancel.cancel();
-        });
+        let canceller = cancel_after(&context, Duration::from_micros(random.u64(..2000)));
         let error = run(&context, pipelines).unwrap_err();
         assert!(matches!(error, ExecError::Cancelled), "{error:?}");
         assert!(collected.iter().all(|collected| Arc::strong_count(collected) == 1));

@@ -15,13 +15,11 @@ use weft_rt::memory::Ledger;
 use weft_rt::sync::block_on;
 
 use crate::rows::{collect, in_order, lanes, random_rows, schema, to_results};
-use crate::support::{Numbers, Waits, contexts, numbers, runtime};
+use crate::support::{Numbers, Waits, contexts, numbers, random, runtime};
 
 #[test]
 fn every_type_goes_through_unchanged() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = random();
     let schema = schema();
     for context in contexts() {
         let counts = [0, 1, random.usize(..100), 5000, random.usize(..3000)];

@@ -7,9 +7,10 @@ use arrow_array::*;
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use futures::StreamExt;
 use weft_exec::pipeline::{Pipeline, Source};
-use weft_exec::program::Program;
+use weft_exec::program::{Program, Step};
 use weft_exec::query::{Context, Query};
 use weft_exec::sink::{Output, Results};
+use weft_exec::tuple::Layout;
 use weft_exec::{Lane, Result};
 
 /// A schema with a column of each type that has a representation of its own.
@@ -180,6 +181,25 @@ pub(crate) fn to_results(source: impl Source + 'static, schema: &SchemaRef) -> (
     let pipeline =
         Pipeline { source: Box::new(source), program, sink: Box::new(output), after: Vec::new() };
     (pipeline, results)
+}
+
+/// A pipeline that loads the tuples at the addresses that a source gives, after the query's first pipeline.
+pub(crate) fn loaded(
+    source: impl Source + 'static,
+    layout: &Arc<Layout>,
+    schema: &SchemaRef,
+) -> (Pipeline, Results) {
+    let mut program = Program::default();
+    let tuples = program.input(Lane::U64);
+    let mut columns = Vec::new();
+    for (field, lane) in lanes(schema).into_iter().enumerate() {
+        let out = program.register(lane);
+        program.steps.push(Step::Load { tuples, layout: layout.clone(), field, out });
+        columns.push((out, lane));
+    }
+    let (output, results) = Output::new(schema.clone(), columns);
+    let (source, sink) = (Box::new(source), Box::new(output));
+    (Pipeline { source, program, sink, after: vec![0] }, results)
 }
 
 /// Runs pipelines and gives their results.

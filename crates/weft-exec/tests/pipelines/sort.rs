@@ -1,6 +1,7 @@
 //! Sorts and top-k against a sort of the rows' keys by Arrow.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, UInt64Type};
@@ -8,17 +9,17 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch};
 use arrow_row::{OwnedRow, RowConverter, SortField};
 use arrow_schema::{DataType, SchemaRef, SortOptions};
 use weft_exec::pipeline::{Pipeline, Sink};
-use weft_exec::program::{Program, Register, Step};
+use weft_exec::program::{Program, Register};
 use weft_exec::query::Context;
-use weft_exec::sink::{Limit, Output};
+use weft_exec::sink::{Limit, Results};
 use weft_exec::sort::{Order, Sort, SortKey, Sorted, SortedTuples, TopK};
 use weft_exec::source::Batches;
 use weft_exec::tuple::Layout;
 use weft_exec::{ExecError, Lane, Result};
 use weft_rt::memory::Ledger;
 
-use crate::rows::{collect, in_order, lanes, random_rows, schema};
-use crate::support::{contexts, runtime};
+use crate::rows::{collect, in_order, lanes, loaded, random_rows, schema};
+use crate::support::{cancel_after, contexts, random, runtime};
 
 /// The pipelines of a sort of all columns; `most` rows of it after `skip` if they are given.
 fn sorting(
@@ -26,7 +27,7 @@ fn sorting(
     schema: &SchemaRef,
     keys: &[SortKey],
     first: Option<(usize, usize)>,
-) -> (Vec<Pipeline>, weft_exec::sink::Results) {
+) -> (Vec<Pipeline>, Results) {
     let lanes = lanes(schema);
     let nullable = schema.fields().iter().map(|field| field.is_nullable());
     let fields: Vec<_> = lanes.iter().copied().zip(nullable).collect();
@@ -49,23 +50,10 @@ fn sorting(
     };
     let source = Box::new(Batches::new(batches, lanes.clone()));
     let sort = Pipeline { source, program, sink, after: Vec::new() };
-    let mut program = Program::default();
-    let tuples = program.input(Lane::U64);
-    let mut columns = Vec::new();
-    for (field, lane) in lanes.iter().enumerate() {
-        let out = program.register(*lane);
-        program.steps.push(Step::Load { tuples, layout: layout.clone(), field, out });
-        columns.push((out, *lane));
+    let (mut load, results) = loaded(SortedTuples::new(sorted), &layout, schema);
+    if let Some((skip, fetch)) = first {
+        load.sink = Box::new(Limit::new(load.sink, skip as u64, Some(fetch as u64)));
     }
-    let (output, results) = Output::new(schema.clone(), columns);
-    let sink: Box<dyn Sink> = match first {
-        None => Box::new(output),
-        Some((skip, fetch)) => {
-            Box::new(Limit::new(Box::new(output), skip as u64, Some(fetch as u64)))
-        }
-    };
-    let source = Box::new(SortedTuples::new(sorted));
-    let load = Pipeline { source, program, sink, after: vec![0] };
     (vec![sort, load], results)
 }
 
@@ -115,9 +103,7 @@ fn random_keys(schema: &SchemaRef, random: &mut fastrand::Rng) -> Vec<SortKey> {
 
 #[test]
 fn rows_come_in_their_order() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = random();
     let schema = schema();
     for context in contexts() {
         for rows in [0, 1, 3000] {
@@ -147,9 +133,7 @@ fn rows_come_in_their_order() {
 
 #[test]
 fn many_rows_are_merged_and_thinned_out() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = random();
     let whole = schema();
     let columns = [0, 6, 9, 13, 4];
     let schema = Arc::new(whole.project(&columns).unwrap());
@@ -187,9 +171,7 @@ fn many_rows_are_merged_and_thinned_out() {
 
 #[test]
 fn cancelled_sorts_leave_nothing_behind() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = random();
     let schema = Arc::new(schema().project(&[0, 13, 6]).unwrap());
     let rows = random_rows(&crate::rows::schema(), 0, 60_000, &mut random);
     let rows = rows.project(&[0, 13, 6]).unwrap();
@@ -198,11 +180,7 @@ fn cancelled_sorts_leave_nothing_behind() {
         let context = Context::new(runtime.clone(), Ledger::new(256 << 20));
         let keys = vec![SortKey { field: 1, descending: false, nulls_first: false }];
         let (pipelines, results) = sorting(vec![rows.clone()], &schema, &keys, None);
-        let (cancel, wait) = (context.cancel.clone(), random.u64(..60_000));
-        let canceller = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_micros(wait));
-            cancel.cancel();
-        });
+        let canceller = cancel_after(&context, Duration::from_micros(random.u64(..60_000)));
         match collect(&context, pipelines, results) {
             Ok(got) => assert_eq!(got.num_rows(), 60_000),
             Err(error) => assert!(matches!(error, ExecError::Cancelled), "{error:?}"),
@@ -214,7 +192,7 @@ fn cancelled_sorts_leave_nothing_behind() {
 #[test]
 fn a_sort_says_that_it_has_no_memory() {
     let schema = Arc::new(schema().project(&[0]).unwrap());
-    let rows = random_rows(&crate::rows::schema(), 0, 60_000, &mut fastrand::Rng::new());
+    let rows = random_rows(&crate::rows::schema(), 0, 60_000, &mut random());
     let rows = rows.project(&[0]).unwrap();
     for limit in [100 << 10, 2 << 20, 3 << 20] {
         let context = Context::new(runtime(2), Ledger::new(limit));

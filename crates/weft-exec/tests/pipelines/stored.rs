@@ -8,10 +8,10 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_exec::pipeline::{Flow, LocalSink, Pipeline, Sink};
-use weft_exec::program::{Program, Register, Step};
+use weft_exec::program::{Program, Register};
 use weft_exec::query::Context;
 use weft_exec::registers::Registers;
-use weft_exec::sink::{Limit, Output};
+use weft_exec::sink::Limit;
 use weft_exec::source::{Batches, StoredTuples, TableScan};
 use weft_exec::tuple::{Layout, Materialized, Materializer};
 use weft_exec::{ExecError, Lane, Result};
@@ -22,8 +22,8 @@ use weft_rt::sync::block_on;
 use weft_rt::{Runtime, RuntimeOptions};
 use weft_store::*;
 
-use crate::rows::{collect, in_order, lanes, random_rows, to_results};
-use crate::support::contexts;
+use crate::rows::{collect, in_order, lanes, loaded, random_rows, to_results};
+use crate::support::{cancel_after, contexts, random};
 
 /// Columns of types that leave a table as they went in.
 fn table_schema() -> SchemaRef {
@@ -76,9 +76,7 @@ fn load(batch: &RecordBatch, workers: usize, seed: u64) -> (Arc<Runtime>, Ledger
 
 #[test]
 fn tables_come_with_their_predicates_applied() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = random();
     let schema = table_schema();
     for workers in [1, 2, 8] {
         let rows = random_rows(&schema, 0, 30_000, &mut random);
@@ -161,22 +159,16 @@ fn a_limit_stops_the_scan() {
 
 #[test]
 fn cancelled_scans_leave_nothing_behind() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = random();
     let schema = table_schema();
     let rows = random_rows(&schema, 0, 60_000, &mut random);
-    let (runtime, store_ledger, table) = load(&rows, 2, seed);
+    let (runtime, store_ledger, table) = load(&rows, 2, random.u64(..));
     for round in 0..20 {
         let context = Context::new(runtime.clone(), Ledger::new(64 << 20));
         let options = ScanOptions { projection: (0..8).collect(), ..ScanOptions::default() };
         let source = TableScan::new(table.clone(), options, lanes(&schema));
         let (pipeline, results) = to_results(source, &schema);
-        let (cancel, wait) = (context.cancel.clone(), random.u64(..8000));
-        let canceller = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_micros(wait));
-            cancel.cancel();
-        });
+        let canceller = cancel_after(&context, Duration::from_micros(random.u64(..8000)));
         match collect(&context, vec![pipeline], results) {
             Ok(got) => assert_eq!(in_order(&got), rows, "{round}"),
             Err(error) => assert!(matches!(error, ExecError::Cancelled), "{error:?}"),
@@ -184,12 +176,12 @@ fn cancelled_scans_leave_nothing_behind() {
         canceller.join().unwrap();
     }
     drop((table, runtime));
-    assert!(store_ledger.used() <= store_ledger.limit());
+    assert_eq!(store_ledger.used(), 0, "the store has memory still");
 }
 
 /// Materializes the columns of a pipeline.
 #[derive(Debug)]
-struct Store1 {
+struct Stores {
     layout: Arc<Layout>,
     hash: Register,
     fields: Vec<Register>,
@@ -197,7 +189,7 @@ struct Store1 {
     stored: Arc<OnceLock<Materialized>>,
 }
 
-impl Sink for Store1 {
+impl Sink for Stores {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         let (layout, mode) = (self.layout.clone(), context.partition);
         Ok(Box::new(LocalStore {
@@ -243,7 +235,7 @@ impl LocalSink for LocalStore {
 
 #[test]
 fn stored_tuples_come_back() {
-    let mut random = fastrand::Rng::new();
+    let mut random = random();
     let schema = crate::rows::schema();
     for context in contexts() {
         let rows = random_rows(&schema, 0, 10_000, &mut random);
@@ -253,7 +245,7 @@ fn stored_tuples_come_back() {
         let mut program = Program::default();
         let fields: Vec<Register> = lanes.iter().map(|lane| program.input(*lane)).collect();
         let stored = Arc::new(OnceLock::new());
-        let sink = Store1 {
+        let sink = Stores {
             layout: layout.clone(),
             hash: fields[0],
             fields,
@@ -262,17 +254,7 @@ fn stored_tuples_come_back() {
         };
         let source = Box::new(Batches::new(vec![rows.clone()], lanes.clone()));
         let store = Pipeline { source, program, sink: Box::new(sink), after: Vec::new() };
-        let mut program = Program::default();
-        let tuples = program.input(Lane::U64);
-        let mut columns = Vec::new();
-        for (field, lane) in lanes.iter().enumerate() {
-            let out = program.register(*lane);
-            program.steps.push(Step::Load { tuples, layout: layout.clone(), field, out });
-            columns.push((out, *lane));
-        }
-        let (output, results) = Output::new(schema.clone(), columns);
-        let (source, sink) = (Box::new(StoredTuples::new(stored)), Box::new(output));
-        let load = Pipeline { source, program, sink, after: vec![0] };
+        let (load, results) = loaded(StoredTuples::new(stored), &layout, &schema);
         let got = collect(&context, vec![store, load], results).unwrap();
         assert_eq!(in_order(&got), rows);
     }

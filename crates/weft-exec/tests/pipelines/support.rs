@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -20,6 +21,22 @@ pub(crate) fn runtime(workers: usize) -> Arc<Runtime> {
     let driver = DriverKind::Blocking;
     let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
     Arc::new(Runtime::new(&options).unwrap())
+}
+
+/// Random numbers from a seed that a test shows when it fails.
+pub(crate) fn random() -> fastrand::Rng {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
+/// Cancels a query after a while, on a thread of its own.
+pub(crate) fn cancel_after(context: &Context, wait: Duration) -> JoinHandle<()> {
+    let cancel = context.cancel.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(wait);
+        cancel.cancel();
+    })
 }
 
 /// Vector sizes and workers that everything is tried with.

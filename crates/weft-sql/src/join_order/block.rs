@@ -1,8 +1,8 @@
 //! A block of joins: taken apart into a graph, and put together in another order.
 //!
-//! Inner joins, filters above them and projections that only leave out columns become relations and conditions. Semi and
-//! anti joins attach their right side to the relations that their conditions are about. Whatever else there is, an outer join
-//! say, is a relation of its own, whose inside is ordered apart.
+//! Inner joins, filters above them and projections that only leave out columns become relations and conditions. Semi
+//! and anti joins attach their right side to the relations that their conditions are about. Whatever else there is, an
+//! outer join say, is a relation of its own, whose inside is ordered apart.
 
 use std::sync::Arc;
 

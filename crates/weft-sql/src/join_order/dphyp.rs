@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use super::graph::{Graph, Plan};
 use super::set::RelationSet;
 
-/// Finds the cheapest plan for all relations; `None` if that takes more than `sets_max` sets to be looked at, or if edges
-/// do not connect all relations.
+/// Finds the cheapest plan for all relations; `None` if that takes more than `sets_max` sets to be looked at, or if
+/// edges do not connect all relations.
 pub(super) fn enumerate(graph: &Graph, sets_max: usize) -> Option<HashMap<RelationSet, Plan>> {
     let mut search = Search { graph, plans: HashMap::new(), sets_left: sets_max };
     for relation in 0..graph.relations.len() {

@@ -128,8 +128,8 @@ impl Graph {
         }
     }
 
-    /// The sets of relations that can be joined by edges alone. A condition on several relations of one side needs those
-    /// to be joined before.
+    /// The sets of relations that can be joined by edges alone. A condition on several relations of one side needs
+    /// those to be joined before.
     pub(super) fn components(&self) -> Vec<RelationSet> {
         let mut components: Vec<RelationSet> =
             (0..self.relations.len()).map(RelationSet::of).collect();

@@ -6,8 +6,8 @@ use super::graph::{Edge, Graph, Plan, Tree};
 use super::set::{RELATIONS_MAX, RelationSet};
 use super::{dphyp, greedy};
 
-/// Sets of relations that dynamic programming may look at: enough for twelve relations in a star and for nine that are all
-/// connected with each other; some milliseconds.
+/// Sets of relations that dynamic programming may look at: enough for twelve relations in a star and for nine that are
+/// all connected with each other; some milliseconds.
 const SETS_MAX: usize = 50_000;
 
 /// The order in which the relations of a graph are joined.

@@ -3,54 +3,35 @@
 //! piece: sorts spill many times too soon, merges run out of memory. A node below them copies what is only a
 //! small part of what it keeps in memory.
 
-use std::sync::Arc;
-
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::BatchCoalescer;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::Result as DfResult;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::execution::TaskContext;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
 use super::passing::{Kind, Step, put_below};
+use crate::physical_rule::PhysicalRule;
 
 /// Rows are copied if they keep so many times their own size in memory.
 const COPIED_FROM: usize = 2;
 
 /// Puts a node that copies pieces of larger arrays below each sort that keeps its input, and below merges.
-#[derive(Debug)]
-pub(crate) struct OwnedRows;
-
-impl PhysicalOptimizerRule for OwnedRows {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+pub(crate) const OWNED_ROWS: PhysicalRule = PhysicalRule {
+    name: "owned_rows",
+    rewrite: |plan| {
         put_below(plan, Kind { name: "OwnedRowsExec", step }, |node| {
             // A top-k sort copies the rows that it keeps.
             node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_none())
                 || node.is::<SortPreservingMergeExec>()
                 || node.is::<SortMergeJoinExec>()
         })
-    }
-
-    fn name(&self) -> &str {
-        "owned_rows"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+    },
+};
 
 fn step(_: usize, _: &TaskContext) -> Step {
     Box::new(|batch| Ok(owned(batch)?))
@@ -82,6 +63,8 @@ fn owned(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use datafusion::arrow::array::{ArrayRef, Int64Array, StringViewArray};
 
     use super::*;

@@ -7,15 +7,15 @@ use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::common::Result as DfResult;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
 };
 use futures::{Stream, StreamExt};
+
+use crate::plan_node::{Plan, plan_node};
 
 /// What is done to each batch of a partition. It is dropped with the partition's stream.
 pub(super) type Step = Box<dyn FnMut(RecordBatch) -> DfResult<RecordBatch> + Send>;
@@ -31,17 +31,16 @@ pub(super) struct Kind {
 
 /// Puts a node of this kind below all those that are `chosen`.
 pub(super) fn put_below(
-    plan: Arc<dyn ExecutionPlan>,
+    plan: Plan,
     kind: Kind,
     chosen: impl Fn(&dyn ExecutionPlan) -> bool,
-) -> DfResult<Arc<dyn ExecutionPlan>> {
+) -> DfResult<Plan> {
     let rewritten = plan.transform_up(|node| {
         if !chosen(node.as_ref()) {
             return Ok(Transformed::no(node));
         }
-        let passing = |input: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
-            Arc::new(PassingExec { kind, input: Arc::clone(input) })
-        };
+        let passing =
+            |input: &Plan| -> Plan { Arc::new(PassingExec { kind, input: Arc::clone(input) }) };
         let inputs = node.children().into_iter().map(passing).collect();
         let mode = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         Ok(Transformed::yes(node.replace_children(inputs, mode)?))
@@ -52,7 +51,13 @@ pub(super) fn put_below(
 #[derive(Debug)]
 struct PassingExec {
     kind: Kind,
-    input: Arc<dyn ExecutionPlan>,
+    input: Plan,
+}
+
+impl PassingExec {
+    fn with_input(&self, input: Plan) -> PassingExec {
+        PassingExec { kind: self.kind, input }
+    }
 }
 
 impl DisplayAs for PassingExec {
@@ -66,43 +71,7 @@ impl ExecutionPlan for PassingExec {
         self.kind.name
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
-    ) -> DfResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        match <[_; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(PassingExec { kind: self.kind, input })),
-            Err(_) => internal_err!("{} passes on the batches of one input", self.kind.name),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let mode = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, mode)
-    }
+    plan_node!(wraps input);
 
     fn execute(
         &self,

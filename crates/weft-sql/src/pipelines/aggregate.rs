@@ -14,8 +14,9 @@ use super::aggregate_function::aggregate_of;
 use super::asks::Asks;
 use super::expressions::Expressions;
 use super::open::Open;
-use super::term::{Term, in_register, integer};
-use super::translate::{Plan, Translator, column_of, passed};
+use super::term::{Term, in_register};
+use super::translate::{Translator, column_of, passed};
+use crate::plan_node::Plan;
 
 /// The aggregation in one phase that two nodes do in two phases, or that one does already.
 pub(super) fn in_one_phase(aggregate: &AggregateExec) -> Option<DfResult<AggregateExec>> {
@@ -42,8 +43,8 @@ pub(super) fn in_one_phase(aggregate: &AggregateExec) -> Option<DfResult<Aggrega
     }
 }
 
-/// The groups of an aggregation in one phase. Groups that `asks` drop need not be made: if all keys that are asked about are
-/// grouped by, rows are left out before.
+/// The groups of an aggregation in one phase. Groups that `asks` drop need not be made: if all keys that are asked
+/// about are grouped by, rows are left out before.
 ///
 /// # Errors
 /// Those of its expressions.
@@ -133,8 +134,8 @@ struct Sets {
     always: Vec<Vec<Option<Constant>>>,
 }
 
-/// Fills the keys that are not in a set with nulls, and adds the set's number: a bit for each of these keys, and how many times
-/// the same set came before.
+/// Fills the keys that are not in a set with nulls, and adds the set's number: a bit for each of these keys, and how
+/// many times the same set came before.
 fn sets(
     program: &mut Program,
     keys: Vec<Term>,
@@ -157,7 +158,7 @@ fn sets(
     for group in groups {
         let before = seen.entry(group).or_insert(0);
         let bits = group.iter().fold(0u64, |bits, is_null| bits << 1 | u64::from(*is_null));
-        let number = integer(i128::from(bits | *before << group.len()), lane);
+        let number = Constant::of_integer(i128::from(bits | *before << group.len()), lane);
         *before += 1;
         let Some(number) = number else { return internal_err!("so many grouping sets") };
         let mut registers = Vec::new();

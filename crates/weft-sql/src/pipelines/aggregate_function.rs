@@ -1,4 +1,5 @@
-//! Which state an aggregate function has: one of the engine's own, or DataFusion's accumulator over all values of a group.
+//! Which state an aggregate function has: one of the engine's own, or DataFusion's accumulator over all values of a
+//! group.
 
 use std::sync::Arc;
 

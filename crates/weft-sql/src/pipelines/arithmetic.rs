@@ -151,8 +151,8 @@ fn decimals(
     Ok(Some(Term { bounds: computed, ..term }))
 }
 
-/// A whole number with so many digits more behind the point, or so many taken away, rounded half away from zero. It keeps its
-/// type.
+/// A whole number with so many digits more behind the point, or so many taken away, rounded half away from zero. It
+/// keeps its type.
 pub(super) fn rescale(code: &mut Expressions<'_>, term: Term, digits: i8) -> Term {
     if digits == 0 || term.place == Place::Null {
         return term;

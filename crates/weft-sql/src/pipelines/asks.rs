@@ -1,10 +1,10 @@
 //! Filters of build sides on their way down the probe sides' plans, to where they are asked.
 //!
-//! A join whose probe side may lose rows without a match hands an [`Ask`] to the plan of that side. Nodes pass it on to their
-//! inputs as long as its keys are columns of theirs: whatever rows an input gives less then have keys that the join finds
-//! nothing for, and the rows with other keys stay as they are. Where some of the keys go on only, an ask about these goes
-//! on, and the whole is asked before. A pipeline that asks waits for the build side, which is closed before anything of the
-//! probe side is: pipelines never wait for each other.
+//! A join whose probe side may lose rows without a match hands an [`Ask`] to the plan of that side. Nodes pass it on to
+//! their inputs as long as its keys are columns of theirs: whatever rows an input gives less then have keys that the
+//! join finds nothing for, and the rows with other keys stay as they are. Where some of the keys go on only, an ask
+//! about these goes on, and the whole is asked before. A pipeline that asks waits for the build side, which is closed
+//! before anything of the probe side is: pipelines never wait for each other.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Bounds of integers and decimals: what lets a program compute in 64 bits without asking whether a result fits.
 //!
-//! They come from types and from the zones of tables, and follow the arithmetic. A decimal counts as its digits without the
-//! point.
+//! They come from types and from the zones of tables, and follow the arithmetic. A decimal counts as its digits without
+//! the point.
 
 use datafusion::arrow::datatypes::DataType;
 use weft_exec::Lane;

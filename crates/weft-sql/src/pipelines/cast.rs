@@ -88,8 +88,8 @@ fn number(
     Ok(Term { bounds: bounds.or(cast.bounds), ..cast })
 }
 
-/// An integer or a decimal as a decimal with so many more digits behind the point; `None` if it is to be null where it does
-/// not fit, and may not.
+/// An integer or a decimal as a decimal with so many more digits behind the point; `None` if it is to be null where it
+/// does not fit, and may not.
 fn decimal(
     code: &mut Expressions<'_>,
     expr: &Expr,
@@ -103,7 +103,7 @@ fn decimal(
         let bounds = term.bounds.and_then(|bounds| bounds.rescale(digits));
         bounds.zip(limits).is_some_and(|(bounds, limits)| bounds.meet(limits) == bounds)
     };
-    if is_try && !code.tried(|code| code.term(expr).map(|term| fits(&term)))? {
+    if is_try && !fits(&code.outlook(expr)?) {
         return Ok(None);
     }
     let term = code.term(expr)?;

@@ -1,7 +1,8 @@
 //! A part of a plan that Weft's workers execute, as one node of DataFusion's.
 //!
-//! It keeps the part of the plan that it stands for, and translates it anew for each execution: a query of the engine runs
-//! once. Its inputs are executed by DataFusion, on the statement's threads, and feed the pipelines through channels.
+//! It keeps the part of the plan that it stands for, and translates it anew for each execution: a query of the engine
+//! runs once. Its inputs are executed by DataFusion, on the statement's threads, and feed the pipelines through
+//! channels.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,15 +12,13 @@ use std::task::{Context, Poll};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    Partitioning, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{Stream, StreamExt};
 use weft_exec::ExecError;
@@ -32,8 +31,9 @@ use weft_rt::memory::Ledger;
 
 use super::open::Description;
 use super::scalar;
-use super::translate::{Plan, Translated, translate};
+use super::translate::{Translated, translate};
 use crate::error::SqlError;
+use crate::plan_node::{Plan, plan_node};
 use crate::scan::{add_count, add_metrics};
 use crate::table::ScanContext;
 
@@ -155,22 +155,15 @@ impl ExecutionPlan for PipelinesExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+    fn children(&self) -> Vec<&Plan> {
         self.inputs.iter().collect()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
-    ) -> DfResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
     }
 
     fn replace_children(
         self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Plan>,
         _: ReplaceChildrenOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+    ) -> DfResult<Plan> {
         if children.len() != self.inputs.len() {
             return internal_err!("pipelines keep the number of their inputs");
         }
@@ -180,13 +173,7 @@ impl ExecutionPlan for PipelinesExec {
         Ok(Arc::new(fresh))
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let mode = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, mode)
-    }
+    plan_node!();
 
     fn execute(
         &self,

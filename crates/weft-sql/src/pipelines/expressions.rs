@@ -1,8 +1,8 @@
-//! Expressions become steps: each node of an expression by the step that it has, whatever has none as a call of DataFusion's
-//! own evaluation over the vector.
+//! Expressions become steps: each node of an expression by the step that it has, whatever has none as a call of
+//! DataFusion's own evaluation over the vector.
 //!
-//! What an expression has in common with an earlier one of the same operator is computed once. Steps that can fail are only
-//! run for tuples for which SQL evaluates them: branches of CASE and second halves of AND and OR stand in scopes.
+//! What an expression has in common with an earlier one of the same operator is computed once. Steps that can fail are
+//! only run for tuples for which SQL evaluates them: branches of CASE and second halves of AND and OR stand in scopes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,8 +32,12 @@ pub(super) struct Expressions<'a> {
     /// The columns that expressions refer to.
     pub(super) columns: &'a [Term],
     pub(super) schema: &'a Schema,
-    /// What was computed, in each of the scopes that are open.
-    known: Vec<HashMap<Expr, Term>>,
+    /// What was computed, in the scopes that are open.
+    known: HashMap<Expr, Term>,
+    /// What was computed first in each of them.
+    scopes: Vec<Vec<Expr>>,
+    /// What expressions have given whose steps were thrown away.
+    outlooks: HashMap<Expr, Term>,
 }
 
 impl<'a> Expressions<'a> {
@@ -44,7 +48,8 @@ impl<'a> Expressions<'a> {
         schema: &'a Schema,
     ) -> Expressions<'a> {
         debug_assert_eq!(columns.len(), schema.fields().len());
-        Expressions { program, columns, schema, known: vec![HashMap::new()] }
+        let (known, outlooks) = (HashMap::new(), HashMap::new());
+        Expressions { program, columns, schema, known, scopes: Vec::new(), outlooks }
     }
 
     /// The value of an expression.
@@ -58,15 +63,18 @@ impl<'a> Expressions<'a> {
                 None => internal_err!("there is no column {column}"),
             };
         }
-        if let Some(term) = self.known.iter().rev().find_map(|known| known.get(expr)) {
+        if let Some(term) = self.known.get(expr) {
             return Ok(term.clone());
         }
         let term = match self.stepwise(expr)? {
             Some(term) => term,
             None => call::call(self, expr)?,
         };
-        if let Some(innermost) = self.known.last_mut().filter(|_| !is_volatile(expr)) {
-            innermost.insert(expr.clone(), term.clone());
+        if !is_volatile(expr) {
+            self.known.insert(expr.clone(), term.clone());
+            if let Some(innermost) = self.scopes.last_mut() {
+                innermost.push(expr.clone());
+            }
         }
         Ok(term)
     }
@@ -180,31 +188,47 @@ impl<'a> Expressions<'a> {
     /// Begins a scope: what is computed in it is known in it only.
     pub(super) fn begin(&mut self, condition: Register, when: bool) {
         self.push(Step::Begin { condition, when });
-        self.known.push(HashMap::new());
+        self.scopes.push(Vec::new());
     }
 
     /// Goes on with the other tuples.
     pub(super) fn otherwise(&mut self) {
         self.push(Step::Else);
-        self.known.pop();
-        self.known.push(HashMap::new());
+        self.forget_scope();
+        self.scopes.push(Vec::new());
     }
 
     /// Ends a scope.
     pub(super) fn end(&mut self) {
         self.push(Step::End);
-        self.known.pop();
+        self.forget_scope();
     }
 
-    /// What `work` gives, without its steps.
-    pub(super) fn tried<T>(&mut self, work: impl FnOnce(&mut Expressions<'_>) -> T) -> T {
+    /// What is computed in the innermost scope is not known any more.
+    fn forget_scope(&mut self) {
+        for expr in self.scopes.pop().into_iter().flatten() {
+            self.known.remove(&expr);
+        }
+    }
+
+    /// What the value of an expression will be, but for the register that it will be in. Found out once for each
+    /// expression: nested ones look at what is within them, and would do so again and again.
+    ///
+    /// # Errors
+    /// As [`Expressions::term`].
+    pub(super) fn outlook(&mut self, expr: &Expr) -> DfResult<Term> {
+        if let Some(term) = self.outlooks.get(expr) {
+            return Ok(term.clone());
+        }
         let (steps, registers) = (self.program.steps.len(), self.program.registers.len());
-        self.known.push(HashMap::new());
-        let result = work(self);
-        self.known.pop();
+        self.scopes.push(Vec::new());
+        let term = self.term(expr);
+        self.forget_scope();
         self.program.steps.truncate(steps);
         self.program.registers.truncate(registers);
-        result
+        let term = term?;
+        self.outlooks.insert(expr.clone(), term.clone());
+        Ok(term)
     }
 }
 
@@ -213,8 +237,8 @@ pub(super) fn literal(expr: &Expr) -> Option<&ScalarValue> {
     expr.downcast_ref::<Literal>().map(Literal::value)
 }
 
-/// True if evaluating the expression may fail for a tuple, or takes long: it is not evaluated for tuples for which it need
-/// not be.
+/// True if evaluating the expression may fail for a tuple, or takes long: it is not evaluated for tuples for which it
+/// need not be.
 pub(super) fn is_costly(expr: &Expr, schema: &Schema) -> bool {
     if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
         let is_float = || {

@@ -1,5 +1,6 @@
-//! Joins: what DataFusion hashes ends in a build, the other side goes on with a probe, and where tuples of the build side
-//! count that have matched or not, a second branch goes through those. A join without keys is one of rows that all match.
+//! Joins: what DataFusion hashes ends in a build, the other side goes on with a probe, and where tuples of the build
+//! side count that have matched or not, a second branch goes through those. A join without keys is one of rows that all
+//! match.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DfResult, internal_err};
@@ -13,7 +14,8 @@ use super::expressions::Expr;
 use super::join_build::joined;
 use super::join_sides::Sides;
 use super::open::Open;
-use super::translate::{Plan, Translator, column_of};
+use super::translate::{Translator, column_of};
+use crate::plan_node::Plan;
 
 /// A join of two inputs, whatever DataFusion calls it.
 pub(super) struct Joining<'a> {
@@ -38,7 +40,20 @@ pub(super) enum JoinColumn {
     Mark,
 }
 
-impl Joining<'_> {
+impl<'a> Joining<'a> {
+    /// All pairs of rows of two inputs.
+    fn pairs(left: &'a Plan, right: &'a Plan) -> Joining<'a> {
+        Joining {
+            left,
+            right,
+            keys: &[],
+            nulls: Nulls::Never,
+            filter: None,
+            join_type: JoinType::Inner,
+            projection: None,
+        }
+    }
+
     /// The columns that it gives.
     pub(super) fn columns(&self) -> Vec<JoinColumn> {
         use JoinType::{
@@ -59,10 +74,10 @@ impl Joining<'_> {
         }
     }
 
-    /// What an input may be asked of `asks`: about its own columns, and about those that the other input's are equal to in
-    /// every match. All that it loses are rows of the join with just these values, or matches of such rows. But rows that
-    /// are completed with nulls where there is no match have other values then, and nothing is asked about them; and where
-    /// a null makes it unknown whether there is a match, the other input keeps its nulls.
+    /// What an input may be asked of `asks`: about its own columns, and about those that the other input's are equal to
+    /// in every match. All that it loses are rows of the join with just these values, or matches of such rows. But rows
+    /// that are completed with nulls where there is no match have other values then, and nothing is asked about them;
+    /// and where a null makes it unknown whether there is a match, the other input keeps its nulls.
     pub(super) fn below(&self, asks: &Asks, input: JoinSide) -> Asks {
         use JoinType::{
             Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,
@@ -161,13 +176,10 @@ pub(super) fn nested_loop(
     asks: &Asks,
 ) -> DfResult<Open> {
     let joining = Joining {
-        left: node.left(),
-        right: node.right(),
-        keys: &[],
-        nulls: Nulls::Never,
         filter: node.filter(),
         join_type: *node.join_type(),
         projection: node.projection().as_ref().map(AsRef::as_ref),
+        ..Joining::pairs(node.left(), node.right())
     };
     joined(translator, &joining, Sides::BuildLeft, asks)
 }
@@ -181,14 +193,5 @@ pub(super) fn cross(
     node: &CrossJoinExec,
     asks: &Asks,
 ) -> DfResult<Open> {
-    let joining = Joining {
-        left: node.left(),
-        right: node.right(),
-        keys: &[],
-        nulls: Nulls::Never,
-        filter: None,
-        join_type: JoinType::Inner,
-        projection: None,
-    };
-    joined(translator, &joining, Sides::BuildLeft, asks)
+    joined(translator, &Joining::pairs(node.left(), node.right()), Sides::BuildLeft, asks)
 }

@@ -16,7 +16,8 @@ use super::join_sides::{Fate, Sides, fate, of_build};
 use super::open::Open;
 use super::stored::Stored;
 use super::term::{Term, common_lane, in_lane};
-use super::translate::{Plan, Translator, column_of};
+use super::translate::{Translator, column_of};
+use crate::plan_node::Plan;
 
 /// The rows of a join, but for those that `asks` drop, if they are left out by one of its inputs.
 ///

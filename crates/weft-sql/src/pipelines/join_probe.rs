@@ -1,5 +1,5 @@
-//! A join's probe side goes on with a step that looks tuples up, and where tuples of the build side count that have matched
-//! or not, a second branch goes through those.
+//! A join's probe side goes on with a step that looks tuples up, and where tuples of the build side count that have
+//! matched or not, a second branch goes through those.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::logic;
 use super::open::Open;
 use super::stored::StoredTerm;
 use super::term::{Place, Term, in_register};
-use super::translate::Translator;
+use super::translate::{Translator, check_size};
 
 /// A join on its way.
 pub(super) struct Joiner<'a> {
@@ -258,6 +258,7 @@ impl Joiner<'_> {
         }
         let mut code = Expressions::new(&mut program, &columns, filter.schema());
         logic::filter(&mut code, filter.expression())?;
+        check_size(&program)?;
         Ok(Some(Arc::new(Residual { program: Arc::new(program), inputs, tuples })))
     }
 

@@ -15,8 +15,8 @@ pub(super) enum Sides {
 /// What becomes of the tuples of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Pairs, and tuples of the probe side without a match if those are `outer`, and those of the build side if they are
-    /// `rest`.
+    /// Pairs, and tuples of the probe side without a match if those are `outer`, and those of the build side if they
+    /// are `rest`.
     Pairs { outer: bool, rest: bool },
     /// Tuples of the probe side that have a match, or have none.
     Probe { matched: bool },

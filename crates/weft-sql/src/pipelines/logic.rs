@@ -14,8 +14,8 @@ use super::compare;
 use super::expressions::{Expr, Expressions, is_costly};
 use super::term::{Place, Term, common_lane, in_lane};
 
-/// Keeps the tuples for which a condition is true. Of conditions that are joined by AND, the later ones are only evaluated
-/// where the earlier ones are true.
+/// Keeps the tuples for which a condition is true. Of conditions that are joined by AND, the later ones are only
+/// evaluated where the earlier ones are true.
 ///
 /// # Errors
 /// Those of [`Expressions::term`].
@@ -153,9 +153,7 @@ fn shape(
         return Ok((Lane::of(data_type), None));
     }
     let values = branches.iter().map(|(_, then)| then).chain(other);
-    let terms: DfResult<Vec<Term>> =
-        code.tried(|code| values.map(|value| code.term(value)).collect());
-    let terms = terms?;
+    let terms = values.map(|value| code.outlook(value)).collect::<DfResult<Vec<Term>>>()?;
     let not_null = || terms.iter().filter(|term| term.place != Place::Null);
     let lane = common_lane(not_null().map(|term| term.lane)).unwrap_or(Lane::of(data_type));
     let bounds: Option<Vec<Bounds>> = not_null().map(|term| term.bounds).collect();
@@ -171,22 +169,25 @@ fn assign(
     out: Register,
     lane: Lane,
 ) -> DfResult<bool> {
-    let Some(((condition, then), rest)) = branches.split_first() else {
-        let term = match other {
-            Some(other) => code.term(other)?,
-            None => Term::null(data_type),
-        };
-        return Ok(assign_term(code, term, out, lane));
+    let mut is_nullable = false;
+    for (condition, then) in branches {
+        let condition = code.term(condition)?;
+        let condition = code.in_register(&condition);
+        code.begin(condition, true);
+        let then = code.term(then)?;
+        is_nullable |= assign_term(code, then, out, lane);
+        // The next branch lies within this one's second half.
+        code.otherwise();
+    }
+    let other = match other {
+        Some(other) => code.term(other)?,
+        None => Term::null(data_type),
     };
-    let condition = code.term(condition)?;
-    let condition = code.in_register(&condition);
-    code.begin(condition, true);
-    let then = code.term(then)?;
-    let is_nullable = assign_term(code, then, out, lane);
-    code.otherwise();
-    let or_nullable = assign(code, rest, other, data_type, out, lane)?;
-    code.end();
-    Ok(is_nullable || or_nullable)
+    is_nullable |= assign_term(code, other, out, lane);
+    for _ in branches {
+        code.end();
+    }
+    Ok(is_nullable)
 }
 
 fn assign_term(code: &mut Expressions<'_>, term: Term, out: Register, lane: Lane) -> bool {

@@ -2,12 +2,13 @@
 //!
 //! - [`rule`] finds the parts of a plan that have pipelines. Each becomes one node ([`exec`]); what has none stays
 //!   DataFusion's, with the reason ([`fallback`]), and feeds the pipelines above it ([`input`]).
-//! - [`translate`] goes through a part from its leaves on ([`source`]) and keeps [`open`] pipelines, whose columns are [`term`]s.
-//!   `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort` and `scalar` end pipelines and
-//!   begin new ones; [`stored`] is how columns come through. [`asks`] are the filters of build sides on their way to where
-//!   they are asked.
-//! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call` has
-//!   DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no checks.
+//! - [`translate`] goes through a part from its leaves on ([`source`]) and keeps [`open`] pipelines, whose columns are
+//!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort` and
+//!   `scalar` end pipelines and begin new ones; [`stored`] is how columns come through. [`asks`] are the filters of
+//!   build sides on their way to where they are asked.
+//! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call`
+//!   has DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no
+//!   checks.
 
 mod aggregate;
 mod aggregate_function;

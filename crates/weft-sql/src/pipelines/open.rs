@@ -1,7 +1,8 @@
 //! Open pipelines: what a part of a plan gives, before it is known where it goes.
 //!
-//! Rows may come from several heads, the branches of a UNION ALL or what a join matches and what it leaves over. Each has a
-//! source and steps of its own, and puts the columns into the same registers; the steps after that are the same for all.
+//! Rows may come from several heads, the branches of a UNION ALL or what a join matches and what it leaves over. Each
+//! has a source and steps of its own, and puts the columns into the same registers; the steps after that are the same
+//! for all.
 
 use weft_exec::Lane;
 use weft_exec::pipeline::{Pipeline, Sink, Source};
@@ -89,7 +90,8 @@ impl Closed {
 }
 
 impl Open {
-    /// The rows of a source with a column for each of `columns`, which are of a lane and something that is to be known of it.
+    /// The rows of a source with a column for each of `columns`, which are of a lane and something that is to be known
+    /// of it.
     pub(super) fn new(
         source: Box<dyn Source>,
         label: impl Into<String>,
@@ -185,8 +187,8 @@ impl Open {
         Open { heads, program, columns, is_ordered: false, window: None, labels: Vec::new() }
     }
 
-    /// Takes the next numbers for the pipelines, which are to be closed later. From here on, no head is added to them that
-    /// waits for others.
+    /// Takes the next numbers for the pipelines, which are to be closed later. From here on, no head is added to them
+    /// that waits for others.
     pub(super) fn reserve(&self, closed: &mut Closed) -> Reserved {
         let start = closed.pipelines.len();
         closed.pipelines.extend(self.heads.iter().map(|_| None));

@@ -1,11 +1,12 @@
-//! The last rule of planning: finds the largest parts of a plan that have pipelines, and puts a node for each in its place.
+//! The last rule of planning: finds the largest parts of a plan that have pipelines, and puts a node for each in its
+//! place.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion::common::{Result as DfResult, config_err};
+use datafusion::common::{DataFusionError, Result as DfResult, config_err, internal_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -28,8 +29,9 @@ use weft_rt::memory::Ledger;
 use super::exec::{Machine, PipelinesExec};
 use super::fallback::FallbackExec;
 use super::input::InputExec;
-use super::translate::{Plan, passed};
+use super::translate::passed;
 use super::{aggregate, join, sort};
+use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 use crate::table::ScanContext;
 
@@ -132,9 +134,15 @@ impl Carver {
         let Some(reason) = unsupported(&plan) else {
             let mut inputs = Vec::new();
             let part = self.part(&plan, &mut inputs)?;
-            return match is_worth(&part) {
-                true => Ok(Arc::new(PipelinesExec::new(part, inputs, self.machine.clone())?)),
-                false => with_inputs(part, inputs),
+            if !is_worth(&part) {
+                return with_inputs(part, inputs);
+            }
+            return match PipelinesExec::new(part, inputs, self.machine.clone()) {
+                // Some reasons are only found while it is translated.
+                Err(DataFusionError::NotImplemented(reason)) => {
+                    Ok(Arc::new(FallbackExec::new(plan, reason)))
+                }
+                exec => Ok(Arc::new(exec?)),
             };
         };
         let children: DfResult<Vec<Plan>> =
@@ -198,7 +206,7 @@ fn with_inputs(part: Plan, inputs: Vec<Plan>) -> DfResult<Plan> {
     if part.is::<InputExec>() {
         return match <[Plan; 1]>::try_from(inputs) {
             Ok([input]) => Ok(input),
-            Err(_) => datafusion::common::internal_err!("one input"),
+            Err(_) => internal_err!("one input"),
         };
     }
     let children: DfResult<Vec<Plan>> = part

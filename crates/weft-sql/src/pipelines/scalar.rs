@@ -1,5 +1,5 @@
-//! Subqueries that stand for a value: each ends in a sink that keeps its one value, and everything else comes after it. The
-//! expressions that use the value ask for it where it was kept.
+//! Subqueries that stand for a value: each ends in a sink that keeps its one value, and everything else comes after it.
+//! The expressions that use the value ask for it where it was kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,8 +19,9 @@ use weft_exec::{ExecError, Lane};
 use super::asks::Asks;
 use super::open::Open;
 use super::term::in_register;
-use super::translate::{Plan, Translator};
+use super::translate::Translator;
 use crate::error::{ErrorKind, SqlError};
+use crate::plan_node::Plan;
 
 /// Translates the subqueries of a node, which come before all that is translated from now on; then its input.
 ///

@@ -37,8 +37,8 @@ fn lanes(schema: &Schema) -> Vec<Lane> {
     schema.fields().iter().map(|field| Lane::of(field.data_type())).collect()
 }
 
-/// The rows of a table, with the conditions that the scan applies, and where what it does is counted, and what it drops of
-/// what `asks` say: row groups and blocks by the bounds of keys, and rows by single keys, as long as these are many.
+/// The rows of a table, with the conditions that the scan applies, and where what it does is counted, and what it drops
+/// of what `asks` say: row groups and blocks by the bounds of keys, and rows by single keys, as long as these are many.
 pub(super) fn table(
     scan: &ScanExec,
     schema: &Schema,

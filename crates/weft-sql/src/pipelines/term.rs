@@ -77,7 +77,7 @@ impl Term {
         let constant = constant(value)?;
         Some(Term {
             lane: constant.lane(),
-            bounds: whole_number(&constant).map(Bounds::of),
+            bounds: constant.integer().map(Bounds::of),
             place: Place::Constant(constant),
             data_type,
             is_nullable: false,
@@ -135,22 +135,6 @@ fn constant(value: &ScalarValue) -> Option<Constant> {
     })
 }
 
-/// An integer constant.
-fn whole_number(constant: &Constant) -> Option<i128> {
-    Some(match constant {
-        Constant::I8(value) => (*value).into(),
-        Constant::I16(value) => (*value).into(),
-        Constant::I32(value) => (*value).into(),
-        Constant::I64(value) => (*value).into(),
-        Constant::U8(value) => (*value).into(),
-        Constant::U16(value) => (*value).into(),
-        Constant::U32(value) => (*value).into(),
-        Constant::U64(value) => (*value).into(),
-        Constant::I128(value) => *value,
-        _ => return None,
-    })
-}
-
 /// A term as what a step reads, in a register if it is null.
 pub(super) fn operand(program: &mut Program, term: &Term) -> Operand {
     match &term.place {
@@ -171,8 +155,8 @@ pub(super) fn in_register(program: &mut Program, term: &Term) -> Register {
     out
 }
 
-/// The same number in `lane`, which holds it: a decimal of 64 bits in 128, or an integer or decimal in a lane that its bounds
-/// fit into.
+/// The same number in `lane`, which holds it: a decimal of 64 bits in 128, or an integer or decimal in a lane that its
+/// bounds fit into.
 pub(super) fn in_lane(program: &mut Program, term: Term, lane: Lane) -> Term {
     if term.lane == lane {
         return term;
@@ -180,7 +164,7 @@ pub(super) fn in_lane(program: &mut Program, term: Term, lane: Lane) -> Term {
     let place = match &term.place {
         Place::Null => Place::Null,
         Place::Constant(constant) => {
-            let number = whole_number(constant).and_then(|number| integer(number, lane));
+            let number = constant.integer().and_then(|number| Constant::of_integer(number, lane));
             Place::Constant(number.expect("a number that the lane holds"))
         }
         Place::Register(a) => {
@@ -190,22 +174,6 @@ pub(super) fn in_lane(program: &mut Program, term: Term, lane: Lane) -> Term {
         }
     };
     Term { place, lane, ..term }
-}
-
-/// An integer as a constant of a lane; `None` if it does not fit.
-pub(super) fn integer(number: i128, lane: Lane) -> Option<Constant> {
-    Some(match lane {
-        Lane::I8 => Constant::I8(number.try_into().ok()?),
-        Lane::I16 => Constant::I16(number.try_into().ok()?),
-        Lane::I32 => Constant::I32(number.try_into().ok()?),
-        Lane::I64 => Constant::I64(number.try_into().ok()?),
-        Lane::U8 => Constant::U8(number.try_into().ok()?),
-        Lane::U16 => Constant::U16(number.try_into().ok()?),
-        Lane::U32 => Constant::U32(number.try_into().ok()?),
-        Lane::U64 => Constant::U64(number.try_into().ok()?),
-        Lane::I128 => Constant::I128(number),
-        _ => return None,
-    })
 }
 
 /// Two terms of one type in one lane: only decimals of one type have different ones.

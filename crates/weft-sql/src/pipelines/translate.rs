@@ -1,10 +1,10 @@
-//! Plans become pipelines, from the leaves on: each node goes on with the open pipelines of its inputs, or ends them in a
-//! pipeline breaker and begins a new one.
+//! Plans become pipelines, from the leaves on: each node goes on with the open pipelines of its inputs, or ends them in
+//! a pipeline breaker and begins a new one.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::common::{Result as DfResult, internal_err, not_impl_err};
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
@@ -20,6 +20,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use weft_exec::join::AskedRows;
+use weft_exec::program::{Program, REGISTERS_MAX};
 use weft_exec::query::Query;
 use weft_exec::sink::{Output, Results};
 use weft_exec::source::table::TableScanStats;
@@ -31,10 +32,8 @@ use super::open::{Closed, Description, Open, Window};
 use super::source::{self, Stream};
 use super::term::{Term, in_register};
 use super::{aggregate, join, logic, scalar, sort};
+use crate::plan_node::Plan;
 use crate::scan::ScanExec;
-
-/// A plan.
-pub(super) type Plan = Arc<dyn ExecutionPlan>;
 
 /// Nodes that change nothing but how rows are passed on.
 const PASSING: [&str; 8] = [
@@ -72,7 +71,8 @@ pub(super) struct Translated {
 /// Translates a plan whose nodes all have pipelines. `inputs` are the streams that stand for its [`InputExec`]s.
 ///
 /// # Errors
-/// If a node has none, or is not what its inputs are for.
+/// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented) if a pipeline has too many
+/// registers; and if a node has no pipelines, or is not what its inputs are for.
 pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Translated> {
     let inputs = inputs.into_iter().map(Some).collect();
     let mut translator =
@@ -87,7 +87,19 @@ pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Trans
     open.close(Box::new(output), "result", &mut translator.closed);
     let Translator { closed, scans, asked, .. } = translator;
     let (pipelines, descriptions) = closed.finish();
+    pipelines.iter().try_for_each(|pipeline| check_size(&pipeline.program))?;
     Ok(Translated { query: Query { pipelines }, results, descriptions, scans, asked })
+}
+
+/// Refuses programs that cannot be run.
+///
+/// # Errors
+/// As [`translate`].
+pub(super) fn check_size(program: &Program) -> DfResult<()> {
+    if program.is_too_large() {
+        return not_impl_err!("expressions with more than {REGISTERS_MAX} values on the way");
+    }
+    Ok(())
 }
 
 /// What has been translated so far.
@@ -301,5 +313,24 @@ impl Translator {
             }
             _ => Ok(open),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::common::DataFusionError;
+    use weft_exec::Lane;
+
+    use super::*;
+
+    #[test]
+    fn programs_that_are_too_large_are_not_run() {
+        let mut program = Program::default();
+        (0..REGISTERS_MAX).for_each(|_| {
+            program.register(Lane::Bool);
+        });
+        assert!(check_size(&program).is_ok());
+        program.register(Lane::Bool);
+        assert!(matches!(check_size(&program), Err(DataFusionError::NotImplemented(_))));
     }
 }

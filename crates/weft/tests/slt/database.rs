@@ -62,7 +62,8 @@ impl Setup {
         }
     }
 
-    /// A new database whose queries this engine executes, and the seed of what is random in it: that of `WEFT_SEED`, or a fresh one.
+    /// A new database whose queries this engine executes, and the seed of what is random in it: that of `WEFT_SEED`, or
+    /// a fresh one.
     ///
     /// # Errors
     /// Those of opening it.

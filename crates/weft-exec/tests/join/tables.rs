@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use weft_exec::lane::Bool;
 use weft_exec::pipeline::{Flow, LocalSink, Morsel, Sink, Source, Tuples};
 use weft_exec::program::{Constant, Program, Register};
@@ -217,19 +217,11 @@ impl Rows {
 }
 
 impl Source for Rows {
-    fn open<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
-
     fn morsel(&self, _worker: usize) -> Option<Box<dyn Morsel>> {
         let range = self.queue.next()?;
         let range = range.start as usize..range.end as usize;
         let (side, texts) = (self.side.clone(), self.texts.clone());
         Some(Box::new(RowsMorsel(Some(RowsTuples { side, texts, range }))))
-    }
-
-    fn depth(&self, _context: &Context) -> usize {
-        1
     }
 }
 
@@ -277,10 +269,6 @@ impl<F> fmt::Debug for Each<F> {
 impl<F: Fn(&Registers) -> Flow + Send + Sync + 'static> Sink for Each<F> {
     fn local(&self, _context: &Context, _worker: usize) -> Result<Box<dyn LocalSink>> {
         Ok(Box::new(LocalEach(self.0.clone())))
-    }
-
-    fn finish<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 

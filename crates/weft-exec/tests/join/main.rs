@@ -1,0 +1,9 @@
+//! Joins of random tables against a nested loop: all kinds, lanes of keys, meanings of null, residual conditions,
+//! vector sizes, workers and partition modes; by hashes that are good, and by hashes so bad that most of them collide.
+
+mod case;
+mod drive;
+mod filters;
+mod large;
+mod random;
+mod tables;
