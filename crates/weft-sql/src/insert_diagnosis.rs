@@ -6,7 +6,7 @@ use datafusion::execution::SessionState;
 use datafusion::physical_plan::collect;
 use datafusion::sql::sqlparser::ast::{self, Spanned};
 
-use crate::assign::in_column;
+use crate::assign::{in_column, not_null};
 use crate::catalog::StatementCatalog;
 use crate::error::{ErrorKind, Position, Result, SqlError};
 use crate::insert::plan_values;
@@ -38,6 +38,9 @@ pub(crate) async fn explain(
     }
     None
 }
+
+/// How Arrow's error ends for a column with NULLs that may have none.
+const NULL_IN_NOT_NULL: &str = "is declared as non-nullable but contains null values";
 
 /// A statement reduced to one of its columns.
 struct Single<'a> {
@@ -75,9 +78,15 @@ impl Single<'_> {
     /// The error with its column, its row and its place in the text.
     fn place(&self, error: &SqlError, row: usize, rows: usize) -> SqlError {
         let table = self.insert.table.to_string();
-        let mut error = in_column(error, &table, &self.columns[self.number].value);
+        let column = &self.columns[self.number].value;
+        let is_null = error.message().ends_with(NULL_IN_NOT_NULL);
+        let mut error = match is_null {
+            true => not_null(&table, column),
+            false => in_column(error, &table, column),
+        };
         if rows > 1 {
-            let message = format!("row {}, {}", row + 1, error.message());
+            let separator = if is_null { ":" } else { "," };
+            let message = format!("row {}{separator} {}", row + 1, error.message());
             error = SqlError::new(error.kind(), message);
         }
         let value = rows_of(self.insert).and_then(|rows| rows[row].content.get(self.number));

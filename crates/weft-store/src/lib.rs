@@ -21,6 +21,8 @@ mod draft;
 mod error;
 mod extent;
 mod file_header;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod group_rows;
 mod group_writer;
 mod lock;

@@ -131,7 +131,11 @@ impl Manifest {
             .map_err(|WireError(problem)| ManifestError::Damaged(problem))
     }
 
-    fn read_body(generation: u64, database: DatabaseId, body: &[u8]) -> WireResult<Manifest> {
+    pub(crate) fn read_body(
+        generation: u64,
+        database: DatabaseId,
+        body: &[u8],
+    ) -> WireResult<Manifest> {
         let mut reader = Reader::new(body);
         let count = reader.count(4)?;
         if !(1..=DEVICES_MAX).contains(&count) {
