@@ -25,19 +25,20 @@ use crate::grouping_sets::GroupingSets;
 use crate::join_order::JoinOrder;
 use crate::memory::{HeldRows, OwnedRows};
 use crate::mixed_numbers::MixedNumbers;
+use crate::no_rows::with_rows;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
-use crate::pushed_filters;
 use crate::rounding::RoundingCasts;
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
-use crate::subqueries::Subqueries;
+use crate::subqueries::{OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
 use crate::yielding::YieldingJoins;
+use crate::{known_aggregates, pushed_filters};
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -85,6 +86,7 @@ impl Session {
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));
+        analyzer_rules.push(Arc::new(OuterAggregates::default()));
         analyzer_rules.push(Arc::new(Subqueries::default()));
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
@@ -95,7 +97,9 @@ impl Session {
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
-            .with_physical_optimizer_rules(pushed_filters::physical_rules())
+            .with_physical_optimizer_rules(known_aggregates::replaced(
+                pushed_filters::physical_rules(),
+            ))
             .with_physical_optimizer_rule(Arc::new(YieldingJoins))
             .with_physical_optimizer_rule(Arc::new(HeldRows))
             .with_physical_optimizer_rule(Arc::new(OwnedRows))
@@ -108,7 +112,7 @@ impl Session {
         for function in float_extremes() {
             state.register_udaf(function)?;
         }
-        for function in own_functions() {
+        for function in own_functions().into_iter().chain(with_rows()) {
             state.register_udf(function)?;
         }
         let inner = Inner { settings, state, prepared: HashMap::new() };
