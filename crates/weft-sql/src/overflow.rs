@@ -71,11 +71,11 @@ fn binary(left: Box<Expr>, op: Operator, right: Box<Expr>) -> Expr {
 }
 
 /// The type of an expression if it is one of integers. Of long sums, DataFusion would name each part to find it.
-fn integer_type(expr: &Expr, schema: &dyn ExprSchema) -> Option<DataType> {
-    match checked(expr) {
-        Some((_, _, right)) => integer_type(right, schema),
-        None => expr.get_type(schema).ok().filter(DataType::is_integer),
+fn integer_type(mut expr: &Expr, schema: &dyn ExprSchema) -> Option<DataType> {
+    while let Some((_, _, right)) = checked(expr) {
+        expr = right;
     }
+    expr.get_type(schema).ok().filter(DataType::is_integer)
 }
 
 /// The operator and the operands of a checked operation.
@@ -87,12 +87,20 @@ fn checked(expr: &Expr) -> Option<(&Checked, &Expr, &Expr)> {
     }
 }
 
-/// Writes the name that an expression has in plans: without a text for each part of a long sum.
-fn write_name(expr: &Expr, name: &mut String) -> std::fmt::Result {
-    match checked(expr) {
-        Some((checked, left, right)) => checked.write_name(left, right, name),
-        None => write!(name, "{}", expr.schema_name()),
+/// Writes the name that an expression has in plans: without a text, and a place on the stack, for each part of a long
+/// sum.
+fn write_name(mut expr: &Expr, name: &mut String) -> std::fmt::Result {
+    let mut operands = Vec::new();
+    while let Some((checked, left, right)) = checked(expr) {
+        operands.push((checked.name(), right));
+        expr = left;
     }
+    write!(name, "{}", expr.schema_name())?;
+    for (operator, right) in operands.into_iter().rev() {
+        write!(name, " {operator} ")?;
+        write_name(right, name)?;
+    }
+    Ok(())
 }
 
 impl AnalyzerRule for CheckedIntegers {
@@ -123,12 +131,6 @@ impl Checked {
     fn new(sign: Sign) -> Checked {
         Checked { sign, signature: Signature::any(2, Volatility::Immutable) }
     }
-
-    fn write_name(&self, left: &Expr, right: &Expr, name: &mut String) -> std::fmt::Result {
-        write_name(left, name)?;
-        write!(name, " {} ", self.name())?;
-        write_name(right, name)
-    }
 }
 
 impl ScalarUDFImpl for Checked {
@@ -144,7 +146,9 @@ impl ScalarUDFImpl for Checked {
         match args {
             [left, right] => {
                 let mut name = String::new();
-                self.write_name(left, right, &mut name)?;
+                write_name(left, &mut name)?;
+                write!(name, " {} ", self.name())?;
+                write_name(right, &mut name)?;
                 Ok(name)
             }
             _ => plan_err!("{} has two operands", self.name()),

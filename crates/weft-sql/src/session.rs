@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::checked_sum::checked_sum;
+use crate::collected::collected;
 use crate::control::{CancelHandle, Control};
 use crate::date_times::DateTimes;
 use crate::duplicates::CountedDuplicates;
@@ -22,6 +23,8 @@ use crate::float_extremes::float_extremes;
 use crate::floats::CanonicalFloats;
 use crate::functions;
 use crate::grouping_sets::GroupingSets;
+use crate::hex::hex_functions;
+use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
 use crate::memory::{HeldRows, OwnedRows};
 use crate::mixed_numbers::MixedNumbers;
@@ -81,8 +84,10 @@ impl Session {
         analyzer_rules.insert(0, Arc::new(CountedDuplicates));
         analyzer_rules.insert(1, Arc::new(DateTimes));
         analyzer_rules.insert(2, Arc::new(MixedNumbers));
+        analyzer_rules.insert(3, Arc::new(IntervalWindows::new()));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(4, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(5, Arc::new(GroupingSets::new()));
+        analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));
@@ -109,10 +114,10 @@ impl Session {
             )))
             .build();
         state.register_udaf(checked_sum())?;
-        for function in float_extremes() {
+        for function in float_extremes().into_iter().chain(collected()) {
             state.register_udaf(function)?;
         }
-        for function in own_functions().into_iter().chain(with_rows()) {
+        for function in own_functions().into_iter().chain(hex_functions()).chain(with_rows()) {
             state.register_udf(function)?;
         }
         let inner = Inner { settings, state, prepared: HashMap::new() };
