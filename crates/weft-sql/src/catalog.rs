@@ -21,6 +21,7 @@ use weft_store::{Snapshot, Table};
 use crate::error::{ErrorKind, Result, SqlError, unknown_table};
 use crate::files::{FileSet, ReadOptions, looks_like_file};
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
+use crate::same_names::name_beside_wildcards;
 use crate::statement::{fold, parse_query};
 use crate::suggest;
 use crate::table::{ScanContext, StoredTable};
@@ -78,14 +79,9 @@ impl StatementCatalog {
         state: &SessionState,
         statement: DfStatement,
     ) -> Result<LogicalPlan> {
-        state.statement_to_plan(statement).await.map_err(|error| {
-            let error = SqlError::from(error);
-            match error.subject() {
-                Some(name) if error.message() == unknown_table(name).message() => {
-                    self.unknown(name)
-                }
-                _ => error,
-            }
+        planned(state, statement).await.map_err(|error| match error.subject() {
+            Some(name) if error.message() == unknown_table(name).message() => self.unknown(name),
+            _ => error,
         })
     }
 
@@ -178,8 +174,7 @@ impl StatementCatalog {
         inner.within.push(name.to_owned());
         let query = parse_query(sql)?;
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let plan = inner.planning_state().statement_to_plan(statement).await.map_err(|error| {
-            let error = SqlError::from(error);
+        let plan = planned(&inner.planning_state(), statement).await.map_err(|error| {
             let is_told = error.message().starts_with("view ");
             match is_told || self.pending.is_some() {
                 true => SqlError::new(error.kind(), error.message()),
@@ -190,6 +185,19 @@ impl StatementCatalog {
             }
         })?;
         Ok(Arc::new(ViewTable::new(plan, Some(sql.to_owned()))))
+    }
+}
+
+/// Plans a statement. What is written beside `*` and is among its columns as well gets another name then.
+async fn planned(state: &SessionState, mut statement: DfStatement) -> Result<LogicalPlan> {
+    loop {
+        let error = match state.statement_to_plan(statement.clone()).await {
+            Ok(plan) => return Ok(plan),
+            Err(error) => SqlError::from(error),
+        };
+        if !name_beside_wildcards(&mut statement, &error) {
+            return Err(error);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! CREATE and DROP.
 
+use std::collections::HashSet;
+
 use arrow::datatypes::Schema;
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
@@ -15,7 +17,7 @@ use crate::catalog::{StatementCatalog, relation_name};
 use crate::char_length::column_limit;
 use crate::constraints;
 use crate::dependents::dependents;
-use crate::error::{ErrorKind, Result, SqlError, internal};
+use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::run::{Run, Started};
 use crate::types::stored_type;
 use crate::write::write_rows;
@@ -119,7 +121,12 @@ impl Run {
         // read, by its own name.
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(create.query)));
         catalog.plan(&catalog.planning_state(), statement).await?;
-        catalog.with_view(&name, &sql).view(&name, &sql).await?;
+        let view = catalog.with_view(&name, &sql).view(&name, &sql).await?;
+        let mut names = HashSet::new();
+        let schema = view.schema();
+        if let Some(twice) = schema.fields().iter().find(|field| !names.insert(field.name())) {
+            return Err(occurs_twice(twice.name()));
+        }
         let run = self.clone();
         let work = async move {
             run.commit(vec![Change::CreateView { name, sql, or_replace }]).await?;

@@ -15,7 +15,7 @@ use datafusion::common::DataFusionError;
 use weft_exec::ExecError;
 use weft_store::StoreError;
 
-pub(crate) use planning::unknown_table;
+pub(crate) use planning::{occurs_twice, unknown_table};
 pub(crate) use translate::{from_store, internal, translate};
 use translate::{translate_arrow, translate_exec};
 

@@ -1,19 +1,23 @@
-//! `min` and `max` of floating point numbers, infinities and NaN included: DataFusion's start from the
-//! largest finite numbers.
+//! `min` and `max` of floating point numbers, infinities and NaN included, and of intervals: DataFusion's start from the
+//! largest finite numbers, and compare months first, then days.
 //!
-//! Numbers are compared as integers of the same order, in which NaN is greater than everything.
+//! Numbers are compared as integers of the same order, in which NaN is greater than everything, intervals by their
+//! lengths (`intervals.rs`).
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::compute::kernels::arity::unary;
-use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int32Type, Int64Type};
+use datafusion::arrow::datatypes::{
+    DataType, Float32Type, Float64Type, Int32Type, Int64Type, IntervalUnit,
+};
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::AggregateUDF;
 
 use crate::floats::{canonical_32, canonical_64};
+use crate::intervals::{EXACT_LENGTH, exact_lengths, of_exact_lengths};
 use crate::represented::{Representation, represented};
 
 /// The functions.
@@ -29,6 +33,7 @@ impl Representation for Ordered {
         match result {
             DataType::Float32 => Some(DataType::Int32),
             DataType::Float64 => Some(DataType::Int64),
+            DataType::Interval(IntervalUnit::MonthDayNano) => Some(EXACT_LENGTH),
             _ => None,
         }
     }
@@ -45,7 +50,8 @@ impl Representation for Ordered {
                     order_64(canonical_64(value).to_bits().cast_signed())
                 })))
             }
-            other => internal_err!("{other} is not a floating point number"),
+            DataType::Interval(IntervalUnit::MonthDayNano) => exact_lengths(values),
+            other => internal_err!("{other} has its own order"),
         }
     }
 
@@ -61,7 +67,8 @@ impl Representation for Ordered {
                     f64::from_bits(order_64(bits).cast_unsigned())
                 })))
             }
-            other => internal_err!("{other} is not a floating point number"),
+            DataType::Interval(IntervalUnit::MonthDayNano) => Ok(of_exact_lengths(results)),
+            other => internal_err!("{other} has its own order"),
         }
     }
 

@@ -9,6 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderBy, OrderByKind, Query, SelectItem, SetExpr, Statement,
 };
 
+use crate::same_names::free_name;
+
 /// Names the columns of what a statement returns or makes.
 pub(crate) fn name_columns_of(statement: &mut Statement) {
     match statement {
@@ -52,7 +54,10 @@ fn name_items(items: &mut [SelectItem]) {
                 None => continue,
             },
             SelectItem::ExprWithAlias { alias, .. } => {
-                taken.insert(fold(alias));
+                let name = fold(alias);
+                if !taken.insert(name.clone()) {
+                    *alias = Ident::with_quote('"', free_name(&name, &mut taken));
+                }
                 continue;
             }
             _ => continue,
@@ -61,15 +66,11 @@ fn name_items(items: &mut [SelectItem]) {
             item,
             SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
         );
-        let mut unique = name.clone();
-        let mut number = 0;
-        while !taken.insert(unique.clone()) {
-            number += 1;
-            unique = format!("{name}_{number}");
-        }
-        if is_column && number == 0 {
+        let is_free = taken.insert(name.clone());
+        if is_column && is_free {
             continue;
         }
+        let unique = if is_free { name } else { free_name(&name, &mut taken) };
         if let SelectItem::UnnamedExpr(expr) = item {
             let alias = Ident::with_quote('"', unique);
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };

@@ -3,6 +3,7 @@
 //! After types were coerced, `+`, `-`, `*` and the sign of integers become functions that check. They are
 //! called as the operators in names and plans.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
@@ -46,16 +47,19 @@ impl CheckedIntegers {
                     Operator::Multiply => &self.times,
                     _ => return Ok(Transformed::no(binary(left, op, right))),
                 };
-                let both_integers = is_integer(&left, schema) && is_integer(&right, schema);
-                if !both_integers || left.get_type(schema)? != right.get_type(schema)? {
+                let integer = integer_type(&left, schema);
+                if integer.is_none() || integer != integer_type(&right, schema) {
                     return Ok(Transformed::no(binary(left, op, right)));
                 }
                 (*left, *right, function)
             }
-            Expr::Negative(inner) if is_integer(&inner, schema) => {
-                let zero = ScalarValue::new_zero(&inner.get_type(schema)?)?;
-                (Expr::Literal(zero, None), *inner, &self.minus)
-            }
+            Expr::Negative(inner) => match integer_type(&inner, schema) {
+                Some(integer) => {
+                    let zero = ScalarValue::new_zero(&integer)?;
+                    (Expr::Literal(zero, None), *inner, &self.minus)
+                }
+                None => return Ok(Transformed::no(Expr::Negative(inner))),
+            },
             other => return Ok(Transformed::no(other)),
         };
         Ok(Transformed::yes(function.call(vec![left, right])))
@@ -66,8 +70,37 @@ fn binary(left: Box<Expr>, op: Operator, right: Box<Expr>) -> Expr {
     Expr::BinaryExpr(BinaryExpr { left, op, right })
 }
 
-fn is_integer(expr: &Expr, schema: &dyn ExprSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|data_type| data_type.is_integer())
+/// The type of an expression if it is one of integers. Of long sums, DataFusion would name each part to find it.
+fn integer_type(mut expr: &Expr, schema: &dyn ExprSchema) -> Option<DataType> {
+    while let Some((_, _, right)) = checked(expr) {
+        expr = right;
+    }
+    expr.get_type(schema).ok().filter(DataType::is_integer)
+}
+
+/// The operator and the operands of a checked operation.
+fn checked(expr: &Expr) -> Option<(&Checked, &Expr, &Expr)> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    match (call.func.inner().downcast_ref::<Checked>(), call.args.as_slice()) {
+        (Some(checked), [left, right]) => Some((checked, left, right)),
+        _ => None,
+    }
+}
+
+/// Writes the name that an expression has in plans: without a text, and a place on the stack, for each part of a long
+/// sum.
+fn write_name(mut expr: &Expr, name: &mut String) -> std::fmt::Result {
+    let mut operands = Vec::new();
+    while let Some((checked, left, right)) = checked(expr) {
+        operands.push((checked.name(), right));
+        expr = left;
+    }
+    write!(name, "{}", expr.schema_name())?;
+    for (operator, right) in operands.into_iter().rev() {
+        write!(name, " {operator} ")?;
+        write_name(right, name)?;
+    }
+    Ok(())
 }
 
 impl AnalyzerRule for CheckedIntegers {
@@ -112,7 +145,11 @@ impl ScalarUDFImpl for Checked {
     fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
         match args {
             [left, right] => {
-                Ok(format!("{} {} {}", left.schema_name(), self.name(), right.schema_name()))
+                let mut name = String::new();
+                write_name(left, &mut name)?;
+                write!(name, " {} ", self.name())?;
+                write_name(right, &mut name)?;
+                Ok(name)
             }
             _ => plan_err!("{} has two operands", self.name()),
         }

@@ -100,19 +100,19 @@ impl ScalarUDFImpl for OctetLength {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let rows = args.number_rows;
         let [value] = args.args.as_slice() else {
             return plan_err!("octet_length has one argument");
         };
         if value.data_type() == DataType::Null {
             return Ok(ColumnarValue::Scalar(ScalarValue::Int64(None)));
         }
-        let lengths = cast(&length(&value.to_array(rows)?)?, &DataType::Int64)?;
+        let lengths_of = |values| cast(&length(values)?, &DataType::Int64);
         match value {
-            ColumnarValue::Scalar(_) => {
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?))
+            ColumnarValue::Scalar(value) => {
+                let length = lengths_of(&value.to_array()?)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&length, 0)?))
             }
-            ColumnarValue::Array(_) => Ok(ColumnarValue::Array(lengths)),
+            ColumnarValue::Array(values) => Ok(ColumnarValue::Array(lengths_of(values)?)),
         }
     }
 }

@@ -5,7 +5,7 @@
 //!   is told to take all others as decimals.
 //! - Functions that other databases have are put in terms of those that DataFusion has.
 //! - Items of a select list that DataFusion would give the same name, or one that ORDER BY may mean, get
-//!   names.
+//!   names (`same_names.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
 //! - Comparisons are `comparisons.rs`' business, functions `functions.rs`'.
 
@@ -15,13 +15,15 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, JoinOperator, Query, Select,
-    SelectItem, SetExpr, UnaryOperator, Value, VisitMut, VisitorMut,
+    SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use crate::comparisons;
 use crate::error::{Result, SqlError};
 use crate::functions;
 use crate::names::{name_columns, name_columns_of};
+use crate::same_names::{expand_groupings, free_name, name_alias_columns};
+use crate::statement::fold;
 
 /// Prepares a statement for planning.
 ///
@@ -68,11 +70,24 @@ impl VisitorMut for Rewriter {
         if let (Some(_), SetExpr::Select(select)) = (&query.order_by, &mut *query.body) {
             name_casts(&mut select.projection);
         }
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            name_alias_columns(&mut table.alias);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
+        if let TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::Table { alias: Some(alias), .. } = table
+        {
+            name_alias_columns(alias);
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         name_apart(&mut select.projection);
+        expand_groupings(&mut select.group_by);
         for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
             let operator = match &join.join_operator {
                 JoinOperator::Semi(on) => JoinOperator::LeftSemi(on.clone()),
@@ -159,21 +174,19 @@ fn name_casts(items: &mut [SelectItem]) {
 fn name_apart(items: &mut [SelectItem]) {
     let mut names = HashSet::new();
     for item in items.iter_mut() {
-        let (name, expr) = match item {
-            SelectItem::UnnamedExpr(expr) => (name_of(expr), Some(expr)),
-            SelectItem::ExprWithAlias { alias, .. } => (alias.value.clone(), None),
+        let (name, text, expr) = match &*item {
+            SelectItem::UnnamedExpr(expr) => (name_of(expr), expr.to_string(), expr.clone()),
+            SelectItem::ExprWithAlias { alias, expr } => {
+                let name = fold(alias.value.clone(), alias.quote_style);
+                (name.clone(), name, expr.clone())
+            }
             _ => continue,
         };
         if names.insert(name) {
             continue;
         }
-        if let Some(expr) = expr {
-            let text = expr.to_string();
-            let mut numbered = (1..).map(|number| format!("{text}_{number}"));
-            let free = numbered.find(|name| names.insert(name.clone()));
-            let alias = Ident::with_quote('"', free.expect("there is a free name"));
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-        }
+        let alias = Ident::with_quote('"', free_name(&text, &mut names));
+        *item = SelectItem::ExprWithAlias { expr, alias };
     }
 }
 

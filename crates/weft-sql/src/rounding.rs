@@ -1,7 +1,7 @@
 //! Casts to integers round: DataFusion cuts off what is behind the point.
 //!
 //! Decimals are rounded half away from zero, floating point numbers half to even, as in DuckDB and
-//! PostgreSQL.
+//! PostgreSQL, and text half away from zero (`integer_text.rs`).
 
 use std::sync::Arc;
 
@@ -19,37 +19,50 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::integer_text::IntegerText;
 use crate::plan_walk::rewrite_expressions;
 
 /// Rounds what is cast to an integer. To be applied after types were coerced.
 #[derive(Debug)]
 pub(crate) struct RoundingCasts {
     whole: Arc<ScalarUDF>,
+    text: Arc<ScalarUDF>,
 }
 
 impl RoundingCasts {
     pub(crate) fn new() -> RoundingCasts {
-        RoundingCasts { whole: Arc::new(ScalarUDF::from(Whole::new())) }
+        RoundingCasts {
+            whole: Arc::new(ScalarUDF::from(Whole::new())),
+            text: Arc::new(ScalarUDF::from(IntegerText::new())),
+        }
     }
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
-        let has_fraction = |inner: &Expr| match inner.get_type(schema) {
-            Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => scale > 0,
-            Ok(data_type) => data_type.is_floating(),
-            Err(_) => false,
+        // What rounds what is cast, if it may have a fraction.
+        let rounding = |inner: &Expr, to: &DataType| match inner.get_type(schema) {
+            _ if !to.is_integer() => None,
+            Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => {
+                (scale > 0).then_some(&self.whole)
+            }
+            Ok(data_type) if data_type.is_floating() => Some(&self.whole),
+            Ok(data_type) if data_type.is_string() => Some(&self.text),
+            _ => None,
         };
-        let rounded = |inner: Box<Expr>| Box::new(self.whole.call(vec![*inner]));
         Ok(match expr {
-            Expr::Cast(Cast { expr, field })
-                if field.data_type().is_integer() && has_fraction(&expr) =>
-            {
-                Transformed::yes(Expr::Cast(Cast { expr: rounded(expr), field }))
-            }
-            Expr::TryCast(TryCast { expr, field })
-                if field.data_type().is_integer() && has_fraction(&expr) =>
-            {
-                Transformed::yes(Expr::TryCast(TryCast { expr: rounded(expr), field }))
-            }
+            Expr::Cast(Cast { expr, field }) => match rounding(&expr, field.data_type()) {
+                Some(function) => {
+                    let expr = Box::new(function.call(vec![*expr]));
+                    Transformed::yes(Expr::Cast(Cast { expr, field }))
+                }
+                None => Transformed::no(Expr::Cast(Cast { expr, field })),
+            },
+            Expr::TryCast(TryCast { expr, field }) => match rounding(&expr, field.data_type()) {
+                Some(function) => {
+                    let expr = Box::new(function.call(vec![*expr]));
+                    Transformed::yes(Expr::TryCast(TryCast { expr, field }))
+                }
+                None => Transformed::no(Expr::TryCast(TryCast { expr, field })),
+            },
             other => Transformed::no(other),
         })
     }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::checked_sum::checked_sum;
+use crate::collected::collected;
 use crate::control::{CancelHandle, Control};
 use crate::date_times::DateTimes;
 use crate::duplicates::CountedDuplicates;
@@ -22,22 +23,25 @@ use crate::float_extremes::float_extremes;
 use crate::floats::CanonicalFloats;
 use crate::functions;
 use crate::grouping_sets::GroupingSets;
+use crate::hex::hex_functions;
+use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
 use crate::memory::{HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
+use crate::no_rows::with_rows;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
-use crate::pushed_filters;
 use crate::rounding::RoundingCasts;
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
-use crate::subqueries::Subqueries;
+use crate::subqueries::{OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
 use crate::yielding::YIELDING_JOINS;
+use crate::{known_aggregates, pushed_filters};
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -80,11 +84,14 @@ impl Session {
         analyzer_rules.insert(0, Arc::new(CountedDuplicates));
         analyzer_rules.insert(1, Arc::new(DateTimes));
         analyzer_rules.insert(2, Arc::new(MixedNumbers));
+        analyzer_rules.insert(3, Arc::new(IntervalWindows::new()));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(4, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(5, Arc::new(GroupingSets::new()));
+        analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));
+        analyzer_rules.push(Arc::new(OuterAggregates::default()));
         analyzer_rules.push(Arc::new(Subqueries::default()));
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
@@ -95,7 +102,9 @@ impl Session {
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
-            .with_physical_optimizer_rules(pushed_filters::physical_rules())
+            .with_physical_optimizer_rules(known_aggregates::replaced(
+                pushed_filters::physical_rules(),
+            ))
             .with_physical_optimizer_rule(Arc::new(YIELDING_JOINS))
             .with_physical_optimizer_rule(Arc::new(HELD_ROWS))
             .with_physical_optimizer_rule(Arc::new(OWNED_ROWS))
@@ -105,10 +114,10 @@ impl Session {
             )))
             .build();
         state.register_udaf(checked_sum())?;
-        for function in float_extremes() {
+        for function in float_extremes().into_iter().chain(collected()) {
             state.register_udaf(function)?;
         }
-        for function in own_functions() {
+        for function in own_functions().into_iter().chain(hex_functions()).chain(with_rows()) {
             state.register_udf(function)?;
         }
         let inner = Inner { settings, state, prepared: HashMap::new() };

@@ -6,6 +6,7 @@
 //! (query) as a condition of its own.
 
 mod attach;
+mod outer_aggregates;
 mod simple;
 mod single_value;
 mod unnest;
@@ -25,6 +26,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use self::attach::Attach;
+pub(crate) use self::outer_aggregates::OuterAggregates;
 use self::unnest::{has_outer, outer_columns};
 use crate::error::SqlError;
 

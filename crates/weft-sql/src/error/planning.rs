@@ -4,6 +4,7 @@ use datafusion::common::SchemaError;
 
 use super::words::{between, first_paragraph, plain_types, sentence, strip_prefixes};
 use super::{ErrorKind, Position, SqlError};
+use crate::same_names::TWICE;
 use crate::suggest;
 
 /// `sql parser error: Expected: …, found: … at Line: 1, Column: 8`
@@ -81,6 +82,12 @@ pub(super) fn translate_call(message: &str) -> Option<SqlError> {
                 .with_hint("cast the arguments, such as CAST(x AS DOUBLE)"),
         );
     }
+    if let Some((_, rest)) =
+        message.split_once(" require unique expression names but the expression \"")
+    {
+        let column = rest.split("\" at position").next().unwrap_or(rest);
+        return Some(occurs_twice(column.rsplit('.').next().unwrap_or(column)));
+    }
     if let Some((before, _)) = message.split_once(" must appear in the GROUP BY clause") {
         let column = before.rsplit("olumn ").next().unwrap_or(before).trim_matches('"');
         return Some(SqlError::new(
@@ -118,11 +125,15 @@ pub(super) fn translate_schema(error: &SchemaError) -> SqlError {
         .about(field.name.as_str())
         .with_hint("write table.column"),
         SchemaError::DuplicateQualifiedField { name, .. }
-        | SchemaError::DuplicateUnqualifiedField { name } => {
-            SqlError::new(ErrorKind::Semantic, format!("column {name} occurs twice"))
-                .with_hint("name one of them differently with AS")
-        }
+        | SchemaError::DuplicateUnqualifiedField { name } => occurs_twice(name),
     }
+}
+
+/// Two columns have the same name.
+pub(crate) fn occurs_twice(name: &str) -> SqlError {
+    SqlError::new(ErrorKind::Semantic, format!("column {name} {TWICE}"))
+        .about(name)
+        .with_hint("name one of them differently with AS")
 }
 
 #[cfg(test)]

@@ -1,0 +1,240 @@
+//! Aggregate functions that DataFusion lacks and that need all values of a group at once: `mode`, `quantile_disc`,
+//! `product`, `kurtosis`, `kurtosis_pop` and `skewness`.
+//!
+//! The values are kept and sorted in the end, so that results do not depend on the order in which they came.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::cast::AsArray;
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
+use datafusion::arrow::compute::{cast, concat, filter, is_not_null, partition, sort, take};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
+use datafusion::common::utils::SingleRowListArrayBuilder;
+use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Signature, Volatility,
+};
+
+use crate::types::type_name;
+
+/// The functions.
+pub(crate) fn collected() -> impl Iterator<Item = Arc<AggregateUDF>> {
+    use Kind::{Kurtosis, KurtosisPop, Mode, Product, QuantileDisc, Skewness};
+    let kinds = [Kurtosis, KurtosisPop, Mode, Product, QuantileDisc, Skewness];
+    kinds.into_iter().map(|kind| Arc::new(AggregateUDF::from(Collected::new(kind))))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    /// The kurtosis of what the values are a sample of.
+    Kurtosis,
+    /// The kurtosis of the values themselves.
+    KurtosisPop,
+    /// The most frequent value, the least one of several.
+    Mode,
+    Product,
+    /// The first value that is not less than a fraction of them.
+    QuantileDisc,
+    Skewness,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Collected {
+    kind: Kind,
+    signature: Signature,
+    aliases: Vec<String>,
+}
+
+impl Collected {
+    fn new(kind: Kind) -> Collected {
+        let (arguments, aliases) = match kind {
+            Kind::QuantileDisc => (2, vec!["percentile_disc".to_owned(), "quantile".to_owned()]),
+            _ => (1, Vec::new()),
+        };
+        let signature = Signature::any(arguments, Volatility::Immutable);
+        Collected { kind, signature, aliases }
+    }
+
+    fn is_of_numbers(&self) -> bool {
+        !matches!(self.kind, Kind::Mode | Kind::QuantileDisc)
+    }
+
+    /// The fraction of the values that lies below the wanted one.
+    fn fraction(&self, args: &AccumulatorArgs) -> DfResult<f64> {
+        let Some(expr) = args.exprs.get(1) else { return Ok(0.0) };
+        let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        let fraction = match expr.evaluate(&nothing) {
+            Ok(ColumnarValue::Scalar(value)) => value.cast_to(&DataType::Float64)?,
+            _ => return plan_err!("the fraction of {} has to be constant", self.name()),
+        };
+        let ScalarValue::Float64(Some(fraction)) = fraction else {
+            return plan_err!("the fraction of {} cannot be NULL", self.name());
+        };
+        match (0.0..=1.0).contains(&fraction) {
+            true => Ok(fraction),
+            false => plan_err!("the fraction of {} is {fraction}, not from 0 to 1", self.name()),
+        }
+    }
+}
+
+impl AggregateUDFImpl for Collected {
+    fn name(&self) -> &str {
+        match self.kind {
+            Kind::Kurtosis => "kurtosis",
+            Kind::KurtosisPop => "kurtosis_pop",
+            Kind::Mode => "mode",
+            Kind::Product => "product",
+            Kind::QuantileDisc => "quantile_disc",
+            Kind::Skewness => "skewness",
+        }
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types.first() {
+            Some(number) if self.is_of_numbers() => match number.is_numeric() || number.is_null() {
+                true => Ok(DataType::Float64),
+                false => plan_err!("{} takes numbers, not {}", self.name(), type_name(number)),
+            },
+            Some(value) => Ok(value.clone()),
+            None => plan_err!("{} has an argument", self.name()),
+        }
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> DfResult<Vec<FieldRef>> {
+        let item = Field::new_list_field(args.input_fields[0].data_type().clone(), true);
+        Ok(vec![Arc::new(Field::new_list("values", item, true))])
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
+        Ok(Box::new(Values {
+            kind: self.kind,
+            fraction: self.fraction(&args)?,
+            is_descending: args.order_bys.first().is_some_and(|key| key.options.descending),
+            is_distinct: args.is_distinct,
+            of: args.expr_fields[0].data_type().clone(),
+            to: args.return_field.data_type().clone(),
+            values: Vec::new(),
+        }))
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        !self.is_of_numbers()
+    }
+}
+
+/// The values of a group.
+#[derive(Debug)]
+struct Values {
+    kind: Kind,
+    fraction: f64,
+    is_descending: bool,
+    is_distinct: bool,
+    of: DataType,
+    to: DataType,
+    values: Vec<ArrayRef>,
+}
+
+impl Values {
+    fn all(&self) -> DfResult<ArrayRef> {
+        let arrays: Vec<&dyn Array> = self.values.iter().map(AsRef::as_ref).collect();
+        match arrays.is_empty() {
+            true => Ok(new_empty_array(&self.of)),
+            false => Ok(concat(&arrays)?),
+        }
+    }
+
+    fn add(&mut self, values: &ArrayRef) -> DfResult<()> {
+        let known = match values.logical_null_count() {
+            0 => Arc::clone(values),
+            _ => filter(values, &is_not_null(values)?)?,
+        };
+        if !known.is_empty() {
+            self.values.push(known);
+        }
+        Ok(())
+    }
+
+    /// The place of the result among sorted values, which stand in these ranges if they are equal.
+    fn place(&self, equal: &[Range<usize>], count: usize) -> usize {
+        if self.kind == Kind::Mode {
+            let longest = equal.iter().rev().max_by_key(|range| range.len());
+            return longest.filter(|_| !self.is_distinct).map_or(0, |range| range.start);
+        }
+        let below = (self.fraction * count as f64).ceil() as usize;
+        let place = below.clamp(1, count) - 1;
+        if self.is_descending { count - 1 - place } else { place }
+    }
+}
+
+impl Accumulator for Values {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
+        self.add(&values[0])
+    }
+
+    fn evaluate(&mut self) -> DfResult<ScalarValue> {
+        let mut sorted = sort(&self.all()?, None)?;
+        let equal = partition(&[Arc::clone(&sorted)])?.ranges();
+        if sorted.is_empty() || sorted.data_type().is_null() {
+            return ScalarValue::try_new_null(&self.to);
+        }
+        if self.is_distinct {
+            let firsts = equal.iter().map(|range| range.start as u64);
+            sorted = take(&sorted, &UInt64Array::from_iter_values(firsts), None)?;
+        }
+        if matches!(self.kind, Kind::Mode | Kind::QuantileDisc) {
+            return ScalarValue::try_from_array(&sorted, self.place(&equal, sorted.len()));
+        }
+        let numbers = cast(&sorted, &DataType::Float64)?;
+        let numbers = numbers.as_primitive::<Float64Type>().values();
+        Ok(ScalarValue::Float64(match self.kind {
+            Kind::Product => Some(numbers.iter().product()),
+            kind => moments(kind, numbers),
+        }))
+    }
+
+    fn size(&self) -> usize {
+        let arrays = self.values.iter().map(|values| values.get_array_memory_size());
+        size_of_val(self) + arrays.sum::<usize>()
+    }
+
+    fn state(&mut self) -> DfResult<Vec<ScalarValue>> {
+        Ok(vec![SingleRowListArrayBuilder::new(self.all()?).build_list_scalar()])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> DfResult<()> {
+        for values in states[0].as_list::<i32>().iter().flatten() {
+            self.add(&values)?;
+        }
+        Ok(())
+    }
+}
+
+/// How far and to which side numbers lie from their mean; nothing if there are too few of them, or all are equal.
+fn moments(kind: Kind, numbers: &[f64]) -> Option<f64> {
+    let n = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / n;
+    let moment = |power| numbers.iter().map(|x| (x - mean).powi(power)).sum::<f64>() / n;
+    let variance = moment(2);
+    match kind {
+        _ if variance == 0.0 => None,
+        Kind::Skewness => (n > 2.0).then(|| {
+            let skewness = moment(3) / variance.powf(1.5);
+            (n * (n - 1.0)).sqrt() / (n - 2.0) * skewness
+        }),
+        Kind::KurtosisPop => (n > 1.0).then(|| moment(4) / (variance * variance) - 3.0),
+        _ => (n > 3.0).then(|| {
+            let ratio = moment(4) / (variance * variance);
+            (n - 1.0) * ((n + 1.0) * ratio - 3.0 * (n - 1.0)) / ((n - 2.0) * (n - 3.0))
+        }),
+    }
+}
