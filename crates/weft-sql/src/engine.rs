@@ -11,13 +11,11 @@ use weft_rt::memory::{Ledger, code, heap, kept};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
 use weft_store::Store;
 
+use crate::depth::STACK_BYTES;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::memory::LedgerPool;
 use crate::open::open_store;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
-
-/// Stack of a thread that runs statements, in bytes: plans are walked recursively.
-const STACK_BYTES: usize = 8 << 20;
 
 /// Code that may be resident while a statement runs, in bytes: as much as any statement needs. A twentieth of
 /// the memory limit may be code too.

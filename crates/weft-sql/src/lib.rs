@@ -25,6 +25,7 @@ mod csv_diagnosis;
 mod date_times;
 mod ddl;
 mod dependents;
+mod depth;
 mod describe;
 mod duplicates;
 mod economy;

@@ -7,6 +7,7 @@
 //! - Items of a select list that DataFusion would give the same name, or one that ORDER BY may mean, get
 //!   names (`same_names.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
+//! - What is nested too deep is refused (`depth.rs`).
 //! - Comparisons are `comparisons.rs`' business, functions `functions.rs`'.
 
 use std::collections::HashSet;
@@ -19,6 +20,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::comparisons;
+use crate::depth::{Depth, check_queries};
 use crate::error::{Result, SqlError};
 use crate::functions;
 use crate::names::{name_columns, name_columns_of};
@@ -33,7 +35,7 @@ pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(statement) => {
             name_columns_of(statement);
-            finish(statement.visit(&mut Rewriter))
+            finish(statement.visit(&mut Rewriter::default()))
         }
         DfStatement::Explain(explain) => self::statement(&mut explain.statement),
         DfStatement::CreateExternalTable(_) | DfStatement::CopyTo(_) | DfStatement::Reset(_) => {
@@ -48,7 +50,7 @@ pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
 /// As [`statement`].
 pub(crate) fn query(query: &mut Query) -> Result<()> {
     name_columns(query);
-    finish(query.visit(&mut Rewriter))
+    finish(query.visit(&mut Rewriter::default()))
 }
 
 fn finish(flow: ControlFlow<SqlError>) -> Result<()> {
@@ -61,12 +63,16 @@ fn finish(flow: ControlFlow<SqlError>) -> Result<()> {
 /// Most digits of a decimal.
 const DECIMAL_DIGITS_MAX: usize = 38;
 
-struct Rewriter;
+#[derive(Default)]
+struct Rewriter {
+    depth: Depth,
+}
 
 impl VisitorMut for Rewriter {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        check_queries(&query.body)?;
         if let (Some(_), SetExpr::Select(select)) = (&query.order_by, &mut *query.body) {
             name_casts(&mut select.projection);
         }
@@ -100,6 +106,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        self.depth.enter(expr)?;
         comparisons::rewrite(expr)?;
         match expr {
             // Before the number in it is seen: a decimal does not become a floating point number first.
@@ -123,6 +130,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        self.depth.leave();
         if let Expr::Value(value) = expr
             && let Value::Number(digits, _) = &value.value
             && is_float(digits)

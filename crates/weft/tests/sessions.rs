@@ -303,6 +303,25 @@ fn errors_are_in_the_words_of_sql() {
     }
 }
 
+/// Neither overflows the stack.
+#[test]
+fn long_statements_are_answered_or_refused() {
+    let session = database().session().unwrap();
+    let chain = |term: &dyn Fn(usize) -> String, operator: &str, terms: usize| {
+        (0..terms).map(term).collect::<Vec<_>>().join(operator)
+    };
+    let any = chain(&|term| format!("value = {}", 2 * term), " OR ", 10_000);
+    let sql = format!("SELECT count(*) FROM generate_series(1, 100) WHERE {any}");
+    check(&session, &sql, &["50"]);
+    let one = |_| "1".to_owned();
+    let sum = format!("SELECT {}", chain(&one, " + ", 5_000));
+    let error = check_error(&session, &sum, ErrorKind::NotSupported);
+    assert!(error.message().contains("4000 operators"), "{error}");
+    let unions = chain(&|_| "SELECT 1".to_owned(), " UNION ALL ", 5_000);
+    let error = check_error(&session, &unions, ErrorKind::NotSupported);
+    assert!(error.message().contains("5000 queries"), "{error}");
+}
+
 #[test]
 fn integers_do_not_wrap() {
     let session = database().session().unwrap();
