@@ -59,6 +59,11 @@ impl Economy {
     }
 }
 
+/// True if a plan is made with the options of [`Economy::Frugal`].
+pub(crate) fn is_frugal(options: &ConfigOptions) -> bool {
+    !options.optimizer.prefer_hash_join
+}
+
 /// True if a statement that failed so may succeed with a frugal plan.
 pub(crate) fn may_help(error: &SqlError) -> bool {
     error.kind() == ErrorKind::OutOfMemory && error.message().starts_with("out of memory: ")

@@ -6,12 +6,15 @@
 //!
 //! - Operators that spill share equally what the others leave. One that holds nothing yet gets what it asks
 //!   for, as there is nothing that it could spill.
+//! - Exchanges get what is passed on between partitions, up to a part beyond which they write to disk, or, where they had
+//!   better not, fail (`exchanges.rs`).
 //! - A part is kept free for operators that need little and fail without it. They get what they ask for.
 //! - Merges of sorted runs take the rest, and merge fewer runs at a time where they are refused.
 //! - What cannot spill and needs a whole input, such as the build side of a hash join, gets what there is. The
 //!   statement is planned again without such operators if that does not suffice (`run.rs`).
 
 mod consumer;
+mod exchanges;
 mod held_rows;
 mod owned_rows;
 mod passing;
@@ -27,6 +30,7 @@ use weft_rt::memory::{Ledger, Reservation};
 
 use crate::sizes::human_bytes;
 use consumer::{Temper, spoken_name, temper};
+pub(crate) use exchanges::Exchanges;
 pub(crate) use held_rows::HELD_ROWS;
 pub(crate) use owned_rows::OWNED_ROWS;
 
@@ -38,6 +42,10 @@ const NEVER_REFUSED: u64 = 8;
 
 /// Of the budget, the part that operators may have however much of it is taken by what reserves nothing.
 const OPERATORS_MIN: u64 = 2;
+
+/// Of the budget, the part that exchanges may hold while they are fed: so much less than what they are given that they
+/// are never refused.
+const FED_MAX: u64 = 16;
 
 /// Of the budget, the part that an operator of bounded needs gets without a question.
 const BOUNDED_MAX: u64 = 4;
@@ -56,6 +64,8 @@ struct State {
     /// What those hold that spill, and what the others hold.
     spillable_bytes: u64,
     other_bytes: u64,
+    /// What of it exchanges hold.
+    exchanged_bytes: u64,
     /// What of it the ledger knows about.
     reserved: Option<Reservation>,
 }
@@ -69,18 +79,34 @@ impl State {
         self.reserved.as_ref().map_or(0, Reservation::bytes)
     }
 
-    fn count(&mut self, can_spill: bool) -> &mut u64 {
-        match can_spill {
+    /// Notes that an operator holds `bytes` more.
+    fn add(&mut self, consumer: &MemoryConsumer, bytes: u64) {
+        let (held, exchanged) = self.counts(consumer);
+        *held += bytes;
+        exchanged.into_iter().for_each(|exchanged| *exchanged += bytes);
+    }
+
+    /// Notes that an operator holds `bytes` less.
+    fn subtract(&mut self, consumer: &MemoryConsumer, bytes: u64) {
+        let (held, exchanged) = self.counts(consumer);
+        *held -= bytes;
+        exchanged.into_iter().for_each(|exchanged| *exchanged -= bytes);
+    }
+
+    fn counts(&mut self, consumer: &MemoryConsumer) -> (&mut u64, Option<&mut u64>) {
+        let held = match consumer.can_spill() {
             true => &mut self.spillable_bytes,
             false => &mut self.other_bytes,
-        }
+        };
+        let is_exchange = temper(consumer.name(), consumer.can_spill()) == Temper::PassesOn;
+        (held, is_exchange.then_some(&mut self.exchanged_bytes))
     }
 
     fn crowd(&mut self, consumer: &MemoryConsumer) -> Option<&mut usize> {
         match temper(consumer.name(), consumer.can_spill()) {
             Temper::Spills => Some(&mut self.spillers),
             Temper::Merges => Some(&mut self.mergers),
-            Temper::PassesOn | Temper::Bounded | Temper::Builds => None,
+            Temper::PassesOn | Temper::Feeds | Temper::Bounded | Temper::Builds => None,
         }
     }
 
@@ -150,8 +176,10 @@ impl LedgerPool {
                     Answer::No
                 }
             }
-            Temper::PassesOn if wanted <= limit / KEPT_FREE => Answer::IfFree,
+            Temper::PassesOn if wanted <= limit / KEPT_FREE => Answer::Yes,
             Temper::PassesOn => Answer::No,
+            Temper::Feeds if state.exchanged_bytes <= limit / FED_MAX => Answer::Yes,
+            Temper::Feeds => Answer::No,
             Temper::Merges => {
                 let available = self.available();
                 // Half of its share: what a sort holds of unsorted rows it holds twice.
@@ -204,12 +232,12 @@ impl MemoryPool for LedgerPool {
         let mut state = self.lock();
         // Must succeed: what the ledger has not got is held without it.
         state.reserve(&self.ledger, additional as u64);
-        *state.count(reservation.consumer().can_spill()) += additional as u64;
+        state.add(reservation.consumer(), additional as u64);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         let mut state = self.lock();
-        *state.count(reservation.consumer().can_spill()) -= shrink as u64;
+        state.subtract(reservation.consumer(), shrink as u64);
         let surplus = state.reserved_bytes().saturating_sub(state.held_bytes());
         if let (Some(reserved), true) = (&mut state.reserved, surplus > 0) {
             reserved.shrink(surplus);
@@ -234,7 +262,7 @@ impl MemoryPool for LedgerPool {
         {
             return Err(self.refuse(reservation, wish.more_bytes));
         }
-        *state.count(consumer.can_spill()) += wish.more_bytes;
+        state.add(consumer, wish.more_bytes);
         Ok(())
     }
 

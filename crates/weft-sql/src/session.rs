@@ -26,7 +26,7 @@ use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
-use crate::memory::{HELD_ROWS, OWNED_ROWS};
+use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
 use crate::no_rows::with_rows;
 use crate::overflow::CheckedIntegers;
@@ -112,6 +112,7 @@ impl Session {
                 Arc::clone(&engine.runtime),
                 engine.ledger.clone(),
             )))
+            .with_physical_optimizer_rule(Arc::new(Exchanges))
             .build();
         state.register_udaf(checked_sum())?;
         for function in float_extremes().into_iter().chain(collected()) {

@@ -365,6 +365,18 @@ fn queries_larger_than_memory_spill() {
     }
 }
 
+/// Both sides of a join that does not fit are read by several threads, and exchanged among several.
+#[test]
+fn exchanges_that_spill_go_on() {
+    let options = DatabaseOptions::default().with("memory_limit", "64MiB").with("threads", 2);
+    let database = Database::in_memory(&options.with("engine", "datafusion")).unwrap();
+    let session = database.session().unwrap();
+    session.execute("CREATE TABLE t AS SELECT value AS n, md5(CAST(value AS VARCHAR)) AS s FROM generate_series(1, 1500000)").unwrap();
+    let join = "SELECT count(*), min(a.n), max(length(a.s || b.s)) FROM t AS a JOIN t AS b ON a.n = b.n AND a.s = b.s";
+    check(&session, join, &["1500000 1 64"]);
+    assert_eq!(database.stats().spilled_bytes, 0);
+}
+
 #[test]
 fn what_cannot_spill_says_what_it_lacks() {
     let options = DatabaseOptions::default().with("memory_limit", "64MiB").with("threads", 2);

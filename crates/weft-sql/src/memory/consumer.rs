@@ -8,6 +8,8 @@ pub(crate) enum Temper {
     Spills,
     /// It writes to disk what it would have passed on, and holds nothing else.
     PassesOn,
+    /// It feeds an exchange, holds nothing, and fails when exchanges hold too much.
+    Feeds,
     /// It merges sorted runs: fewer at a time, if it is refused beyond what it needs.
     Merges,
     /// It fails, but needs only a few batches.
@@ -20,6 +22,7 @@ pub(crate) enum Temper {
 pub(crate) fn temper(consumer: &str, can_spill: bool) -> Temper {
     match (plain_name(consumer), can_spill) {
         ("RepartitionExec", true) => Temper::PassesOn,
+        (FEED, false) => Temper::Feeds,
         (_, true) => Temper::Spills,
         ("ExternalSorterMerge", false) => Temper::Merges,
         (
@@ -56,7 +59,7 @@ pub(crate) fn spoken_name(consumer: &str) -> String {
         "SortPreservingMergeExec" => "the merge of sorted inputs",
         "TopK" | "PartitionedTopK" | "PartitionedTopKRank" => "the top-k sort",
         "RecursiveQuery" | "RecursiveQueryHashTable" => "the recursive query",
-        "RepartitionExec" => "the exchange between threads",
+        "RepartitionExec" | FEED => "the exchange between threads",
         "ParquetSink" => "the writer of Parquet",
         WINDOW => "the window function",
         name if name.contains("Aggregate") => "the aggregation",
@@ -64,6 +67,9 @@ pub(crate) fn spoken_name(consumer: &str) -> String {
     };
     known.to_owned()
 }
+
+/// The consumer of what feeds an exchange.
+pub(crate) const FEED: &str = "ExchangeFeed";
 
 /// The consumer of window functions that need all rows at once.
 pub(crate) const WINDOW: &str = "WindowAggStream";
@@ -79,6 +85,7 @@ mod tests {
             ("ExternalSorterMerge[3]", false, Temper::Merges),
             ("FinalHashAggregateStream[0]", true, Temper::Spills),
             ("RepartitionExec[0]", true, Temper::PassesOn),
+            ("ExchangeFeed[1]", false, Temper::Feeds),
             ("RepartitionExec[Merge 0]", false, Temper::Bounded),
             ("SortPreservingMergeExec[0]", false, Temper::Bounded),
             ("HashJoinInput", false, Temper::Builds),
