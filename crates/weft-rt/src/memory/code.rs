@@ -10,8 +10,13 @@ use std::io;
 
 /// Bytes of files that are mapped and resident: code and constants; `None` where the system does not tell.
 pub fn resident_bytes() -> Option<u64> {
+    status_bytes("RssFile:")
+}
+
+/// What the system says of this process in a line of its status that gives a size.
+pub(super) fn status_bytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("RssFile:"))?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
 }
