@@ -9,7 +9,7 @@ use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{ArrayRef, ArrowPrimitiveType};
 use datafusion::arrow::compute::kernels::arity::unary;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Float32Type, Float64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
@@ -63,9 +63,31 @@ impl RoundingCasts {
                 }
                 None => Transformed::no(Expr::TryCast(TryCast { expr, field })),
             },
+            Expr::ScalarFunction(mut call) if NEED_A_DIGIT.contains(&call.func.name()) => {
+                let widened = match call.args.first_mut() {
+                    Some(number) => widen(number, schema)?,
+                    None => false,
+                };
+                Transformed::new_transformed(Expr::ScalarFunction(call), widened)
+            }
             other => Transformed::no(other),
         })
     }
+}
+
+/// Functions whose results may have a digit more before the point than their argument: `ceil(0.2)`, `round(9.95, 1)`.
+/// DataFusion gives decimals as many as before, and says that they overflow.
+const NEED_A_DIGIT: [&str; 3] = ["ceil", "floor", "round"];
+
+/// Gives a decimal with a fraction one more digit before the point; false if it is none, or has all that there are.
+fn widen(number: &mut Expr, schema: &DFSchema) -> DfResult<bool> {
+    let DataType::Decimal128(precision, scale) = number.get_type(schema)? else { return Ok(false) };
+    if scale <= 0 || precision >= DECIMAL128_MAX_PRECISION {
+        return Ok(false);
+    }
+    let wider = DataType::Decimal128(precision + 1, scale);
+    *number = std::mem::take(number).cast_to(&wider, schema)?;
+    Ok(true)
 }
 
 impl AnalyzerRule for RoundingCasts {
