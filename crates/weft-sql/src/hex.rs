@@ -1,6 +1,5 @@
 //! `hex` and `to_hex` of numbers, text and BLOBs.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use datafusion::arrow::array::cast::AsArray;
@@ -63,11 +62,9 @@ impl Hex {
 }
 
 fn bytes(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a text does not fail.
-        let _ = write!(text, "{byte:02X}");
-        text
-    })
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 impl ScalarUDFImpl for Hex {

@@ -29,9 +29,8 @@ fn check_manifest(manifest: &Manifest) {
     let written = manifest.encode();
     let read = Manifest::decode(&written).expect("a manifest that was just written");
     assert_eq!(read.encode(), written);
-    if let Err(error) = manifest.live_extents() {
-        assert!(!error.to_string().is_empty());
-    }
+    // Whatever it says: that it does not panic matters.
+    std::hint::black_box(manifest.live_extents().is_ok());
 }
 
 /// Reads row groups of a table's directory, of as many columns as the first byte says.
