@@ -2,6 +2,8 @@
 
 use weft_store::{Op, Predicate, Scalar};
 
+use crate::hex::hex_digits;
+
 /// A condition on a column as people write it.
 pub(crate) fn condition(column: &str, predicate: &Predicate) -> String {
     match predicate {
@@ -40,10 +42,7 @@ fn constant(value: &Scalar) -> String {
         Scalar::Float64(value) => value.to_string(),
         Scalar::Bytes(value) => match std::str::from_utf8(value) {
             Ok(text) => format!("'{text}'"),
-            Err(_) => {
-                let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("X'{digits}'")
-            }
+            Err(_) => format!("X'{}'", hex_digits(value)),
         },
         Scalar::Interval { months, days, nanoseconds } => {
             format!("INTERVAL '{months} months {days} days {nanoseconds} ns'")

@@ -12,13 +12,14 @@ use datafusion::arrow::compute::kernels::arity::unary;
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, Result as DfResult, plan_err};
 use datafusion::logical_expr::{
     BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::one_argument::compute_one;
 use crate::plan_walk::rewrite_expressions;
 
 /// Puts [`Canonical`] around what computes floating point numbers. To be applied after types were
@@ -118,16 +119,7 @@ impl ScalarUDFImpl for Canonical {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [value] = args.args.as_slice() else {
-            return plan_err!("{CANONICAL} has one argument");
-        };
-        match value {
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(canonical(array))),
-            ColumnarValue::Scalar(scalar) => {
-                let array = canonical(&scalar.to_array()?);
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
-            }
-        }
+        compute_one(self.name(), &args.args, |numbers| Ok(canonical(numbers)))
     }
 }
 

@@ -6,11 +6,12 @@ use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type, UInt64Type};
-use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
+use datafusion::common::{Result as DfResult, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use crate::one_argument::compute_one;
 use crate::types::type_name;
 
 /// Both functions.
@@ -49,19 +50,20 @@ impl Hex {
             text if text.is_string() => cast(values, &DataType::Utf8View)?
                 .as_string_view()
                 .iter()
-                .map(|text| text.map(|text| bytes(text.as_bytes())))
+                .map(|text| text.map(|text| hex_digits(text.as_bytes())))
                 .collect(),
             _ => cast(values, &DataType::BinaryView)?
                 .as_binary_view()
                 .iter()
-                .map(|blob| blob.map(bytes))
+                .map(|blob| blob.map(hex_digits))
                 .collect(),
         };
         Ok(Arc::new(texts))
     }
 }
 
-fn bytes(bytes: &[u8]) -> String {
+/// Two capital digits for each byte.
+pub(crate) fn hex_digits(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
@@ -91,13 +93,6 @@ impl ScalarUDFImpl for Hex {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.as_slice() {
-            [ColumnarValue::Array(values)] => Ok(ColumnarValue::Array(self.hex(values)?)),
-            [ColumnarValue::Scalar(value)] => {
-                let text = self.hex(&value.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&text, 0)?))
-            }
-            _ => plan_err!("{} has one argument", self.name),
-        }
+        compute_one(self.name, &args.args, |values| self.hex(values))
     }
 }

@@ -10,10 +10,12 @@ use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
+use datafusion::common::Result as DfResult;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+
+use crate::one_argument::compute_one;
 
 /// The function: text as Arrow casts it to an integer.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -41,14 +43,7 @@ impl ScalarUDFImpl for IntegerText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.as_slice() {
-            [ColumnarValue::Array(texts)] => Ok(ColumnarValue::Array(rounded(texts)?)),
-            [ColumnarValue::Scalar(text)] => {
-                let rounded = rounded(&text.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?))
-            }
-            _ => plan_err!("only one text is rounded"),
-        }
+        compute_one(self.name(), &args.args, rounded)
     }
 }
 

@@ -16,7 +16,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, Result as DfResult};
 use datafusion::logical_expr::expr::Sort as SortKey;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::one_argument::compute_one;
 use crate::plan_walk::rewrite_expressions;
 
 const HOURS_NS: i128 = 3_600_000_000_000;
@@ -204,14 +205,7 @@ impl ScalarUDFImpl for Length {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.as_slice() {
-            [ColumnarValue::Array(intervals)] => Ok(ColumnarValue::Array(lengths(intervals)?)),
-            [ColumnarValue::Scalar(interval)] => {
-                let length = lengths(&interval.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&length, 0)?))
-            }
-            _ => plan_err!("{} has one argument", self.name()),
-        }
+        compute_one(self.name(), &args.args, lengths)
     }
 }
 

@@ -53,6 +53,7 @@ mod memory;
 mod mixed_numbers;
 mod names;
 mod no_rows;
+mod one_argument;
 mod open;
 mod overflow;
 mod own_functions;

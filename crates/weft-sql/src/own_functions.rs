@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::length::length;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
@@ -11,6 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use crate::one_argument::compute_one;
 use crate::types::{ZONE, type_name};
 
 /// All of them.
@@ -100,20 +102,11 @@ impl ScalarUDFImpl for OctetLength {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [value] = args.args.as_slice() else {
-            return plan_err!("octet_length has one argument");
-        };
-        if value.data_type() == DataType::Null {
+        if args.args.iter().all(|value| value.data_type() == DataType::Null) {
             return Ok(ColumnarValue::Scalar(ScalarValue::Int64(None)));
         }
-        let lengths_of = |values| cast(&length(values)?, &DataType::Int64);
-        match value {
-            ColumnarValue::Scalar(value) => {
-                let length = lengths_of(&value.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&length, 0)?))
-            }
-            ColumnarValue::Array(values) => Ok(ColumnarValue::Array(lengths_of(values)?)),
-        }
+        let lengths = |values: &ArrayRef| Ok(cast(&length(values)?, &DataType::Int64)?);
+        compute_one(self.name(), &args.args, lengths)
     }
 }
 

@@ -12,7 +12,7 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Float32Type, Float64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, Result as DfResult, plan_err};
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, TryCast, Volatility,
@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::integer_text::IntegerText;
+use crate::one_argument::compute_one;
 use crate::plan_walk::rewrite_expressions;
 
 /// Rounds what is cast to an integer. To be applied after types were coerced.
@@ -136,15 +137,8 @@ impl ScalarUDFImpl for Whole {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let [value] = args.args.as_slice() else { return plan_err!("only one number is rounded") };
         let to = args.return_field.data_type();
-        match value {
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(round(array, to)?)),
-            ColumnarValue::Scalar(scalar) => {
-                let rounded = round(&scalar.to_array()?, to)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?))
-            }
-        }
+        compute_one(self.name(), &args.args, |numbers| round(numbers, to))
     }
 }
 

@@ -48,15 +48,23 @@ impl Names {
 
 impl AnalyzerRule for Subqueries {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|plan| self.rewrite(plan))?;
-        match rewritten.transformed {
-            true => rewritten.data.recompute_schema(),
-            false => Ok(rewritten.data),
-        }
+        rewrite_nodes(plan, |plan| self.rewrite(plan))
     }
 
     fn name(&self) -> &str {
         "subqueries"
+    }
+}
+
+/// A plan with its nodes, and those of its subqueries, changed from the leaves up.
+fn rewrite_nodes(
+    plan: LogicalPlan,
+    rewrite: impl FnMut(LogicalPlan) -> DfResult<Transformed<LogicalPlan>>,
+) -> DfResult<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(rewrite)?;
+    match rewritten.transformed {
+        true => rewritten.data.recompute_schema(),
+        false => Ok(rewritten.data),
     }
 }
 

@@ -4,6 +4,8 @@ use arrow::array::PrimitiveArray;
 use arrow::array::types::{ArrowPrimitiveType, Decimal128Type, DecimalType};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
+use crate::hex::hex_digits;
+
 /// A value for a parameter of a prepared statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -50,10 +52,7 @@ impl Value {
                 format!("CAST('{text}' AS DECIMAL({precision}, {scale}))")
             }
             Value::Text(value) => format!("CAST('{}' AS VARCHAR)", value.replace('\'', "''")),
-            Value::Blob(value) => {
-                let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("CAST(X'{digits}' AS BLOB)")
-            }
+            Value::Blob(value) => format!("CAST(X'{}' AS BLOB)", hex_digits(value)),
             Value::Date(value) => format!("CAST('{}' AS DATE)", text::<Date32Type>(*value)),
             Value::Time(value) => {
                 format!("CAST('{}' AS TIME)", text::<Time64MicrosecondType>(*value))

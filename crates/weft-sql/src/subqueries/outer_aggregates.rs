@@ -14,7 +14,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Aggregate, EmptyRelation, Expr, LogicalPlan, Projection, Subquery};
 use datafusion::optimizer::AnalyzerRule;
 
-use super::{Names, is_subquery_in, with_input};
+use super::{Names, is_subquery_in, rewrite_nodes, with_input};
 use crate::error::{ErrorKind, SqlError};
 
 /// Moves aggregates to the query whose columns they use. To be applied after types were coerced, before subqueries
@@ -26,11 +26,7 @@ pub(crate) struct OuterAggregates {
 
 impl AnalyzerRule for OuterAggregates {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|plan| self.rewrite(plan))?;
-        match rewritten.transformed {
-            true => rewritten.data.recompute_schema(),
-            false => Ok(rewritten.data),
-        }
+        rewrite_nodes(plan, |plan| self.rewrite(plan))
     }
 
     fn name(&self) -> &str {
