@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, NullArray, PrimitiveArray, types::*,
+    ArrayRef, ArrowPrimitiveType, BooleanArray, DictionaryArray, NullArray, PrimitiveArray,
+    types::*,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
@@ -30,7 +31,8 @@ impl Block<'_> {
     }
 
     /// Decodes all rows as `data_type`: any of Arrow's types that are stored as this block's type, and
-    /// `Decimal64` where that is 128 bits. Strings as views are cheapest.
+    /// `Decimal64` where that is 128 bits. Strings as views are cheapest, but for `Dictionary(UInt16, views)`: that
+    /// is what comes if they are stored as a dictionary of few entries, and views if they are not.
     ///
     /// # Errors
     /// [`Error::WrongType`] if a value does not fit into 64 bits, or the block holds something else;
@@ -77,6 +79,14 @@ impl Block<'_> {
         data_type: &DataType,
         budget: &mut Budget,
     ) -> Result<ArrayRef> {
+        if let DataType::Dictionary(keys, values) = data_type
+            && **keys == DataType::UInt16
+        {
+            return match self.read_dictionary(rows, values)? {
+                Some(dictionary) => Ok(dictionary),
+                None => self.read(rows, values, budget),
+            };
+        }
         let narrows =
             self.physical() == Physical::Int128 && matches!(data_type, DataType::Decimal64(..));
         if !narrows && Physical::of(data_type)? != self.physical() {
@@ -125,6 +135,30 @@ impl Block<'_> {
             Physical::Struct => nested::read_struct(self, rows, nulls, data_type, budget)?,
             Physical::Null => Arc::new(NullArray::new(rows.len())),
         })
+    }
+
+    /// Strings as codes and values; nothing if they are not stored so.
+    fn read_dictionary(&self, rows: Rows, data_type: &DataType) -> Result<Option<ArrayRef>> {
+        let utf8 = match (self.physical(), data_type) {
+            (Physical::Utf8, DataType::Utf8View) => true,
+            (Physical::Binary, DataType::BinaryView) => false,
+            _ => return Ok(None),
+        };
+        let Some((entries, codes)) = strings::read_codes(self.node(), rows, utf8)? else {
+            return Ok(None);
+        };
+        let nulls = match self.validity() {
+            Some(node) => Some(NullBuffer::new(bools::read(node, rows)?)),
+            None => None,
+        };
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        let codes = PrimitiveArray::<UInt16Type>::new(codes.into(), nulls);
+        let entries = match utf8 {
+            true => views::strings(entries, None, data_type),
+            false => views::binaries(entries, None, data_type)?,
+        };
+        // SAFETY: every code is one of an entry, as `read_codes` says.
+        Ok(Some(Arc::new(unsafe { DictionaryArray::new_unchecked(codes, entries) })))
     }
 }
 

@@ -21,6 +21,9 @@ use crate::text::Text;
 /// A dictionary of less than this fraction of the strings' bytes is taken at once.
 const LITTLE: usize = 3;
 
+/// Most entries of a dictionary that is decoded as such: so many views are as near as the codes.
+const ENTRIES_MAX: usize = 4096;
+
 /// Strings in Arrow's layout: 16-byte views into one buffer.
 pub(crate) struct Views {
     pub(crate) views: Vec<u128>,
@@ -190,6 +193,29 @@ pub(crate) fn read(node: &[u8], rows: Rows, utf8: bool, depth: u8) -> Result<Vie
             Ok(Views { views: gather(&entries.views, &codes)?, bytes: entries.bytes })
         }
         _ => Err(encoding.misplaced("strings")),
+    }
+}
+
+/// The entries of a node that is a dictionary of few, or a constant, and the code of each of `rows`, which is that of an
+/// entry; nothing for other nodes.
+pub(crate) fn read_codes(node: &[u8], rows: Rows, utf8: bool) -> Result<Option<(Views, Vec<u16>)>> {
+    let (encoding, reader) = Encoding::open(node, 0)?;
+    match encoding {
+        Encoding::Constant => Ok(Some((read(node, Rows::All(1), utf8, 0)?, vec![0; rows.len()]))),
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            if dictionary.len > ENTRIES_MAX {
+                return Ok(None);
+            }
+            let (used, codes) = dictionary.used(dictionary.codes(rows, 1)?);
+            let entries = read(dictionary.entries, used.rows(), utf8, 1)?;
+            let (found, wanted) = (entries.views.len(), used.rows().len());
+            if found < wanted {
+                return Err(damaged("dictionary", format!("{found} entries instead of {wanted}")));
+            }
+            Ok(Some((entries, codes)))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use weft_exec::aggregate::{Aggregate, Aggregation, Function, Keys, Output};
 use weft_exec::interpret::Interpreter;
 use weft_exec::pipeline::{Sink, Source};
-use weft_exec::program::{Program, Register, Step};
+use weft_exec::program::{Program, Register};
 use weft_exec::query::Context;
 use weft_exec::registers::Registers;
 use weft_exec::{Lane, Result, Str, VECTOR_ROWS_MAX};
@@ -33,16 +33,9 @@ struct Case {
     rows: usize,
     columns: Vec<Column>,
     program: Program,
-    /// The key's registers, and that of its hash.
+    /// What is grouped by.
     keys: Option<Keys>,
     aggregates: Vec<Aggregate>,
-}
-
-/// A step that hashes keys.
-fn hashed(program: &mut Program, keys: &[Register]) -> Register {
-    let out = program.register(Lane::U64);
-    program.steps.push(Step::Hash { keys: keys.to_vec(), out });
-    out
 }
 
 /// Seconds of processor time of the process so far, in hundredths; 0 if the system does not say.
@@ -59,7 +52,7 @@ fn grouped(rows: usize, groups: u64) -> Case {
     let keys: Vec<i64> = (0..rows).map(|_| random.u64(..groups) as i64).collect();
     let values = (0..rows).map(|_| random.i64(0..100_000)).collect();
     let (key, value) = (program.input(Lane::I64), program.input(Lane::I64));
-    let hash = hashed(&mut program, &[key]);
+    let by = Keys::new(&mut program, vec![key]);
     let aggregate = |function, arguments, result| Aggregate {
         is_nullable: false,
         ..Aggregate::new(function, arguments, result)
@@ -69,7 +62,7 @@ fn grouped(rows: usize, groups: u64) -> Case {
         rows,
         columns: vec![Column::I64(keys), Column::I64(values)],
         program,
-        keys: Some(Keys { registers: vec![key], hash }),
+        keys: Some(by),
         aggregates: vec![
             aggregate(Function::Sum, vec![value], Lane::I128),
             aggregate(Function::Count, Vec::new(), Lane::I64),
@@ -103,7 +96,7 @@ fn query_1(rows: usize) -> Case {
     let discounted = decimals(1_000_000_000, Lane::I64, &mut columns);
     let charge = decimals(1_000_000_000_000, Lane::I128, &mut columns);
     let discount = decimals(10, Lane::I64, &mut columns);
-    let hash = hashed(&mut program, &keys);
+    let keys = Keys::new(&mut program, keys);
     let aggregate = |function, arguments, result| Aggregate {
         is_nullable: false,
         ..Aggregate::new(function, arguments, result)
@@ -116,14 +109,7 @@ fn query_1(rows: usize) -> Case {
             aggregate(Function::Average { digits: 4 }, vec![argument], Lane::I128)
         }));
     aggregates.push(aggregate(Function::Count, Vec::new(), Lane::I64));
-    Case {
-        name: "query 1".into(),
-        rows,
-        columns,
-        program,
-        keys: Some(Keys { registers: keys, hash }),
-        aggregates,
-    }
+    Case { name: "query 1".into(), rows, columns, program, keys: Some(keys), aggregates }
 }
 
 fn without_keys(rows: usize) -> Case {
@@ -151,7 +137,7 @@ fn run(context: &Context, case: &Arc<Case>) -> Result<(usize, f64, f64, f64)> {
         None => Aggregation::without_keys(&case.program, &case.aggregates),
         Some(keys) => {
             let lanes: Vec<_> = keys
-                .registers
+                .registers()
                 .iter()
                 .map(|key| (case.program.registers[key.index()], false))
                 .collect();
@@ -160,11 +146,11 @@ fn run(context: &Context, case: &Arc<Case>) -> Result<(usize, f64, f64, f64)> {
         }
     };
     let mut outputs: Vec<Output> =
-        (0..case.keys.as_ref().map_or(0, |keys| keys.registers.len())).map(Output::Key).collect();
+        (0..case.keys.as_ref().map_or(0, |keys| keys.registers().len())).map(Output::Key).collect();
     outputs.extend((0..case.aggregates.len()).map(Output::Aggregate));
     let mut lanes: Vec<Lane> = Vec::new();
     if let Some(keys) = &case.keys {
-        lanes.extend(keys.registers.iter().map(|key| case.program.registers[key.index()]));
+        lanes.extend(keys.registers().iter().map(|key| case.program.registers[key.index()]));
     }
     lanes.extend(case.aggregates.iter().map(|aggregate| aggregate.result));
     let sink: Arc<dyn Sink> = Arc::from(aggregation.sink());

@@ -47,7 +47,7 @@ pub trait Tuples {
     fn rows(&self) -> usize;
 
     /// Puts `rows` of them from `start` on into `registers`, a column each into `inputs`. [`Registers::begin`] was
-    /// called; the tuples outlive what is loaded.
+    /// called; the tuples outlive what is loaded. Some may be there only to keep their place: they are not selected then.
     ///
     /// # Errors
     /// If they are not what the registers hold.

@@ -3,7 +3,7 @@
 //! A vector either shares a piece of an Arrow buffer or owns memory that it uses again and again. It does not know how
 //! many rows there are: that is the same for all [registers](crate::registers).
 
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, ScalarBuffer};
 use bytemuck::cast_slice;
 
 use crate::lane::{Lane, Value};
@@ -12,6 +12,17 @@ use crate::validity::Validity;
 
 /// Most tuples in a vector.
 pub const VECTOR_ROWS_MAX: usize = 2048;
+
+/// Which of the values of a dictionary each row has.
+#[derive(Clone, Debug)]
+pub struct Codes {
+    /// A code for each row, below `values`. That of a null means nothing.
+    pub codes: ScalarBuffer<u16>,
+    /// How many values there are.
+    pub values: usize,
+    /// Which dictionary it is: with equal numbers, equal codes are equal values.
+    pub dictionary: u64,
+}
 
 /// Values of one lane, with nulls.
 #[derive(Debug)]
@@ -22,6 +33,7 @@ pub struct Vector {
     own: Vec<u128>,
     /// Read instead of `own`.
     shared: Option<Buffer>,
+    codes: Option<Codes>,
     /// Which rows have a value. What lies under a null is initialized and means nothing.
     pub validity: Validity,
     /// Owns strings that were computed.
@@ -35,6 +47,7 @@ impl Vector {
             lane,
             own: Vec::new(),
             shared: None,
+            codes: None,
             validity: Validity::default(),
             arena: Arena::default(),
         }
@@ -73,6 +86,7 @@ impl Vector {
     pub fn values_mut<T: Value>(&mut self) -> &mut [T] {
         self.check::<T>();
         self.shared = None;
+        self.codes = None;
         if self.own.is_empty() {
             self.own = vec![0; VECTOR_ROWS_MAX * self.lane.width() / size_of::<u128>()];
         }
@@ -96,6 +110,17 @@ impl Vector {
         let values: &[T] = cast_slice(buffer.as_slice());
         assert!(values.len() <= VECTOR_ROWS_MAX, "{} values", values.len());
         self.shared = Some(buffer);
+        self.codes = None;
+    }
+
+    /// Which values of a dictionary those are that the vector has, if that is known.
+    pub fn codes(&self) -> Option<&Codes> {
+        self.codes.as_ref()
+    }
+
+    /// Says which values of a dictionary those are that were just written, until others are.
+    pub fn set_codes(&mut self, codes: Codes) {
+        self.codes = Some(codes);
     }
 
     /// Forgets the strings of the tuples before.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{Schema, SchemaRef};
 use weft_rt::memory::Reservation;
 
 use crate::error::{Result, StoreError};
@@ -13,6 +15,15 @@ use crate::scan::ScanShared;
 /// A decoded block, and the row of its row group that it begins with.
 pub(crate) type DecodedBlock = (usize, ArrayRef);
 
+/// Rows of a scan.
+#[derive(Clone, Debug)]
+pub struct ScanRows {
+    /// Their values.
+    pub batch: RecordBatch,
+    /// Which of the batch's rows they are; all if nothing is said.
+    pub selected: Option<BooleanBuffer>,
+}
+
 /// The rows of a row group that are left, and what has been reserved for them.
 #[derive(Debug)]
 pub(crate) struct GroupRows {
@@ -20,6 +31,8 @@ pub(crate) struct GroupRows {
     device: u8,
     first_row: u64,
     columns: Columns,
+    /// Which rows of all are left.
+    selected: Option<BooleanBuffer>,
     at: usize,
     rows: usize,
     /// In flight, decoded, and in memory.
@@ -40,17 +53,19 @@ impl GroupRows {
         GroupRows::selected(group, number, Vec::new(), 0, held)
     }
 
-    /// Of all rows, in the blocks of each column.
+    /// Of all rows, in the blocks of each column, or of those that are `selected`.
     pub(crate) fn all(
         group: &RowGroup,
         number: usize,
         blocks: Vec<Vec<DecodedBlock>>,
+        selected: Option<BooleanBuffer>,
         held: [Reservation; 3],
     ) -> GroupRows {
         let current = vec![None; blocks.len()];
         let blocks = blocks.into_iter().map(|blocks| blocks.into_iter()).collect();
         GroupRows {
             columns: Columns::All(blocks, current),
+            selected,
             ..GroupRows::selected(group, number, Vec::new(), group.rows as usize, held)
         }
     }
@@ -65,44 +80,55 @@ impl GroupRows {
     ) -> GroupRows {
         let (device, first_row) = (group.extent.device, group.first_row);
         let columns = Columns::Selected(columns);
-        GroupRows { number, device, first_row, columns, at: 0, rows, _held: held }
+        GroupRows { number, device, first_row, columns, selected: None, at: 0, rows, _held: held }
     }
 
-    /// The next batch.
-    pub(crate) fn next(&mut self, shared: &ScanShared) -> Result<Option<RecordBatch>> {
-        if self.at == self.rows {
-            return Ok(None);
+    /// The next rows.
+    pub(crate) fn next(&mut self, shared: &ScanShared) -> Result<Option<ScanRows>> {
+        while self.at < self.rows {
+            let (first, arrays, rows) = self.cut(shared);
+            let selected = self.selected.as_ref().map(|selected| selected.slice(first, rows));
+            let left = selected.as_ref().map_or(rows, BooleanBuffer::count_set_bits);
+            if left == 0 {
+                continue;
+            }
+            count(&shared.counters.rows_out, left as u64);
+            shared.options.progress.add_rows(left as u64);
+            let batch = self.batch(shared, arrays, rows)?;
+            return Ok(Some(ScanRows { batch, selected: selected.filter(|_| left < rows) }));
         }
-        let options = &shared.options;
-        let mut rows = options.batch_rows.min(self.rows - self.at);
+        Ok(None)
+    }
+
+    /// Cuts the next batch off: its first row, its columns, and how many rows it has.
+    fn cut(&mut self, shared: &ScanShared) -> (usize, Vec<ArrayRef>, usize) {
+        let (options, first) = (&shared.options, self.at);
+        let mut rows = options.batch_rows.min(self.rows - first);
         let mut arrays = Vec::new();
         match &mut self.columns {
             Columns::Selected(columns) => {
-                arrays.extend(columns.iter().map(|column| column.slice(self.at, rows)));
+                arrays.extend(columns.iter().map(|column| column.slice(first, rows)));
             }
             Columns::All(blocks, current) => {
                 for (current, blocks) in current.iter_mut().zip(blocks) {
-                    let is_behind = |(start, array): &DecodedBlock| start + array.len() <= self.at;
+                    let is_behind = |(start, array): &DecodedBlock| start + array.len() <= first;
                     if current.as_ref().is_none_or(is_behind) {
                         *current = blocks.next();
                     }
                     let (start, array) = current.as_ref().expect("all rows were decoded");
-                    rows = rows.min(start + array.len() - self.at);
+                    rows = rows.min(start + array.len() - first);
                 }
                 for (start, array) in current.iter().flatten() {
-                    arrays.push(array.slice(self.at - start, rows));
+                    arrays.push(array.slice(first - start, rows));
                 }
                 if options.with_row_id {
-                    let first = self.first_row + self.at as u64;
-                    let ids = UInt64Array::from_iter_values(first..first + rows as u64);
-                    arrays.push(Arc::new(ids));
+                    let id = self.first_row + first as u64;
+                    arrays.push(Arc::new(UInt64Array::from_iter_values(id..id + rows as u64)));
                 }
             }
         }
         self.at += rows;
-        count(&shared.counters.rows_out, rows as u64);
-        options.progress.add_rows(rows as u64);
-        self.batch(shared, arrays, rows).map(Some)
+        (first, arrays, rows)
     }
 
     fn batch(
@@ -112,7 +138,12 @@ impl GroupRows {
         rows: usize,
     ) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(shared.schema.clone(), arrays, &options);
+        let schema = if shared.as_stored {
+            as_they_come(&shared.schema, &arrays)
+        } else {
+            shared.schema.clone()
+        };
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options);
         batch.map_err(|error| {
             // A column without nulls by its definition that has some on disk.
             let table = &shared.table.version.schema.name;
@@ -123,4 +154,16 @@ impl GroupRows {
             }
         })
     }
+}
+
+/// The schema with the types that the columns have.
+fn as_they_come(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
+    let mut of_columns = schema.fields().iter().zip(columns);
+    if of_columns.all(|(field, column)| field.data_type() == column.data_type()) {
+        return schema.clone();
+    }
+    let of_columns = schema.fields().iter().zip(columns);
+    let fields = of_columns
+        .map(|(field, column)| field.as_ref().clone().with_data_type(column.data_type().clone()));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

@@ -52,6 +52,7 @@ pub use change::Change;
 pub use device::DEVICES_MAX;
 pub use directory::Directory;
 pub use error::{Result, StoreError};
+pub use group_rows::ScanRows;
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use scan::Scan;
 pub use scan_morsels::{MorselScan, ScanMorsel};

@@ -60,6 +60,9 @@ pub(crate) struct ScanShared {
     pub(crate) counters: ScanCounters,
     /// Ends this scan, and nothing else.
     pub(crate) cancel: CancelToken,
+    /// Whether rows leave as they lie, for whoever works on vectors: strings as dictionaries where they are stored so, and
+    /// most rows of a row group as all of them and a selection.
+    pub(crate) as_stored: bool,
     planning: Ledger,
     pub(crate) plan: OnceLock<Plan>,
 }
@@ -117,7 +120,7 @@ impl Table {
     /// [`StoreError::Request`] if there is no such column, batches are to have no rows, or nobody is to read.
     pub fn scan(self: &Arc<Self>, options: ScanOptions) -> Result<Scan> {
         let workers = self.access.runtime.workers().min(options.workers);
-        let shared = ScanShared::new(self, options)?;
+        let shared = ScanShared::new(self, options, false)?;
         Ok(Scan::new(shared, (0..workers).collect(), 1))
     }
 
@@ -133,7 +136,7 @@ impl Table {
     ) -> Result<Vec<Scan>> {
         let workers = self.access.runtime.workers().min(options.workers);
         let partitions = partitions.max(1);
-        let shared = ScanShared::new(self, options)?;
+        let shared = ScanShared::new(self, options, false)?;
         let of = |partition: usize| -> Vec<usize> {
             if partitions >= workers {
                 return vec![partition % workers];
@@ -146,7 +149,11 @@ impl Table {
 }
 
 impl ScanShared {
-    pub(crate) fn new(table: &Arc<Table>, options: ScanOptions) -> Result<Arc<ScanShared>> {
+    pub(crate) fn new(
+        table: &Arc<Table>,
+        options: ScanOptions,
+        as_stored: bool,
+    ) -> Result<Arc<ScanShared>> {
         let filtered = options.predicates.iter().chain(&options.zone_predicates);
         let filtered = filtered.map(|(column, _)| column);
         let filtered = filtered.chain(options.filters.iter().map(|(column, _)| column));
@@ -177,6 +184,7 @@ impl ScanShared {
             projected: distinct(&mut options.projection.iter()),
             columns: distinct(&mut options.projection.iter().chain(filtered)),
             counters: ScanCounters::default(),
+            as_stored,
             planning: Ledger::new(1),
             plan: OnceLock::new(),
             table: table.clone(),

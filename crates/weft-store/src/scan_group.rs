@@ -16,13 +16,16 @@ use weft_rt::memory::{Ledger, Reservation};
 
 use crate::array_bytes::logical_bytes;
 use crate::error::{Result, StoreError};
-use crate::group_rows::GroupRows;
+use crate::group_rows::{GroupRows, ScanRows};
 use crate::page_io::{Wanted, count};
 use crate::pages::PageKind;
 use crate::row_group::{Block, Chunk, RowGroup};
 use crate::scan::{InFlight, Output, ScanShared};
 use crate::scan_options::ColumnFilter;
 use crate::segment::Loaded;
+
+/// If one of so many rows is left, or more, it is better not to copy them.
+const WHOLE: usize = 2;
 
 /// A row group being scanned.
 struct GroupScan<'a> {
@@ -44,7 +47,7 @@ pub(crate) async fn scan_group(
     output: &Output,
 ) -> Result<ControlFlow<()>> {
     let mut rows = read_group(shared, in_flight, segment, place, &output.decoding).await?;
-    while let Some(batch) = rows.next(shared)? {
+    while let Some(ScanRows { batch, .. }) = rows.next(shared)? {
         let bytes = batch.columns().iter().map(logical_bytes).sum::<u64>();
         let memory = shared.table.access.ledger.try_reserve(bytes);
         if output.sender.send(Ok((batch, memory))).await.is_err() {
@@ -80,10 +83,11 @@ pub(crate) async fn read_group(
     match scan.selection.take() {
         Some(selection) => match selection.count_set_bits() {
             0 => Ok(GroupRows::none(group, number, held)),
-            rows if rows == scan.rows() => scan.all(held).await,
+            rows if rows == scan.rows() => scan.all(None, held).await,
+            rows if scan.is_left_whole(&selection, rows) => scan.all(Some(selection), held).await,
             rows => scan.selected(selection, rows, held).await,
         },
-        None => scan.all(held).await,
+        None => scan.all(None, held).await,
     }
 }
 
@@ -276,10 +280,11 @@ impl GroupScan<'_> {
     }
 
     /// The decoded blocks of all projected columns that have rows left, by column: the first row of each,
-    /// and what `decode` makes of it.
+    /// and what `decode` makes of it, given the column's one of `types`.
     async fn decode(
         &self,
         selection: Option<&BooleanBuffer>,
+        types: Vec<DataType>,
         decode: impl Fn(&Decoder<'_>, &Range<usize>, &DataType) -> weft_codec::Result<ArrayRef>,
     ) -> Result<Vec<Vec<(usize, ArrayRef)>>> {
         let columns = &self.shared.projected;
@@ -293,7 +298,6 @@ impl GroupScan<'_> {
                 }
             }
         }
-        let types: Vec<DataType> = columns.iter().map(|column| self.data_type(*column)).collect();
         let mut decoded: Vec<Vec<(usize, ArrayRef)>> = vec![Vec::new(); columns.len()];
         self.visit(&keys, |at, decoder| {
             let (position, rows) = &ranges[at];
@@ -307,13 +311,41 @@ impl GroupScan<'_> {
         Ok(projected.map(|column| decoded[position(*column).expect("projected")].clone()).collect())
     }
 
-    /// All rows.
-    async fn all(&self, held: [Reservation; 3]) -> Result<GroupRows> {
+    /// True if the `rows` rows of a selection had better leave as all rows and the selection.
+    fn is_left_whole(&self, selection: &BooleanBuffer, rows: usize) -> bool {
+        let has_rows_left = |column: &usize| {
+            block_ranges(&self.group.chunks[*column]).all(|(_, rows)| any(Some(selection), &rows))
+        };
+        self.shared.as_stored
+            && rows >= self.rows() / WHOLE
+            && self.shared.projected.iter().all(has_rows_left)
+    }
+
+    /// All rows, or all and a selection.
+    async fn all(
+        &self,
+        selection: Option<BooleanBuffer>,
+        held: [Reservation; 3],
+    ) -> Result<GroupRows> {
         let decode = |decoder: &Decoder<'_>, _: &Range<usize>, data_type: &DataType| {
             decoder.decode_as(data_type)
         };
-        let decoded = self.decode(None, decode).await?;
-        Ok(GroupRows::all(self.group, self.number, decoded, held))
+        let types = self.types(|_| self.shared.as_stored);
+        let decoded = self.decode(None, types, decode).await?;
+        Ok(GroupRows::all(self.group, self.number, decoded, selection, held))
+    }
+
+    /// The types in which projected columns leave, those for which `as_stored` is true as they are stored.
+    fn types(&self, as_stored: impl Fn(&Chunk) -> bool) -> Vec<DataType> {
+        let of = |column: &usize| match self.data_type(*column) {
+            strings @ (DataType::Utf8View | DataType::BinaryView)
+                if as_stored(&self.group.chunks[*column]) =>
+            {
+                DataType::Dictionary(Box::new(DataType::UInt16), Box::new(strings))
+            }
+            data_type => data_type,
+        };
+        self.shared.projected.iter().map(of).collect()
     }
 
     /// The `rows` rows that are left.
@@ -327,7 +359,12 @@ impl GroupScan<'_> {
         let decode = |decoder: &Decoder<'_>, rows: &Range<usize>, data_type: &DataType| {
             decoder.decode_selected(&selection.slice(rows.start, rows.len()), data_type)
         };
-        let decoded = self.decode(Some(&selection), decode).await?;
+        // Blocks are joined to one array, of one type.
+        let is_one = |chunk: &Chunk| {
+            block_ranges(chunk).filter(|(_, rows)| any(Some(&selection), rows)).count() == 1
+        };
+        let types = self.types(|chunk| self.shared.as_stored && is_one(chunk));
+        let decoded = self.decode(Some(&selection), types, decode).await?;
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(decoded.len() + 1);
         for (blocks, column) in decoded.into_iter().zip(&options.projection) {
             columns.push(self.join(blocks, *column)?);

@@ -11,7 +11,7 @@ use weft_rt::memory::Ledger;
 use weft_rt::worker_index;
 
 use crate::error::Result;
-use crate::group_rows::GroupRows;
+use crate::group_rows::{GroupRows, ScanRows};
 use crate::page_io::count;
 use crate::scan::{DECODED_GROUPS, InFlight, Plan, ScanShared};
 use crate::scan_group::read_group;
@@ -45,7 +45,7 @@ impl Table {
     /// # Errors
     /// As [`Table::scan`].
     pub fn scan_morsels(self: &Arc<Self>, options: ScanOptions) -> Result<MorselScan> {
-        let shared = ScanShared::new(self, options)?;
+        let shared = ScanShared::new(self, options, true)?;
         let workers = self.access.runtime.workers();
         let share = |_| Share {
             in_flight: InFlight::new(&self.access.ledger, workers),
@@ -57,7 +57,7 @@ impl Table {
 }
 
 impl MorselScan {
-    /// The schema of the batches.
+    /// The schema of the batches, but for dictionaries ([`ScanMorsel::next`]).
     pub fn schema(&self) -> SchemaRef {
         self.inner.shared.schema.clone()
     }
@@ -109,25 +109,29 @@ enum Part {
 }
 
 impl ScanMorsel {
-    /// The next batch; `None` after the last. On a worker of the database's runtime. The memory of the batches of a row
+    /// The next rows; `None` after the last. On a worker of the database's runtime. The memory of the batches of a row
     /// group is the scan's until the call after its last batch, or until this is dropped.
+    ///
+    /// Rows come as they lie: strings that are stored as a dictionary of few entries as one, `Dictionary(UInt16, views)`,
+    /// and most of the rows of a row group as all of them, with a selection.
     ///
     /// # Errors
     /// What went wrong with a file, naming table, row group and column.
-    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub async fn next(&mut self) -> Result<Option<ScanRows>> {
         let Inner { shared, shares } = &*self.scan.inner;
         let Share { in_flight, decoding } = &shares[worker_index() % shares.len()];
         let (groups, rows) = match &mut self.part {
             Part::Groups { groups, rows } => (groups, rows),
             Part::Counted(rows) => {
                 let rows = std::mem::take(rows);
-                return Ok((rows > 0).then(|| counted(shared, rows)));
+                let counted = (rows > 0).then(|| counted(shared, rows));
+                return Ok(counted.map(|batch| ScanRows { batch, selected: None }));
             }
         };
         loop {
             if let Some(group) = rows {
-                if let Some(batch) = group.next(shared)? {
-                    return Ok(Some(batch));
+                if let Some(rows) = group.next(shared)? {
+                    return Ok(Some(rows));
                 }
                 *rows = None;
                 in_flight.widen();

@@ -2,6 +2,7 @@
 
 use crate::support::{SHAPES, Shape, TYPES, column, seeds};
 use arrow_buffer::BooleanBuffer;
+use arrow_schema::DataType;
 use fastrand::Rng;
 
 use crate::nested::{any_array, any_type};
@@ -23,6 +24,11 @@ fn read(bytes: &[u8], row: usize) {
     }
     let selected = BooleanBuffer::collect_bool(block.rows(), |other| other % 37 == row % 37);
     let Ok(data_type) = block.data_type() else { return };
+    let dictionary = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(data_type.clone()));
+    if let Ok(array) = block.decode_as(&dictionary) {
+        assert_eq!(array.len(), block.rows());
+        array.to_data().validate_full().expect("codes are of entries");
+    }
     if let Ok(array) = block.decode_selected(&selected, &data_type) {
         assert_eq!(array.len(), selected.count_set_bits());
         array.to_data().validate_full().expect("a selection is sound");

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, NullArray, PrimitiveArray};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, NullArray, PrimitiveArray, StringViewArray};
 use arrow_array::{ArrowPrimitiveType, types::*};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, IntervalUnit};
@@ -23,6 +24,7 @@ fn check(rng: &mut Rng, array: &ArrayRef, options: &Options, what: &str) {
     assert_eq!(&decoded, array, "{what}");
     let natural = block.decode().expect(what);
     assert_eq!(natural.len(), array.len(), "{what}");
+    check_dictionary(&block, &natural, what);
     assert_eq!(natural.data_type(), &block.data_type().expect(what), "{what}");
     for share in [0.01, 0.1, 0.6] {
         let mask = BooleanBuffer::collect_bool(array.len(), |_| rng.f64() < share);
@@ -48,6 +50,48 @@ fn check(rng: &mut Rng, array: &ArrayRef, options: &Options, what: &str) {
     assert_eq!(some.count_set_bits(), array.len() - nulls, "{what}");
     assert_eq!(zone(array).null_count, nulls as u64, "{what}");
     assert!(block.describe().expect(what).lines().count() > 0, "{what}");
+}
+
+/// Strings asked for as a dictionary are the same strings, whether they come as one or not.
+fn check_dictionary(block: &Block<'_>, natural: &ArrayRef, what: &str) {
+    if !matches!(block.physical(), Physical::Utf8 | Physical::Binary) {
+        return;
+    }
+    let values = natural.data_type();
+    let asked = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(values.clone()));
+    let plain = |array: &ArrayRef| match array.as_any_dictionary_opt() {
+        None => array.clone(),
+        Some(codes) => arrow_select::take::take(codes.values(), codes.keys(), None).expect(what),
+    };
+    let decoded = block.decode_as(&asked).expect(what);
+    decoded.to_data().validate_full().expect(what);
+    assert_eq!(&plain(&decoded), natural, "{what}: as a dictionary");
+    for modulus in [1, 3, 40, 100_000] {
+        let mask = BooleanBuffer::collect_bool(natural.len(), |row| row % modulus == modulus / 2);
+        let selected = block.decode_selected(&mask, &asked).expect(what);
+        selected.to_data().validate_full().expect(what);
+        let mask = BooleanArray::new(mask, None);
+        let expected = arrow_select::filter::filter(natural, &mask).expect(what);
+        assert_eq!(&plain(&selected), &expected, "{what}: each {modulus}th as a dictionary");
+    }
+}
+
+/// Few strings come as a dictionary, many do not.
+#[test]
+fn few_strings_come_as_a_dictionary() {
+    let asked = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8View));
+    let decoded = |strings: StringViewArray| {
+        let bytes = encode(&strings, &Options::default()).expect("strings");
+        let block = Block::open(&bytes).expect("a block");
+        check_dictionary(&block, &(Arc::new(strings) as ArrayRef), "strings");
+        block.decode_as(&asked).expect("a block").data_type().clone()
+    };
+    let of = |distinct: usize| (0..20_000).map(move |row| format!("number {}", row * 7 % distinct));
+    assert_eq!(decoded(of(5).map(Some).collect()), asked);
+    let with_nulls = of(5).enumerate().map(|(row, text)| (row % 9 > 0).then_some(text));
+    assert_eq!(decoded(with_nulls.collect()), asked);
+    assert_eq!(decoded(of(1).map(Some).collect()), asked, "a constant");
+    assert_eq!(decoded(of(20_000).map(Some).collect()), DataType::Utf8View);
 }
 
 #[test]

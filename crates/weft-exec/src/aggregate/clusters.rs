@@ -20,6 +20,8 @@ pub(super) struct Clusters {
     numbers: Box<[u8; VECTOR_ROWS_MAX]>,
     /// Where the rows of each group begin, and where those of the last one end.
     starts: [u16; GROUPS_MAX + 1],
+    /// How many times groups were forgotten.
+    forgotten: u64,
 }
 
 impl Default for Clusters {
@@ -30,6 +32,7 @@ impl Default for Clusters {
             rows: Box::new([0; VECTOR_ROWS_MAX]),
             numbers: Box::new([0; VECTOR_ROWS_MAX]),
             starts: [0; GROUPS_MAX + 1],
+            forgotten: 0,
         }
     }
 }
@@ -53,6 +56,29 @@ impl Clusters {
     pub(super) fn forget(&mut self, may_be_few: bool) {
         self.groups.clear();
         self.are_few = may_be_few;
+        self.forgotten += 1;
+    }
+
+    /// As long as it is the same, groups keep their numbers; nothing if they have none.
+    pub(super) fn age(&self) -> Option<u64> {
+        self.are_few.then_some(self.forgotten)
+    }
+
+    /// The number of a group that was added and not forgotten.
+    #[inline(always)]
+    pub(super) fn number(tuple: Tuple) -> u8 {
+        // SAFETY: as in `add`; the number is below 64.
+        unsafe { tuple.address().add(NEXT_OFFSET).read() }
+    }
+
+    /// The group with a number.
+    pub(super) fn group(&self, number: u8) -> Tuple {
+        self.groups[usize::from(number)]
+    }
+
+    /// Where to put the numbers of rows' groups before they are sorted.
+    pub(super) fn numbers(&mut self) -> &mut [u8; VECTOR_ROWS_MAX] {
+        &mut self.numbers
     }
 
     /// True if `rows` rows had better be sorted.
@@ -72,10 +98,16 @@ impl Clusters {
 
     /// Sorts rows, each of the group at the same place of `tuples`, all of which were added.
     pub(super) fn sort(&mut self, tuples: &[Tuple], rows: &[u16]) {
-        let mut counts = [0u16; GROUPS_MAX];
         for (tuple, number) in tuples.iter().zip(self.numbers.iter_mut()) {
-            // SAFETY: as in `add`; the number is below 64.
-            *number = unsafe { tuple.address().add(NEXT_OFFSET).read() };
+            *number = Clusters::number(*tuple);
+        }
+        self.sort_numbered(rows);
+    }
+
+    /// Sorts rows, each of the group whose number is at the same place of [`Clusters::numbers`].
+    pub(super) fn sort_numbered(&mut self, rows: &[u16]) {
+        let mut counts = [0u16; GROUPS_MAX];
+        for number in &self.numbers[..rows.len()] {
             counts[usize::from(*number) % GROUPS_MAX] += 1;
         }
         let mut next = [0u16; GROUPS_MAX];

@@ -15,13 +15,15 @@
 //! - What outgrows a tuple lies in the operator's `memory`: kept strings, all values of a group (`list`), DISTINCT values
 //!   (`distinct`), sketches (`approximate`).
 //!
+//! - Few groups of keys that come from dictionaries are found by their codes (`coded`).
+//!
 //! GROUPING SETS: the sink stores each row once for each of its [`Keys`]. Whoever makes the plan fills keys that are not in a
-//! set with nulls, adds a key that is the set's number, and hashes each set's keys ([`Step::Fill`](crate::program::Step::Fill),
-//! [`Step::Hash`](crate::program::Step::Hash)).
+//! set with nulls, and adds a key that is the set's number ([`Step::Fill`](crate::program::Step::Fill)).
 
 mod approximate;
 mod builder;
 mod clusters;
+mod coded;
 mod collected;
 mod count;
 mod distinct;

@@ -24,10 +24,21 @@ pub(super) const OPERATOR: &str = "an aggregation";
 /// Where a group's keys are found.
 #[derive(Clone, Debug)]
 pub struct Keys {
+    pub(super) registers: Vec<Register>,
+    /// Where the sink puts the hash of them all, if it needs that.
+    pub(super) hash: Register,
+}
+
+impl Keys {
+    /// The keys that are in these registers of `program`, which gets another one for the sink's use.
+    pub fn new(program: &mut Program, registers: Vec<Register>) -> Keys {
+        Keys { registers, hash: program.register(Lane::U64) }
+    }
+
     /// A register for each key.
-    pub registers: Vec<Register>,
-    /// The hash of them all.
-    pub hash: Register,
+    pub fn registers(&self) -> &[Register] {
+        &self.registers
+    }
 }
 
 /// An aggregation: pipeline breaker with a sink, and a source after it.

@@ -11,13 +11,15 @@ use std::sync::Arc;
 use futures::future::LocalBoxFuture;
 
 use super::clusters::Clusters;
+use super::coded::{Coded, Codes};
 use super::found::Found;
 use super::keys;
 use super::memory::Memory;
 use super::operator::{Aggregation, Keys, OPERATOR, Part};
-use super::state::{Feed, Narrowed, Tuple};
+use super::state::{Fed, Feed, Narrowed, Tuple};
 use super::table::Table;
 use crate::error::Result;
+use crate::kernels::hash;
 use crate::pipeline::{Flow, LocalSink};
 use crate::query::Context;
 use crate::registers::Registers;
@@ -52,6 +54,7 @@ pub(super) struct Preaggregation {
     memory: Memory,
     table: Table,
     clusters: Clusters,
+    coded: Coded,
     narrowed: Narrowed,
     found: Found,
     trial_rows: u64,
@@ -76,6 +79,7 @@ impl Preaggregation {
             memory: Memory::default(),
             table: Table::new(FIRST_BITS, 0, 0),
             clusters: Clusters::default(),
+            coded: Coded::default(),
             narrowed: Narrowed::default(),
             found: Found::default(),
             trial_rows: 0,
@@ -88,13 +92,34 @@ impl Preaggregation {
         preaggregation
     }
 
-    async fn add(&mut self, registers: &Registers, keys: &Keys) -> Result<()> {
-        let hashes = registers.values::<u64>(keys.hash);
+    async fn add(&mut self, registers: &mut Registers, keys: &Keys) -> Result<()> {
         let mut count = 0;
         registers.selected().for_each(|row| {
             self.found.rows[count] = row as u16;
             count += 1;
         });
+        let rows = &self.found.rows[..count];
+        let codes = self.coded.look_up(registers, &keys.registers, rows, &mut self.clusters);
+        if codes == Codes::Known {
+            self.update_numbered(registers, count)?;
+            return self.groups.reserve(self.memory.take_debt()).await;
+        }
+        hash::run(registers, &keys.registers, keys.hash);
+        self.find_all(registers, keys, count).await?;
+        if codes == Codes::Unknown {
+            let Found { rows, tuples, .. } = &self.found;
+            self.coded.learn(&rows[..count], &tuples[..count], &self.clusters);
+        }
+        self.trial_rows += count as u64;
+        if self.trial_groups >= GROUPS_PER_TRIAL {
+            self.judge();
+        }
+        Ok(())
+    }
+
+    /// Finds or makes the groups of the first `count` rows, and adds the rows to them.
+    async fn find_all(&mut self, registers: &Registers, keys: &Keys, count: usize) -> Result<()> {
+        let hashes = registers.values::<u64>(keys.hash);
         self.found.pending.clear();
         self.found.pending.extend(0..count as u16);
         while !self.found.pending.is_empty() {
@@ -106,10 +131,6 @@ impl Preaggregation {
             if let Some(Missing { hash, long_bytes }) = missing {
                 self.make_room(hash, long_bytes).await?;
             }
-        }
-        self.trial_rows += count as u64;
-        if self.trial_groups >= GROUPS_PER_TRIAL {
-            self.judge();
         }
         Ok(())
     }
@@ -284,20 +305,31 @@ impl Preaggregation {
                 .iter()
                 .try_for_each(|fed| fed.add(tuples, rows, &mut feed, &mut self.narrowed));
         }
-        if let Some(group) = self.clusters.single() {
-            let is_all = rows.len() == registers.rows();
-            let rows = if is_all { Selected::All(rows.len()) } else { Selected::Some(rows) };
-            return states
-                .iter()
-                .try_for_each(|fed| fed.add_to_one(group, rows, &mut feed, &mut self.narrowed));
+        if self.clusters.single().is_none() {
+            self.clusters.sort(tuples, rows);
         }
-        self.clusters.sort(tuples, rows);
-        for fed in states {
-            for (group, rows) in self.clusters.clusters() {
-                fed.add_to_one(group, rows, &mut feed, &mut self.narrowed)?;
+        add_clusters(states, &self.clusters, rows, &mut feed, &mut self.narrowed)
+    }
+
+    /// Adds the first `count` rows to their groups, whose numbers are in the clusters.
+    fn update_numbered(&mut self, registers: &Registers, count: usize) -> Result<()> {
+        let Found { rows, tuples, .. } = &mut self.found;
+        let rows = &rows[..count];
+        let mut feed = Feed { registers, memory: &mut self.memory };
+        let states = &self.operator.states.states;
+        if !self.clusters.is_worthwhile(count) {
+            for (at, tuple) in tuples[..count].iter_mut().enumerate() {
+                let number = self.clusters.numbers()[at];
+                *tuple = self.clusters.group(number);
             }
+            return states.iter().try_for_each(|fed| {
+                fed.add(&tuples[..count], rows, &mut feed, &mut self.narrowed)
+            });
         }
-        Ok(())
+        if self.clusters.single().is_none() {
+            self.clusters.sort_numbered(rows);
+        }
+        add_clusters(states, &self.clusters, rows, &mut feed, &mut self.narrowed)
     }
 
     /// Waits for room for a tuple on the page of its partition. Groups are forgotten: their pages may not be there any more.
@@ -340,6 +372,27 @@ impl Preaggregation {
         self.table = Table::new(bits, PARTITIONS.ilog2(), 0);
         self.clusters.forget(false);
     }
+}
+
+/// Adds rows to their groups, by which they are sorted, unless there is one group only.
+fn add_clusters(
+    states: &[Fed],
+    clusters: &Clusters,
+    rows: &[u16],
+    feed: &mut Feed<'_>,
+    narrowed: &mut Narrowed,
+) -> Result<()> {
+    if let Some(group) = clusters.single() {
+        let is_all = rows.len() == feed.registers.rows();
+        let rows = if is_all { Selected::All(rows.len()) } else { Selected::Some(rows) };
+        return states.iter().try_for_each(|fed| fed.add_to_one(group, rows, feed, narrowed));
+    }
+    for fed in states {
+        for (group, rows) in clusters.clusters() {
+            fed.add_to_one(group, rows, feed, narrowed)?;
+        }
+    }
+    Ok(())
 }
 
 /// The free entry for a new group that was looked for in vain up to `place`. If its range is full, the table grows, or

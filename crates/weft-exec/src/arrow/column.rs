@@ -3,8 +3,10 @@
 //! Numbers are shared, not copied, if the array has the register's lane. Strings become views with addresses, decimals
 //! of 128 bits are narrowed where the register has 64.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ByteArrayType, ByteViewType};
+use arrow_array::types::{ByteArrayType, ByteViewType, UInt16Type};
 use arrow_array::{Array, ArrayRef, GenericByteArray, GenericByteViewArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_row::{RowConverter, Rows, SortField};
@@ -14,7 +16,13 @@ use crate::error::{ExecError, Result};
 use crate::for_lane;
 use crate::lane::{Bool, Lane, Value};
 use crate::text::{INLINE_BYTES_MAX, Str};
-use crate::vector::{VECTOR_ROWS_MAX, Vector};
+use crate::vector::{Codes, VECTOR_ROWS_MAX, Vector};
+
+/// Most values of a dictionary that is kept as one.
+const DICTIONARY_MAX: usize = 1 << 16;
+
+/// Numbers for dictionaries.
+static DICTIONARIES: AtomicU64 = AtomicU64::new(0);
 
 /// An array in the form from which vectors are loaded.
 #[derive(Debug)]
@@ -46,7 +54,8 @@ enum Values {
 #[derive(Debug)]
 struct Dictionary {
     /// Which of the strings each is.
-    keys: Vec<usize>,
+    codes: ScalarBuffer<u16>,
+    number: u64,
     strings: Vec<Str>,
     #[expect(dead_code, reason = "owns what the strings refer to")]
     values: Box<ArrowColumn>,
@@ -100,7 +109,8 @@ impl ArrowColumn {
     /// The values of a dictionary are prepared once, not for each row that has them.
     fn of_dictionary(array: &ArrayRef, lane: Lane) -> Result<ArrowColumn> {
         let dictionary = array.as_any_dictionary();
-        if lane != Lane::Str || dictionary.values().is_empty() {
+        let values = dictionary.values().len();
+        if lane != Lane::Str || !(1..=DICTIONARY_MAX).contains(&values) {
             let values = arrow_select::take::take(dictionary.values(), dictionary.keys(), None)?;
             return ArrowColumn::new(&values, lane);
         }
@@ -113,8 +123,18 @@ impl ArrowColumn {
             strings.extend_from_slice(&vector.values::<Str>()[..rows]);
         }
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-        let keys = dictionary.normalized_keys();
-        let values = Values::Dictionary(Dictionary { keys, strings, values: Box::new(column) });
+        let codes = match dictionary.keys().as_primitive_opt::<UInt16Type>() {
+            Some(keys)
+                if usize::from(keys.values().iter().fold(0, |most, key| most.max(*key)))
+                    < values =>
+            {
+                keys.values().clone()
+            }
+            _ => dictionary.normalized_keys().into_iter().map(|key| key as u16).collect(),
+        };
+        let number = DICTIONARIES.fetch_add(1, Ordering::Relaxed);
+        let values =
+            Values::Dictionary(Dictionary { codes, number, strings, values: Box::new(column) });
         Ok(ArrowColumn { lane, rows: array.len(), nulls, values })
     }
 
@@ -161,11 +181,12 @@ impl ArrowColumn {
                     *value = from_view(*view, buffers);
                 }
             }
-            Values::Dictionary(Dictionary { keys, strings, .. }) => {
-                let out = vector.values_mut::<Str>();
-                for (key, value) in keys[start..start + rows].iter().zip(out) {
-                    *value = strings[*key];
+            Values::Dictionary(Dictionary { codes, number, strings, .. }) => {
+                let codes = codes.slice(start, rows);
+                for (code, value) in codes.iter().zip(vector.values_mut::<Str>()) {
+                    *value = strings[usize::from(*code)];
                 }
+                vector.set_codes(Codes { codes, values: strings.len(), dictionary: *number });
             }
             Values::Offsets32(offsets, values) => {
                 let offsets = &offsets[start..=start + rows];

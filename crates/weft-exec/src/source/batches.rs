@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::BooleanBuffer;
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::MorselQueue;
@@ -15,6 +16,7 @@ use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
+use crate::vector::VECTOR_ROWS_MAX;
 
 /// Rows of a morsel.
 const MORSEL_ROWS: usize = 64 << 10;
@@ -92,6 +94,7 @@ impl Morsel for BatchMorsel {
 pub struct BatchTuples {
     rows: usize,
     columns: Vec<ArrowColumn>,
+    selected: Option<BooleanBuffer>,
 }
 
 impl BatchTuples {
@@ -106,7 +109,13 @@ impl BatchTuples {
         assert_eq!(batch.num_columns(), lanes.len(), "columns and lanes");
         let columns = batch.columns().iter().zip(lanes);
         let columns = columns.map(|(array, lane)| ArrowColumn::new(array, *lane));
-        Ok(BatchTuples { rows: batch.num_rows(), columns: columns.collect::<Result<_>>()? })
+        let columns = columns.collect::<Result<_>>()?;
+        Ok(BatchTuples { rows: batch.num_rows(), columns, selected: None })
+    }
+
+    /// Only those rows whose bits are set, if bits are given.
+    pub fn with_selected(self, selected: Option<BooleanBuffer>) -> BatchTuples {
+        BatchTuples { selected, ..self }
     }
 }
 
@@ -125,6 +134,15 @@ impl Tuples for BatchTuples {
         debug_assert_eq!(inputs.len(), self.columns.len());
         for (column, register) in self.columns.iter().zip(inputs) {
             column.load(start, rows, registers.vector_mut(*register))?;
+        }
+        if let Some(selected) = &self.selected {
+            let mut words = [0; VECTOR_ROWS_MAX / 64];
+            let selected = selected.slice(start, rows);
+            words
+                .iter_mut()
+                .zip(selected.bit_chunks().iter_padded())
+                .for_each(|(word, bits)| *word = bits);
+            registers.selection.retain_bits(&words);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_store::{
-    ColumnFilter, MorselScan, Predicate, ROW_GROUP_ROWS_MAX, ScanMorsel, ScanOptions, ScanStats,
-    Table,
+    ColumnFilter, MorselScan, Predicate, ROW_GROUP_ROWS_MAX, ScanMorsel, ScanOptions, ScanRows,
+    ScanStats, Table,
 };
 
 use crate::error::Result;
@@ -122,9 +122,11 @@ struct TableMorsel {
 impl Morsel for TableMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         async {
-            let Some(batch) = self.morsel.next().await? else { return Ok(None) };
+            let Some(ScanRows { batch, selected }) = self.morsel.next().await? else {
+                return Ok(None);
+            };
             let tuples = BatchTuples::new(&batch, &self.lanes)?;
-            Ok(Some(Box::new(tuples) as Box<dyn Tuples>))
+            Ok(Some(Box::new(tuples.with_selected(selected)) as Box<dyn Tuples>))
         }
         .boxed_local()
     }

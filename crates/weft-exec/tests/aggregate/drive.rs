@@ -11,7 +11,7 @@ use weft_exec::{Lane, Result};
 use weft_rt::memory::Ledger;
 use weft_rt::{Runtime, RuntimeOptions};
 
-use crate::rows::{Cell, Scalar, Shared, cell, fill};
+use crate::rows::{Cell, Scalar, Shared, cell};
 
 /// A context of so many workers and bytes.
 pub fn context(workers: usize, bytes: u64) -> Context {
@@ -46,11 +46,11 @@ pub fn run(
                     if start >= table.rows.len() {
                         break;
                     }
-                    let rows = &table.rows[start..table.rows.len().min(start + rows)];
+                    let end = table.rows.len().min(start + rows);
+                    let rows = &table.rows[start..end];
                     registers.begin(rows.len());
                     for column in 0..table.lanes.len() {
-                        let cells: Vec<&Cell> = rows.iter().map(|row| &row[column]).collect();
-                        fill(&mut registers, column, &cells);
+                        table.fill(&mut registers, column, start..end);
                     }
                     if let Some(column) = selection {
                         registers

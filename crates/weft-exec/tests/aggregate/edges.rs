@@ -16,7 +16,7 @@ fn integers(lane: Lane, values: &[i128]) -> (Program, Arc<Table>) {
     let mut program = Program::default();
     program.input(lane);
     let rows = values.iter().map(|value| vec![Some(Scalar::Integer(*value))]).collect();
-    (program, Arc::new(Table { lanes: vec![lane], rows }))
+    (program, Arc::new(Table::new(vec![lane], rows)))
 }
 
 fn sum_of(lane: Lane, result: Lane, values: &[i128]) -> Result<Cell> {
@@ -46,15 +46,15 @@ fn sums_are_exact_or_an_error() {
     assert_eq!(sum_of(Lane::I64, Lane::I64, &[]).expect("no rows"), None);
 }
 
-/// Groups by the first column, of integers.
-fn by_first(program: &mut Program, table: &mut Table) -> Vec<Keys> {
+/// A column with hashes of the first one.
+fn hash_of_first(program: &mut Program, table: &mut Table) -> Register {
     let hashed = program.input(Lane::U64);
     table.lanes.push(Lane::U64);
     for row in &mut table.rows {
         let value = hash(&row[..1]);
         row.push(Some(Scalar::Integer(value.into())));
     }
-    vec![Keys { registers: vec![Register(0)], hash: hashed }]
+    hashed
 }
 
 #[test]
@@ -64,11 +64,12 @@ fn what_does_not_fit_into_memory_is_an_error() {
         for kind in 0..3 {
             let (mut program, table) = integers(Lane::I64, &values);
             let mut table = Arc::into_inner(table).expect("nobody else has it");
-            let keys = by_first(&mut program, &mut table);
+            let hash = hash_of_first(&mut program, &mut table);
+            let keys = vec![Keys::new(&mut program, vec![Register(0)])];
             let aggregate = match kind {
                 0 => Aggregate::new(Function::Sum, vec![Register(0)], Lane::I64),
                 1 => Aggregate {
-                    hash: Some(keys[0].hash),
+                    hash: Some(hash),
                     is_distinct: true,
                     ..Aggregate::new(Function::Count, vec![Register(0)], Lane::I64)
                 },
@@ -98,27 +99,16 @@ fn grouping_sets(rows: Vec<(i128, i128)>) -> Vec<Vec<Cell>> {
     let mut program = Program::default();
     let lanes = [Lane::I32, Lane::I32, Lane::I32, Lane::I32, Lane::I32, Lane::I32];
     let registers: Vec<Register> = lanes.iter().map(|lane| program.input(*lane)).collect();
-    let hashes: Vec<Register> = (0..3).map(|_| program.input(Lane::U64)).collect();
     let some = |value| Some(Scalar::Integer(value));
     // a, b, null, 0, 1, 2
     let sets = [[0, 1, 3], [0, 2, 4], [2, 2, 5]];
     let rows = rows
         .into_iter()
-        .map(|(a, b)| {
-            let mut row = vec![some(a), some(b), None, some(0), some(1), some(2)];
-            for set in sets {
-                let value = hash(&set.map(|at| row[at].clone()));
-                row.push(some(value.into()));
-            }
-            row
-        })
+        .map(|(a, b)| vec![some(a), some(b), None, some(0), some(1), some(2)])
         .collect();
-    let table = Table { lanes: [&lanes[..], &[Lane::U64; 3]].concat(), rows };
-    let keys = sets
-        .iter()
-        .zip(hashes)
-        .map(|(set, hash)| Keys { registers: set.iter().map(|at| registers[*at]).collect(), hash })
-        .collect();
+    let table = Table::new(lanes.to_vec(), rows);
+    let mut keys = |set: [usize; 3]| Keys::new(&mut program, set.map(|at| registers[at]).to_vec());
+    let keys = sets.map(&mut keys).to_vec();
     let aggregates = [
         Aggregate::new(Function::Count, Vec::new(), Lane::I64),
         Aggregate::new(Function::Sum, vec![registers[1]], Lane::I64),
@@ -191,7 +181,7 @@ fn external_functions_get_all_values_in_order() {
             vec![value, Some(Scalar::Text(vec![9 - at as u8])), Some(hashed)]
         })
         .collect();
-    let table = Arc::new(Table { lanes, rows });
+    let table = Arc::new(Table::new(lanes, rows));
     let ordered = Aggregate {
         order: Some(registers[1]),
         ..Aggregate::new(Function::External(Arc::new(Listed)), vec![registers[0]], Lane::Str)

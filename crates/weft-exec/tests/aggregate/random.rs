@@ -202,7 +202,7 @@ fn check(seed: u64) {
     let vector_rows = [1, 7, 2048, 2048][random.usize(..4)];
     let rows = if vector_rows < 2048 { rows / 4 } else { rows };
     let mut columns = Columns {
-        table: Table { lanes: Vec::new(), rows: vec![Vec::new(); rows] },
+        table: Table::new(Vec::new(), vec![Vec::new(); rows]),
         program: Program::default(),
     };
     let is_skewed = random.bool();
@@ -224,13 +224,16 @@ fn check(seed: u64) {
         keys.push(columns.add(lane, |row| cells[row].clone()));
         key_lanes.push((lane, has_nulls));
     }
-    let hash = columns.add_hash(&keys);
     let aggregates = aggregates(&mut random, &mut columns, !keys.is_empty());
     let selection = random.bool().then(|| {
         let truths: Vec<bool> = (0..rows).map(|_| random.u8(..) < 200).collect();
         columns.add(Lane::Bool, |row| Some(Scalar::Bool(truths[row]))).index()
     });
-    let Columns { table, program } = columns;
+    let Columns { mut table, mut program } = columns;
+    let set = Keys::new(&mut program, keys.clone());
+    if random.bool() {
+        table.make_dictionaries();
+    }
     let workers = [1, 2, 8][random.usize(..3)];
     let mut context = context(workers, 1 << 30);
     context.vector_rows = vector_rows;
@@ -239,7 +242,6 @@ fn check(seed: u64) {
     let aggregation = if keys.is_empty() {
         Aggregation::without_keys(&program, &aggregates)
     } else {
-        let set = Keys { registers: keys.clone(), hash };
         Aggregation::by_keys(&program, &key_lanes, vec![set], &aggregates, Vec::new())
     };
     let mut outputs: Vec<(Output, Lane)> = Vec::new();

@@ -1,10 +1,13 @@
 //! Rows as tests have them: tables of single values.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use weft_exec::lane::Bool;
 use weft_exec::program::Register;
 use weft_exec::registers::Registers;
+use weft_exec::vector::Codes;
 use weft_exec::{Lane, Str, Vector, for_lane};
 
 /// A value of some lane; integers are those of their lane.
@@ -23,6 +26,59 @@ pub type Cell = Option<Scalar>;
 pub struct Table {
     pub lanes: Vec<Lane>,
     pub rows: Vec<Vec<Cell>>,
+    /// For each column, the codes of its values, if they are few and are to be known.
+    dictionaries: Vec<Option<HashMap<Vec<u8>, u16>>>,
+}
+
+/// Most values of a dictionary.
+const VALUES_MAX: usize = 60;
+/// Rows that have one dictionary; the next ones have another.
+const DICTIONARY_ROWS: usize = 3000;
+
+impl Table {
+    pub fn new(lanes: Vec<Lane>, rows: Vec<Vec<Cell>>) -> Table {
+        Table { lanes, rows, dictionaries: Vec::new() }
+    }
+
+    /// Has registers know the codes of columns with few values.
+    pub fn make_dictionaries(&mut self) {
+        let of = |column: usize| {
+            let mut codes = HashMap::new();
+            for cell in self.rows.iter().filter_map(|row| row[column].as_ref()) {
+                let next = codes.len() as u16;
+                codes.entry(cell.identity()).or_insert(next);
+                if codes.len() > VALUES_MAX {
+                    return None;
+                }
+            }
+            (!codes.is_empty()).then_some(codes)
+        };
+        self.dictionaries = (0..self.lanes.len()).map(of).collect();
+    }
+
+    /// Puts a column of `rows` rows into a register. The rows outlive what is made of it.
+    pub fn fill(&self, registers: &mut Registers, column: usize, rows: Range<usize>) {
+        let cells: Vec<&Cell> = self.rows[rows.clone()].iter().map(|row| &row[column]).collect();
+        let vector = registers.vector_mut(Register(column as u16));
+        vector.validity.set_all();
+        for (at, cell) in cells.iter().enumerate() {
+            vector.validity.set(at, cell.is_some());
+            let Some(value) = cell else { continue };
+            put(vector, at, value);
+        }
+        // An untouched vector must have values, too.
+        for_lane!(vector.lane(), T => assert!(!vector.values_mut::<T>().is_empty()));
+        if let Some(Some(known)) = self.dictionaries.get(column) {
+            let turn = rows.start / DICTIONARY_ROWS;
+            let code = |cell: &&Cell| {
+                let code = cell.as_ref().map_or(0, |value| known[&value.identity()]);
+                (code + turn as u16) % known.len() as u16
+            };
+            let codes = cells.iter().map(code).collect();
+            let dictionary = (column * self.rows.len() + turn) as u64;
+            vector.set_codes(Codes { codes, values: known.len(), dictionary });
+        }
+    }
 }
 
 impl Scalar {
@@ -83,19 +139,6 @@ pub fn hash(cells: &[Cell]) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
-}
-
-/// Puts a column of rows into a register. The rows outlive what is made of it.
-pub fn fill(registers: &mut Registers, register: usize, cells: &[&Cell]) {
-    let vector = registers.vector_mut(Register(register as u16));
-    vector.validity.set_all();
-    for (at, cell) in cells.iter().enumerate() {
-        vector.validity.set(at, cell.is_some());
-        let Some(value) = cell else { continue };
-        put(vector, at, value);
-    }
-    // An untouched vector must have values, too.
-    for_lane!(vector.lane(), T => assert!(!vector.values_mut::<T>().is_empty()));
 }
 
 fn put(vector: &mut Vector, at: usize, value: &Scalar) {

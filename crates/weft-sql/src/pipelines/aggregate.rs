@@ -90,10 +90,10 @@ pub(super) fn aggregate(
         (Aggregation::by_keys(program, &lanes, sets.keys, &aggregates, sets.always), terms)
     } else {
         let registers = keys.iter().map(|key| in_register(program, key)).collect();
-        let hashed = hashed(program, registers);
+        let by_all = Keys::new(program, registers);
         let lanes: Vec<(Lane, bool)> =
             keys.iter().map(|term| (term.lane, term.is_nullable)).collect();
-        (Aggregation::by_keys(program, &lanes, vec![hashed], &aggregates, Vec::new()), keys)
+        (Aggregation::by_keys(program, &lanes, vec![by_all], &aggregates, Vec::new()), keys)
     };
     let label = if has_keys { "group" } else { "aggregate" };
     let after = open.close(aggregation.sink(), label, &mut translator.closed);
@@ -117,12 +117,6 @@ pub(super) fn aggregate(
     let mut groups = groups.after(&after);
     here.ask(translator, &mut groups);
     Ok(groups)
-}
-
-fn hashed(program: &mut Program, registers: Vec<Register>) -> Keys {
-    let hash = program.register(Lane::U64);
-    program.steps.push(Step::Hash { keys: registers.clone(), out: hash });
-    Keys { registers, hash }
 }
 
 /// GROUPING SETS.
@@ -176,7 +170,7 @@ fn sets(
         let out = program.register(lane);
         program.steps.push(Step::Fill { value: Some(number.clone()), out });
         registers.push(out);
-        sets.keys.push(hashed(program, registers));
+        sets.keys.push(Keys::new(program, registers));
         if group.iter().all(|is_null| *is_null) {
             let none = group.iter().map(|_| None);
             sets.always.push(none.chain([Some(number)]).collect());

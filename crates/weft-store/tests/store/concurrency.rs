@@ -93,7 +93,7 @@ fn workers_with_rows_of_a_scan_do_not_hold_up_others() {
         let scan = scan.clone();
         let read = move || async move {
             let mut morsel = scan.next().unwrap();
-            let rows = morsel.next().await.unwrap().unwrap().num_rows();
+            let rows = morsel.next().await.unwrap().unwrap().batch.num_rows();
             (morsel, rows)
         };
         runtime.spawn_on(worker, read).wait().unwrap()
