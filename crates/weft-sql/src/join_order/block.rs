@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     Expr, Filter, Join, JoinConstraint, JoinType, LogicalPlan, Projection,
 };
 
+use super::classes::Classes;
 use super::estimate::{Estimator, guess};
 use super::graph::{Edge, Graph, Relation, Role, Tree};
 use super::order::order;
@@ -26,6 +27,8 @@ const GAIN_MIN: f64 = 0.01;
 struct Block {
     leaves: Vec<Arc<LogicalPlan>>,
     conditions: Vec<Condition>,
+    /// What the conditions make equal, of single relations each.
+    classes: Classes,
     /// The joins of attached relations, by their leaves.
     attached: Vec<(usize, Join)>,
 }
@@ -50,6 +53,7 @@ pub(super) fn reorder(
 ) -> DfResult<Transformed<LogicalPlan>> {
     let mut block = Block::default();
     let current = block.take_apart(&plan);
+    block.add_implied();
     let Some((graph, needs)) = block.graph().filter(|_| block.leaves.len() > 2) else {
         return plan.map_children(inside);
     };
@@ -63,7 +67,8 @@ pub(super) fn reorder(
     for leaf in &mut block.leaves {
         *leaf = Arc::new(inside(Arc::unwrap_or_clone(leaf.clone()))?.data);
     }
-    let mut rebuild = Rebuild { used: vec![false; block.conditions.len()], block: &block, needs };
+    let used = vec![false; block.conditions.len()];
+    let mut rebuild = Rebuild { used, block: &block, needs, equal: Classes::default() };
     let (joined, _) = rebuild.plan(&best)?;
     let rest = rebuild.unused();
     let joined = match conjunction(rest) {
@@ -130,6 +135,33 @@ impl Block {
         }
     }
 
+    /// Adds the equalities between two relations that follow from others.
+    fn add_implied(&mut self) {
+        let mut classes = Classes::default();
+        let mut known = Vec::new();
+        for condition in &self.conditions {
+            if let Some(((left, right), (a, b))) = condition.equality(self)
+                && left.len() == 1
+                && right.len() == 1
+                && !condition.expr.is_volatile()
+            {
+                classes.unite(a, b);
+                known.push((a, b));
+            }
+        }
+        let of = |expr: &Expr| self.relations(expr);
+        let is_new = |(a, b): &(&Expr, &Expr)| {
+            of(a) != of(b) && !known.contains(&(*a, *b)) && !known.contains(&(*b, *a))
+        };
+        let implied = classes.pairs().into_iter().filter(is_new).map(|(a, b)| Condition {
+            sides: Some((a.clone(), b.clone())),
+            expr: a.clone().eq(b.clone()),
+        });
+        let implied: Vec<Condition> = implied.collect();
+        self.conditions.extend(implied);
+        self.classes = classes;
+    }
+
     /// The relations that an expression is about; `None` if that is not clear.
     fn relations(&self, expr: &Expr) -> Option<RelationSet> {
         let mut set = RelationSet::EMPTY;
@@ -179,7 +211,8 @@ impl Block {
             }
             let factor = estimator.attached_factor(join, graph.relations[*leaf].rows);
             graph.relations[*leaf].role = Role::Attached { factor };
-            graph.edges.push(Edge { left, right: RelationSet::of(*leaf), selectivity: 1.0 });
+            let right = RelationSet::of(*leaf);
+            graph.edges.push(Edge { left, right, selectivity: 1.0, classes: 0 });
         }
         self.add_equalities(&mut graph, &estimator);
         for (condition, needs) in self.conditions.iter().zip(&needs) {
@@ -226,7 +259,9 @@ impl Block {
                     1.0 / rows(left).max(rows(right))
                 }
             };
-            graph.edges.push(Edge { left, right, selectivity });
+            let classes =
+                keys.iter().map(|(key, _)| self.classes.bit(key)).fold(0, |all, bit| all | bit);
+            graph.edges.push(Edge { left, right, selectivity, classes });
         }
     }
 
@@ -291,6 +326,8 @@ struct Rebuild<'a> {
     needs: Vec<RelationSet>,
     /// Conditions that are in the plan already.
     used: Vec<bool>,
+    /// What these make equal.
+    equal: Classes,
 }
 
 impl<'a> Rebuild<'a> {
@@ -344,7 +381,15 @@ impl<'a> Rebuild<'a> {
         let both = left_set | right_set;
         let (mut on, mut filters) = (Vec::new(), Vec::new());
         for condition in self.take(|needs| !needs.is_empty() && both.contains(needs)) {
-            match condition.equality(self.block) {
+            let equality = condition.equality(self.block);
+            if let Some((_, (a, b))) = equality
+                && self.block.classes.bit(a) & self.block.classes.bit(b) != 0
+                && !self.equal.unite(a, b)
+            {
+                // It follows from what is joined on already.
+                continue;
+            }
+            match equality {
                 Some(((a, b), (x, y))) if left_set.contains(a) && right_set.contains(b) => {
                     on.push((x.clone(), y.clone()));
                 }

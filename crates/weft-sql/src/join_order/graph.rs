@@ -30,6 +30,9 @@ pub(super) struct Edge {
     pub(super) right: RelationSet,
     /// The part of all pairs that satisfies it; of no account at an attached relation.
     pub(super) selectivity: f64,
+    /// A bit for each class of equal expressions that it is about. What is equal within both sides of a join is
+    /// compared once.
+    pub(super) classes: u64,
 }
 
 /// What is to be joined.
@@ -109,11 +112,11 @@ impl Graph {
             let needs = edge.left | edge.right;
             whole.contains(needs) && !a.contains(needs) && !b.contains(needs)
         };
-        let edges = self.edges.iter().filter(is_between).map(|edge| edge.selectivity);
+        let between: Vec<&Edge> = self.edges.iter().filter(is_between).collect();
         let filters = self.filters.iter().filter(|(needs, _)| {
             whole.contains(*needs) && !a.contains(*needs) && !b.contains(*needs)
         });
-        edges.chain(filters.map(|(_, part)| *part)).product()
+        of_edges(between) * filters.map(|(_, part)| *part).product::<f64>()
     }
 
     /// What an order costs.
@@ -146,4 +149,21 @@ impl Graph {
             components[a] = components[a] | joined;
         }
     }
+}
+
+/// What conditions let through together. One that says nothing of a class that others have not said does not count. Those
+/// with most classes are asked first, and then those that let most through: they are about the values that are left where a
+/// class has fewest.
+fn of_edges(mut edges: Vec<&Edge>) -> f64 {
+    let by_classes = |edge: &&Edge| std::cmp::Reverse(edge.classes.count_ones());
+    edges.sort_by(|a, b| {
+        by_classes(a).cmp(&by_classes(b)).then(b.selectivity.total_cmp(&a.selectivity))
+    });
+    let mut said = 0;
+    let says_more = |edge: &&&Edge| {
+        let is_new = edge.classes == 0 || edge.classes & !said != 0;
+        said |= edge.classes;
+        is_new
+    };
+    edges.iter().filter(says_more).map(|edge| edge.selectivity).product()
 }

@@ -1,11 +1,12 @@
 //! Join ordering: which relations are joined first, and which side of a join is built.
 //!
 //! DataFusion joins in the order of the text. A block of joins (`block.rs`) becomes a graph of relations and
-//! conditions, with cardinalities (`estimate.rs`) from row counts, distinct counts and samples. The order is the
+//! conditions, those that others imply among them (`classes.rs`), with cardinalities (`estimate.rs`) from row counts, distinct counts and samples. The order is the
 //! cheapest of all that join only what conditions connect, by dynamic programming (`dphyp.rs`); of a large graph it is
 //! a good one (`greedy.rs`). Costs are tuples that go into hash tables, look there and come out (`graph.rs`).
 
 mod block;
+mod classes;
 mod dphyp;
 mod estimate;
 mod graph;

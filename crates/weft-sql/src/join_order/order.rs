@@ -29,7 +29,7 @@ fn connect(graph: &mut Graph) {
     components.retain(|component| graph.attached(*component).is_none());
     for (number, left) in components.iter().enumerate() {
         for right in &components[number + 1..] {
-            graph.edges.push(Edge { left: *left, right: *right, selectivity: 1.0 });
+            graph.edges.push(Edge { left: *left, right: *right, selectivity: 1.0, classes: 0 });
         }
     }
 }
@@ -58,6 +58,7 @@ mod tests {
             left: set(left),
             right: set(right),
             selectivity: *selectivity,
+            classes: 0,
         };
         Graph {
             relations: rows.iter().map(inner).collect(),
@@ -137,6 +138,7 @@ mod tests {
                         left,
                         right: RelationSet::of(right),
                         selectivity,
+                        classes: 0,
                     });
                 }
             }
@@ -150,6 +152,7 @@ mod tests {
                     left,
                     right: RelationSet::of(right),
                     selectivity: 1.0,
+                    classes: 0,
                 });
             }
             let all = (0..random_graph.relations.len()).collect();
@@ -196,6 +199,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_equal_is_counted_once() {
+        // a = b, b = c and a = c: the third says nothing new.
+        let edges: [(&[usize], &[usize], f64); 3] =
+            [(&[0], &[1], 0.01), (&[1], &[2], 0.1), (&[0], &[2], 0.01)];
+        let mut triangle = graph(&[1000.0, 100.0, 10.0], &edges);
+        triangle.edges.iter_mut().for_each(|edge| edge.classes = 1);
+        let Tree::Join { rows, .. } = order(triangle) else { panic!("two joins") };
+        assert!((rows - 1000.0).abs() < 1e-6, "{rows} rows");
+    }
+
+    #[test]
     fn large_graphs_are_ordered_too() {
         for relations in [13, 40, RELATIONS_MAX] {
             // A clique.
@@ -205,7 +219,7 @@ mod tests {
                 clique.relations.push(Relation { rows, role: Role::Inner });
                 for left in 0..relation {
                     let (left, right) = (RelationSet::of(left), RelationSet::of(relation));
-                    clique.edges.push(Edge { left, right, selectivity: 0.5 });
+                    clique.edges.push(Edge { left, right, selectivity: 0.5, classes: 0 });
                 }
             }
             let mut joined = leaves(&order(clique));
