@@ -103,7 +103,7 @@ pub struct ScanMorsel {
 #[derive(Debug)]
 enum Part {
     /// Row groups, by their places in the plan, and what is left of the one before.
-    Groups { groups: std::ops::Range<u64>, rows: Option<GroupRows> },
+    Groups { groups: std::ops::Range<u64>, rows: Option<Box<GroupRows>> },
     /// So many, without columns.
     Counted(u64),
 }
@@ -141,7 +141,8 @@ impl ScanMorsel {
             let plan = self.scan.plan();
             let (segment, within, number) = plan.groups[place as usize];
             let segment = &plan.directory[segment];
-            *rows = Some(read_group(shared, in_flight, segment, (within, number), decoding).await?);
+            let read = read_group(shared, in_flight, segment, (within, number), decoding).await?;
+            *rows = Some(Box::new(read));
         }
     }
 }
