@@ -57,6 +57,14 @@ pub fn exercise(block: &Block) {
 
 /// A column of the values in `bytes`, after two bytes that say of which type and how often it is null.
 pub fn column(bytes: &[u8]) -> Option<ArrayRef> {
+    nested(bytes, 0)
+}
+
+/// Lists in structs, each of which counts twice, within each other at most: deeper ones are refused.
+const DEPTH_MAX: usize = 4;
+
+/// A column within `depth` lists.
+fn nested(bytes: &[u8], depth: usize) -> Option<ArrayRef> {
     let (&[kind, nulls], bytes) = bytes.split_first_chunk()?;
     let valid = |row: usize| nulls == 0 || !row.is_multiple_of(usize::from(nulls));
     macro_rules! numbers {
@@ -68,7 +76,8 @@ pub fn column(bytes: &[u8]) -> Option<ArrayRef> {
         }};
     }
     let pieces = || bytes.split(|&byte| byte == b'\n').enumerate();
-    Some(match kind % 13 {
+    let kinds = if depth < DEPTH_MAX { 13 } else { 12 };
+    Some(match kind % kinds {
         0 => numbers!(Int8Array, i8),
         1 => numbers!(Int16Array, i16),
         2 => numbers!(Int32Array, i32),
@@ -91,7 +100,7 @@ pub fn column(bytes: &[u8]) -> Option<ArrayRef> {
             pieces().map(|(row, piece)| valid(row).then(|| String::from_utf8_lossy(piece))),
         )),
         _ => {
-            let items = column(bytes)?;
+            let items = nested(bytes, depth + 1)?;
             let lengths = (0..items.len() / 3).map(|_| 3).chain([items.len() % 3]);
             let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
             let list = ListArray::new(item, OffsetBuffer::from_lengths(lengths), items, None);
