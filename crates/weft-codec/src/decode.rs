@@ -93,11 +93,7 @@ impl Block<'_> {
             return Err(self.wrong_type(data_type));
         }
         let node = self.node();
-        let nulls = match self.validity() {
-            Some(node) => Some(NullBuffer::new(bools::read(node, rows)?)),
-            None => None,
-        };
-        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        let nulls = self.nulls(rows)?;
         Ok(match self.physical() {
             Physical::Boolean => Arc::new(BooleanArray::new(bools::read(node, rows)?, nulls)),
             Physical::Int8 => integers::<Int8Type, u8>(node, rows, nulls, data_type)?,
@@ -137,6 +133,13 @@ impl Block<'_> {
         })
     }
 
+    /// Which rows have values; nothing if all have.
+    fn nulls(&self, rows: Rows) -> Result<Option<NullBuffer>> {
+        let Some(node) = self.validity() else { return Ok(None) };
+        let nulls = NullBuffer::new(bools::read(node, rows)?);
+        Ok((nulls.null_count() > 0).then_some(nulls))
+    }
+
     /// Strings as codes and values; nothing if they are not stored so.
     fn read_dictionary(&self, rows: Rows, data_type: &DataType) -> Result<Option<ArrayRef>> {
         let utf8 = match (self.physical(), data_type) {
@@ -147,11 +150,7 @@ impl Block<'_> {
         let Some((entries, codes)) = strings::read_codes(self.node(), rows, utf8)? else {
             return Ok(None);
         };
-        let nulls = match self.validity() {
-            Some(node) => Some(NullBuffer::new(bools::read(node, rows)?)),
-            None => None,
-        };
-        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        let nulls = self.nulls(rows)?;
         let codes = PrimitiveArray::<UInt16Type>::new(codes.into(), nulls);
         let entries = match utf8 {
             true => views::strings(entries, None, data_type),

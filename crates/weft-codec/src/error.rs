@@ -50,7 +50,11 @@ pub enum Error {
     )]
     TooManyValues,
     /// The type of an array has no physical type here.
-    #[error("columns of type {0} cannot be encoded: cast them to a supported type")]
+    #[error(
+        "columns of type {0} cannot be encoded: cast them to a supported type, with at most {max} lists and structs \
+         within each other",
+        max = crate::nested::MAX_NESTING
+    )]
     UnsupportedType(DataType),
     /// A block was asked for as a type that it does not hold.
     #[error("the block holds {physical} values, not {requested}: check the schema of the table")]

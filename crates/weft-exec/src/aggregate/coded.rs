@@ -25,15 +25,15 @@ pub(super) struct Coded {
     combined: Box<[u16; VECTOR_ROWS_MAX]>,
 }
 
-/// What the codes of a vector's rows say.
+/// For which of a vector's rows the codes say the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Codes {
-    /// Nothing: some key has none, or there are too many combinations.
+pub(super) enum Coverage {
+    /// For none: some key has no codes, or there are too many combinations.
     Missing,
-    /// The groups of some rows have to be found otherwise.
-    Unknown,
-    /// The groups of all rows.
-    Known,
+    /// Some combinations came up for the first time.
+    Partial,
+    /// For all.
+    Full,
 }
 
 impl Default for Coded {
@@ -55,10 +55,10 @@ impl Coded {
         keys: &[Register],
         rows: &[u16],
         clusters: &mut Clusters,
-    ) -> Codes {
-        let Some(age) = clusters.age() else { return Codes::Missing };
+    ) -> Coverage {
+        let Some(age) = clusters.age() else { return Coverage::Missing };
         if !self.combine(registers, keys, age) {
-            return Codes::Missing;
+            return Coverage::Missing;
         }
         let mut greatest = 0;
         for (row, number) in rows.iter().zip(clusters.numbers()) {
@@ -66,7 +66,7 @@ impl Coded {
             *number = self.numbers[usize::from(self.combined[usize::from(*row)])];
             greatest = greatest.max(*number);
         }
-        if greatest == UNKNOWN { Codes::Unknown } else { Codes::Known }
+        if greatest == UNKNOWN { Coverage::Partial } else { Coverage::Full }
     }
 
     /// Remembers the groups of `rows`, for which [`Coded::look_up`] was called before they were found.

@@ -12,10 +12,9 @@
 //! - States (`sum`, `count`, `fold`, `first`, `moments`) are updated a column at a time: by a vector of groups' addresses, or,
 //!   if there are few groups, group by group, with the rows of each gathered first (`clusters`), so that sums stay in
 //!   processor registers.
+//! - Few groups of keys that come from dictionaries are found by their codes (`coded`).
 //! - What outgrows a tuple lies in the operator's `memory`: kept strings, all values of a group (`list`), DISTINCT values
 //!   (`distinct`), sketches (`approximate`).
-//!
-//! - Few groups of keys that come from dictionaries are found by their codes (`coded`).
 //!
 //! GROUPING SETS: the sink stores each row once for each of its [`Keys`]. Whoever makes the plan fills keys that are not in a
 //! set with nulls, and adds a key that is the set's number ([`Step::Fill`](crate::program::Step::Fill)).

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::future::LocalBoxFuture;
 
 use super::clusters::Clusters;
-use super::coded::{Coded, Codes};
+use super::coded::{Coded, Coverage};
 use super::found::Found;
 use super::keys;
 use super::memory::Memory;
@@ -99,14 +99,14 @@ impl Preaggregation {
             count += 1;
         });
         let rows = &self.found.rows[..count];
-        let codes = self.coded.look_up(registers, &keys.registers, rows, &mut self.clusters);
-        if codes == Codes::Known {
+        let coverage = self.coded.look_up(registers, &keys.registers, rows, &mut self.clusters);
+        if coverage == Coverage::Full {
             self.update_numbered(registers, count)?;
             return self.groups.reserve(self.memory.take_debt()).await;
         }
         hash::run(registers, &keys.registers, keys.hash);
         self.find_all(registers, keys, count).await?;
-        if codes == Codes::Unknown {
+        if coverage == Coverage::Partial {
             let Found { rows, tuples, .. } = &self.found;
             self.coded.learn(&rows[..count], &tuples[..count], &self.clusters);
         }
