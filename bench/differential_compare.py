@@ -4,7 +4,7 @@ import decimal
 import math
 import re
 
-# Largest difference of two floating point numbers, relative and absolute.
+# Largest difference of two floating point numbers, relative and absolute, if nothing else is said.
 TOLERANCE = 1e-9
 
 # Most rows of a difference that are shown.
@@ -13,10 +13,11 @@ ROWS_SHOWN = 5
 TIMESTAMP = re.compile(r"^(-?\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(Z|\+00(:00)?)?$")
 
 
-def difference(left, right, order):
+def difference(left, right, order, tolerance=TOLERANCE):
     """What differs, in words; nothing if the answers are the same.
 
-    `order` has the positions of the columns by which both answers are sorted, from the first one on.
+    `order` has the positions of the columns by which both answers are sorted, from the first one on;
+    `tolerance` is of floating point numbers.
     """
     types = left.types or right.types
     width = len(types) if types else None
@@ -25,11 +26,11 @@ def difference(left, right, order):
         if width is not None and any(len(row) != width for row in side):
             return f"{name} has rows of other than {width} columns: {side[:1]}"
     if len(rows[0]) != len(rows[1]):
-        return f"{len(rows[0])} rows against {len(rows[1])}\n" + shown(*only(rows))
+        return f"{len(rows[0])} rows against {len(rows[1])}\n" + shown(*only(rows, tolerance))
     for position, (one, other) in enumerate(zip(*rows)):
-        if not all(same(one[column], other[column]) for column in order if column < len(one)):
+        if not all(same(one[column], other[column], tolerance) for column in order if column < len(one)):
             return f"row {position + 1} in order: {one} against {other}"
-    missing, added = only(rows)
+    missing, added = only(rows, tolerance)
     return shown(missing, added) if missing or added else None
 
 
@@ -73,7 +74,7 @@ def number(value):
         return value
 
 
-def same(one, other):
+def same(one, other, tolerance):
     if isinstance(one, float) or isinstance(other, float):
         try:
             one, other = float(one), float(other)
@@ -81,13 +82,13 @@ def same(one, other):
             return False
         if math.isnan(one) or math.isnan(other):
             return math.isnan(one) and math.isnan(other)
-        return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return one == other
 
 
-def only(rows):
+def only(rows, tolerance):
     """The rows that only the one and only the other side has."""
     left, right = (sorted(side, key=sort_key) for side in rows)
     missing, added = [], list(right)
@@ -96,7 +97,7 @@ def only(rows):
         # Nearly always the next one; others where numbers are nearly the same.
         for candidate in range(len(added)):
             index = (position + candidate) % len(added)
-            if all(map(same, row, added[index])):
+            if all(same(one, other, tolerance) for one, other in zip(row, added[index])):
                 del added[index]
                 position = index
                 break
