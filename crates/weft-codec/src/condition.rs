@@ -7,7 +7,7 @@ use crate::lane::Lane;
 use crate::predicate::Op;
 
 /// Values of a mask's word.
-const WORD: usize = 64;
+pub(crate) const WORD: usize = 64;
 
 /// A condition on lanes of one width.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +90,9 @@ impl<T: Lane> Condition<T> {
         (first > *span).then_some(*negated)
     }
 
-    /// Appends a bit per value; the last word is filled up with zeros.
+    /// Appends a bit per value; the last word is filled up with zeros. To be called within a
+    /// [`Kernel`](crate::dispatch::Kernel) if values are many.
+    #[inline(always)]
     pub(crate) fn mask(&self, values: &[T], words: &mut Vec<u64>) {
         match self {
             Self::All(all) => {
@@ -120,29 +122,50 @@ impl<T: Lane> Condition<T> {
     }
 }
 
-/// Appends the outcome of `test` for each value. Sixty-four outcomes are bytes first, which vectorizes;
-/// a multiplication then gathers the lowest bits of eight of them.
+/// Appends the outcome of `test` for each value. Sixty-four outcomes are bytes first, which vectorizes.
 #[inline(always)]
 pub(crate) fn append<T: Copy>(values: &[T], words: &mut Vec<u64>, test: impl Fn(T) -> bool) {
     words.reserve(values.len().div_ceil(WORD));
-    let gather = |outcomes: &[u8; WORD]| {
-        let (bytes, _) = outcomes.as_chunks::<8>();
-        bytes.iter().rev().fold(0, |word, &eight| {
-            let gathered = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            word << 8 | gathered
-        })
-    };
     let (whole, rest) = values.as_chunks::<WORD>();
     for values in whole {
-        words.push(gather(&values.map(|value| u8::from(test(value)))));
+        words.push(gathered(&values.map(|value| u8::from(test(value)))));
     }
     if !rest.is_empty() {
         let mut outcomes = [0; WORD];
         for (outcome, &value) in outcomes.iter_mut().zip(rest) {
             *outcome = u8::from(test(value));
         }
-        words.push(gather(&outcomes));
+        words.push(gathered(&outcomes));
     }
+}
+
+/// The lowest bits of bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn gathered(outcomes: &[u8; WORD]) -> u64 {
+    use std::arch::x86_64::{_mm_movemask_epi8, _mm_set_epi64x, _mm_slli_epi64};
+
+    let (sixteens, _) = outcomes.as_chunks::<16>();
+    sixteens.iter().rev().fold(0, |word, bytes| {
+        let bytes = u128::from_le_bytes(*bytes);
+        // SAFETY: all processors of this architecture have SSE2.
+        let bits = unsafe {
+            let bytes = _mm_set_epi64x((bytes >> 64) as i64, bytes as i64);
+            // The lowest bit of each byte becomes its highest one.
+            _mm_movemask_epi8(_mm_slli_epi64::<7>(bytes))
+        };
+        word << 16 | bits as u64
+    })
+}
+
+/// The lowest bits of bytes: a multiplication gathers those of eight.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn gathered(outcomes: &[u8; WORD]) -> u64 {
+    let (bytes, _) = outcomes.as_chunks::<8>();
+    bytes.iter().rev().fold(0, |word, &eight| {
+        word << 8 | u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    })
 }
 
 /// A mask of the first `rows` bits of `words`.

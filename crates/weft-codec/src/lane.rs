@@ -2,16 +2,20 @@
 //! them. Signed integers and floats go through their bits: all arithmetic here wraps.
 
 use std::hash::Hash;
+use std::mem::MaybeUninit;
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
-use fastlanes::{BitPacking, FL_ORDER, FoR};
+use fastlanes::{BitPacking, FL_ORDER};
 
 /// How many values one bit-packed chunk holds.
 pub(crate) const CHUNK: usize = 1024;
 
+/// Bytes of a row of FastLanes' order.
+const ROW_BYTES: usize = CHUNK / 8;
+
 /// An unsigned integer of 8 to 64 bits.
 pub(crate) trait Lane:
-    FoR + BitPacking + AnyBitPattern + NoUninit + Zeroable + Copy + Ord + Hash + 'static
+    BitPacking + AnyBitPattern + NoUninit + Zeroable + Copy + Ord + Hash + 'static
 {
     /// Width in bits.
     const BITS: usize = size_of::<Self>() * 8;
@@ -39,6 +43,15 @@ pub(crate) trait Lane:
     fn to_u64(self) -> u64;
     /// The lowest bits of 64.
     fn from_u64(value: u64) -> Self;
+    /// Unpacks as many values as fit into [`ROW_BYTES`], of `width` bits from bit `shift` of the words of `packed` on, and
+    /// adds `base`.
+    fn unpack_row(
+        packed: &[u8],
+        shift: usize,
+        width: usize,
+        base: Self,
+        out: &mut [MaybeUninit<Self>],
+    );
 }
 
 macro_rules! lane {
@@ -89,6 +102,28 @@ macro_rules! lane {
             fn from_u64(value: u64) -> Self {
                 value as $t
             }
+            #[inline(always)]
+            fn unpack_row(
+                packed: &[u8],
+                shift: usize,
+                width: usize,
+                base: Self,
+                out: &mut [MaybeUninit<Self>],
+            ) {
+                const LANES: usize = ROW_BYTES / size_of::<$t>();
+                let mask = Self::greatest(width);
+                // Whole arrays, which become vectors.
+                let low: [$t; LANES] = bytemuck::pod_read_unaligned(&packed[..ROW_BYTES]);
+                let values = if shift + width <= <Self as Lane>::BITS {
+                    low.map(|low| ((low >> shift) & mask).plus(base))
+                } else {
+                    let rest = <Self as Lane>::BITS - shift;
+                    let high = &packed[ROW_BYTES..2 * ROW_BYTES];
+                    let high: [$t; LANES] = bytemuck::pod_read_unaligned(high);
+                    std::array::from_fn(|at| (((low[at] >> shift) | (high[at] << rest)) & mask).plus(base))
+                };
+                out.copy_from_slice(&values.map(MaybeUninit::new));
+            }
         }
     )*};
 }
@@ -110,13 +145,36 @@ pub(crate) fn pack<T: Lane>(values: &[T; CHUNK], base: T, width: usize, out: &mu
     out.extend_from_slice(bytemuck::cast_slice(&packed[..words]));
 }
 
-/// Unpacks a chunk and adds `base`. `packed` must have [`packed_bytes`] of a width of at most
-/// `T::BITS`.
-pub(crate) fn unpack<T: Lane>(packed: &[u8], width: usize, base: T, out: &mut [T; CHUNK]) {
-    with_words(packed, width, |words: &[T]| {
-        // SAFETY: `with_words` checked the length of the input; the output has 1,024 values.
-        unsafe { T::unchecked_unfor_pack(width, words, base, out) }
-    });
+/// Unpacks a chunk and adds `base`. `packed` has [`packed_bytes`] of a width of at most `T::BITS`, and need not be
+/// aligned. To be called within a [`Kernel`](crate::dispatch::Kernel).
+///
+/// A row of FastLanes' order is as many values, one after the other, as a word of theirs has bits in 1,024: all of them
+/// are shifted by the same number of bits.
+#[inline(always)]
+pub(crate) fn unpack<'a, T: Lane>(
+    packed: &[u8],
+    width: usize,
+    base: T,
+    out: &'a mut [MaybeUninit<T>; CHUNK],
+) -> &'a mut [T; CHUNK] {
+    assert!(width <= T::BITS && packed.len() == packed_bytes(width), "a whole chunk");
+    let lanes = CHUNK / T::BITS;
+    for row in 0..T::BITS {
+        let (word, shift) = (row * width / T::BITS, row * width % T::BITS);
+        let values = &mut out[FL_ORDER[row / 8] * 16 + row % 8 * 128..][..lanes];
+        if width == 0 {
+            values.fill(MaybeUninit::new(base));
+        } else {
+            T::unpack_row(&packed[word * ROW_BYTES..], shift, width, base, values);
+        }
+    }
+    // SAFETY: each row has written its values, and the rows are all of the chunk.
+    unsafe { &mut *std::ptr::from_mut(out).cast::<[T; CHUNK]>() }
+}
+
+/// Room for a chunk.
+pub(crate) fn room<T: Copy>() -> [MaybeUninit<T>; CHUNK] {
+    [const { MaybeUninit::uninit() }; CHUNK]
 }
 
 /// Unpacks value `index` (below 1,024) of a chunk, as FastLanes orders it: of the value's two words,
@@ -139,16 +197,4 @@ pub(crate) fn unpack_one<T: Lane>(packed: &[u8], width: usize, index: usize) -> 
         value |= word_at(word + 1) << (T::BITS - shift);
     }
     T::from_u64(value & (u64::MAX >> (64 - width)))
-}
-
-/// Hands `packed` on as aligned words, copied only when it is not aligned.
-fn with_words<T: Lane, R>(packed: &[u8], width: usize, then: impl FnOnce(&[T]) -> R) -> R {
-    assert!(width <= T::BITS && packed.len() == packed_bytes(width), "a whole chunk");
-    if let Ok(words) = bytemuck::try_cast_slice(packed) {
-        return then(words);
-    }
-    let mut words = [T::zeroed(); CHUNK];
-    let words = &mut words[..packed.len() / size_of::<T>()];
-    bytemuck::cast_slice_mut::<T, u8>(words).copy_from_slice(packed);
-    then(words)
 }

@@ -53,6 +53,7 @@ mod compression;
 mod condition;
 mod decode;
 mod dictionary;
+pub mod dispatch;
 mod encode;
 mod encoding;
 mod error;

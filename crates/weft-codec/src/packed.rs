@@ -3,9 +3,13 @@
 //! A last chunk that is not full is filled up with its last value. Delta restarts at each chunk, so a
 //! point read sums at most 1,023 differences.
 
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
 use arrow_buffer::BooleanBuffer;
 
-use crate::condition::{self, Condition};
+use crate::condition::{self, Condition, WORD};
+use crate::dispatch::{Kernel, dispatch};
 use crate::error::{Error, Result, damaged};
 use crate::lane::{self, CHUNK, Lane, packed_bytes};
 use crate::reader::{Reader, put};
@@ -126,72 +130,30 @@ impl<'a> Packed<'a> {
 
     /// All `rows` values.
     pub(crate) fn decode<T: Lane>(&self, rows: usize) -> Vec<T> {
-        let mut out = Vec::with_capacity(self.widths.len() * CHUNK);
-        let mut packed = self.packed;
-        for (chunk, &width) in self.widths.iter().enumerate() {
-            let (head, tail) = packed.split_at(packed_bytes(width.into()));
-            packed = tail;
-            let start = out.len();
-            out.resize(start + CHUNK, T::zeroed());
-            let slot = (&mut out[start..]).try_into().expect("a chunk was just added");
-            self.unpack(chunk, head, slot);
-        }
+        let mut out = dispatch(Decode { packed: self, lane: PhantomData });
         out.truncate(rows);
         out
     }
 
     /// The values of some rows: a chunk is unpacked only where several of its values are picked.
     pub(crate) fn pick<T: Lane>(&self, rows: &[u32]) -> Vec<T> {
-        let mut out = Vec::with_capacity(rows.len());
-        let (mut chunk, mut packed) = (0, self.packed);
-        let mut values = [T::zeroed(); CHUNK];
-        for group in rows.chunk_by(|&a, &b| a as usize / CHUNK == b as usize / CHUNK) {
-            while chunk < group[0] as usize / CHUNK {
-                packed = &packed[packed_bytes(self.widths[chunk].into())..];
-                chunk += 1;
-            }
-            let width = usize::from(self.widths[chunk]);
-            let head = &packed[..packed_bytes(width)];
-            let indexes = group.iter().map(|&row| row as usize % CHUNK);
-            if self.firsts.is_none() && group.len() <= FEW {
-                let base = at::<T>(self.bases, chunk);
-                out.extend(
-                    indexes.map(|index| lane::unpack_one::<T>(head, width, index).plus(base)),
-                );
-            } else {
-                self.unpack(chunk, head, &mut values);
-                out.extend(indexes.map(|index| values[index]));
-            }
-        }
-        out
+        dispatch(Pick { packed: self, rows, lane: PhantomData })
     }
 
     /// A bit per row that says whether its value satisfies `condition`; chunks whose base and width
     /// decide are not unpacked.
     pub(crate) fn filter<T: Lane>(&self, rows: usize, condition: &Condition<T>) -> BooleanBuffer {
-        let mut words = Vec::with_capacity(rows.div_ceil(CHUNK) * CHUNK / 64);
-        let mut packed = self.packed;
-        let mut values = [T::zeroed(); CHUNK];
-        for (chunk, &width) in self.widths.iter().enumerate() {
-            let (head, tail) = packed.split_at(packed_bytes(width.into()));
-            packed = tail;
-            let known = match self.firsts {
-                None => condition.decide(at(self.bases, chunk), width.into()),
-                Some(_) => None,
-            };
-            match known {
-                Some(all) => Condition::All(all).mask(&values, &mut words),
-                None => {
-                    self.unpack(chunk, head, &mut values);
-                    condition.mask(&values, &mut words);
-                }
-            }
-        }
-        condition::bits(words, rows)
+        condition::bits(dispatch(Filter { packed: self, condition }), rows)
     }
 
-    fn unpack<T: Lane>(&self, chunk: usize, packed: &[u8], out: &mut [T; CHUNK]) {
-        lane::unpack(packed, self.widths[chunk].into(), at(self.bases, chunk), out);
+    #[inline(always)]
+    fn unpack<'b, T: Lane>(
+        &self,
+        chunk: usize,
+        packed: &[u8],
+        out: &'b mut [MaybeUninit<T>; CHUNK],
+    ) -> &'b mut [T; CHUNK] {
+        let out = lane::unpack(packed, self.widths[chunk].into(), at(self.bases, chunk), out);
         if let Some(firsts) = self.firsts {
             let mut sum = at::<T>(firsts, chunk);
             out[0] = sum;
@@ -200,6 +162,7 @@ impl<'a> Packed<'a> {
                 *value = sum;
             }
         }
+        out
     }
 
     /// The value of row `row`, which is one of the block's.
@@ -209,10 +172,106 @@ impl<'a> Packed<'a> {
         let width = usize::from(self.widths[chunk]);
         let packed = &self.packed[before..][..packed_bytes(width)];
         if self.firsts.is_some() {
-            let mut values = [T::zeroed(); CHUNK];
-            self.unpack(chunk, packed, &mut values);
-            return values[index];
+            return self.unpack(chunk, packed, &mut lane::room())[index];
         }
         lane::unpack_one::<T>(packed, width, index).plus(at(self.bases, chunk))
+    }
+}
+
+/// Decodes all chunks.
+struct Decode<'a, 'b, T> {
+    packed: &'a Packed<'b>,
+    lane: PhantomData<T>,
+}
+
+impl<T: Lane> Kernel for Decode<'_, '_, T> {
+    type Output = Vec<T>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<T> {
+        let packed = self.packed;
+        let mut out: Vec<T> = Vec::with_capacity(packed.widths.len() * CHUNK);
+        let mut rest = packed.packed;
+        for (chunk, &width) in packed.widths.iter().enumerate() {
+            let (head, tail) = rest.split_at(packed_bytes(width.into()));
+            rest = tail;
+            let room = out.spare_capacity_mut().first_chunk_mut().expect("room for all chunks");
+            packed.unpack(chunk, head, room);
+            // SAFETY: a chunk more was just written.
+            unsafe { out.set_len(out.len() + CHUNK) };
+        }
+        out
+    }
+}
+
+/// Decodes the values of some rows.
+struct Pick<'a, 'b, T> {
+    packed: &'a Packed<'b>,
+    rows: &'a [u32],
+    lane: PhantomData<T>,
+}
+
+impl<T: Lane> Kernel for Pick<'_, '_, T> {
+    type Output = Vec<T>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<T> {
+        let packed = self.packed;
+        let mut out = Vec::with_capacity(self.rows.len());
+        let (mut chunk, mut rest) = (0, packed.packed);
+        let mut room = lane::room::<T>();
+        for group in self.rows.chunk_by(|&a, &b| a as usize / CHUNK == b as usize / CHUNK) {
+            while chunk < group[0] as usize / CHUNK {
+                rest = &rest[packed_bytes(packed.widths[chunk].into())..];
+                chunk += 1;
+            }
+            let width = usize::from(packed.widths[chunk]);
+            let head = &rest[..packed_bytes(width)];
+            let indexes = group.iter().map(|&row| row as usize % CHUNK);
+            if packed.firsts.is_none() && group.len() <= FEW {
+                let base = at::<T>(packed.bases, chunk);
+                out.extend(
+                    indexes.map(|index| lane::unpack_one::<T>(head, width, index).plus(base)),
+                );
+            } else {
+                let values = packed.unpack(chunk, head, &mut room);
+                out.extend(indexes.map(|index| values[index]));
+            }
+        }
+        out
+    }
+}
+
+/// Puts all values to a condition; gives the words of a mask.
+struct Filter<'a, 'b, T> {
+    packed: &'a Packed<'b>,
+    condition: &'a Condition<T>,
+}
+
+impl<T: Lane> Kernel for Filter<'_, '_, T> {
+    type Output = Vec<u64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<u64> {
+        let Filter { packed, condition } = self;
+        let mut words = Vec::with_capacity(packed.widths.len() * CHUNK / WORD);
+        let mut rest = packed.packed;
+        let mut room = lane::room::<T>();
+        for (chunk, &width) in packed.widths.iter().enumerate() {
+            let (head, tail) = rest.split_at(packed_bytes(width.into()));
+            rest = tail;
+            let known = match packed.firsts {
+                None => condition.decide(at(packed.bases, chunk), width.into()),
+                Some(_) => None,
+            };
+            match known {
+                Some(all) => {
+                    let word = if all { u64::MAX } else { 0 };
+                    words.extend_from_slice(&[word; CHUNK / WORD]);
+                }
+                None => condition.mask(packed.unpack(chunk, head, &mut room), &mut words),
+            }
+        }
+        words
     }
 }

@@ -26,6 +26,8 @@ use crate::segment::Loaded;
 
 /// If one of so many rows is left, or more, it is better not to copy them.
 const WHOLE: usize = 2;
+/// If one of so many rows is left, or more, a filter is asked about all of a block: that is cheaper than to pick them.
+const DENSE: usize = 8;
 
 /// A row group being scanned.
 struct GroupScan<'a> {
@@ -201,13 +203,11 @@ impl GroupScan<'_> {
         self.visit(&keys, |at, decoder| {
             let rows = &left[at].1;
             wanted.append_n(rows.start - wanted.len(), false);
-            match &self.selection {
-                None => match filter.wanted(&decoder.decode_as(&data_type)?) {
-                    Some(bits) => wanted.append_buffer(&bits),
-                    None => wanted.append_n(rows.len(), true),
-                },
-                Some(selection) => {
-                    let selection = selection.slice(rows.start, rows.len());
+            let selection = self.selection.as_ref();
+            let selection = selection.map(|selection| selection.slice(rows.start, rows.len()));
+            let few = |selection: &BooleanBuffer| selection.count_set_bits() * DENSE < rows.len();
+            match selection {
+                Some(selection) if few(&selection) => {
                     match filter.wanted(&decoder.decode_selected(&selection, &data_type)?) {
                         Some(bits) => {
                             wanted.append_n(rows.len(), false);
@@ -217,6 +217,12 @@ impl GroupScan<'_> {
                         None => wanted.append_buffer(&selection),
                     }
                 }
+                selection => match (filter.wanted(&decoder.decode_as(&data_type)?), selection) {
+                    (Some(bits), Some(selection)) => wanted.append_buffer(&(&bits & &selection)),
+                    (Some(bits), None) => wanted.append_buffer(&bits),
+                    (None, Some(selection)) => wanted.append_buffer(&selection),
+                    (None, None) => wanted.append_n(rows.len(), true),
+                },
             }
             Ok(())
         })

@@ -5,11 +5,12 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
+use weft_codec::dispatch::{Kernel, dispatch};
+
 use super::kept::{Keep, Kept};
 use super::memory::Memory;
 use super::state::{Feed, Outcome, Place, State, Tuple};
 use crate::error::Result;
-use crate::kernels::dispatch::{Kernel, dispatch};
 use crate::lane::{Bool, Lane, Value};
 use crate::program::Register;
 use crate::selection::Selected;

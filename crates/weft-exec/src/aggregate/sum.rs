@@ -6,10 +6,11 @@
 
 use std::marker::PhantomData;
 
+use weft_codec::dispatch::{Kernel, dispatch};
+
 use super::memory::Memory;
 use super::state::{Feed, Outcome, Place, State, Tuple};
 use crate::error::{ExecError, Result};
-use crate::kernels::dispatch::{Kernel, dispatch};
 use crate::lane::{Lane, Value};
 use crate::program::Register;
 use crate::selection::Selected;

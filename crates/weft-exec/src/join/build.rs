@@ -142,11 +142,7 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     };
     let entries = Directory::entries_for(distinct);
     let bytes = Directory::bytes(entries) as u64;
-    let mut reservation = reserve(context, bytes).await?;
-    // Filters are of use, but nobody needs them.
-    let of_filters = context.ledger.try_reserve(Making::bytes(&join.filters, distinct));
-    let wanted = if of_filters.is_some() { &join.filters[..] } else { &[] };
-    of_filters.into_iter().for_each(|bytes| reservation.merge(bytes));
+    let reservation = reserve(context, bytes).await?;
     let directory = Directory::new(entries).map_err(|_| {
         let limit_bytes = context.ledger.limit();
         memory(MemoryError::TooLarge { requested_bytes: bytes, limit_bytes })
@@ -154,7 +150,7 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     let field = |key: &Key| join.layout.field(key.field);
     let plain = join.keys.iter().filter(|key| key.nulls != Nulls::Equal);
     let nulls = plain.filter_map(|key| field(key).null_place()).collect();
-    let filters = Making::all(wanted, &join.keys, &join.layout, distinct);
+    let filters = Making::all(&join.filters, &join.keys, &join.layout);
     let is_bounded = |key: &usize| filters.iter().any(|filter| filter.bounded().contains(key));
     let bounded = (0..join.keys.len()).filter(is_bounded);
     let bounded = bounded.map(|key| (key, *field(&join.keys[key]))).collect();
@@ -168,10 +164,17 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
         unknown: AtomicU64::new(0),
         reservation,
     };
-    let (filling, bounds) = fill(filling, count, context).await?;
-    let Filling { tuples, directory, filters, bounded, unknown, reservation, .. } = filling;
+    let (mut filling, bounds) = fill(filling, count, context).await?;
     let mut of_keys = vec![None; join.keys.len()];
-    bounded.iter().zip(bounds).for_each(|((key, _), bounds)| of_keys[*key] = Some(bounds));
+    let bounded = filling.bounded.iter().zip(bounds);
+    bounded.for_each(|((key, _), bounds)| of_keys[*key] = Some(bounds));
+    // Filters are of use, but nobody needs them.
+    for filter in &mut filling.filters {
+        let memory = filter.begin(distinct, &of_keys, &context.ledger);
+        memory.into_iter().for_each(|memory| filling.reservation.merge(memory));
+    }
+    let filling = make_filters(filling, count, context).await?;
+    let Filling { tuples, directory, filters, unknown, reservation, .. } = filling;
     filters.into_iter().for_each(|filter| filter.finish(&of_keys));
     Ok(Table { directory, tuples, unknown: Link::of(unknown.into_inner()), reservation })
 }
@@ -211,6 +214,28 @@ async fn fill(filling: Filling, count: usize, context: &Context) -> Result<(Fill
     }
     let filling = Arc::into_inner(filling).expect("the workers have ended");
     Ok((filling, bounds))
+}
+
+/// Adds all tuples to the filters, whose bounds are known.
+async fn make_filters(filling: Filling, count: usize, context: &Context) -> Result<Filling> {
+    if !filling.filters.iter().any(Making::is_of_rows) {
+        return Ok(filling);
+    }
+    if count <= TUPLES_ALONE {
+        for page in 0..filling.tuples.pages.len() {
+            filling.filter_page(page);
+            yield_now().await;
+        }
+        return Ok(filling);
+    }
+    let filling = Arc::new(filling);
+    let for_morsels = filling.clone();
+    let work = move |_, page| {
+        for_morsels.filter_page(page);
+        std::future::ready(Ok(()))
+    };
+    context.run_morsels(filling.tuples.pages.len(), work).await?;
+    Ok(Arc::into_inner(filling).expect("the workers have ended"))
 }
 
 /// Divides the pages: a partition each, if that is not so much that workers would wait for one.
@@ -275,13 +300,15 @@ impl Filling {
         }
     }
 
+    fn filter_page(&self, page: usize) {
+        let page = &self.tuples.pages[page].page;
+        self.filters.iter().for_each(|filter| filter.add(page, |tuple| !self.has_null(tuple)));
+    }
+
     /// Adds the tuples of a page, `ALONE` if nobody else has to do with their chains.
     fn add<const ALONE: bool>(&self, page: &Page, bounds: &mut [Bounds]) {
         for (bounds, (_, field)) in bounds.iter_mut().zip(&self.bounded) {
             bounds.add(page, field);
-        }
-        for filter in &self.filters {
-            filter.add(page, |tuple| !self.has_null(tuple));
         }
         let entries = self.directory.entries();
         let count = page.tuples();

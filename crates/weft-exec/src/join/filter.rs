@@ -1,11 +1,16 @@
 //! What a finished build side lets the pipelines of the probe side leave out: tuples by their hashes, and whole blocks of
-//! a table by the least and the greatest of their keys.
+//! a table by the least and the greatest of their keys. Tuples with a single key, an integer, are known by that key itself
+//! if that takes not much more memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow_buffer::BooleanBufferBuilder;
+
+use super::key_set::{Integer, KeySet, for_key};
+use crate::kernels::hash;
 use crate::lane::{Bool, Lane, Value};
-use crate::program::Constant;
-use crate::selection::Selection;
+use crate::program::{Constant, Register};
+use crate::registers::Registers;
 use crate::text::Str;
 use crate::tuple::{Field, Page};
 
@@ -17,31 +22,69 @@ const WORDS_MIN: usize = 128;
 /// Keys of a finished build side, about: what was [wanted](super::Wanted) of them.
 #[derive(Debug)]
 pub struct Filter {
-    bloom: Option<Bloom>,
+    rows: Option<Rows>,
     bounds: Vec<Bounds>,
 }
 
+/// What is known of single rows.
+#[derive(Debug)]
+pub(crate) enum Rows {
+    /// Their hashes, about.
+    Bloom(Bloom),
+    /// Their only key.
+    Keys(KeySet),
+}
+
 impl Filter {
-    /// Of hashes and bounds, if they are wanted; without bounds there are none.
-    pub(crate) fn new(bloom: Option<Bloom>, bounds: Vec<Bounds>) -> Filter {
-        Filter { bloom, bounds }
+    /// Of rows and bounds, if they are wanted; without bounds there are none.
+    pub(crate) fn new(rows: Option<Rows>, bounds: Vec<Bounds>) -> Filter {
+        Filter { rows, bounds }
     }
 
-    /// Keeps the rows whose hash, in the way of [`Step::Hash`](crate::program::Step::Hash) over all of the filter's keys,
-    /// the build side may have.
-    pub fn may_match(&self, hashes: &[u64], selection: &mut Selection) {
-        if let Some(bloom) = &self.bloom {
-            selection.retain(|row| bloom.may_have(hashes[row]));
+    /// Keeps the selected rows that may have a match. Their hashes are put into `out` if that takes hashes.
+    pub(crate) fn keep(&self, registers: &mut Registers, keys: &[Register], out: Register) {
+        match &self.rows {
+            Some(Rows::Bloom(bloom)) => {
+                hash::run(registers, keys, out);
+                let (hashes, selection) = registers.with_selection(out);
+                let hashes = hashes.values::<u64>();
+                selection.retain(|row| bloom.may_have(hashes[row]));
+            }
+            Some(Rows::Keys(set)) => {
+                let (key, selection) = registers.with_selection(keys[0]);
+                for_key!(key.lane(), T => {
+                    let values = key.values::<T>();
+                    selection.retain(|row| set.has(values[row].bits()));
+                }, else unreachable!("a set is of integers"));
+            }
+            None => {}
         }
     }
 
-    /// As [`Filter::may_match`], a bit for each of up to 64 hashes.
-    pub(crate) fn may_match_bits(&self, hashes: &[u64]) -> u64 {
-        debug_assert!(hashes.len() <= 64);
-        let bit = |(at, hash): (usize, &u64)| {
-            u64::from(self.bloom.as_ref().is_none_or(|bloom| bloom.may_have(*hash))) << at
-        };
-        hashes.iter().enumerate().map(bit).fold(0, |word, bit| word | bit)
+    /// Appends a bit for each of the first `rows` rows, none of which is excluded, that says whether it may have a match;
+    /// returns how many may. As [`Filter::keep`] otherwise.
+    pub(crate) fn append_bits(
+        &self,
+        registers: &mut Registers,
+        rows: usize,
+        (key, out): (Register, Register),
+        bits: &mut BooleanBufferBuilder,
+    ) -> usize {
+        match &self.rows {
+            Some(Rows::Bloom(bloom)) => {
+                hash::run(registers, &[key], out);
+                append(&registers.values::<u64>(out)[..rows], bits, |hash| bloom.may_have(hash))
+            }
+            Some(Rows::Keys(set)) => {
+                for_key!(registers.vector(key).lane(), T => {
+                    append(&registers.values::<T>(key)[..rows], bits, |key| set.has(key.bits()))
+                }, else unreachable!("a set is of integers"))
+            }
+            None => {
+                bits.append_n(rows, true);
+                rows
+            }
+        }
     }
 
     /// The least and the greatest value of a key that are not null; `None` if there is no such value.
@@ -60,6 +103,22 @@ impl Filter {
         debug_assert_eq!(*lane, least.lane());
         range.as_ref().is_some_and(|(low, high)| *low <= block.1 && block.0 <= *high)
     }
+}
+
+/// Appends the outcome of `test` for each value; returns how many are true.
+fn append<T: Copy>(
+    values: &[T],
+    bits: &mut BooleanBufferBuilder,
+    test: impl Fn(T) -> bool,
+) -> usize {
+    let mut count = 0;
+    for values in values.chunks(64) {
+        let bit = |(at, value): (usize, &T)| u64::from(test(*value)) << at;
+        let word = values.iter().enumerate().map(bit).fold(0, |word, bit| word | bit);
+        bits.append_packed_range(0..values.len(), &word.to_le_bytes());
+        count += word.count_ones() as usize;
+    }
+    count
 }
 
 /// A Bloom filter of hashes, four bits each in a word of 64, which the high bits of the hash choose.
@@ -207,6 +266,14 @@ impl Bounds {
         };
     }
 
+    /// Least and greatest of a lane of integers, as [`Integer::bits`] has them.
+    pub fn integers(&self) -> Option<(u64, u64)> {
+        match self.range.as_ref()? {
+            (Point::Integer(low), Point::Integer(high)) => Some((*low as u64, *high as u64)),
+            _ => None,
+        }
+    }
+
     fn constants(&self) -> Option<(Constant, Constant)> {
         let (low, high) = self.range.as_ref()?;
         Some((low.constant(self.lane), high.constant(self.lane)))
@@ -254,7 +321,7 @@ fn texts_of(page: &Page, field: &Field) -> Option<(Point, Point)> {
 }
 
 /// Calls `work` with each tuple of a page and the value of a field, where it is not null.
-fn each<T: Value>(page: &Page, field: &Field, mut work: impl FnMut(*const u8, T)) {
+pub(crate) fn each<T: Value>(page: &Page, field: &Field, mut work: impl FnMut(*const u8, T)) {
     for number in 0..page.tuples() {
         let tuple = page.tuple(number);
         // SAFETY: the tuple is initialized, and the field lies in it.

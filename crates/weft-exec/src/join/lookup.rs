@@ -4,11 +4,11 @@
 //! is on its way: first the directory's entries of all rows, then the tuples that entries with the right tag lead to, then
 //! the tuples that their chain words lead to, and so on, until no chain goes on.
 
+use weft_codec::dispatch::{Kernel, dispatch};
 use weft_rt::prefetch_line;
 
 use super::directory::{Entries, Link, Tag};
 use super::keys::{KeyValue, value};
-use crate::kernels::dispatch::{Kernel, dispatch};
 use crate::selection::Selected;
 use crate::tuple::Field;
 use crate::tuple::layout::HASH_OFFSET;

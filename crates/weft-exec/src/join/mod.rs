@@ -11,6 +11,7 @@ mod build;
 mod directory;
 mod filter;
 mod gather;
+mod key_set;
 mod keys;
 mod lookup;
 mod probe;

@@ -6,8 +6,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::Key;
-use super::filter::{Bloom, Bounds, Filter};
+use weft_rt::memory::{Ledger, Reservation};
+
+use super::filter::{Bloom, Bounds, Filter, Rows, each};
+use super::key_set::{Integer, MakingKeys, for_key, is_integer};
+use super::{Key, Nulls};
 use crate::kernels::hash;
 use crate::program::Register;
 use crate::registers::Registers;
@@ -23,7 +26,7 @@ const DROPPED_SHARE: u64 = 5;
 #[derive(Debug)]
 pub struct Wanted {
     keys: Vec<usize>,
-    hashes: AtomicBool,
+    rows: AtomicBool,
     bounds: AtomicBool,
     filter: OnceLock<Filter>,
 }
@@ -31,7 +34,7 @@ pub struct Wanted {
 impl Wanted {
     /// Over these keys, by their numbers in the join. Nothing is wanted of it yet.
     pub fn new(keys: Vec<usize>) -> Wanted {
-        Wanted { keys, hashes: false.into(), bounds: false.into(), filter: OnceLock::new() }
+        Wanted { keys, rows: false.into(), bounds: false.into(), filter: OnceLock::new() }
     }
 
     /// The keys, by their numbers in the join.
@@ -39,9 +42,9 @@ impl Wanted {
         &self.keys
     }
 
-    /// Somebody will ask by hashes.
-    pub fn want_hashes(&self) {
-        self.hashes.store(true, Ordering::Relaxed);
+    /// Somebody will ask about rows.
+    pub fn want_rows(&self) {
+        self.rows.store(true, Ordering::Relaxed);
     }
 
     /// Somebody will ask by bounds.
@@ -88,9 +91,9 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Asks by hashes.
+    /// Asks about rows.
     pub fn new(wanted: Arc<Wanted>) -> Asked {
-        wanted.want_hashes();
+        wanted.want_rows();
         Asked { wanted, rows: Arc::default(), is_off: false.into() }
     }
 
@@ -99,86 +102,138 @@ impl Asked {
         self.rows.clone()
     }
 
-    /// Keeps the selected tuples that may have a match. Their hashes are put into `out`.
+    /// Keeps the selected tuples that may have a match. `out` is for their hashes.
     pub(crate) fn keep(&self, registers: &mut Registers, keys: &[Register], out: Register) {
         if self.is_off.load(Ordering::Relaxed) {
             return;
         }
         let Some(filter) = self.wanted.filter() else { return };
-        hash::run(registers, keys, out);
         let before = registers.selection.count();
-        let (hashes, selection) = registers.with_selection(out);
-        filter.may_match(hashes.values(), selection);
+        filter.keep(registers, keys, out);
         if !self.rows.count(before, registers.selection.count(), DROPPED_SHARE) {
             self.is_off.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// A filter that a build side is making.
+/// A filter that a build side is making, when it has all of its tuples.
 pub(crate) struct Making {
     wanted: Arc<Wanted>,
-    bloom: Option<Bloom>,
-    /// Where the keys are; none if they are all of the join's keys, whose hash is the tuple's.
-    fields: Vec<Field>,
+    rows: Option<MakingRows>,
+    /// Where the keys are, and their nulls.
+    fields: Vec<(Field, Nulls)>,
+    /// They are all of the join's keys, whose hash is the tuple's.
+    is_whole: bool,
+}
+
+/// What a filter has of rows.
+enum MakingRows {
+    Bloom(Bloom),
+    Keys(MakingKeys),
 }
 
 impl Making {
-    /// Those that somebody asks, of a build side with so many different tuples.
-    pub fn all(
-        wanted: &[Arc<Wanted>],
-        keys: &[Key],
-        layout: &Layout,
-        distinct: usize,
-    ) -> Vec<Making> {
+    /// Those that somebody asks.
+    pub fn all(wanted: &[Arc<Wanted>], keys: &[Key], layout: &Layout) -> Vec<Making> {
         let is_asked = |wanted: &&Arc<Wanted>| {
-            wanted.hashes.load(Ordering::Relaxed) || wanted.bounds.load(Ordering::Relaxed)
+            wanted.rows.load(Ordering::Relaxed) || wanted.bounds.load(Ordering::Relaxed)
         };
         let making = |wanted: &Arc<Wanted>| {
             let is_whole = wanted.keys.iter().copied().eq(0..keys.len());
-            let field = |key: &usize| *layout.field(keys[*key].field);
-            let fields =
-                if is_whole { Vec::new() } else { wanted.keys.iter().map(field).collect() };
-            let has_hashes = wanted.hashes.load(Ordering::Relaxed);
-            let bloom = has_hashes.then(|| Bloom::new(Bloom::words_for(distinct)));
-            Making { wanted: wanted.clone(), bloom, fields }
+            let field = |key: &usize| (*layout.field(keys[*key].field), keys[*key].nulls);
+            let fields = wanted.keys.iter().map(field).collect();
+            Making { wanted: wanted.clone(), rows: None, fields, is_whole }
         };
         wanted.iter().filter(is_asked).map(making).collect()
     }
 
-    /// Bytes of those that somebody asks.
-    pub fn bytes(wanted: &[Arc<Wanted>], distinct: usize) -> u64 {
-        let blooms = wanted.iter().filter(|wanted| wanted.hashes.load(Ordering::Relaxed)).count();
-        (blooms * Bloom::words_for(distinct) * size_of::<u64>()) as u64
-    }
-
     /// The keys whose bounds are wanted, by their numbers in the join.
     pub fn bounded(&self) -> &[usize] {
-        let has_bounds = self.wanted.bounds.load(Ordering::Relaxed);
+        let has_bounds =
+            self.wanted.bounds.load(Ordering::Relaxed) || self.only_integer().is_some();
         if has_bounds { &self.wanted.keys } else { &[] }
     }
 
-    /// Adds the tuples of a page that can match: those for which `counts` is true.
+    /// The only key, if it is an integer, and null matches nothing.
+    fn only_integer(&self) -> Option<&Field> {
+        match &self.fields[..] {
+            [(field, nulls)] if is_integer(field.lane) && *nulls != Nulls::Equal => Some(field),
+            _ => None,
+        }
+    }
+
+    /// Begins with what is wanted of rows: of a build side with so many different tuples, whose keys have these bounds,
+    /// as far as they are known. Its memory; `None` if there is not enough, and nothing is made then.
+    pub fn begin(
+        &mut self,
+        distinct: usize,
+        bounds: &[Option<Bounds>],
+        ledger: &Ledger,
+    ) -> Option<Reservation> {
+        if !self.wanted.rows.load(Ordering::Relaxed) {
+            return None;
+        }
+        let of_words = |words: usize| ledger.try_reserve((words * size_of::<u64>()) as u64);
+        let bounds = self.only_integer().and_then(|_| bounds[self.wanted.keys[0]].as_ref());
+        let of_keys = bounds.and_then(|bounds| {
+            let (least, greatest) = bounds.integers()?;
+            Some((least, MakingKeys::words_for(least, greatest, distinct)?))
+        });
+        if let Some((least, words)) = of_keys {
+            let memory = of_words(words)?;
+            self.rows = Some(MakingRows::Keys(MakingKeys::new(least, words)));
+            return Some(memory);
+        }
+        let words = Bloom::words_for(distinct);
+        let memory = of_words(words)?;
+        self.rows = Some(MakingRows::Bloom(Bloom::new(words)));
+        Some(memory)
+    }
+
+    /// True if tuples are to be added.
+    pub fn is_of_rows(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    /// Adds the tuples of a page that can match: those for which `counts` is true, at least.
     pub fn add(&self, page: &Page, counts: impl Fn(*const u8) -> bool) {
-        let Some(bloom) = &self.bloom else { return };
+        let bloom = match &self.rows {
+            Some(MakingRows::Bloom(bloom)) => bloom,
+            Some(MakingRows::Keys(keys)) => {
+                let field = &self.fields[0].0;
+                return for_key!(field.lane, T => {
+                    each(page, field, |_, key: T| keys.add(key.bits()));
+                }, else unreachable!("a set is of integers"));
+            }
+            None => return,
+        };
         let tuples = (0..page.tuples()).map(|number| page.tuple(number).cast_const());
-        if self.fields.is_empty() {
+        if self.is_whole {
             for tuple in tuples.filter(|tuple| counts(*tuple)) {
                 // SAFETY: the tuple is initialized.
                 bloom.add(unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() });
             }
             return;
         }
-        let hashes = hash::of_fields(page, &self.fields);
+        let fields: Vec<Field> = self.fields.iter().map(|(field, _)| *field).collect();
+        let hashes = hash::of_fields(page, &fields);
         for (_, hash) in tuples.zip(hashes).filter(|(tuple, _)| counts(*tuple)) {
             bloom.add(hash);
         }
     }
 
-    /// Hands the filter over; `bounds` are those of the join's keys, as far as they are known.
+    /// Hands the filter over, unless there was no memory for it; `bounds` are those of the join's keys, as far as they are
+    /// known.
     pub fn finish(self, bounds: &[Option<Bounds>]) {
+        if self.rows.is_none() && self.wanted.rows.load(Ordering::Relaxed) {
+            return;
+        }
         let bounds = self.bounded().iter().filter_map(|key| bounds[*key].clone()).collect();
-        let is_first = self.wanted.filter.set(Filter::new(self.bloom, bounds)).is_ok();
+        let rows = self.rows.map(|rows| match rows {
+            MakingRows::Bloom(bloom) => Rows::Bloom(bloom),
+            MakingRows::Keys(keys) => Rows::Keys(keys.finish()),
+        });
+        let is_first = self.wanted.filter.set(Filter::new(rows, bounds)).is_ok();
         debug_assert!(is_first, "a filter is made once");
     }
 }

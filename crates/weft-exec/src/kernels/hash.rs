@@ -8,7 +8,8 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use super::dispatch::{Kernel, dispatch};
+use weft_codec::dispatch::{Kernel, dispatch};
+
 use crate::lane::{Bool, Lane};
 use crate::program::Register;
 use crate::registers::Registers;

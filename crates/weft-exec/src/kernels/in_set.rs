@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::dispatch::{Kernel, dispatch};
+use weft_codec::dispatch::{Kernel, dispatch};
+
 use super::hash::{canonical_32, canonical_64};
 use super::map::cheapest;
 use crate::lane::{Bool, Lane, Value};

@@ -4,13 +4,14 @@
 //! What can fail does not stop the loop, which would keep it from being vectorized, but leaves a trace in an *alarm*.
 //! Only if it rang, its kernel looks again at each row that counts: the alarm may have been for one that does not.
 
+use weft_codec::dispatch::{Kernel, dispatch};
+
 use crate::lane::Value;
 use crate::program::Operand;
 use crate::registers::Registers;
 use crate::selection::Selected;
 
 use super::alarm::Alarm;
-use super::dispatch::{Kernel, dispatch};
 
 /// The values of an operand.
 pub(crate) trait Column<T: Copy>: Copy {

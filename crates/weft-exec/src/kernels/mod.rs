@@ -14,7 +14,6 @@ mod cast;
 mod compare;
 mod compare_text;
 mod decimal;
-pub(crate) mod dispatch;
 mod extract;
 mod fill;
 pub(crate) mod filter;

@@ -11,7 +11,6 @@ use weft_store::{ColumnFilter, Op, Predicate, Scalar};
 
 use crate::arrow::ArrowColumn;
 use crate::join::{AskedRows, Wanted};
-use crate::kernels::hash;
 use crate::lane::Lane;
 use crate::program::{Constant, Register};
 use crate::registers::Registers;
@@ -70,7 +69,7 @@ pub struct AskedColumn {
 impl AskedColumn {
     /// Asks about a column, whose values lie in `lane` as those of the build side do.
     pub fn new(column: usize, lane: Lane, wanted: Arc<Wanted>) -> AskedColumn {
-        wanted.want_hashes();
+        wanted.want_rows();
         let (rows, is_off, free) = (Arc::default(), false.into(), Mutex::default());
         AskedColumn { column, wanted, rows, is_off, free, lane }
     }
@@ -109,12 +108,7 @@ impl ColumnFilter for AskedColumn {
             let rows = VECTOR_ROWS_MAX.min(values.len() - start);
             registers.begin(rows);
             column.load(start, rows, registers.vector_mut(key)).ok()?;
-            hash::run(&mut registers, &[key], hash);
-            for hashes in registers.values::<u64>(hash)[..rows].chunks(64) {
-                let word = filter.may_match_bits(hashes);
-                bits.append_packed_range(0..hashes.len(), &word.to_le_bytes());
-                kept += word.count_ones() as usize;
-            }
+            kept += filter.append_bits(&mut registers, rows, (key, hash), &mut bits);
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(registers);
         if !self.rows.count(values.len(), kept, DROPPED_SHARE) {

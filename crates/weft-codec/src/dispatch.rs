@@ -5,7 +5,7 @@
 //! since nothing is vectorized there.
 
 /// A loop, with whatever it works on.
-pub(crate) trait Kernel {
+pub trait Kernel {
     /// What it gives.
     type Output;
 
@@ -15,7 +15,7 @@ pub(crate) trait Kernel {
 
 /// Runs a loop as the processor can do it best.
 #[inline]
-pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
+pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     {
         use std::arch::is_x86_feature_detected as has;
