@@ -1,11 +1,13 @@
-//! Sinks that are no pipeline breakers: the query's result, what limits it, and what several pipelines share.
+//! Sinks of all kinds of queries: the result, what limits it, what several pipelines share or read again.
 
 pub mod limit;
 pub mod nothing;
 pub mod output;
 pub mod shared;
+pub mod store;
 
 pub use limit::Limit;
 pub use nothing::Nothing;
 pub use output::{Output, ResultStream, Results};
 pub use shared::Shared;
+pub use store::Store;

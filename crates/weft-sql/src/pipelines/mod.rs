@@ -5,7 +5,7 @@
 //! - [`translate`] goes through a part from its leaves on ([`source`]) and keeps [`open`] pipelines, whose columns are
 //!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort` and
 //!   `scalar` end pipelines and begin new ones; [`stored`] is how columns come through. [`asks`] are the filters of
-//!   build sides on their way to where they are asked.
+//!   build sides on their way to where they are asked. [`shared`] has what occurs more than once run once.
 //! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call`
 //!   has DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no
 //!   checks.
@@ -31,6 +31,7 @@ mod logic;
 mod open;
 mod rule;
 mod scalar;
+mod shared;
 mod sort;
 mod source;
 mod stored;

@@ -29,9 +29,10 @@ use super::asks::Asks;
 use super::expressions::{Expr, Expressions};
 use super::input::InputExec;
 use super::open::{Closed, Description, Open, Window};
+use super::shared::SharedPlans;
 use super::source::{self, Stream};
 use super::term::{Term, in_register};
-use super::{aggregate, join, logic, scalar, sort};
+use super::{aggregate, join, logic, scalar, shared, sort};
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 
@@ -75,8 +76,13 @@ pub(super) struct Translated {
 /// registers; and if a node has no pipelines, or is not what its inputs are for.
 pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Translated> {
     let inputs = inputs.into_iter().map(Some).collect();
-    let mut translator =
-        Translator { inputs, closed: Closed::default(), scans: Vec::new(), asked: Vec::new() };
+    let mut translator = Translator {
+        inputs,
+        closed: Closed::default(),
+        shared: SharedPlans::of(plan),
+        scans: Vec::new(),
+        asked: Vec::new(),
+    };
     let open = translator.node(plan)?;
     let mut open = translator.in_order(open, plan)?;
     let registers =
@@ -106,6 +112,7 @@ pub(super) fn check_size(program: &Program) -> DfResult<()> {
 pub(super) struct Translator {
     inputs: Vec<Option<Vec<Stream>>>,
     pub(super) closed: Closed,
+    pub(super) shared: SharedPlans,
     scans: Vec<TableScanStats>,
     pub(super) asked: Vec<Arc<AskedRows>>,
 }
@@ -200,7 +207,18 @@ impl Translator {
             return sort::sort(self, open, &schema, node.expr(), node.fetch());
         }
         if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-            return aggregate::aggregate(self, aggregate, &asks);
+            // Nobody's filters may drop rows that others want.
+            let all = |translator: &mut Translator| {
+                aggregate::aggregate(translator, aggregate, &Asks::default())
+            };
+            return match shared::shared(self, plan, all) {
+                Some(open) => {
+                    let mut open = open?;
+                    asks.ask(self, &mut open);
+                    Ok(open)
+                }
+                None => aggregate::aggregate(self, aggregate, &asks),
+            };
         }
         if let Some(node) = plan.downcast_ref::<HashJoinExec>() {
             return join::hash(self, node, &asks);
