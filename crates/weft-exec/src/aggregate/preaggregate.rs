@@ -77,7 +77,8 @@ impl Preaggregation {
             operator,
             groups,
             memory: Memory::default(),
-            table: Table::new(FIRST_BITS, 0, 0),
+            // Rows may come partition by partition, from a join or another aggregation.
+            table: Table::new(FIRST_BITS, 0, PARTITIONS.ilog2()),
             clusters: Clusters::default(),
             coded: Coded::default(),
             narrowed: Narrowed::default(),
@@ -171,15 +172,23 @@ impl Preaggregation {
         let mut candidates = 0;
         let mut missing = None;
         let mut done = 0;
+        // Rows of a group often follow each other.
+        let mut last: Option<(u64, u32, Tuple)> = None;
         for at in &found.pending {
             let at = usize::from(*at);
             let row = found.rows[at];
             let hash = hashes[usize::from(row)];
-            // Places mean nothing if the table has grown meanwhile.
-            let is_same = self.table.bits() == bits;
-            let start = if is_same { found.places[at] } else { self.table.home(hash) };
-            let (place, tuple) = self.table.look(hash, start);
+            let (place, tuple) = match last {
+                Some((last, place, tuple)) if last == hash => (place, Some(tuple)),
+                _ => {
+                    // Places mean nothing if the table has grown meanwhile.
+                    let is_same = self.table.bits() == bits;
+                    let start = if is_same { found.places[at] } else { self.table.home(hash) };
+                    self.table.look(hash, start)
+                }
+            };
             if let Some(tuple) = tuple {
+                last = Some((hash, place, tuple));
                 if bits > NEAR_BITS {
                     weft_rt::prefetch_line(tuple.address());
                 }
@@ -218,6 +227,7 @@ impl Preaggregation {
             let place =
                 make_place(&mut self.table, &mut self.clusters, &mut self.memory, place, hash);
             self.table.put(place, hash, tuple);
+            last = Some((hash, place, tuple));
             found.tuples[at] = tuple;
             found.new_rows.push(row);
             found.new_tuples.push(tuple);
@@ -422,7 +432,7 @@ fn renew_range(
         clusters.forget(false);
         return table.home(hash);
     }
-    let mut larger = Table::new(table.bits() + 1, 0, 0);
+    let mut larger = Table::new(table.bits() + 1, 0, table.skipped_bits());
     for tuple in table.tuples() {
         // SAFETY: tuples begin with their hash.
         let hash = unsafe { tuple.address().add(HASH_OFFSET).cast::<u64>().read() };
