@@ -1,6 +1,7 @@
 //! Few groups: the rows of a vector sorted by group, so that a state is read and written once per group and vector, and not
 //! once per row, where each addition would have to wait for the one before.
 
+use super::masked::{MASKED_MAX, Masked, NOBODY};
 use super::state::Tuple;
 use crate::selection::Selected;
 use crate::tuple::layout::NEXT_OFFSET;
@@ -10,6 +11,8 @@ use crate::vector::VECTOR_ROWS_MAX;
 const GROUPS_MAX: usize = 64;
 /// Rows that a group of a vector must have on average.
 const ROWS_PER_GROUP: usize = 8;
+/// One of so many rows of a vector must be selected for all of them to be looked at.
+const SELECTED_SHARE: usize = 2;
 
 /// Groups with numbers, which lie in their tuples' headers; and the rows of each.
 #[derive(Debug)]
@@ -18,6 +21,9 @@ pub(super) struct Clusters {
     are_few: bool,
     rows: Box<[u16; VECTOR_ROWS_MAX]>,
     numbers: Box<[u8; VECTOR_ROWS_MAX]>,
+    /// The same by row, where rows may be left out.
+    rows_numbers: Box<[u8; VECTOR_ROWS_MAX]>,
+    counts: [u16; MASKED_MAX],
     /// Where the rows of each group begin, and where those of the last one end.
     starts: [u16; GROUPS_MAX + 1],
     /// How many times groups were forgotten.
@@ -31,6 +37,8 @@ impl Default for Clusters {
             are_few: true,
             rows: Box::new([0; VECTOR_ROWS_MAX]),
             numbers: Box::new([0; VECTOR_ROWS_MAX]),
+            rows_numbers: Box::new([0; VECTOR_ROWS_MAX]),
+            counts: [0; MASKED_MAX],
             starts: [0; GROUPS_MAX + 1],
             forgotten: 0,
         }
@@ -76,6 +84,31 @@ impl Clusters {
         self.groups[usize::from(number)]
     }
 
+    /// Puts down by row of which groups `rows` are, whose numbers are in [`Clusters::numbers`]; false if groups are not few
+    /// enough for that. `of` are all rows of the vector.
+    pub(super) fn mask(&mut self, rows: &[u16], of: usize) -> bool {
+        if self.groups.len() > MASKED_MAX || rows.len() * SELECTED_SHARE < of {
+            return false;
+        }
+        let by_row = &mut self.rows_numbers[..of];
+        if rows.len() < of {
+            by_row.fill(NOBODY);
+        }
+        let mut counts = [0; MASKED_MAX];
+        for (row, number) in rows.iter().zip(self.numbers.iter()) {
+            by_row[usize::from(*row)] = *number;
+            counts[usize::from(*number) % MASKED_MAX] += 1;
+        }
+        self.counts = counts;
+        true
+    }
+
+    /// What [`Clusters::mask`] has put down of so many rows.
+    pub(super) fn masked(&self, of: usize) -> Masked<'_> {
+        let numbers = &self.rows_numbers[..of];
+        Masked { groups: &self.groups, counts: &self.counts, numbers }
+    }
+
     /// Where to put the numbers of rows' groups before they are sorted.
     pub(super) fn numbers(&mut self) -> &mut [u8; VECTOR_ROWS_MAX] {
         &mut self.numbers
@@ -96,16 +129,15 @@ impl Clusters {
         }
     }
 
-    /// Sorts rows, each of the group at the same place of `tuples`, all of which were added.
-    pub(super) fn sort(&mut self, tuples: &[Tuple], rows: &[u16]) {
+    /// Puts the numbers of groups, all of which were added, where [`Clusters::numbers`] are.
+    pub(super) fn find_numbers(&mut self, tuples: &[Tuple]) {
         for (tuple, number) in tuples.iter().zip(self.numbers.iter_mut()) {
             *number = Clusters::number(*tuple);
         }
-        self.sort_numbered(rows);
     }
 
     /// Sorts rows, each of the group whose number is at the same place of [`Clusters::numbers`].
-    pub(super) fn sort_numbered(&mut self, rows: &[u16]) {
+    pub(super) fn sort(&mut self, rows: &[u16]) {
         let mut counts = [0u16; GROUPS_MAX];
         for number in &self.numbers[..rows.len()] {
             counts[usize::from(*number) % GROUPS_MAX] += 1;

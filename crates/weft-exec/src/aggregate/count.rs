@@ -1,5 +1,6 @@
 //! count(*) and count(x).
 
+use super::masked::Masked;
 use super::memory::Memory;
 use super::state::{Feed, Outcome, Place, State, Tuple};
 use super::sum::Number;
@@ -29,6 +30,13 @@ impl State for Count {
     fn add_to_one(&self, tuple: Tuple, rows: Selected<'_>, _: &mut Feed<'_>) -> Result<()> {
         self.rows.set(tuple, self.rows.get(tuple) + rows.count() as u64);
         Ok(())
+    }
+
+    fn add_masked(&self, masked: Masked<'_>, _: &mut Feed<'_>) -> Result<bool> {
+        for (group, count) in masked.groups.iter().zip(masked.counts) {
+            self.rows.set(*group, self.rows.get(*group) + u64::from(*count));
+        }
+        Ok(true)
     }
 
     fn merge(&self, into: &[Tuple], from: &[Tuple], _: &mut Memory) -> Result<()> {

@@ -35,6 +35,7 @@ mod groups;
 mod kept;
 mod keys;
 mod list;
+mod masked;
 mod memory;
 mod merge;
 mod moments;

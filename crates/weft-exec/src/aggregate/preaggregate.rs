@@ -315,10 +315,8 @@ impl Preaggregation {
                 .iter()
                 .try_for_each(|fed| fed.add(tuples, rows, &mut feed, &mut self.narrowed));
         }
-        if self.clusters.single().is_none() {
-            self.clusters.sort(tuples, rows);
-        }
-        add_clusters(states, &self.clusters, rows, &mut feed, &mut self.narrowed)
+        self.clusters.find_numbers(tuples);
+        add_few(states, &mut self.clusters, rows, &mut feed, &mut self.narrowed)
     }
 
     /// Adds the first `count` rows to their groups, whose numbers are in the clusters.
@@ -336,10 +334,7 @@ impl Preaggregation {
                 fed.add(&tuples[..count], rows, &mut feed, &mut self.narrowed)
             });
         }
-        if self.clusters.single().is_none() {
-            self.clusters.sort_numbered(rows);
-        }
-        add_clusters(states, &self.clusters, rows, &mut feed, &mut self.narrowed)
+        add_few(states, &mut self.clusters, rows, &mut feed, &mut self.narrowed)
     }
 
     /// Waits for room for a tuple on the page of its partition. Groups are forgotten: their pages may not be there any more.
@@ -384,20 +379,29 @@ impl Preaggregation {
     }
 }
 
-/// Adds rows to their groups, by which they are sorted, unless there is one group only.
-fn add_clusters(
+/// Adds rows to their groups, whose numbers are in the clusters.
+fn add_few(
     states: &[Fed],
-    clusters: &Clusters,
+    clusters: &mut Clusters,
     rows: &[u16],
     feed: &mut Feed<'_>,
     narrowed: &mut Narrowed,
 ) -> Result<()> {
+    let all = feed.registers.rows();
     if let Some(group) = clusters.single() {
-        let is_all = rows.len() == feed.registers.rows();
-        let rows = if is_all { Selected::All(rows.len()) } else { Selected::Some(rows) };
+        let rows = if rows.len() == all { Selected::All(all) } else { Selected::Some(rows) };
         return states.iter().try_for_each(|fed| fed.add_to_one(group, rows, feed, narrowed));
     }
+    let is_masked = clusters.mask(rows, all);
+    let mut is_sorted = false;
     for fed in states {
+        if is_masked && fed.add_masked(clusters.masked(all), feed)? {
+            continue;
+        }
+        if !is_sorted {
+            clusters.sort(rows);
+            is_sorted = true;
+        }
         for (group, rows) in clusters.clusters() {
             fed.add_to_one(group, rows, feed, narrowed)?;
         }

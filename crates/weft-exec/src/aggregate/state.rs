@@ -7,6 +7,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::masked::Masked;
 use super::memory::Memory;
 use crate::error::Result;
 use crate::lane::{Bool, Lane, Value};
@@ -151,6 +152,14 @@ pub(super) trait State: fmt::Debug + Send + Sync {
         }
     }
 
+    /// Adds the rows of very few groups; false if that is better done in another way, and nothing was added.
+    ///
+    /// # Errors
+    /// As [`State::add`].
+    fn add_masked(&self, _: Masked<'_>, _: &mut Feed<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Adds what each tuple of `from` has to the one at the same place of `into`. Afterwards only `into` counts; memory
     /// of either may be part of it.
     ///
@@ -223,6 +232,11 @@ impl Fed {
             count += usize::from(self.counts(registers, truths, (*row).into()));
         }
         self.state.add(&room.tuples[..count], &room.rows[..count], feed)
+    }
+
+    /// As [`State::add_masked`]; false if some rows do not count, too.
+    pub(super) fn add_masked(&self, masked: Masked<'_>, feed: &mut Feed<'_>) -> Result<bool> {
+        Ok(self.counts_all(feed.registers) && self.state.add_masked(masked, feed)?)
     }
 
     /// As [`State::add_to_one`], with those rows that count.

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 
 use weft_codec::dispatch::{Kernel, dispatch};
 
+use super::masked::{MASKED_MAX, Masked, are_small, sums};
 use super::memory::Memory;
 use super::state::{Feed, Outcome, Place, State, Tuple};
 use crate::error::{ExecError, Result};
@@ -26,6 +27,9 @@ pub(super) trait Summand: Value {
 
     /// The sum of a vector's rows; `None` if it overflows.
     fn total(values: &[Self], rows: Selected<'_>) -> Option<Self::Sum>;
+
+    /// The sums of a vector's rows by group; `None` for those that are better summed up by [`Summand::total`].
+    fn totals(values: &[Self], masked: Masked<'_>) -> Option<[Self::Sum; MASKED_MAX]>;
 }
 
 /// What sums are in, and results.
@@ -155,6 +159,9 @@ macro_rules! small_summands {
                     Selected::Some(rows) => four(values, rows, 0, add, |a, b| a + b),
                 })
             }
+            fn totals(values: &[Self], masked: Masked<'_>) -> Option<[i64; MASKED_MAX]> {
+                Some(sums(values, masked, i64::from))
+            }
         }
     )*};
 }
@@ -189,6 +196,12 @@ macro_rules! wide_summands {
                 };
                 Some((i128::from(high) << 32) + i128::from(low))
             }
+            fn totals(values: &[Self], masked: Masked<'_>) -> Option<[i128; MASKED_MAX]> {
+                // What does not fit is not small.
+                let of = |value: Self| i64::try_from(value).unwrap_or(i64::MAX);
+                are_small(&values[..masked.numbers.len()], of)
+                    .then(|| sums(values, masked, of).map(i128::from))
+            }
         }
     )*};
 }
@@ -214,6 +227,9 @@ impl Summand for i128 {
         };
         (!overflow).then_some(sum)
     }
+    fn totals(_: &[i128], _: Masked<'_>) -> Option<[i128; MASKED_MAX]> {
+        None
+    }
 }
 
 macro_rules! float_summands {
@@ -230,6 +246,10 @@ macro_rules! float_summands {
                     Selected::All(count) => eight(&values[..count], 0.0, add).iter().sum(),
                     Selected::Some(rows) => four(values, rows, 0.0, add, |a, b| a + b),
                 })
+            }
+            fn totals(_: &[Self], _: Masked<'_>) -> Option<[f64; MASKED_MAX]> {
+                // Their order must be kept in a loop, which makes it a slow one.
+                None
             }
         }
     )*};
@@ -281,6 +301,19 @@ impl<T: Summand> State for Sum<T> {
         self.sum.set(tuple, sum.ok_or_else(|| self.overflow())?);
         self.sum.clear_null(tuple);
         Ok(())
+    }
+
+    fn add_masked(&self, masked: Masked<'_>, feed: &mut Feed<'_>) -> Result<bool> {
+        let values = feed.registers.values::<T>(self.argument);
+        let Some(totals) = T::totals(values, masked) else { return Ok(false) };
+        for ((group, count), total) in masked.groups.iter().zip(masked.counts).zip(totals) {
+            if *count > 0 {
+                let sum = self.sum.get(*group).plus(total).ok_or_else(|| self.overflow())?;
+                self.sum.set(*group, sum);
+                self.sum.clear_null(*group);
+            }
+        }
+        Ok(true)
     }
 
     fn merge(&self, into: &[Tuple], from: &[Tuple], _: &mut Memory) -> Result<()> {
