@@ -15,7 +15,7 @@
 //! - [`aggregate`] is hash aggregation.
 //! - [`mod@tuple`] materializes rows on pages (Umami), for every pipeline breaker alike.
 //! - [`join`] is the unified hash join: its build side's sink, the step that looks up, the source of what is left.
-//! - [`sort`] sorts all tuples or keeps the first ones, [`sink`] has the other ends of pipelines: results, limits.
+//! - [`sort`] sorts all tuples or keeps the first ones, [`window`] evaluates functions over sorted ones, [`sink`] has the other ends of pipelines: results, limits.
 //!
 //! Whoever makes a program knows SQL's types; here are only lanes. Types of a query planner are unknown to this crate.
 
@@ -44,6 +44,7 @@ pub mod text;
 pub mod tuple;
 pub mod validity;
 pub mod vector;
+pub mod window;
 
 pub use error::{ExecError, Result};
 pub use interpret::Interpreter;

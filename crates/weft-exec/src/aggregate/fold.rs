@@ -18,7 +18,7 @@ use crate::text::Str;
 use crate::vector::Vector;
 
 /// The order of a lane's values, in which `NaN` is larger than any number and -0.0 is 0.0.
-pub(super) trait Ordered: Value {
+pub(crate) trait Ordered: Value {
     /// How two compare.
     fn order(self, other: Self) -> Ordering;
 

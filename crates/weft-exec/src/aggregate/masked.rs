@@ -14,7 +14,7 @@ pub(super) const NOBODY: u8 = u8::MAX;
 
 /// The groups of a vector's rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Masked<'a> {
+pub(crate) struct Masked<'a> {
     /// By number, [`MASKED_MAX`] at most.
     pub(super) groups: &'a [Tuple],
     /// How many rows each has.

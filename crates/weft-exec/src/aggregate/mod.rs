@@ -47,6 +47,8 @@ mod states;
 mod sum;
 mod table;
 
+pub(crate) use fold::Ordered;
 pub use functions::{Aggregate, External, Function, Moment};
 pub use groups::Output;
 pub use operator::{Aggregation, Keys};
+pub(crate) use sum::{Number, Summand, average, overflow};

@@ -18,7 +18,7 @@ use crate::selection::Selected;
 use crate::vector::Vector;
 
 /// What sums are of.
-pub(super) trait Summand: Value {
+pub(crate) trait Summand: Value {
     /// What they are summed in.
     type Sum: Number;
 
@@ -33,9 +33,11 @@ pub(super) trait Summand: Value {
 }
 
 /// What sums are in, and results.
-pub(super) trait Number: Value {
+pub(crate) trait Number: Value {
     /// `None` if it overflows.
     fn plus(self, other: Self) -> Option<Self>;
+    /// `None` if it overflows.
+    fn minus(self, other: Self) -> Option<Self>;
     /// Nearest float.
     fn to_f64(self) -> f64;
     /// The integer; `None` for floats.
@@ -52,6 +54,10 @@ macro_rules! integers {
             #[inline(always)]
             fn plus(self, other: Self) -> Option<Self> {
                 self.checked_add(other)
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Option<Self> {
+                self.checked_sub(other)
             }
             fn to_f64(self) -> f64 {
                 self as f64
@@ -76,6 +82,10 @@ macro_rules! floats {
             #[inline(always)]
             fn plus(self, other: Self) -> Option<Self> {
                 Some(self + other)
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Option<Self> {
+                Some(self - other)
             }
             fn to_f64(self) -> f64 {
                 self.into()
@@ -272,7 +282,7 @@ impl<T: Summand> Sum<T> {
 
 /// The error of a result that has no place in `lane`.
 #[cold]
-pub(super) fn overflow(operation: &str, lane: Lane) -> ExecError {
+pub(crate) fn overflow(operation: &str, lane: Lane) -> ExecError {
     ExecError::Overflow { operation: operation.into(), into: lane.to_string() }
 }
 
@@ -369,20 +379,15 @@ pub(super) struct AverageOutcome<S, T> {
     pub(super) out: PhantomData<T>,
 }
 
-impl<S: Number, T: Number> AverageOutcome<S, T> {
-    fn average(&self, sum: S, rows: u64) -> Option<T> {
-        let power = 10i128.pow(self.digits.unsigned_abs().into());
-        if matches!(T::LANE, Lane::F32 | Lane::F64) {
-            return T::from_f64(sum.to_f64() / rows as f64 / power as f64);
-        }
-        // Toward zero, as decimals are divided elsewhere.
-        let (sum, rows) = (sum.to_i128()?, i128::from(rows));
-        T::from_i128(if self.digits < 0 {
-            sum / power / rows
-        } else {
-            sum.checked_mul(power)? / rows
-        })
+/// A sum divided by the number of rows, with `digits` as in [`AverageOutcome`]; `None` if it overflows.
+pub(crate) fn average<S: Number, T: Number>(sum: S, rows: u64, digits: i8) -> Option<T> {
+    let power = 10i128.pow(digits.unsigned_abs().into());
+    if matches!(T::LANE, Lane::F32 | Lane::F64) {
+        return T::from_f64(sum.to_f64() / rows as f64 / power as f64);
     }
+    // Toward zero, as decimals are divided elsewhere.
+    let (sum, rows) = (sum.to_i128()?, i128::from(rows));
+    T::from_i128(if digits < 0 { sum / power / rows } else { sum.checked_mul(power)? / rows })
 }
 
 impl<S: Number, T: Number> Outcome for AverageOutcome<S, T> {
@@ -398,7 +403,7 @@ impl<S: Number, T: Number> Outcome for AverageOutcome<S, T> {
                 out.validity.set(at, false);
                 continue;
             }
-            let average = self.average(self.sum.get(*tuple), rows);
+            let average = average::<S, T>(self.sum.get(*tuple), rows, self.digits);
             out.values_mut::<T>()[at] = average.ok_or_else(|| overflow("an average", T::LANE))?;
         }
         Ok(())

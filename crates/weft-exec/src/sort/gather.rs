@@ -12,7 +12,7 @@ use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::registers::Registers;
-use crate::tuple::{Materialized, Materializer};
+use crate::tuple::{Layout, Materialized, Materializer};
 
 /// Sorts all tuples.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Sort {
 
 #[derive(Debug)]
 struct Shared {
+    /// What errors call the operator.
+    operator: &'static str,
     order: Arc<Order>,
     fields: Vec<Register>,
     bits: Register,
@@ -33,9 +35,19 @@ impl Sort {
     /// Sorts tuples that are stored from `fields`. `bits` is a register of [`Lane::U64`](crate::Lane::U64) that no step
     /// uses.
     pub fn new(order: Order, fields: Vec<Register>, bits: Register) -> Sort {
+        Sort::of("a sort", order, fields, bits)
+    }
+
+    /// The same on behalf of an operator, which errors name.
+    pub fn of(operator: &'static str, order: Order, fields: Vec<Register>, bits: Register) -> Sort {
         let parts = Mutex::default();
-        let shared = Shared { order: Arc::new(order), fields, bits, parts };
+        let shared = Shared { operator, order: Arc::new(order), fields, bits, parts };
         Sort { shared: Arc::new(shared), sorted: Arc::default() }
+    }
+
+    /// How tuples lie.
+    pub fn layout(&self) -> &Arc<Layout> {
+        self.shared.order.layout()
     }
 
     /// Where the sorted tuples will be.
@@ -46,10 +58,11 @@ impl Sort {
 
 impl Sink for Sort {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
-        let layout = self.shared.order.layout().clone();
+        let Shared { operator, order, .. } = &*self.shared;
+        let layout = order.layout().clone();
         // Tuples are in one partition: they are sorted, not hashed.
         let never = PartitionMode::Never;
-        let materializer = Materializer::new(layout, "a sort", &context.ledger, never, false);
+        let materializer = Materializer::new(layout, operator, &context.ledger, never, false);
         Ok(Box::new(LocalSort { shared: self.shared.clone(), materializer }))
     }
 
@@ -58,7 +71,9 @@ impl Sink for Sort {
             let parts = std::mem::take(&mut *self.shared.parts());
             let order = self.shared.order.clone();
             // SAFETY: a local sort stores with the order's layout, and the bits in place of hashes.
-            let sorted = unsafe { Sorted::sort(parts, usize::MAX, order, context).await? };
+            let sorted = unsafe {
+                Sorted::sort(self.shared.operator, parts, usize::MAX, order, context).await?
+            };
             self.sorted.set(sorted).expect("a sink is finished once");
             Ok(())
         }

@@ -29,7 +29,7 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// Sorts what workers have stored, and keeps the first `most`.
+    /// Sorts what workers have stored, and keeps the first `most`. `operator` is what errors call its owner.
     ///
     /// # Errors
     /// If there is no memory to sort with, or the query is cancelled.
@@ -37,6 +37,7 @@ impl Sorted {
     /// # Safety
     /// The tuples have the layout of the order, and their bits where hashes are.
     pub(crate) async unsafe fn sort(
+        operator: &'static str,
         parts: Vec<Materialized>,
         most: usize,
         order: Arc<Order>,
@@ -45,7 +46,7 @@ impl Sorted {
         let sorting = context.clone();
         let work = move || async move {
             let count = parts.iter().map(Materialized::tuples).sum();
-            let mut memory = memory_to_sort(count, &sorting.ledger).await?;
+            let mut memory = memory_to_sort(operator, count, &sorting.ledger).await?;
             let entries = entries_of(&parts).await;
             let tuples = Arc::new(parts);
             // SAFETY: the entries are of these tuples, which are as the caller promises.
@@ -75,6 +76,17 @@ impl Sorted {
         self.entries[number].tuple as *const u8
     }
 
+    /// The addresses of the tuples from `start` on, as many as there is room for.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(crate) fn addresses(&self, start: usize, out: &mut [u64]) {
+        let entries = &self.entries[start..][..out.len()];
+        for (entry, address) in entries.iter().zip(out) {
+            *address = entry.tuple;
+        }
+    }
+
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> u64 {
         let tuples = self.tuples.iter().map(|tuples| tuples.reservation.bytes()).sum::<u64>();
@@ -83,9 +95,13 @@ impl Sorted {
 }
 
 /// Memory to sort so many entries with. Waits for it, on a worker.
-async fn memory_to_sort(entries: usize, ledger: &Ledger) -> Result<Reservation> {
+async fn memory_to_sort(
+    operator: &'static str,
+    entries: usize,
+    ledger: &Ledger,
+) -> Result<Reservation> {
     let bytes = bytes_to_sort(entries);
-    patiently("a sort", ledger, bytes, ledger.reserve_or_spill(bytes)).await
+    patiently(operator, ledger, bytes, ledger.reserve_or_spill(bytes)).await
 }
 
 /// Tuples in their order: one column, of addresses. One worker gets them all.
@@ -152,12 +168,9 @@ impl Tuples for SortedPart {
         registers: &mut Registers,
     ) -> Result<()> {
         let sorted = self.sorted.get().expect("there are tuples");
-        let entries = &sorted.entries[self.start + start..][..rows];
         let vector = registers.vector_mut(inputs[0]);
         vector.validity.set_all();
-        for (entry, address) in entries.iter().zip(vector.values_mut::<u64>()) {
-            *address = entry.tuple;
-        }
+        sorted.addresses(self.start + start, &mut vector.values_mut::<u64>()[..rows]);
         Ok(())
     }
 }

@@ -73,7 +73,8 @@ impl Sink for TopK {
             let parts = std::mem::take(&mut *self.shared.parts());
             let Shared { most, order, .. } = &*self.shared;
             // SAFETY: local parts store with the order's layout, and the bits in place of hashes.
-            let sorted = unsafe { Sorted::sort(parts, *most, order.clone(), context).await? };
+            let sorted =
+                unsafe { Sorted::sort("a sort", parts, *most, order.clone(), context).await? };
             self.sorted.set(sorted).expect("a sink is finished once");
             Ok(())
         }

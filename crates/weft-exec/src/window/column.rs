@@ -1,0 +1,292 @@
+//! Columns of a range of sorted rows: arguments on their way from tuples to functions, results on their way to vectors.
+
+use std::ops::Range;
+
+use arrow_array::{Array, ArrayRef};
+
+use crate::arrow::{ArrowColumn, ColumnBuilder};
+use crate::error::Result;
+use crate::for_lane;
+use crate::lane::{Lane, Value};
+use crate::pace::Pace;
+use crate::selection::Selected;
+use crate::sort::Sorted;
+use crate::text::Str;
+use crate::tuple::budget::Budget;
+use crate::tuple::{Layout, load};
+use crate::vector::{VECTOR_ROWS_MAX, Vector};
+
+/// A value for each row, or null.
+#[derive(Debug)]
+pub(super) struct Column {
+    lane: Lane,
+    rows: usize,
+    /// The values; 16 bytes are what the most demanding lane is aligned to.
+    words: Vec<u128>,
+    /// A bit per row, set if it is null; nothing as long as none is.
+    nulls: Vec<u64>,
+    /// They own the long strings that came from arrays.
+    arrays: Vec<ArrowColumn>,
+    /// Bytes of those arrays that no memory was reserved for, about.
+    unreserved: usize,
+}
+
+impl Column {
+    /// A column of zeros.
+    pub(super) fn new(lane: Lane, rows: usize) -> Column {
+        let words = vec![0; (rows * lane.width()).div_ceil(size_of::<u128>())];
+        Column { lane, rows, words, nulls: Vec::new(), arrays: Vec::new(), unreserved: 0 }
+    }
+
+    /// A field of sorted tuples, which have this layout.
+    ///
+    /// # Safety
+    /// They have it.
+    pub(super) async unsafe fn gather(
+        sorted: &Sorted,
+        rows: Range<usize>,
+        layout: &Layout,
+        field: usize,
+        pace: &mut Pace,
+    ) -> Column {
+        let mut column = Column::new(layout.field(field).lane, rows.len());
+        let mut fields = Fields::new(layout, field);
+        for start in rows.clone().step_by(VECTOR_ROWS_MAX) {
+            let count = VECTOR_ROWS_MAX.min(rows.end - start);
+            // SAFETY: as the caller promises.
+            let vector = unsafe { fields.load(sorted, start, count) };
+            column.set(start - rows.start, count, vector);
+            pace.keep().await;
+        }
+        column
+    }
+
+    /// What its values are.
+    pub(super) fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// The values. What lies under a null means nothing.
+    pub(super) fn values<T: Value>(&self) -> &[T] {
+        assert_eq!(T::LANE, self.lane, "values of another lane");
+        &bytemuck::cast_slice(&self.words)[..self.rows]
+    }
+
+    /// The values, to be written.
+    pub(super) fn values_mut<T: Value>(&mut self) -> &mut [T] {
+        assert_eq!(T::LANE, self.lane, "values of another lane");
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.rows]
+    }
+
+    /// True if some row may be null.
+    pub(super) fn has_nulls(&self) -> bool {
+        !self.nulls.is_empty()
+    }
+
+    /// True if the row has a value.
+    pub(super) fn is_valid(&self, row: usize) -> bool {
+        self.nulls.is_empty() || self.nulls[row / 64] >> (row % 64) & 1 == 0
+    }
+
+    /// Makes a row null.
+    pub(super) fn set_null(&mut self, row: usize) {
+        if self.nulls.is_empty() {
+            self.nulls = vec![0; self.rows.div_ceil(64)];
+        }
+        self.nulls[row / 64] |= 1 << (row % 64);
+    }
+
+    /// Rows from `start` on become the first `rows` of a vector.
+    fn set(&mut self, start: usize, rows: usize, vector: &Vector) {
+        for_lane!(self.lane, T => {
+            let values = &vector.values::<T>()[..rows];
+            self.values_mut::<T>()[start..start + rows].copy_from_slice(values);
+        });
+        if vector.validity.has_nulls() {
+            let nulls = (0..rows).filter(|row| !vector.validity.is_valid(*row));
+            nulls.for_each(|row| self.set_null(start + row));
+        }
+    }
+
+    /// Rows from `start` on become the values of an array.
+    ///
+    /// # Errors
+    /// If they are none of the lane.
+    pub(super) fn set_array(&mut self, start: usize, array: &ArrayRef) -> Result<()> {
+        self.each_vector(array, |column, at, rows, vector| column.set(start + at, rows, vector))
+    }
+
+    /// All rows of each range become the value of an array that stands for it.
+    ///
+    /// # Errors
+    /// If they are none of the lane.
+    pub(super) fn set_runs(&mut self, array: &ArrayRef, runs: &[Range<usize>]) -> Result<()> {
+        debug_assert_eq!(array.len(), runs.len(), "a value for each");
+        self.each_vector(array, |column, at, rows, vector| {
+            for (row, run) in runs[at..at + rows].iter().enumerate() {
+                for_lane!(column.lane, T => match vector.value::<T>(row) {
+                    Some(value) => column.values_mut::<T>()[run.clone()].fill(value),
+                    None => run.clone().for_each(|row| column.set_null(row)),
+                });
+            }
+        })
+    }
+
+    /// Hands `set` the values of an array, a vector at a time, with the number of the first and how many they are.
+    fn each_vector(
+        &mut self,
+        array: &ArrayRef,
+        mut set: impl FnMut(&mut Column, usize, usize, &Vector),
+    ) -> Result<()> {
+        let column = ArrowColumn::new(array, self.lane)?;
+        let mut vector = Vector::new(self.lane);
+        let mut has_long = false;
+        for at in (0..column.rows()).step_by(VECTOR_ROWS_MAX) {
+            let rows = VECTOR_ROWS_MAX.min(column.rows() - at);
+            column.load(at, rows, &mut vector)?;
+            set(self, at, rows, &vector);
+            has_long |= self.lane == Lane::Str
+                && (0..rows).filter_map(|row| vector.value::<Str>(row)).any(|s| !s.is_inline());
+        }
+        if has_long {
+            self.unreserved += array.get_buffer_memory_size();
+            self.arrays.push(column);
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for the strings that the column owns.
+    ///
+    /// # Errors
+    /// [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(super) async fn account(&mut self, budget: &mut Budget) -> Result<()> {
+        budget.reserve(std::mem::take(&mut self.unreserved) as u64).await
+    }
+
+    /// Puts rows from `start` on into a vector. Its strings are alive as long as the column, and the tuples that it was
+    /// made of, are.
+    pub(super) fn load(&self, start: usize, rows: usize, vector: &mut Vector) {
+        for_lane!(self.lane, T => {
+            let values = &self.values::<T>()[start..start + rows];
+            vector.values_mut::<T>()[..rows].copy_from_slice(values);
+        });
+        vector.validity.set_all();
+        if self.nulls.is_empty() {
+            return;
+        }
+        for (number, word) in vector.validity.words_mut().iter_mut().enumerate() {
+            if number * 64 < rows {
+                *word = !bits(&self.nulls, start + number * 64);
+            }
+        }
+    }
+}
+
+/// 64 bits from `at` on; zeros follow the last.
+fn bits(words: &[u64], at: usize) -> u64 {
+    let (word, shift) = (at / 64, at % 64);
+    let next = words.get(word + 1).copied().unwrap_or(0);
+    let high = if shift == 0 { 0 } else { next << (64 - shift) };
+    words[word] >> shift | high
+}
+
+/// Loads a field of sorted tuples, a vector at a time.
+pub(super) struct Fields<'a> {
+    layout: &'a Layout,
+    field: usize,
+    addresses: Vec<u64>,
+    vector: Vector,
+}
+
+impl Fields<'_> {
+    pub(super) fn new(layout: &Layout, field: usize) -> Fields<'_> {
+        let vector = Vector::new(layout.field(field).lane);
+        Fields { layout, field, addresses: vec![0; VECTOR_ROWS_MAX], vector }
+    }
+
+    /// The field of `rows` tuples from the number `start` on.
+    ///
+    /// # Safety
+    /// The tuples have the layout.
+    ///
+    /// # Panics
+    /// If there are not so many, or they are more than a vector has.
+    pub(super) unsafe fn load(&mut self, sorted: &Sorted, start: usize, rows: usize) -> &Vector {
+        let addresses = &mut self.addresses[..rows];
+        sorted.addresses(start, addresses);
+        self.vector.make_room();
+        // SAFETY: as the caller promises; sorted tuples are not written to.
+        unsafe {
+            load(addresses, Selected::All(rows), self.layout, self.field, &mut self.vector);
+        }
+        &self.vector
+    }
+}
+
+/// A field of sorted tuples as an array.
+///
+/// # Errors
+/// If its values are none of the type.
+///
+/// # Safety
+/// The tuples have the layout.
+pub(super) async unsafe fn array(
+    sorted: &Sorted,
+    rows: Range<usize>,
+    layout: &Layout,
+    field: usize,
+    data_type: &arrow_schema::DataType,
+    pace: &mut Pace,
+) -> Result<ArrayRef> {
+    let mut builder = ColumnBuilder::new(data_type, layout.field(field).lane);
+    let mut fields = Fields::new(layout, field);
+    for start in rows.clone().step_by(VECTOR_ROWS_MAX) {
+        let count = VECTOR_ROWS_MAX.min(rows.end - start);
+        // SAFETY: as the caller promises.
+        let vector = unsafe { fields.load(sorted, start, count) };
+        builder.append(vector, Selected::All(count));
+        pace.keep().await;
+    }
+    builder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Int32Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn values_come_back() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let values: Vec<Option<i32>> =
+            (0..5000).map(|_| (random.u8(..) < 200).then(|| random.i32(..))).collect();
+        let array: ArrayRef = Arc::new(Int32Array::from(values.clone()));
+        let mut column = Column::new(Lane::I32, 5003);
+        column.set_array(3, &array).unwrap();
+        column.set_null(0);
+        let expected: Vec<Option<i32>> =
+            [None, Some(0), Some(0)].into_iter().chain(values).collect();
+        let mut vector = Vector::new(Lane::I32);
+        for (start, rows) in [(0, 2048), (1, 2048), (63, 1), (64, 64), (101, 777), (5002, 1)] {
+            column.load(start, rows, &mut vector);
+            for row in 0..rows {
+                assert_eq!(vector.value::<i32>(row), expected[start + row], "{start} {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_strings_are_owned() {
+        let text = "a string that has no place in its view";
+        let mut column = Column::new(Lane::Str, 2);
+        let array: ArrayRef = Arc::new(StringArray::from(vec![Some(text), None]));
+        column.set_array(0, &array).unwrap();
+        drop(array);
+        // SAFETY: the column has the array.
+        assert_eq!(unsafe { column.values::<Str>()[0].bytes() }, text.as_bytes());
+        assert!(column.is_valid(0) && !column.is_valid(1) && column.has_nulls());
+    }
+}

@@ -1,0 +1,5 @@
+//! Window functions through the public interface.
+
+mod case;
+mod oracle;
+mod random;
