@@ -36,10 +36,12 @@ use crate::rounding::RoundingCasts;
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
+use crate::signed_ranks::signed_ranks;
 use crate::subqueries::{OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
+use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
 use crate::{known_aggregates, pushed_filters};
 
@@ -85,8 +87,9 @@ impl Session {
         analyzer_rules.insert(1, Arc::new(DateTimes));
         analyzer_rules.insert(2, Arc::new(MixedNumbers));
         analyzer_rules.insert(3, Arc::new(IntervalWindows::new()));
+        analyzer_rules.insert(4, Arc::new(WindowFilters));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(5, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(6, Arc::new(GroupingSets::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
@@ -117,6 +120,9 @@ impl Session {
         state.register_udaf(checked_sum())?;
         for function in float_extremes().into_iter().chain(collected()) {
             state.register_udaf(function)?;
+        }
+        for function in signed_ranks() {
+            state.register_udwf(function)?;
         }
         for function in own_functions().into_iter().chain(hex_functions()).chain(with_rows()) {
             state.register_udf(function)?;

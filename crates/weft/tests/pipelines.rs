@@ -34,10 +34,10 @@ fn the_engine_is_a_setting_of_the_session() {
     let database = database();
     let session = with_numbers(&database, 10);
     let query = "SELECT n % 3, count(*) FROM t WHERE s LIKE '%1%' GROUP BY n % 3";
-    let window = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY s) AS r FROM t)";
+    let unnested = "SELECT max(r) FROM (SELECT unnest([n, -n]) AS r FROM t)";
     check(&session, "SHOW engine", &["engine auto"]);
     assert!(plan(&session, query).contains("PipelinesExec: 0: scan of t → filter"));
-    let whole = plan(&session, window);
+    let whole = plan(&session, unnested);
     assert!(!whole.contains("PipelinesExec") && whole.contains("FallbackExec: no pip"), "{whole}");
     session.execute("SET engine = 'datafusion'").unwrap();
     assert!(!plan(&session, query).contains("PipelinesExec"));
@@ -54,13 +54,38 @@ fn the_engine_is_a_setting_of_the_session() {
 fn a_plan_names_what_datafusion_executes() {
     let database = by_pipelines("1GB");
     let session = with_numbers(&database, 10);
-    let sql = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY s) AS r FROM t WHERE n > 3)";
+    let sql = "SELECT count(r) FROM (SELECT unnest([n, -n]) AS r FROM t WHERE n > 3)";
     let plan = plan(&session, sql);
-    assert!(plan.contains("rows of BoundedWindowAggExec → aggregate"), "{plan}");
-    assert!(plan.contains("FallbackExec: no pipelines for BoundedWindowAggExec"), "{plan}");
-    check(&session, sql, &["7"]);
+    assert!(plan.contains("rows of UnnestExec → aggregate"), "{plan}");
+    assert!(plan.contains("FallbackExec: no pipelines for UnnestExec"), "{plan}");
+    check(&session, sql, &["14"]);
     let analyzed = rows(&session, "EXPLAIN ANALYZE SELECT sum(n) FROM t").join("\n");
     assert!(analyzed.contains("rows_read=10"), "{analyzed}");
+}
+
+#[test]
+fn windows_over_the_same_partitions_are_evaluated_together() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 10);
+    session.execute("CREATE TABLE u AS SELECT n, n % 3 AS g, s FROM t").unwrap();
+    let rank = "rank() OVER (PARTITION BY g ORDER BY s) AS r";
+    let sum = "sum(n) OVER (PARTITION BY g) AS total";
+    let lag = "lag(n) OVER (ORDER BY s) AS l";
+    let together = plan(&session, &format!("SELECT *, {rank}, {sum} FROM u"));
+    assert!(together.contains("→ window; 1: window rank, sum → result"), "{together}");
+    let apart = plan(&session, &format!("SELECT *, {rank}, {lag} FROM u"));
+    assert!(apart.contains("window rank →") && apart.contains("window lag →"), "{apart}");
+    // A filter over partitions reaches the rows below.
+    session.execute("CREATE TABLE few AS SELECT 4 AS k").unwrap();
+    let joined = format!(
+        "SELECT count(*), sum(total) FROM few JOIN (SELECT n AS k, {sum} FROM u) AS x USING (k)"
+    );
+    check(&session, &joined, &["1 22"]);
+    let by_key = "SELECT n AS k, count(*) OVER (PARTITION BY n) AS c FROM u";
+    let joined = format!("SELECT count(*), sum(c) FROM few JOIN ({by_key}) AS x USING (k)");
+    let filtered = plan(&session, &joined);
+    assert!(filtered.contains("scan of u filtered by 0 → filter by 0 → window"), "{filtered}");
+    check(&session, &joined, &["1 1"]);
 }
 
 #[test]
@@ -70,6 +95,10 @@ fn errors_have_their_kinds() {
     for (sql, part) in [
         ("SELECT n + 9223372036854775800 FROM t", "out of the range of BIGINT"),
         ("SELECT sum(n + 9223372036854775000) FROM t", "out of the range of BIGINT"),
+        (
+            "SELECT sum(n + 9223372036854775000) OVER (ORDER BY n) FROM t",
+            "out of the range of BIGINT",
+        ),
         ("SELECT 1 / (n - 5) FROM t", "division by zero"),
         ("SELECT CAST(n * 100 AS TINYINT) FROM t", "TINYINT"),
         ("SELECT CAST(s AS INTEGER) FROM t", "number 1"),
@@ -178,6 +207,9 @@ fn a_grouping_set_without_keys_has_a_group() {
     check(&session, sql, &["NULL NULL 0 NULL"]);
 }
 
+/// Aggregates that begin anew for each frame.
+const SLOW_WINDOW: &str = "SELECT max(m) FROM (SELECT mode(n % 100) OVER (ORDER BY n ROWS BETWEEN 10000 PRECEDING AND CURRENT ROW) AS m FROM t)";
+
 /// Waits until as much memory is in use as before a query.
 fn check_memory_comes_back(database: &Database, before: u64) {
     let since = Instant::now();
@@ -198,8 +230,8 @@ fn cancellation_ends_pipelines() {
     // What is cached stays.
     check(&session, "SELECT count(n), count(DISTINCT s) FROM t", &["20000 20000"]);
     let before = database.stats().memory_used;
-    for wait_ms in [0, 1, 5, 50] {
-        let mut result = session.query(SLOW).unwrap();
+    for (wait_ms, sql) in [(0, SLOW), (1, SLOW), (5, SLOW), (50, SLOW), (50, SLOW_WINDOW)] {
+        let mut result = session.query(sql).unwrap();
         let handle = result.cancel_handle();
         let canceller = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(wait_ms));
@@ -250,6 +282,10 @@ fn check_large(session: &Session) {
     for (sql, expected) in [
         ("SELECT count(*), sum(a.n) FROM t AS a JOIN t AS b ON a.n = b.n", "1000000 500000500000"),
         ("SELECT count(*) FROM (SELECT s, count(*) FROM t GROUP BY s)", "1000000"),
+        (
+            "SELECT count(*), sum(r) FROM (SELECT s, row_number() OVER (PARTITION BY n % 7 ORDER BY s) AS r FROM t) WHERE s <> ''",
+            "1000000 71429071429",
+        ),
     ] {
         check(session, sql, &[expected]);
     }

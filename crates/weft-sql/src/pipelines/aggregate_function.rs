@@ -92,7 +92,7 @@ pub(super) fn aggregate_of(
 }
 
 /// The engine's own function, if it has it for these types.
-fn function(
+pub(super) fn function(
     expr: &AggregateFunctionExpr,
     args: &[Expr],
     types: &[DataType],

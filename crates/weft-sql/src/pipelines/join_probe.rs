@@ -16,7 +16,7 @@ use super::join::{JoinColumn, Joining};
 use super::join_build::hash;
 use super::join_sides::{Fate, Sides, of_build};
 use super::logic;
-use super::open::Open;
+use super::open::{InOrder, Open};
 use super::stored::StoredTerm;
 use super::term::{Place, Term, in_register};
 use super::translate::{Translator, check_size};
@@ -102,7 +102,7 @@ impl Joiner<'_> {
             open.columns.iter().map(|term| Term::null(&term.data_type)).collect();
         let probe = Probe { kind, residual, ..probe };
         open.columns = self.pairs(&mut open, probe, &self.columns)?;
-        open.is_ordered = false;
+        open.order = InOrder::No;
         if !rest {
             return Ok(open);
         }
@@ -194,7 +194,7 @@ impl Joiner<'_> {
             });
         }
         self.push(open, Probe { carried, tuples: Some(tuples), ..probe })?;
-        open.is_ordered = false;
+        open.order = InOrder::No;
         let mut of_build_side: Vec<Option<Term>> = vec![None; self.stored.len()];
         let mut terms = Vec::new();
         for column in wanted {

@@ -3,9 +3,10 @@
 //! - [`rule`] finds the parts of a plan that have pipelines. Each becomes one node ([`exec`]); what has none stays
 //!   DataFusion's, with the reason ([`fallback`]), and feeds the pipelines above it ([`input`]).
 //! - [`translate`] goes through a part from its leaves on ([`source`]) and keeps [`open`] pipelines, whose columns are
-//!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort` and
-//!   `scalar` end pipelines and begin new ones; [`stored`] is how columns come through. [`asks`] are the filters of
-//!   build sides on their way to where they are asked. [`shared`] has what occurs more than once run once.
+//!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort`, `window`
+//!   (`window_function`, `window_accumulator`, `window_frame`, `window_way`) and `scalar` end pipelines and begin new ones; [`stored`] is how
+//!   columns come through. [`asks`] are the filters of build sides on their way to where they are asked. [`shared`] has
+//!   what occurs more than once run once.
 //! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call`
 //!   has DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no
 //!   checks.
@@ -37,5 +38,10 @@ mod source;
 mod stored;
 mod term;
 mod translate;
+mod window;
+mod window_accumulator;
+mod window_frame;
+mod window_function;
+mod window_way;
 
 pub(crate) use rule::{ByPipelines, Pipelines};

@@ -4,6 +4,9 @@
 //! has a source and steps of its own, and puts the columns into the same registers; the steps after that are the same
 //! for all.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use weft_exec::Lane;
 use weft_exec::pipeline::{Pipeline, Sink, Source};
 use weft_exec::program::{Operand, Program, Register, Step};
@@ -45,6 +48,26 @@ impl Window {
     }
 }
 
+/// Whether rows come one after the other in the order that the plan promises, if it promises one.
+#[derive(Debug)]
+pub(super) enum InOrder {
+    Yes,
+    No,
+    /// If the source is told so.
+    OnRequest(Arc<AtomicBool>),
+}
+
+impl InOrder {
+    /// Rows come in their order from now on, if they can; false if they do not.
+    pub(super) fn request(&mut self) -> bool {
+        if let InOrder::OnRequest(is_ordered) = self {
+            is_ordered.store(true, Ordering::Relaxed);
+            *self = InOrder::Yes;
+        }
+        matches!(self, InOrder::Yes)
+    }
+}
+
 /// An open pipeline, or several.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -52,8 +75,7 @@ pub(super) struct Open {
     /// The steps of all heads.
     pub(super) program: Program,
     pub(super) columns: Vec<Term>,
-    /// Rows come one after the other in the order that the plan promises, if it promises one.
-    pub(super) is_ordered: bool,
+    pub(super) order: InOrder,
     /// What is let through to the sink.
     pub(super) window: Option<Window>,
     /// What the steps do, for EXPLAIN.
@@ -114,7 +136,7 @@ impl Open {
             heads: vec![head],
             program,
             columns,
-            is_ordered: false,
+            order: InOrder::No,
             window: None,
             labels: Vec::new(),
         }
@@ -184,7 +206,7 @@ impl Open {
                 heads.push(head);
             }
         }
-        Open { heads, program, columns, is_ordered: false, window: None, labels: Vec::new() }
+        Open { heads, program, columns, order: InOrder::No, window: None, labels: Vec::new() }
     }
 
     /// Takes the next numbers for the pipelines, which are to be closed later. From here on, no head is added to them

@@ -30,7 +30,7 @@ use super::exec::{Machine, PipelinesExec};
 use super::fallback::FallbackExec;
 use super::input::InputExec;
 use super::translate::passed;
-use super::{aggregate, join, sort};
+use super::{aggregate, join, sort, window};
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 use crate::table::ScanContext;
@@ -230,6 +230,9 @@ fn unsupported(plan: &Plan) -> Option<String> {
     }
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
         return sort::unsupported(merge.expr(), &merge.input().schema());
+    }
+    if window::calls(plan).is_some() {
+        return window::unsupported(plan);
     }
     if plan.is::<HashJoinExec>() {
         return join::unsupported(plan);

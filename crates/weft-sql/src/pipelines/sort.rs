@@ -12,7 +12,7 @@ use weft_exec::tuple::Layout;
 
 use super::compare::is_ordered;
 use super::expressions::Expressions;
-use super::open::Open;
+use super::open::{InOrder, Open};
 use super::stored::{Stored, StoredTerm};
 use super::term::in_register;
 use super::translate::Translator;
@@ -76,7 +76,7 @@ pub(super) fn sort(
     };
     let after = open.close(sink, &label, &mut translator.closed);
     let mut open = read(&sorted, &layout, &columns, &label).after(&after);
-    open.is_ordered = true;
+    open.order = InOrder::Yes;
     if let Some(most) = fetch.filter(|most| *most > TOP_MAX) {
         open.window = Some(super::open::Window { skip: 0, fetch: Some(most as u64) });
     }

@@ -15,7 +15,7 @@ use weft_store::{ScanOptions, Zone};
 
 use super::asks::{Asks, OfScan, in_words};
 use super::bounds::Bounds;
-use super::open::Open;
+use super::open::{InOrder, Open};
 use super::term::Term;
 use crate::scan::ScanExec;
 
@@ -108,6 +108,6 @@ pub(super) fn streams(streams: Vec<Stream>, schema: &Schema, is_ordered: bool, n
     let label = format!("rows of {name}");
     let columns = |registers: &[Register]| columns(schema, registers);
     let mut open = Open::new(Box::new(source), label, &lanes, columns);
-    open.is_ordered = is_ordered;
+    open.order = if is_ordered { InOrder::Yes } else { InOrder::No };
     open
 }

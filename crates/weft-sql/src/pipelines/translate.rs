@@ -32,7 +32,7 @@ use super::open::{Closed, Description, Open, Window};
 use super::shared::SharedPlans;
 use super::source::{self, Stream};
 use super::term::{Term, in_register};
-use super::{aggregate, join, logic, scalar, shared, sort};
+use super::{aggregate, join, logic, scalar, shared, sort, window};
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 
@@ -195,8 +195,8 @@ impl Translator {
             return self.union(union.inputs(), &asks);
         }
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-            let open = self.asked(merge.input(), asks.across())?;
-            return if open.is_ordered {
+            let mut open = self.asked(merge.input(), asks.across())?;
+            return if open.order.request() {
                 Ok(open)
             } else {
                 sort::sort(self, open, &schema, merge.expr(), None)
@@ -219,6 +219,9 @@ impl Translator {
                 }
                 None => aggregate::aggregate(self, aggregate, &asks),
             };
+        }
+        if window::calls(plan).is_some() {
+            return window::window(self, plan, &asks);
         }
         if let Some(node) = plan.downcast_ref::<HashJoinExec>() {
             return join::hash(self, node, &asks);
@@ -322,10 +325,10 @@ impl Translator {
     }
 
     /// The rows of `plan` in the order that it promises.
-    pub(super) fn in_order(&mut self, open: Open, plan: &Plan) -> DfResult<Open> {
+    pub(super) fn in_order(&mut self, mut open: Open, plan: &Plan) -> DfResult<Open> {
         let ordering: Option<&LexOrdering> = plan.properties().output_ordering();
         match ordering {
-            Some(ordering) if !open.is_ordered => {
+            Some(ordering) if !open.order.request() => {
                 let open = self.unwindowed(open)?;
                 sort::sort(self, open, &plan.schema(), ordering, None)
             }

@@ -1,0 +1,104 @@
+//! Aggregates of frames that DataFusion accumulates.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Result as DfResult;
+use datafusion::logical_expr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use weft_exec::ExecError;
+use weft_exec::window::{Accumulator, Foreign};
+
+/// An aggregate function of DataFusion's.
+#[derive(Debug)]
+pub(super) struct Accumulated {
+    expr: Arc<AggregateFunctionExpr>,
+    input_types: Vec<DataType>,
+    /// Frames leave rows behind.
+    slides: bool,
+}
+
+impl Accumulated {
+    /// A function of arguments of these types.
+    pub(super) fn new(
+        expr: &AggregateFunctionExpr,
+        input_types: Vec<DataType>,
+        slides: bool,
+    ) -> Accumulated {
+        Accumulated { expr: Arc::new(expr.clone()), input_types, slides }
+    }
+}
+
+impl Foreign for Accumulated {
+    fn input_types(&self) -> &[DataType] {
+        &self.input_types
+    }
+
+    fn accumulator(&self, inputs: Vec<ArrayRef>) -> weft_exec::Result<Box<dyn Accumulator>> {
+        // Some cannot leave rows behind, and begin anew for each frame.
+        let sliding = if self.slides { self.expr.create_sliding_accumulator().ok() } else { None };
+        let slides = sliding.is_some();
+        let expr = self.expr.clone();
+        let inner = match sliding {
+            Some(inner) => inner,
+            None => ours(expr.create_accumulator())?,
+        };
+        Ok(Box::new(Accumulating { expr, inputs, slides, inner, rows: 0 }))
+    }
+}
+
+/// What is accumulated of some rows.
+struct Accumulating {
+    expr: Arc<AggregateFunctionExpr>,
+    inputs: Vec<ArrayRef>,
+    slides: bool,
+    inner: Box<dyn logical_expr::Accumulator>,
+    /// How many rows.
+    rows: usize,
+}
+
+impl Accumulating {
+    fn slices(&self, rows: &Range<usize>) -> Vec<ArrayRef> {
+        self.inputs.iter().map(|input| input.slice(rows.start, rows.len())).collect()
+    }
+}
+
+impl Accumulator for Accumulating {
+    fn removes(&self) -> bool {
+        self.slides
+    }
+
+    fn clear(&mut self) -> weft_exec::Result<()> {
+        self.rows = 0;
+        self.inner = ours(match self.slides {
+            true => self.expr.create_sliding_accumulator(),
+            false => self.expr.create_accumulator(),
+        })?;
+        Ok(())
+    }
+
+    fn add(&mut self, rows: Range<usize>) -> weft_exec::Result<()> {
+        self.rows += rows.len();
+        ours(self.inner.update_batch(&self.slices(&rows)))
+    }
+
+    fn remove(&mut self, rows: Range<usize>) -> weft_exec::Result<()> {
+        self.rows -= rows.len();
+        ours(self.inner.retract_batch(&self.slices(&rows)))
+    }
+
+    fn value(&mut self) -> weft_exec::Result<ArrayRef> {
+        let value = match self.rows {
+            0 => self.expr.default_value(self.expr.field().data_type()),
+            _ => self.inner.evaluate(),
+        };
+        ours(value.and_then(|value| value.to_array()))
+    }
+}
+
+/// An error in our terms.
+fn ours<T>(result: DfResult<T>) -> weft_exec::Result<T> {
+    result.map_err(|error| ExecError::Function(Box::new(error)))
+}
