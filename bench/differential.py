@@ -75,6 +75,7 @@ def parse_arguments():
     parser.add_argument("--minutes", type=float, help="how long")
     parser.add_argument("--queries", type=int, default=40, help="in each round")
     parser.add_argument("--rows", type=int, default=30, help="about how many rows a table has")
+    parser.add_argument("--windows", type=float, default=0.2, help="the part of the queries with window functions")
     parser.add_argument("--out", type=pathlib.Path, help="where scripts of what differs are written")
     parser.add_argument("--examples", type=int, default=3, help="how many refusals of a kind are shown")
     parser.add_argument("--tries", type=int, default=150, help="to make a case smaller; 0: leave it")
@@ -100,7 +101,7 @@ def main():
     print(f"seed {seed}", flush=True)
     number = 0
     while (rounds is None or number < rounds) and (end is None or time.monotonic() < end):
-        generator = Generator(random.Random(seed + number), arguments.rows)
+        generator = Generator(random.Random(seed + number), arguments.rows, arguments.windows)
         tables = generator.tables()
         queries = [generator.query() for _ in range(arguments.queries)]
         answers = zip(queries, left.run(tables, queries), right.run(tables, queries))

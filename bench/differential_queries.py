@@ -3,16 +3,7 @@
 from differential_expressions import Expressions, Scope
 from differential_tables import random_table
 from differential_tree import Node
-
-FRAMES = [
-    "",
-    " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
-    " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
-    " ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING",
-    " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-    " ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
-    " ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING",
-]
+from differential_windows import Windows
 
 JOINS = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"]
 
@@ -34,11 +25,12 @@ class Query:
 class Generator:
     """Makes tables, and queries over them."""
 
-    def __init__(self, rng, rows_about):
-        self.rng, self.rows_about = rng, rows_about
+    def __init__(self, rng, rows_about, windows_share):
+        self.rng, self.rows_about, self.windows_share = rng, rows_about, windows_share
         self.made, self.aliases = [], 0
         self.expressions = Expressions(rng, self.subquery)
         self.plain = Expressions(rng)
+        self.windows = Windows(rng, self.plain)
 
     def tables(self):
         """Three tables."""
@@ -130,9 +122,10 @@ class Generator:
         if rng.random() < 0.35:
             return self.grouped(kinds, sources, where, scope, depth)
         items = []
-        windows = rng.random() < 0.2
+        has_windows = rng.random() < self.windows_share
+        self.windows.begin()
         for kind in kinds:
-            window = self.window(kind, scope) if windows else None
+            window = self.windows.make(kind, scope) if has_windows and rng.random() < 0.8 else None
             items.append(window or self.expressions.make(kind, scope, depth - 1))
         distinct = Node("clause", [rng.choice(["", "", "", "", "", "DISTINCT "])])
         return Node("query", ["SELECT ", distinct, Node("list", items, ", "), " FROM ", sources, where])
@@ -156,7 +149,12 @@ class Generator:
             keys.append((self.plain.make(kind, scope, rng.choice([0, 0, 1])), kind))
         keys = [(key, kind) for key, kind in keys if "." in key.text()]
         items, scope_of_keys = [], Scope([(key.text(), kind) for key, kind in keys])
+        has_windows = rng.random() < self.windows_share / 2
+        aggregate = lambda of: self.aggregate(of, scope)
         for kind in kinds:
+            if has_windows and rng.random() < 0.6:
+                items.append(self.windows.of_groups(kind, [key.text() for key, _ in keys], aggregate))
+                continue
             known = scope_of_keys.of_kind(kind)
             if known and rng.random() < 0.6:
                 items.append(self.plain.node(kind, [rng.choice(known)]))
@@ -216,38 +214,6 @@ class Generator:
         if self.rng.random() < 0.85:
             return Node("clause", [])
         return Node("clause", [" FILTER (WHERE ", self.plain.make("bool", scope, 1), ")"])
-
-    def window(self, kind, scope):
-        """A window function with a result of a kind, over rows in a total order; nothing if there is none."""
-        rng = self.rng
-        keys = [text for text, _ in scope.columns if text.endswith(".id")]
-        sources = {text.split(".")[0] for text, _ in scope.columns}
-        if len(sources) != 1 or not keys:
-            return None
-        partition = rng.choice(scope.columns)[0]
-        order = f"{rng.choice(scope.columns)[0]}{rng.choice(['', ' DESC', ' NULLS FIRST'])}, {keys[0]}"
-        frame = rng.choice(FRAMES)
-        over = lambda frame: Node("name", [
-            " OVER (", Node("clause", [f"PARTITION BY {partition} "]), f"ORDER BY {order}", Node("clause", [frame]), ")",
-        ])
-        leaf = lambda of: self.plain.leaf(of, scope)
-        node = lambda *parts: self.plain.node(kind, list(parts))
-        if kind == "int":
-            return rng.choice([
-                lambda: node("row_number()", over("")), lambda: node("rank()", over("")),
-                lambda: node("dense_rank()", over("")), lambda: node("ntile(3)", over("")),
-                lambda: node("count(", leaf("int"), ")", over(frame)), lambda: node("sum(", leaf("int"), ")", over(frame)),
-                lambda: node("count(*)", over(frame)),
-            ])()
-        if kind == "dbl" and rng.random() < 0.6:
-            return node(rng.choice(["avg(", "sum("]), leaf("dbl"), ")", over(frame))
-        function = rng.choice(["lag", "lead", "first_value", "last_value", "min", "max", "nth_value"])
-        if function in ("lag", "lead"):
-            extra = rng.choice(["", ", 2", ", 1"])
-            return node(f"{function}(", leaf(kind), f"{extra})", over(""))
-        if kind == "bool" and function in ("min", "max"):
-            return node("bool_or(", leaf(kind), ")", over(frame))
-        return node(f"{function}(", leaf(kind), ", 2)" if function == "nth_value" else ")", over(frame))
 
     def subquery(self, kind, scope, depth):
         """An expression with a query inside."""
