@@ -213,7 +213,7 @@ fn sort(context: &Context, batches: &[RecordBatch], field: usize, first: Option<
     let mut program = Program::default();
     let fields: Vec<Register> = lanes.iter().map(|lane| program.input(*lane)).collect();
     let bits = program.register(Lane::U64);
-    let key = SortKey { field, descending: true, nulls_first: false };
+    let key = SortKey { field, descending: true, nulls_first: false, bounds: None };
     let order = Order::new(layout.clone(), vec![key]);
     let (sink, sorted): (Box<dyn Sink>, Arc<OnceLock<Sorted>>) = match first {
         Some(first) => {

@@ -6,16 +6,16 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::for_lane;
 use crate::lane::{Bool, Lane, Value};
 use crate::program::Register;
 use crate::registers::Registers;
 use crate::text::Str;
 use crate::tuple::{Field, Layout};
 use crate::vector::Vector;
+use crate::{for_lane, for_lanes};
 
 /// What tuples are ordered by: a field, and the register that it is stored from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SortKey {
     /// Number of the field.
     pub field: usize,
@@ -23,6 +23,34 @@ pub struct SortKey {
     pub descending: bool,
     /// Nulls before anything else, else behind.
     pub nulls_first: bool,
+    /// Integers that no value is below, and above, if they are known: the closer, the more keys are compared at once.
+    pub bounds: Option<(i128, i128)>,
+}
+
+/// What a key's values are in the bits of tuples.
+#[derive(Clone, Copy, Debug)]
+struct Ranks {
+    /// The rank that counts as 0.
+    least: u64,
+    /// Bits of the ranks from there on.
+    bits: u32,
+    /// The bits say all of a value.
+    are_exact: bool,
+}
+
+impl Ranks {
+    fn of(key: &SortKey, lane: Lane) -> Ranks {
+        let bits = for_lane!(lane, T => <T as Ranked>::BITS);
+        let whole = Ranks { least: 0, bits: bits.min(u64::BITS), are_exact: bits <= u64::BITS };
+        let bounded = key.bounds.and_then(|(low, high)| {
+            let (least, greatest) = for_lanes!(lane, T => {
+                (T::try_from(low).ok()?.rank(), T::try_from(high).ok()?.rank())
+            }, [I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64], else return None);
+            let range = greatest.checked_sub(least)?;
+            Some(Ranks { least, bits: u64::BITS - range.leading_zeros(), are_exact: true })
+        });
+        bounded.unwrap_or(whole)
+    }
 }
 
 /// An order of tuples of a layout. Floats compare as everywhere: NaN is larger than all numbers, -0.0 is 0.0.
@@ -30,6 +58,7 @@ pub struct SortKey {
 pub struct Order {
     layout: Arc<Layout>,
     keys: Vec<SortKey>,
+    ranks: Vec<Ranks>,
     /// Whether the bits of a tuple say all about its place.
     is_exact: bool,
 }
@@ -122,10 +151,14 @@ impl Order {
     /// # Panics
     /// If there is no such field.
     pub fn new(layout: Arc<Layout>, keys: Vec<SortKey>) -> Order {
-        let mut order = Order { layout, keys, is_exact: false };
-        let bits = order.keys.iter().map(|key| order.bits(key)).fold(0u64, u64::saturating_add);
-        order.is_exact = bits <= 64;
-        order
+        let ranks_of = |key: &SortKey| Ranks::of(key, layout.field(key.field).lane);
+        let ranks: Vec<Ranks> = keys.iter().map(ranks_of).collect();
+        let with_null = |(key, ranks): (&SortKey, &Ranks)| {
+            ranks.bits + u32::from(layout.field(key.field).null_bit.is_some())
+        };
+        let bits: u32 = keys.iter().zip(&ranks).map(with_null).sum();
+        let is_exact = bits <= u64::BITS && ranks.iter().all(|ranks| ranks.are_exact);
+        Order { layout, keys, ranks, is_exact }
     }
 
     /// How tuples lie.
@@ -138,13 +171,6 @@ impl Order {
         self.is_exact
     }
 
-    /// Bits that a key takes if it is to be there whole.
-    fn bits(&self, key: &SortKey) -> u64 {
-        let field = self.layout.field(key.field);
-        let bits = for_lane!(field.lane, T => <T as Ranked>::BITS);
-        u64::from(bits) + u64::from(field.null_bit.is_some())
-    }
-
     /// Puts the bits of the selected tuples into `out`. `fields` are the registers that fields are stored from.
     pub fn prepare(&self, registers: &mut Registers, fields: &[Register], out: Register) {
         let mut bits = registers.take(out);
@@ -152,7 +178,7 @@ impl Order {
         bits.validity.set_all();
         bits.values_mut::<u64>()[..rows].fill(0);
         let mut room = u64::BITS;
-        for key in &self.keys {
+        for (key, ranks) in self.keys.iter().zip(&self.ranks) {
             let field = self.layout.field(key.field);
             let vector = registers.vector(fields[key.field]);
             let selected = registers.selected();
@@ -169,7 +195,7 @@ impl Order {
                 break;
             }
             for_lane!(field.lane, T => {
-                room = append::<T>(vector, selected, key.descending, room, out);
+                room = append::<T>(vector, selected, (*ranks, key.descending), room, out);
             });
             if room == 0 {
                 break;
@@ -200,16 +226,22 @@ impl Order {
 fn append<T: Ranked>(
     vector: &Vector,
     selected: crate::selection::Selected<'_>,
-    descending: bool,
+    (ranks, descending): (Ranks, bool),
     room: u32,
     out: &mut [u64],
 ) -> u32 {
+    let Ranks { least, bits, are_exact } = ranks;
+    if bits == 0 {
+        return room;
+    }
     let values = vector.values::<T>();
-    // Of longer values the rank has the first 64 bits.
-    let bits = T::BITS.min(64);
-    let mask = if descending { u64::MAX >> (64 - bits) } else { 0 };
+    let mask = if descending { u64::MAX >> (u64::BITS - bits) } else { 0 };
     let (down, up) = (bits.saturating_sub(room), room.saturating_sub(bits));
-    let mut write = |row: usize| out[row] |= (values[row].rank() ^ mask) >> down << up;
+    let mut write = |row: usize| {
+        let rank = values[row].rank().wrapping_sub(least);
+        debug_assert!(rank.checked_shr(bits).unwrap_or(0) == 0, "a value within the bounds");
+        out[row] |= (rank ^ mask) >> down << up;
+    };
     if vector.validity.has_nulls() {
         selected.for_each(|row| {
             if vector.validity.is_valid(row) {
@@ -220,7 +252,7 @@ fn append<T: Ranked>(
         selected.for_each(write);
     }
     // What follows a key of which something is missing may not decide.
-    if T::BITS > room { 0 } else { up }
+    if are_exact && bits <= room { up } else { 0 }
 }
 
 /// # Safety

@@ -4,7 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, UInt64Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt32Type, UInt64Type,
+};
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch};
 use arrow_row::{OwnedRow, RowConverter, SortField};
 use arrow_schema::{DataType, SchemaRef, SortOptions};
@@ -97,8 +100,34 @@ fn random_keys(schema: &SchemaRef, random: &mut fastrand::Rng) -> Vec<SortKey> {
             field: fields[random.usize(..fields.len())],
             descending: random.bool(),
             nulls_first: random.bool(),
+            bounds: None,
         })
         .collect()
+}
+
+/// The keys with the bounds of their values in these rows, where they are integers.
+fn bounded(keys: Vec<SortKey>, rows: &RecordBatch) -> Vec<SortKey> {
+    let bounds = |field: usize| {
+        let column = rows.column(field);
+        least_and_greatest::<Int8Type>(column)
+            .or_else(|| least_and_greatest::<Int16Type>(column))
+            .or_else(|| least_and_greatest::<Int32Type>(column))
+            .or_else(|| least_and_greatest::<Int64Type>(column))
+            .or_else(|| least_and_greatest::<UInt32Type>(column))
+            .or_else(|| least_and_greatest::<UInt64Type>(column))
+    };
+    keys.into_iter().map(|key| SortKey { bounds: bounds(key.field), ..key }).collect()
+}
+
+fn least_and_greatest<T: ArrowPrimitiveType>(column: &ArrayRef) -> Option<(i128, i128)>
+where
+    T::Native: Into<i128>,
+{
+    let values = column.as_primitive_opt::<T>()?.iter().flatten().map(Into::into);
+    values.fold(None, |bounds: Option<(i128, i128)>, value: i128| match bounds {
+        Some((low, high)) => Some((low.min(value), high.max(value))),
+        None => Some((value, value)),
+    })
 }
 
 #[test]
@@ -113,7 +142,10 @@ fn rows_come_in_their_order() {
             ];
             let all = arrow_select::concat::concat_batches(&schema, &batches).unwrap();
             for _ in 0..3 {
-                let keys = random_keys(&schema, &mut random);
+                let mut keys = random_keys(&schema, &mut random);
+                if random.bool() {
+                    keys = bounded(keys, &all);
+                }
                 let mut expected = keys_of(&all, &keys);
                 expected.sort();
                 let (pipelines, results) = sorting(batches.to_vec(), &schema, &keys, None);
@@ -146,11 +178,12 @@ fn many_rows_are_merged_and_thinned_out() {
             .collect();
         let all = arrow_select::concat::concat_batches(&schema, &batches).unwrap();
         for keys in [
-            vec![SortKey { field: 0, descending: true, nulls_first: false }],
+            vec![SortKey { field: 0, descending: true, nulls_first: false, bounds: None }],
             random_keys(&schema, &mut random),
+            bounded(random_keys(&schema, &mut random), &all),
             vec![
-                SortKey { field: 3, descending: false, nulls_first: true },
-                SortKey { field: 1, descending: true, nulls_first: false },
+                SortKey { field: 3, descending: false, nulls_first: true, bounds: None },
+                SortKey { field: 1, descending: true, nulls_first: false, bounds: None },
             ],
         ] {
             let mut expected = keys_of(&all, &keys);
@@ -178,7 +211,7 @@ fn cancelled_sorts_leave_nothing_behind() {
     let runtime = runtime(2);
     for _ in 0..30 {
         let context = Context::new(runtime.clone(), Ledger::new(256 << 20));
-        let keys = vec![SortKey { field: 1, descending: false, nulls_first: false }];
+        let keys = vec![SortKey { field: 1, descending: false, nulls_first: false, bounds: None }];
         let (pipelines, results) = sorting(vec![rows.clone()], &schema, &keys, None);
         let canceller = cancel_after(&context, Duration::from_micros(random.u64(..60_000)));
         match collect(&context, pipelines, results) {
@@ -196,7 +229,7 @@ fn a_sort_says_that_it_has_no_memory() {
     let rows = rows.project(&[0]).unwrap();
     for limit in [100 << 10, 2 << 20, 3 << 20] {
         let context = Context::new(runtime(2), Ledger::new(limit));
-        let keys = vec![SortKey { field: 0, descending: true, nulls_first: false }];
+        let keys = vec![SortKey { field: 0, descending: true, nulls_first: false, bounds: None }];
         let (pipelines, results) = sorting(vec![rows.clone()], &schema, &keys, None);
         let result: Result<RecordBatch> = collect(&context, pipelines, results);
         assert!(matches!(result, Err(ExecError::Memory { .. })), "{limit}: {result:?}");

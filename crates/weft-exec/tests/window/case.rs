@@ -94,7 +94,8 @@ pub(crate) fn run(
     let mut program = Program::default();
     let inputs: Vec<Register> = LANES.iter().map(|lane| program.input(*lane)).collect();
     let bits = program.register(Lane::U64);
-    let by = |field, descending, nulls_first| SortKey { field, descending, nulls_first };
+    let by =
+        |field, descending, nulls_first| SortKey { field, descending, nulls_first, bounds: None };
     let mut keys = vec![by(KEY, order.descending, order.nulls_first), by(0, false, false)];
     if has_groups {
         keys.insert(0, by(GROUP, false, true));

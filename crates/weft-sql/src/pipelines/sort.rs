@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as DfResult;
 use datafusion::physical_expr::LexOrdering;
@@ -14,7 +15,7 @@ use super::compare::is_ordered;
 use super::expressions::Expressions;
 use super::open::{InOrder, Open};
 use super::stored::{Stored, StoredTerm};
-use super::term::in_register;
+use super::term::{Term, in_register};
 use super::translate::Translator;
 
 /// Most rows that are kept as the first ones; of more, all are sorted.
@@ -52,11 +53,7 @@ pub(super) fn sort(
         .into_iter()
         .map(|(term, options)| {
             let register = in_register(&mut open.program, &term);
-            SortKey {
-                field: stored.add_field(&mut open.program, &term.moved(register)),
-                descending: options.descending,
-                nulls_first: options.nulls_first,
-            }
+            key(&term, stored.add_field(&mut open.program, &term.moved(register)), options)
         })
         .collect();
     let (layout, fields) = stored.finish();
@@ -81,6 +78,13 @@ pub(super) fn sort(
         open.window = Some(super::open::Window { skip: 0, fetch: Some(most as u64) });
     }
     Ok(open)
+}
+
+/// A key that is stored as a field.
+pub(super) fn key(term: &Term, field: usize, options: SortOptions) -> SortKey {
+    let bounds = term.bounds.map(|bounds| (bounds.low, bounds.high));
+    let SortOptions { descending, nulls_first } = options;
+    SortKey { field, descending, nulls_first, bounds }
 }
 
 /// The rows, gathered before anything else is done with them.

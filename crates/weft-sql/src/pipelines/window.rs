@@ -67,9 +67,9 @@ pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> D
     let mut code = Expressions::new(&mut open.program, &open.columns, &schema);
     let mut keys = Vec::new();
     for key in ordering.iter().flatten() {
-        let field = Fields { code: &mut code, stored: &mut stored }.of(&key.expr)?;
-        let (descending, nulls_first) = (key.options.descending, key.options.nulls_first);
-        keys.push(SortKey { field, descending, nulls_first });
+        let mut fields = Fields { code: &mut code, stored: &mut stored };
+        let term = fields.term(&key.expr)?;
+        keys.push(sort::key(&term, fields.field(&term), key.options));
     }
     let mut fields = Fields { code: &mut code, stored: &mut stored };
     let by: DfResult<Vec<usize>> = partition.iter().map(|key| fields.of(key)).collect();
