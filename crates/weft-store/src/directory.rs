@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_rt::io::sim::SimDisk;
 use weft_rt::io::{Access, File, FileError, IoBuf};
@@ -93,6 +94,23 @@ impl Directory {
             Directory::Os(_) => Ok(File::open(&path, Access::Create)?),
             Directory::Sim(disk, _) => {
                 disk.create(&path, 0).map_err(|error| self.error("create", &path, error))
+            }
+        }
+    }
+
+    /// Makes the directory, if need be, and an empty file in it that has no name: gone when it is closed.
+    pub(crate) fn create_unnamed(&self) -> Result<File> {
+        self.create()?;
+        match self {
+            Directory::Os(path) => Ok(File::unnamed(path)?),
+            Directory::Sim(disk, path) => {
+                static NEXT: AtomicU64 = AtomicU64::new(0);
+                let name = path.join(format!("spill-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+                let file = disk.create(&name, 0).and_then(|file| {
+                    disk.remove(&name)?;
+                    Ok(file)
+                });
+                file.map_err(|error| self.error("create", &name, error))
             }
         }
     }

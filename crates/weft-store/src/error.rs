@@ -53,6 +53,41 @@ pub enum StoreError {
         /// The system's reason.
         source: Box<FileError>,
     },
+    /// What is spilled may not take more room.
+    #[error(
+        "what does not fit in memory needs {needed_bytes} more bytes on disk, but the setting \
+         max_temp_size allows {limit_bytes} bytes in all: raise max_temp_size, or memory_limit"
+    )]
+    SpillLimit {
+        /// Bytes that could not be placed.
+        needed_bytes: u64,
+        /// What the setting allows.
+        limit_bytes: u64,
+    },
+    /// The disk has no room for what is spilled.
+    #[error(
+        "{path} has no room for {needed_bytes} more bytes that do not fit in memory: {source}; free \
+         space there, set temp_directory to a directory of another disk, or raise memory_limit"
+    )]
+    SpillFull {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes that could not be placed.
+        needed_bytes: u64,
+        /// The system's reason.
+        source: Box<FileError>,
+    },
+    /// What was spilled is not what was written.
+    #[error(
+        "what was written to {path} at offset {offset} while a query ran came back damaged: check the \
+         disk, or set temp_directory to a directory of another one"
+    )]
+    SpillDamaged {
+        /// The directory.
+        path: PathBuf,
+        /// Where in its spill file.
+        offset: u64,
+    },
     /// The bytes of a file are not those that were written.
     #[error("{path} is damaged: {place}: {problem}; restore the database from a backup")]
     Damaged {
@@ -232,7 +267,7 @@ impl StoreError {
     /// True if a device was full.
     pub fn is_disk_full(&self) -> bool {
         match self {
-            StoreError::DiskFull { .. } => true,
+            StoreError::DiskFull { .. } | StoreError::SpillFull { .. } => true,
             StoreError::At { source, .. } => source.is_disk_full(),
             StoreError::File(error) => is_no_space(error),
             _ => false,

@@ -41,7 +41,7 @@ mod schema;
 mod segment;
 mod snapshot;
 mod space;
-mod spill;
+pub mod spill;
 mod statistics;
 mod store;
 mod table;

@@ -16,9 +16,10 @@ use crate::error::{Result, StoreError};
 use crate::lock::Lock;
 use crate::manifest_file;
 use crate::open::{open, pool_bytes_min};
+use crate::place::Place;
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
-use crate::spill::SpillDirectory;
+use crate::spill::{SpillArea, SpillDirectory};
 use crate::writer::{TableWriter, WriterOptions};
 
 /// How a database is opened.
@@ -183,6 +184,36 @@ impl Store {
     /// [`StoreError::Io`] if it cannot be made.
     pub fn spill_directory(&self) -> Result<PathBuf> {
         self.spill.path()
+    }
+
+    /// An area for what does not fit in memory: in `temp_directory`, or in the directories of all devices of the database.
+    /// Its files may take `limit_bytes` together.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if a directory for it cannot be made.
+    pub fn spill_area(&self, temp_directory: Option<&Path>, limit_bytes: u64) -> Result<SpillArea> {
+        let database = &self.core.directory;
+        let directories = match temp_directory {
+            Some(path) => vec![Directory::Os(path.into())],
+            None if self.core.read_only => vec![Directory::Os(self.spill.path()?)],
+            None => {
+                let mut directories = Vec::new();
+                for device in self.devices() {
+                    match Place::of(database, &device) {
+                        Place::File(_) if device.as_os_str().is_empty() => {
+                            directories.push(self.spill.directory(database)?);
+                        }
+                        Place::File(directory) => directories.push(directory),
+                        Place::Block(_) => {}
+                    }
+                }
+                if directories.is_empty() {
+                    directories.push(self.spill.directory(database)?);
+                }
+                directories
+            }
+        };
+        Ok(SpillArea::new(directories, limit_bytes))
     }
 
     /// The database's directory.

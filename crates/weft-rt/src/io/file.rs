@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sim::SimFile;
 
@@ -151,6 +152,52 @@ impl File {
         Ok(File { inner: Arc::new(inner) })
     }
 
+    /// Makes a file without a name in a directory, to read and write: it is gone when its last handle is closed, and
+    /// when the process ends, however it ends. For direct I/O, where the file system has that.
+    ///
+    /// # Errors
+    /// [`FileError::Open`] with the system's reason.
+    pub fn unnamed(directory: impl AsRef<Path>) -> Result<File, FileError> {
+        let directory = directory.as_ref();
+        let failed = |source| FileError::Open {
+            path: directory.into(),
+            purpose: "a file without a name",
+            source,
+        };
+        let open = |flags: i32| {
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).custom_flags(libc::O_TMPFILE | flags).open(directory)
+        };
+        let opened = match open(libc::O_DIRECT) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                open(0).map(|it| (it, false))
+            }
+            opened => opened.map(|it| (it, true)),
+        };
+        let (file, direct) = match opened {
+            Ok(opened) => opened,
+            Err(error) if lacks_unnamed_files(&error) => return Self::unlinked(directory),
+            Err(error) => return Err(failed(error)),
+        };
+        let backing = Backing::Os(file.into());
+        let inner = FileInner { path: directory.into(), backing, direct, block: false };
+        Ok(File { inner: Arc::new(inner) })
+    }
+
+    /// Makes a file in a directory, and takes its name away at once.
+    fn unlinked(directory: &Path) -> Result<File, FileError> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("unnamed-{}-{number}", std::process::id()));
+        let file = File::open(&path, Access::Create)?;
+        std::fs::remove_file(&path).map_err(|source| FileError::Open {
+            path: path.clone(),
+            purpose: "removal",
+            source,
+        })?;
+        Ok(file)
+    }
+
     /// A handle on a file of a simulated disk.
     pub(crate) fn simulated(path: PathBuf, file: Arc<SimFile>) -> File {
         let backing = Backing::Sim(file);
@@ -223,6 +270,11 @@ impl fmt::Debug for File {
     }
 }
 
+/// True if a file system has only files with names.
+fn lacks_unnamed_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT))
+}
+
 /// A [`File`] that may have been closed.
 pub(crate) struct WeakFile(std::sync::Weak<FileInner>);
 
@@ -230,5 +282,24 @@ impl WeakFile {
     /// True while a handle keeps the file open.
     pub(crate) fn is_open(&self) -> bool {
         self.0.strong_count() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_names_leave_nothing() {
+        let directory = std::env::temp_dir().join(format!("weft-unnamed-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        for make in [File::unnamed::<&Path>, File::unlinked] {
+            let file = make(&directory).unwrap();
+            assert_eq!(file.size().unwrap(), 0);
+            assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        }
+        std::fs::remove_dir(&directory).unwrap();
+        let error = File::unnamed(&directory).unwrap_err().to_string();
+        assert!(error.contains("weft-unnamed"), "{error}");
     }
 }

@@ -7,4 +7,5 @@ mod crash;
 mod damage;
 mod failures;
 mod format;
+mod spill;
 mod support;

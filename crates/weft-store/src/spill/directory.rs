@@ -1,6 +1,6 @@
 //! The directory for what does not fit in memory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -61,6 +61,16 @@ impl SpillDirectory {
             *made = true;
         }
         Ok(self.path.clone())
+    }
+}
+
+impl SpillDirectory {
+    /// As [`SpillDirectory::path`], on a simulated disk if the database is.
+    pub(crate) fn directory(&self, database: &Directory) -> Result<Directory> {
+        match database {
+            Directory::Sim(..) => Ok(database.at(Path::new("spill"))),
+            Directory::Os(_) => self.path().map(Directory::Os),
+        }
     }
 }
 

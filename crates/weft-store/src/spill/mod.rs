@@ -1,0 +1,14 @@
+//! What does not fit in memory, on disk, for as long as a query needs it.
+//!
+//! A [`SpillArea`] (`area`) has a file without a name on each of its directories (`spill_file`), so that nothing is left of
+//! it after a crash. Space in it is taken for what is written, comes back when the [`Spilled`] is dropped, and grows in
+//! large steps; a file that nobody uses any more is forgotten. `address` is where something lies, in 64 bits. `directory` is
+//! the directory that a database has for it.
+
+mod address;
+mod area;
+mod directory;
+mod spill_file;
+
+pub use area::{HEADER_BYTES, SpillArea, SpillStats, Spilled, Written};
+pub(crate) use directory::SpillDirectory;
