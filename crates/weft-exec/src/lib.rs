@@ -14,6 +14,7 @@
 //!   once. [`source`]s give tuples, from Arrow's arrays by [`arrow`].
 //! - [`aggregate`] is hash aggregation.
 //! - [`mod@tuple`] materializes rows on pages (Umami), for every pipeline breaker alike.
+//! - [`spill`] is what operators do that outgrow memory.
 //! - [`join`] is the unified hash join: its build side's sink, the step that looks up, the source of what is left.
 //! - [`sort`] sorts all tuples or keeps the first ones, [`window`] evaluates functions over sorted ones, [`sink`] has the other ends of pipelines: results, limits.
 //!
@@ -39,6 +40,7 @@ pub mod selection;
 pub mod sink;
 pub mod sort;
 pub mod source;
+pub mod spill;
 mod tasks;
 pub mod text;
 pub mod tuple;

@@ -1,6 +1,7 @@
 //! Queries: pipelines in the order of their dependencies, run by the workers.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -13,6 +14,7 @@ use crate::drive::drive;
 use crate::error::{ExecError, Result};
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
+use crate::spill::Spilling;
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -33,6 +35,10 @@ pub struct Context {
     pub io_depth: usize,
     /// When materialized tuples are partitioned.
     pub partition: PartitionMode,
+    /// Where operators spill to that outgrow memory; nowhere if none: they fail then.
+    pub spilling: Option<Arc<Spilling>>,
+    /// Bytes that they have spilled.
+    pub spilled_bytes: Arc<AtomicU64>,
     /// The tasks of the query.
     pub(crate) tasks: Arc<Tasks>,
 }
@@ -50,7 +56,7 @@ pub enum PartitionMode {
 }
 
 impl Context {
-    /// Full vectors, adaptive partitioning, nobody to cancel it.
+    /// Full vectors, adaptive partitioning, nobody to cancel it, nowhere to spill to.
     pub fn new(runtime: Arc<Runtime>, ledger: Ledger) -> Context {
         Context {
             runtime,
@@ -60,6 +66,8 @@ impl Context {
             vector_rows: VECTOR_ROWS_MAX,
             io_depth: weft_rt::IO_DEPTH_DEFAULT,
             partition: PartitionMode::default(),
+            spilling: None,
+            spilled_bytes: Arc::default(),
             tasks: Arc::default(),
         }
     }

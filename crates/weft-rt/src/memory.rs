@@ -262,6 +262,11 @@ impl Reservation {
         self.bytes
     }
 
+    /// The budget that it is a part of.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// The same for memory that its owner has from the system itself, not from the heap: a ledger that
     /// watches the heap adds it to what it sees there. What it grows by and is merged with becomes so too.
     pub fn mapped(mut self) -> Reservation {

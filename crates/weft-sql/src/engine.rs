@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use weft_exec::spill::Spilling;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::{Ledger, code, heap, kept};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
@@ -77,6 +78,8 @@ pub struct Engine {
     executor: RwLock<Arc<Executor>>,
     settings: Mutex<DatabaseSettings>,
     temp_directory: PathBuf,
+    /// Where pipelines spill to, and how they share memory.
+    pub(crate) spilling: Arc<Spilling>,
 }
 
 /// The threads that run statements.
@@ -160,6 +163,8 @@ impl Engine {
             Some(directory) => directory.clone(),
             None => store.spill_directory()?,
         };
+        let spill_area =
+            store.spill_area(settings.temp_directory.as_deref(), settings.max_temp_bytes)?;
         let pool = LedgerPool::new(ledger.clone());
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
@@ -180,6 +185,7 @@ impl Engine {
             executor,
             settings: Mutex::new(settings),
             temp_directory,
+            spilling: Spilling::new(spill_area),
         }))
     }
 
@@ -232,6 +238,7 @@ impl Engine {
                 self.store.set_memory_limit(changed.memory_limit_bytes);
             }
             "max_temp_size" => {
+                self.spilling.area().set_limit(changed.max_temp_bytes);
                 self.environment
                     .disk_manager
                     .set_max_temp_directory_size(changed.max_temp_bytes)?;
@@ -286,7 +293,8 @@ impl Engine {
             memory_used: self.ledger.used(),
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),
-            spilled_bytes: self.environment.disk_manager.used_disk_space(),
+            spilled_bytes: self.environment.disk_manager.used_disk_space()
+                + self.spilling.area().stats().used_bytes,
         }
     }
 

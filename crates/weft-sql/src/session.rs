@@ -114,6 +114,7 @@ impl Session {
             .with_physical_optimizer_rule(Arc::new(Pipelines::new(
                 Arc::clone(&engine.runtime),
                 engine.ledger.clone(),
+                Arc::clone(&engine.spilling),
             )))
             .with_physical_optimizer_rule(Arc::new(Exchanges))
             .build();

@@ -33,6 +33,10 @@ pub(super) struct Builder<'a> {
     pub(super) states: Vec<Make<Fed>>,
     /// One for each aggregate.
     pub(super) outcomes: Vec<Make<Box<dyn Outcome>>>,
+    /// Strings that states keep behind addresses: the fields of the string and of its room.
+    pub(super) kept: Vec<(usize, usize)>,
+    /// False if states keep something else behind addresses.
+    pub(super) can_spill: bool,
     /// The first field of states that may be shared.
     shared: HashMap<(Shared, Vec<Register>, Option<Register>), usize>,
 }
@@ -52,6 +56,8 @@ impl<'a> Builder<'a> {
             fields: keys.to_vec(),
             states: Vec::new(),
             outcomes: Vec::new(),
+            kept: Vec::new(),
+            can_spill: true,
             shared: HashMap::new(),
         }
     }
@@ -235,7 +241,9 @@ impl<'a> Builder<'a> {
     /// Fields for a value that is kept, or null.
     fn kept<T: Keep>(&mut self) -> KeptFields {
         let value = self.field(T::LANE, true);
-        KeptFields { value, room: T::IS_STRING.then(|| self.field(Lane::U64, false)) }
+        let room = T::IS_STRING.then(|| self.field(Lane::U64, false));
+        self.kept.extend(room.map(|room| (value, room)));
+        KeptFields { value, room }
     }
 
     fn moment(&mut self, aggregate: &Aggregate, moment: Moment) {
@@ -284,6 +292,7 @@ impl<'a> Builder<'a> {
     }
 
     fn approximate(&mut self, aggregate: &Aggregate) {
+        self.can_spill = false;
         let hash = aggregate.hash.expect("a hash of the values");
         let lane = aggregate.result;
         assert!(matches!(lane, Lane::I64 | Lane::U64), "an estimate is no {lane}");
@@ -304,6 +313,7 @@ impl<'a> Builder<'a> {
         ignores_nulls: bool,
         outcome: impl FnOnce(Chain<T>) -> Box<dyn Outcome> + 'static,
     ) {
+        self.can_spill = false;
         let (argument, order) = (aggregate.arguments[0], aggregate.order);
         let first = self.field(Lane::U64, false);
         let last = self.field(Lane::U64, false);
@@ -324,6 +334,7 @@ impl<'a> Builder<'a> {
 
     /// A set of the values, and the aggregate of them.
     fn distinct<T: Keep + super::fold::Ordered>(&mut self, aggregate: &Aggregate) {
+        self.can_spill = false;
         let (argument, order) = (aggregate.arguments[0], aggregate.order);
         let hash = aggregate.hash.expect("a hash of the values");
         let table = self.field(Lane::U64, false);

@@ -137,7 +137,7 @@ impl<T: Keep + Ordered> Distinct<T> {
                 }
                 if found == 0 {
                     slot.cast::<u64>().write(hash);
-                    place.write_unaligned(value.keep(&mut 0, memory));
+                    place.write_unaligned(value.keep(tuple, &mut 0, memory));
                     if let Some(key) = key {
                         place.add(1).cast::<Str>().write_unaligned(memory.copy(key));
                     }

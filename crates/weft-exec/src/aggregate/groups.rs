@@ -7,9 +7,11 @@ use std::sync::{Arc, OnceLock};
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::memory::Ledger;
 
+use super::gathered::{Gathered, Loose};
 use super::keys;
-use super::merge::{Gathered, Merged, merge};
+use super::merge::{Merged, Step, merge};
 use super::operator::Aggregation;
+use super::unit::Unit;
 use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
@@ -70,7 +72,7 @@ impl Source for Groups {
             operator: self.operator.clone(),
             outputs: self.outputs.clone(),
             opened: opened.clone(),
-            unit: Some(unit),
+            units: vec![unit],
         }))
     }
 
@@ -83,29 +85,37 @@ struct UnitMorsel {
     operator: Arc<Aggregation>,
     outputs: Vec<Output>,
     opened: Opened,
-    unit: Option<usize>,
+    /// The one to be merged, or what is left of it.
+    units: Vec<Unit>,
 }
 
 impl Morsel for UnitMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         Box::pin(async move {
-            let Some(unit) = self.unit.take() else { return Ok(None) };
             let Opened { ledger, gathered } = &self.opened;
-            let merged = merge(&self.operator, gathered, unit, ledger).await?;
-            Ok(Some(Box::new(UnitGroups {
-                operator: self.operator.clone(),
-                _gathered: gathered.clone(),
-                outputs: self.outputs.clone(),
-                merged: RefCell::new(merged),
-            }) as Box<dyn Tuples>))
+            while let Some(unit) = self.units.pop() {
+                match merge(&self.operator, unit, gathered.spills(), ledger).await? {
+                    Step::Split(units) => self.units.extend(units),
+                    Step::Merged(merged) => {
+                        let groups: Box<dyn Tuples> = Box::new(UnitGroups {
+                            operator: self.operator.clone(),
+                            _loose: gathered.loose().clone(),
+                            outputs: self.outputs.clone(),
+                            merged: RefCell::new(merged),
+                        });
+                        return Ok(Some(groups));
+                    }
+                }
+            }
+            Ok(None)
         })
     }
 }
 
 struct UnitGroups {
     operator: Arc<Aggregation>,
-    /// Has the tuples.
-    _gathered: Arc<Gathered>,
+    /// Has tuples of several units.
+    _loose: Arc<Loose>,
     outputs: Vec<Output>,
     /// Some results need memory while they are made.
     merged: RefCell<Merged>,

@@ -10,9 +10,9 @@ pub(super) trait Keep: Value {
     /// True if keeping one costs memory.
     const IS_STRING: bool = false;
 
-    /// The same value, alive as long as `memory`, in the room at an address or in a new one; 0 is none.
+    /// The same value, alive as long as the group is in memory, in the room at an address or in a new one; 0 is none.
     #[inline(always)]
-    fn keep(self, _room: &mut u64, _memory: &mut Memory) -> Self {
+    fn keep(self, _tuple: Tuple, _room: &mut u64, _memory: &mut Memory) -> Self {
         self
     }
 }
@@ -25,8 +25,8 @@ keep!(Bool, i8, i16, i32, i64, u8, u16, u32, u64, i128, f32, f64);
 impl Keep for Str {
     const IS_STRING: bool = true;
 
-    fn keep(self, room: &mut u64, memory: &mut Memory) -> Str {
-        memory.copy_into(room, self)
+    fn keep(self, tuple: Tuple, room: &mut u64, memory: &mut Memory) -> Str {
+        memory.copy_into(tuple, room, self)
     }
 }
 
@@ -53,7 +53,7 @@ impl<T: Keep> Kept<T> {
         let kept = match self.room {
             Some(place) if T::IS_STRING => {
                 let mut room = place.get(tuple);
-                let kept = value.keep(&mut room, memory);
+                let kept = value.keep(tuple, &mut room, memory);
                 place.set(tuple, room);
                 kept
             }

@@ -91,7 +91,7 @@ impl<T: Keep> Chain<T> {
             let capacity = chunk.capacity().read() as usize;
             let places = self.places(chunk, capacity, length as usize);
             let mut room = 0;
-            places.0.write_unaligned(value.unwrap_or_default().keep(&mut room, memory));
+            places.0.write_unaligned(value.unwrap_or_default().keep(tuple, &mut room, memory));
             if self.is_ordered {
                 places.1.write_unaligned(memory.copy(key.unwrap_or_default()));
             }

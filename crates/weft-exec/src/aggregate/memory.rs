@@ -1,41 +1,87 @@
-//! Memory behind the groups: strings, lists and sets that outgrow a tuple. It is freed all at once, with the operator.
+//! Memory behind the groups: strings, lists and sets that outgrow a tuple. It is freed with the operator, or, what one
+//! partition's groups keep, with that partition, when it is spilled.
 //!
 //! States take memory in the middle of a vector, where nobody can wait. What they take is a debt: when the vector is
-//! finished, its owner asks the ledger for it ([`Memory::take_debt`]), and waits or fails. So the budget is exceeded by what
-//! one vector adds at most.
+//! finished, its owner asks the ledger for it ([`Memory::debt_bytes`]), and waits, spills or fails. So the budget is
+//! exceeded by what one vector adds at most.
 
+use super::state::Tuple;
 use crate::text::Str;
+use crate::tuple::layout::HASH_OFFSET;
+use crate::tuple::materializer::PARTITIONS;
 
 const BLOCK_BYTES_MIN: usize = 1 << 10;
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 /// What is allocated is aligned to this.
 const ALIGNMENT: usize = 16;
 
-/// Memory for what lies behind tuples.
+/// Memory that is freed all at once.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct Arena {
     blocks: Vec<Box<[u128]>>,
-    debt_bytes: u64,
     /// Bytes of the last block that are free, at its end.
     free_bytes: usize,
 }
 
-impl Memory {
-    /// `bytes` of zeros, aligned to 16 bytes, which stay there as long as this is.
-    pub(super) fn allocate(&mut self, bytes: usize) -> *mut u8 {
+impl Arena {
+    /// Bytes of all blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| (block.len() * ALIGNMENT) as u64).sum()
+    }
+
+    /// As [`Memory::allocate`], and the bytes that were taken for it.
+    fn allocate(&mut self, bytes: usize) -> (*mut u8, u64) {
         let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
+        let mut taken_bytes = 0;
         if bytes > self.free_bytes {
             let before = self.blocks.last().map_or(0, |block| block.len() * ALIGNMENT);
             let next_bytes = (before * 2).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
             let block_bytes = bytes.max(next_bytes);
-            self.debt_bytes += block_bytes as u64;
+            taken_bytes = block_bytes as u64;
             self.blocks.push(vec![0; block_bytes / ALIGNMENT].into_boxed_slice());
             self.free_bytes = block_bytes;
         }
         let block = self.blocks.last_mut().expect("one has room");
         let start = block.len() - self.free_bytes / ALIGNMENT;
         self.free_bytes -= bytes;
-        block[start..].as_mut_ptr().cast()
+        (block[start..].as_mut_ptr().cast(), taken_bytes)
+    }
+}
+
+/// Memory for what lies behind tuples.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// What belongs to no partition.
+    whole: Arena,
+    /// What the groups of each partition keep; empty as long as there are no partitions.
+    partitions: Vec<Arena>,
+    debt_bytes: u64,
+}
+
+impl Memory {
+    /// From now on what a group keeps belongs to its partition.
+    pub(super) fn partition(&mut self) {
+        self.partitions.resize_with(PARTITIONS, Arena::default);
+    }
+
+    /// `bytes` of zeros, aligned to 16 bytes, which stay there as long as this is.
+    pub(super) fn allocate(&mut self, bytes: usize) -> *mut u8 {
+        let (address, taken_bytes) = self.whole.allocate(bytes);
+        self.debt_bytes += taken_bytes;
+        address
+    }
+
+    /// The same for a group, as long as it is in memory.
+    fn allocate_for(&mut self, tuple: Tuple, bytes: usize) -> *mut u8 {
+        if self.partitions.is_empty() {
+            return self.allocate(bytes);
+        }
+        // SAFETY: a tuple begins with its hash.
+        let hash = unsafe { tuple.address().add(HASH_OFFSET).cast::<u64>().read() };
+        let partition = (hash >> (u64::BITS - PARTITIONS.ilog2())) as usize;
+        let (address, taken_bytes) = self.partitions[partition].allocate(bytes);
+        self.debt_bytes += taken_bytes;
+        address
     }
 
     /// A view of a copy of a string.
@@ -48,8 +94,9 @@ impl Memory {
         unsafe { copy_to(to, string) }
     }
 
-    /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Room 0 is none.
-    pub(super) fn copy_into(&mut self, room: &mut u64, string: Str) -> Str {
+    /// As [`Memory::copy`], for a group, into the room at an address if the string fits there, else into a new room. Room 0
+    /// is none.
+    pub(super) fn copy_into(&mut self, tuple: Tuple, room: &mut u64, string: Str) -> Str {
         if string.is_inline() {
             return string;
         }
@@ -58,7 +105,7 @@ impl Memory {
         let has_room = *room != 0 && unsafe { (*room as *const u64).read() } >= string.len() as u64;
         if !has_room {
             let bytes = string.len().next_power_of_two();
-            let new = self.allocate(ALIGNMENT + bytes);
+            let new = self.allocate_for(tuple, ALIGNMENT + bytes);
             // SAFETY: the memory was just allocated, and is aligned to more.
             unsafe { new.cast::<u64>().write(bytes as u64) };
             *room = new as u64;
@@ -67,12 +114,48 @@ impl Memory {
         unsafe { copy_to((*room as *mut u8).add(ALIGNMENT), string) }
     }
 
+    /// What the groups of a partition keep, or, of none, what was kept before there were partitions.
+    pub(super) fn take(&mut self, partition: Option<usize>) -> Arena {
+        match partition {
+            None => std::mem::take(&mut self.whole),
+            Some(partition) => {
+                self.partitions.get_mut(partition).map(std::mem::take).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Frees what [`Memory::take`] gives; returns how many bytes that were paid for.
+    #[must_use]
+    pub(super) fn free(&mut self, partition: Option<usize>) -> u64 {
+        let bytes = self.take(partition).bytes();
+        self.refund(bytes)
+    }
+
+    /// Counts `bytes` less that are the owner's; returns how many of them were paid for.
+    #[must_use]
+    pub(super) fn refund(&mut self, bytes: u64) -> u64 {
+        let unpaid_bytes = bytes.min(self.debt_bytes);
+        self.debt_bytes -= unpaid_bytes;
+        bytes - unpaid_bytes
+    }
+
     /// Counts `bytes` that are the owner's, and lie elsewhere.
     pub(super) fn owe(&mut self, bytes: u64) {
         self.debt_bytes += bytes;
     }
 
-    /// Bytes that were taken since this was asked last. Whoever asks gets them from the ledger.
+    /// Bytes that were taken and not paid for. Whoever asks gets them from the ledger.
+    #[inline]
+    pub(super) fn debt_bytes(&self) -> u64 {
+        self.debt_bytes
+    }
+
+    /// Notes that so many were paid for.
+    pub(super) fn pay(&mut self, bytes: u64) {
+        self.debt_bytes -= bytes;
+    }
+
+    /// Bytes that were taken and not paid for, which whoever asks pays for now.
     #[must_use]
     #[inline]
     pub(super) fn take_debt(&mut self) -> u64 {

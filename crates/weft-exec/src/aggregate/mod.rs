@@ -5,7 +5,8 @@
 //! (`preaggregate`, `table`). If a page is full, or the table is, that range of the table is forgotten; tuples stay where they
 //! are, and a group may have several. Phase two, when the groups are asked for: a partition after the other, on all workers,
 //! tuples of the same group are merged, each group exactly once (`merge`), and given to the next pipeline while they are in
-//! the cache (`groups`).
+//! the cache (`groups`). What was spilled comes back a partition at a time; one whose groups outgrow memory is partitioned
+//! anew (`outgrown`). `gathered` and `unit` are what lies between the phases.
 //!
 //! - [`Aggregate`] and [`Function`] are what is asked for. `states` lays out a group's tuple: keys, then states, of which
 //!   several aggregates may share one.
@@ -31,6 +32,7 @@ mod first;
 mod fold;
 mod found;
 mod functions;
+mod gathered;
 mod groups;
 mod kept;
 mod keys;
@@ -41,11 +43,13 @@ mod merge;
 mod moments;
 mod no_groups;
 mod operator;
+mod outgrown;
 mod preaggregate;
 mod state;
 mod states;
 mod sum;
 mod table;
+mod unit;
 
 pub(crate) use fold::Ordered;
 pub use functions::{Aggregate, External, Function, Moment};

@@ -67,6 +67,7 @@ impl LocalSink for NoGroups {
             let groups = Materialized {
                 layout: operator.states.layout.clone(),
                 pages: vec![StoredPage { partition: None, page }],
+                spilled: Vec::new(),
                 sketch: None,
                 reservation: budget.finish(),
             };

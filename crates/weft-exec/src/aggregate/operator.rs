@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use futures::future::BoxFuture;
 
 use super::functions::Aggregate;
+use super::gathered::Gathered;
 use super::groups::{Groups, Output};
 use super::memory::Memory;
-use super::merge::Gathered;
 use super::no_groups::NoGroups;
 use super::preaggregate::Preaggregation;
 use super::states::States;
@@ -16,6 +16,7 @@ use crate::lane::Lane;
 use crate::pipeline::{LocalSink, Sink, Source};
 use crate::program::{Constant, Program, Register};
 use crate::query::Context;
+use crate::spill::writer::Spills;
 use crate::tuple::Materialized;
 
 /// What errors call the operator.
@@ -51,6 +52,8 @@ pub struct Aggregation {
     pub(super) sets: Vec<Keys>,
     /// Keys of groups that there are even if there are no rows.
     always: Vec<Vec<Option<Constant>>>,
+    /// What its workers share to spill, once there is one; nothing if it cannot.
+    spills: OnceLock<Option<Spills>>,
     pub(super) parts: Mutex<Vec<Part>>,
     pub(super) gathered: OnceLock<Arc<Gathered>>,
 }
@@ -74,6 +77,7 @@ impl Aggregation {
             keys: 0,
             sets: Vec::new(),
             always: vec![Vec::new()],
+            spills: OnceLock::new(),
             parts: Mutex::default(),
             gathered: OnceLock::new(),
         })
@@ -103,6 +107,7 @@ impl Aggregation {
             keys: keys.len(),
             sets,
             always,
+            spills: OnceLock::new(),
             parts: Mutex::default(),
             gathered: OnceLock::new(),
         })
@@ -116,6 +121,12 @@ impl Aggregation {
     /// The source of a pipeline that comes after the sink's, a column for each output. It can be read once.
     pub fn source(self: &Arc<Aggregation>, outputs: Vec<Output>) -> Box<dyn Source> {
         Box::new(Groups::new(self.clone(), outputs))
+    }
+
+    /// What workers share to spill; nothing if the query has no place to spill to, or states keep what cannot be spilled.
+    pub(super) fn spills(&self, context: &Context) -> Option<Spills> {
+        let make = || if self.states.can_spill { Spills::new(context) } else { None };
+        self.spills.get_or_init(make).clone()
     }
 
     /// Takes what a worker has gathered.

@@ -4,7 +4,7 @@
 //! right group goes on from the place after. If a range of the table is full, its groups are forgotten, and get other tuples
 //! when they come again. If a page is full, the next one takes its place. If memory has to be awaited for that, the rows
 //! found so far are added to their groups first, all groups are forgotten, and the rest is looked up again: no address
-//! outlives a wait.
+//! outlives a wait. If memory is short, the groups of a partition are spilled: they are forgotten, and so is what they kept.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::registers::Registers;
 use crate::selection::Selected;
 use crate::tuple::Materializer;
 use crate::tuple::layout::HASH_OFFSET;
-use crate::tuple::materializer::PARTITIONS;
+use crate::tuple::materializer::{PARTITIONS, Room};
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// Entries of the first table, as a power of two: 8 KiB.
@@ -45,6 +45,8 @@ const NEAR_BITS: u32 = 12;
 const GROUPS_PER_TRIAL: u64 = 1 << 16;
 /// Rows per new group that make it so.
 const ROWS_PER_GROUP_MIN: u64 = 2;
+/// The table is a part of the memory that there may be.
+const TABLE_SHARE: u64 = 8;
 
 /// A worker's part of an aggregation by keys.
 #[derive(Debug)]
@@ -72,7 +74,11 @@ struct Missing {
 impl Preaggregation {
     pub(super) fn new(operator: Arc<Aggregation>, context: &Context) -> Preaggregation {
         let layout = operator.states.layout.clone();
-        let groups = Materializer::new(layout, OPERATOR, &context.ledger, context.partition, true);
+        let mut groups =
+            Materializer::new(layout, OPERATOR, &context.ledger, context.partition, true);
+        if let Some(spills) = operator.spills(context) {
+            groups = groups.spilling(spills);
+        }
         let mut preaggregation = Preaggregation {
             operator,
             groups,
@@ -103,7 +109,7 @@ impl Preaggregation {
         let coverage = self.coded.look_up(registers, &keys.registers, rows, &mut self.clusters);
         if coverage == Coverage::Full {
             self.update_numbered(registers, count)?;
-            return self.groups.reserve(self.memory.take_debt()).await;
+            return self.pay().await;
         }
         hash::run(registers, &keys.registers, keys.hash);
         self.find_all(registers, keys, count).await?;
@@ -128,7 +134,7 @@ impl Preaggregation {
             let were_pending = (!is_first).then(|| self.found.pending.clone());
             let missing = self.find(registers, keys, hashes);
             self.update(registers, were_pending.as_deref(), count)?;
-            self.groups.reserve(self.memory.take_debt()).await?;
+            self.pay().await?;
             if let Some(Missing { hash, long_bytes }) = missing {
                 self.make_room(hash, long_bytes).await?;
             }
@@ -337,19 +343,52 @@ impl Preaggregation {
         add_few(states, &mut self.clusters, rows, &mut feed, &mut self.narrowed)
     }
 
-    /// Waits for room for a tuple on the page of its partition. Groups are forgotten: their pages may not be there any more.
+    /// Waits for room for a tuple on the page of its partition. Groups whose pages are not there any more are forgotten.
     async fn make_room(&mut self, hash: u64, long_bytes: usize) -> Result<()> {
-        let partitions = self.groups.partitions();
-        self.groups.make_room(hash, long_bytes).await?;
-        if self.groups.partitions() != partitions {
-            self.renew_table(PARTITIONED_BITS);
-            return Ok(());
-        }
-        for range in 0..1 << self.table.range_bits() {
-            self.table.clear(range);
-        }
-        self.clusters.forget(self.table.range_bits() == 0);
+        let room = self.groups.make_room(hash, long_bytes).await?;
+        self.forget(room);
         Ok(())
+    }
+
+    /// Gets memory for what states have taken, if need be by spilling groups.
+    async fn pay(&mut self) -> Result<()> {
+        loop {
+            let bytes = self.memory.debt_bytes();
+            if bytes == 0 {
+                return Ok(());
+            }
+            let room = self.groups.relieve(bytes).await?;
+            if room == Room::Made {
+                self.memory.pay(bytes);
+                return Ok(());
+            }
+            self.forget(room);
+        }
+    }
+
+    /// Forgets the groups that are not in memory any more, and what they kept.
+    fn forget(&mut self, room: Room) {
+        let gone = match room {
+            Room::Made => return,
+            Room::Partitioned => return self.renew_table(PARTITIONED_BITS),
+            Room::LooseSpilled => {
+                if self.table.range_bits() == 0 {
+                    self.renew_table(VAIN_BITS);
+                }
+                None
+            }
+            Room::Spilled(partition) => {
+                self.table.clear(partition);
+                self.clusters.forget(false);
+                Some(partition)
+            }
+        };
+        let freed_bytes = self.memory.free(gone);
+        self.groups.release(freed_bytes);
+        // A table that takes much of what there may be had better be small.
+        if Table::bytes(self.table.bits()) > self.groups.share_bytes() / TABLE_SHARE {
+            self.renew_table(VAIN_BITS);
+        }
     }
 
     /// Asks whether the table should be of another size: larger if the groups would fit there, small if it is in vain.
@@ -373,7 +412,13 @@ impl Preaggregation {
 
     /// An empty table with a range for each partition.
     fn renew_table(&mut self, bits: u32) {
-        self.memory.owe(Table::bytes(bits).saturating_sub(Table::bytes(self.table.bits())));
+        let (before, after) = (Table::bytes(self.table.bits()), Table::bytes(bits));
+        self.memory.owe(after.saturating_sub(before));
+        let freed_bytes = self.memory.refund(before.saturating_sub(after));
+        self.groups.release(freed_bytes);
+        if self.operator.states.can_spill {
+            self.memory.partition();
+        }
         self.table = Table::new(bits, PARTITIONS.ilog2(), 0);
         self.clusters.forget(false);
     }
@@ -466,7 +511,12 @@ impl LocalSink for Preaggregation {
 
     fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let Preaggregation { operator, groups, memory, .. } = *self;
+            let mut ended = self;
+            ended.pay().await?;
+            let Preaggregation { operator, mut groups, memory, table, .. } = *ended;
+            groups.release(Table::bytes(table.bits()));
+            drop(table);
+            groups.settle().await?;
             operator.hand_over(Part { groups: groups.finish(), memory });
             Ok(())
         })

@@ -20,6 +20,8 @@ pub(super) struct States {
     pub(super) states: Vec<Fed>,
     /// One for each aggregate.
     pub(super) outcomes: Vec<Box<dyn Outcome>>,
+    /// True if groups can be spilled: what lies behind them is nothing but strings.
+    pub(super) can_spill: bool,
     /// A group without rows, its keys not null.
     image: Vec<u64>,
 }
@@ -32,7 +34,8 @@ impl States {
     pub(super) fn new(lanes: &[Lane], keys: &[(Lane, bool)], aggregates: &[Aggregate]) -> States {
         let mut builder = Builder::new(lanes, keys);
         aggregates.iter().for_each(|aggregate| builder.add(aggregate));
-        let layout = Layout::new(&builder.fields);
+        let layout = Layout::new(&builder.fields).keeping(&builder.kept);
+        let can_spill = builder.can_spill;
         let states: Vec<Fed> = builder.states.into_iter().map(|make| make(&layout)).collect();
         let outcomes = builder.outcomes.into_iter().map(|make| make(&layout)).collect();
         let mut image = vec![0u64; layout.bytes() / size_of::<u64>()];
@@ -44,7 +47,7 @@ impl States {
             }
         }
         states.iter().for_each(|fed| fed.state.begin(tuple));
-        States { layout: Arc::new(layout), states, outcomes, image }
+        States { layout: Arc::new(layout), states, outcomes, can_spill, image }
     }
 
     /// Makes the tuple at an address a group without rows, of keys 0. Its header is 0, too.

@@ -70,6 +70,7 @@ impl Sink for Build {
             let tuples = Materialized::gather(join.take_parts()).unwrap_or_else(|| Materialized {
                 layout: join.layout.clone(),
                 pages: Vec::new(),
+                spilled: Vec::new(),
                 sketch: None,
                 reservation: context.ledger.empty(),
             });

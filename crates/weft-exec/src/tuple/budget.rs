@@ -53,6 +53,14 @@ impl Budget {
         Ok(())
     }
 
+    /// Gives `bytes` back.
+    ///
+    /// # Panics
+    /// If fewer are held.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        self.reservation.shrink(bytes);
+    }
+
     /// What is held, when no more will be asked for.
     pub(crate) fn finish(self) -> Reservation {
         self.reservation

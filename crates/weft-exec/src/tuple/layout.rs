@@ -44,6 +44,16 @@ pub struct Layout {
     fields: Vec<Field>,
     bytes: usize,
     has_strings: bool,
+    kept: Vec<KeptString>,
+}
+
+/// A string that lies behind an address of its own, not on the page, as long as the tuple is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptString {
+    /// Where the string is, in bytes from the tuple's address.
+    pub(crate) offset: usize,
+    /// Where the address of the memory is that it has.
+    pub(crate) room_offset: usize,
 }
 
 impl Layout {
@@ -69,7 +79,29 @@ impl Layout {
             })
             .collect();
         let has_strings = fields.iter().any(|field| field.lane == Lane::Str);
-        Layout { fields, bytes: offset.next_multiple_of(8), has_strings }
+        Layout { fields, bytes: offset.next_multiple_of(8), has_strings, kept: Vec::new() }
+    }
+
+    /// The same with strings that lie behind addresses: fields of strings, each with the field of its room.
+    pub(crate) fn keeping(mut self, strings: &[(usize, usize)]) -> Layout {
+        let kept = strings.iter().map(|(string, room)| KeptString {
+            offset: self.fields[*string].offset,
+            room_offset: self.fields[*room].offset,
+        });
+        self.kept = kept.collect();
+        self
+    }
+
+    /// The strings that lie behind addresses.
+    pub(crate) fn kept(&self) -> &[KeptString] {
+        &self.kept
+    }
+
+    /// Where the strings are that lie on the page, if they are long.
+    pub(crate) fn strings_on_page(&self) -> impl Iterator<Item = usize> {
+        let strings = self.fields.iter().filter(|field| field.lane == Lane::Str);
+        let offsets = strings.map(|field| field.offset);
+        offsets.filter(|offset| self.kept.iter().all(|kept| kept.offset != *offset))
     }
 
     /// The fields, in the order in which they were given.

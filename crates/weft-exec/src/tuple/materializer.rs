@@ -4,8 +4,10 @@
 //! Each worker has a materializer. It keeps the pages that it fills in an array, which `hash >> shift` leads into: with
 //! `shift = 64` there is one. Its pages grow by a factor of two; once the next one would be as large as an initial page
 //! for each of the 256 partitions, those are allocated instead and the shift becomes 56. Pages that were filled before
-//! stay as they are. All of that is decided where pages are allocated, and so is what happens when memory is short.
+//! stay as they are. All of that is decided where pages are allocated, and so is what happens when memory is short
+//! (`pressure`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use weft_codec::Sketch;
@@ -13,7 +15,9 @@ use weft_rt::memory::{Ledger, Reservation};
 
 use super::budget::Budget;
 use super::layout::{HASH_OFFSET, Layout};
+use super::pack::Form;
 use super::page::{Page, Slot};
+use super::pressure::Pressure;
 use crate::error::Result;
 use crate::for_lane;
 use crate::lane::{Lane, Value};
@@ -21,6 +25,7 @@ use crate::program::Register;
 use crate::query::PartitionMode;
 use crate::registers::Registers;
 use crate::selection::Selected;
+use crate::spill::writer::{SpilledPage, Spills};
 use crate::text::Str;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -36,13 +41,18 @@ const GROWTH: usize = 2;
 /// Stores tuples on pages. One worker's.
 #[derive(Debug)]
 pub struct Materializer {
-    layout: Arc<Layout>,
-    budget: Budget,
+    pub(super) layout: Arc<Layout>,
+    pub(super) operator: &'static str,
+    pub(super) budget: Budget,
     mode: PartitionMode,
+    /// Bits of the hash that are the same for all tuples, and do not count.
+    skipped_bits: u32,
     shift: u32,
-    /// The page that is being filled, for each partition or for all tuples.
-    filling: Vec<Filling>,
-    full: Vec<StoredPage>,
+    /// The pages of each partition, or of all tuples.
+    pub(super) filling: Vec<Filling>,
+    /// Those that were filled before there were partitions.
+    pub(super) loose: Vec<Page>,
+    pub(super) pressure: Option<Pressure>,
     sketch: Option<Sketch>,
     slots: Box<[Slot; VECTOR_ROWS_MAX]>,
     long_bytes: Box<[u32; VECTOR_ROWS_MAX]>,
@@ -52,9 +62,35 @@ pub struct Materializer {
 unsafe impl Send for Materializer {}
 
 #[derive(Debug)]
-struct Filling {
-    page: Option<Page>,
+pub(super) struct Filling {
+    pub(super) page: Option<Page>,
+    pub(super) full: Vec<Page>,
     next_bytes: usize,
+}
+
+impl Filling {
+    fn new() -> Filling {
+        Filling { page: None, full: Vec::new(), next_bytes: PAGE_BYTES_MIN }
+    }
+
+    /// Bytes of all its tuples.
+    pub(super) fn used_bytes(&self) -> usize {
+        self.full.iter().chain(&self.page).map(Page::used_bytes).sum()
+    }
+}
+
+/// What became of a wish for room. But for the first, addresses of some tuples are not valid any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what is known of tuples that are gone must be forgotten"]
+pub enum Room {
+    /// There is room now. All tuples are where they were.
+    Made,
+    /// Tuples are partitioned from now on. Those from before are where they were.
+    Partitioned,
+    /// All tuples from before there were partitions are gone; there may be partitions only from now on.
+    LooseSpilled,
+    /// All tuples of this partition are gone.
+    Spilled(usize),
 }
 
 /// A page, and the partition that its tuples are of.
@@ -73,6 +109,8 @@ pub struct Materialized {
     pub layout: Arc<Layout>,
     /// Those without a partition first, then those of each partition one after the other.
     pub pages: Vec<StoredPage>,
+    /// What lies on disk, in the order in which it was written.
+    pub spilled: Vec<SpilledPage>,
     /// The hashes that were seen, if they were counted.
     pub sketch: Option<Sketch>,
     /// The memory of the pages.
@@ -82,7 +120,8 @@ pub struct Materialized {
 impl Materialized {
     /// Number of tuples.
     pub fn tuples(&self) -> usize {
-        self.pages.iter().map(|stored| stored.page.tuples()).sum()
+        let spilled: usize = self.spilled.iter().map(|page| page.tuples).sum();
+        self.pages.iter().map(|stored| stored.page.tuples()).sum::<usize>() + spilled
     }
 
     /// True if some of the pages are of a partition.
@@ -95,6 +134,7 @@ impl Materialized {
         let mut whole = parts.into_iter().reduce(|mut whole, part| {
             debug_assert_eq!(whole.layout, part.layout);
             whole.pages.extend(part.pages);
+            whole.spilled.extend(part.spilled);
             whole.reservation.merge(part.reservation);
             if let (Some(sketch), Some(other)) = (&mut whole.sketch, &part.sketch) {
                 sketch.merge(other);
@@ -117,11 +157,14 @@ impl Materializer {
     ) -> Materializer {
         let mut materializer = Materializer {
             layout,
+            operator,
             budget: Budget::new(operator, ledger),
             mode,
+            skipped_bits: 0,
             shift: u64::BITS,
             filling: Vec::new(),
-            full: Vec::new(),
+            loose: Vec::new(),
+            pressure: None,
             sketch: counts.then(Sketch::default),
             slots: Box::new(
                 [Slot { tuple: std::ptr::null_mut(), strings: std::ptr::null_mut() };
@@ -132,9 +175,24 @@ impl Materializer {
         if mode == PartitionMode::Always {
             materializer.partition();
         } else {
-            materializer.filling.push(Filling { page: None, next_bytes: PAGE_BYTES_MIN });
+            materializer.filling.push(Filling::new());
         }
         materializer
+    }
+
+    /// One that spills when it has its share of the memory, or there is no more.
+    pub(crate) fn spilling(mut self, spills: Spills) -> Materializer {
+        self.pressure = Some(Pressure::new(self.operator, spills));
+        self
+    }
+
+    /// One for packed tuples whose hashes have the first `skipped_bits` in common.
+    pub(crate) fn packed(mut self, skipped_bits: u32) -> Materializer {
+        self.skipped_bits = skipped_bits;
+        if let Some(pressure) = &mut self.pressure {
+            pressure.form = Form::Packed;
+        }
+        self
     }
 
     /// How tuples lie.
@@ -164,17 +222,42 @@ impl Materializer {
             rows.for_each(|row| sketch.add(hashes[row]));
         }
         self.measure_strings(registers, fields);
-        let mut done = 0;
+        let (mut done, mut written) = (0, 0);
         while done < rows.count() {
             let placed = self.place(rows, hashes, done);
             done += placed;
             if done < rows.count() {
                 let row = at(rows, done);
-                self.renew(self.partition_of(hashes[row]), self.long_bytes[done] as usize).await?;
+                let (partition, long_bytes) =
+                    (self.partition_of(hashes[row]), self.long_bytes[done]);
+                if self.pressure.is_some() {
+                    // What is spilled must be complete.
+                    self.write_some(registers, hashes, fields, written..done);
+                    written = done;
+                }
+                // Nobody knows addresses yet.
+                let _room = self.renew(partition, long_bytes as usize).await?;
             }
         }
-        self.write(registers, hashes, fields);
+        if written == 0 {
+            self.write(registers, rows, hashes, fields, 0);
+        } else {
+            self.write_some(registers, hashes, fields, written..done);
+        }
         Ok(())
+    }
+
+    /// Writes hashes and fields of a range of the selected rows.
+    fn write_some(
+        &mut self,
+        registers: &Registers,
+        hashes: &[u64],
+        fields: &[Register],
+        range: Range<usize>,
+    ) {
+        let rows = registers.selected();
+        let numbers: Vec<u16> = range.clone().map(|number| at(rows, number) as u16).collect();
+        self.write(registers, Selected::Some(&numbers), hashes, fields, range.start);
     }
 
     /// Room for one tuple, whose long strings take `long_bytes`; `None` if the page of its partition is full, then
@@ -188,12 +271,12 @@ impl Materializer {
         Some(slot)
     }
 
-    /// Sees to it that the next [`Materializer::slot`] of that hash has room. Tuples stay where they are; which
-    /// partition a hash leads to may change.
+    /// Makes room for the next [`Materializer::slot`] of that hash, or takes a step towards it: then this is called again.
+    /// All tuples must be complete: they may be spilled.
     ///
     /// # Errors
-    /// [`ExecError::Memory`](crate::ExecError::Memory)
-    pub async fn make_room(&mut self, hash: u64, long_bytes: usize) -> Result<()> {
+    /// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
+    pub async fn make_room(&mut self, hash: u64, long_bytes: usize) -> Result<Room> {
         self.renew(self.partition_of(hash), long_bytes).await
     }
 
@@ -205,7 +288,7 @@ impl Materializer {
             return false;
         }
         let bytes = self.page_bytes(partition, long_bytes);
-        let is_granted = self.budget.try_reserve(bytes as u64);
+        let is_granted = self.try_reserve(bytes as u64);
         if is_granted {
             self.replace_page(partition, bytes);
         }
@@ -217,12 +300,22 @@ impl Materializer {
         self.sketch.as_ref().map(Sketch::estimate)
     }
 
-    /// Waits for memory for what lies behind the tuples.
+    /// Takes memory for what lies behind the tuples, if it is free and not more than there may be.
+    pub fn try_reserve(&mut self, bytes: u64) -> bool {
+        self.budget.bytes() + bytes <= self.share_bytes() && self.budget.try_reserve(bytes)
+    }
+
+    /// Bytes that it may have in memory now.
+    pub fn share_bytes(&self) -> u64 {
+        self.pressure.as_ref().map_or(u64::MAX, Pressure::share_bytes)
+    }
+
+    /// Gives memory back that was taken for what lies behind the tuples.
     ///
-    /// # Errors
-    /// [`ExecError::Memory`](crate::ExecError::Memory)
-    pub async fn reserve(&mut self, bytes: u64) -> Result<()> {
-        self.budget.reserve(bytes).await
+    /// # Panics
+    /// If it was less.
+    pub fn release(&mut self, bytes: u64) {
+        self.budget.release(bytes);
     }
 
     /// Counts a hash, if hashes are counted.
@@ -242,18 +335,27 @@ impl Materializer {
     #[inline]
     pub fn partition_of(&self, hash: u64) -> usize {
         // A shift by all bits is none for the processor, so it is done in two.
-        (hash >> (self.shift / 2) >> (self.shift - self.shift / 2)) as usize
+        ((hash << self.skipped_bits) >> (self.shift / 2) >> (self.shift - self.shift / 2)) as usize
     }
 
     /// What was stored.
+    ///
+    /// # Panics
+    /// If it is being spilled: then [`Materializer::settle`] was to be awaited.
     pub fn finish(mut self) -> Materialized {
         self.retire();
-        let mut pages = self.full;
+        let is_partitioned = self.filling.len() > 1;
+        let loose = self.loose.into_iter().map(|page| StoredPage { partition: None, page });
+        let filled = self.filling.into_iter().enumerate().flat_map(|(partition, filling)| {
+            let partition = is_partitioned.then_some(partition);
+            filling.full.into_iter().map(move |page| StoredPage { partition, page })
+        });
+        let mut pages: Vec<StoredPage> = loose.chain(filled).collect();
         pages.retain(|stored| stored.page.tuples() > 0);
-        pages.sort_by_key(|stored| stored.partition);
         Materialized {
             layout: self.layout,
             pages,
+            spilled: self.pressure.map(Pressure::finish).unwrap_or_default(),
             sketch: self.sketch,
             reservation: self.budget.finish(),
         }
@@ -294,11 +396,17 @@ impl Materializer {
         count - done
     }
 
-    /// Writes hashes and fields into the slots, a field of all tuples after the other.
-    fn write(&mut self, registers: &Registers, hashes: &[u64], fields: &[Register]) {
-        let rows = registers.selected();
+    /// Writes hashes and fields of rows into the slots from `first_slot` on, a field of all tuples after the other.
+    fn write(
+        &mut self,
+        registers: &Registers,
+        rows: Selected<'_>,
+        hashes: &[u64],
+        fields: &[Register],
+        first_slot: usize,
+    ) {
         let layout = self.layout.clone();
-        let slots = &mut self.slots[..rows.count()];
+        let slots = &mut self.slots[first_slot..][..rows.count()];
         let mut number = 0;
         rows.for_each(|row| {
             // SAFETY: the slot is this tuple's own, of the layout's bytes.
@@ -332,16 +440,17 @@ impl Materializer {
     }
 
     /// Replaces the page of a partition that has no room for a tuple with `long_bytes`, or begins to partition.
-    async fn renew(&mut self, partition: usize, long_bytes: usize) -> Result<()> {
+    async fn renew(&mut self, partition: usize, long_bytes: usize) -> Result<Room> {
         if self.must_partition() {
-            self.retire();
             self.partition();
-            return Ok(());
+            return Ok(Room::Partitioned);
         }
         let bytes = self.page_bytes(partition, long_bytes);
-        self.budget.reserve(bytes as u64).await?;
-        self.replace_page(partition, bytes);
-        Ok(())
+        let room = self.relieve(bytes as u64).await?;
+        if room == Room::Made {
+            self.replace_page(partition, bytes);
+        }
+        Ok(room)
     }
 
     /// True if the next page would be as large as one for each partition.
@@ -354,7 +463,11 @@ impl Materializer {
     /// Bytes of the next page of a partition, for a tuple with `long_bytes` at least.
     fn page_bytes(&self, partition: usize, long_bytes: usize) -> usize {
         let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
-        self.filling[partition].next_bytes.max(tuple_bytes)
+        let bytes_max = match &self.pressure {
+            Some(pressure) if self.filling.len() > 1 => pressure.page_bytes_max(),
+            _ => usize::MAX,
+        };
+        self.filling[partition].next_bytes.min(bytes_max).max(tuple_bytes)
     }
 
     /// Puts an empty page where that of a partition is.
@@ -362,26 +475,23 @@ impl Materializer {
         let is_partitioned = self.filling.len() > 1;
         let filling = &mut self.filling[partition];
         let page = Page::new(bytes, self.layout.bytes());
-        if let Some(page) = filling.page.replace(page) {
-            self.full.push(StoredPage { partition: is_partitioned.then_some(partition), page });
-        }
+        filling.full.extend(filling.page.replace(page));
         let bytes_max = if is_partitioned { PAGE_BYTES_MAX } else { PARTITIONS * PAGE_BYTES_MIN };
         filling.next_bytes = (filling.next_bytes * GROWTH).min(bytes_max);
     }
 
-    fn partition(&mut self) {
+    /// From now on tuples are partitioned.
+    pub(super) fn partition(&mut self) {
+        self.retire();
         self.shift = u64::BITS - PARTITIONS.ilog2();
-        self.filling.clear();
-        self.filling.resize_with(PARTITIONS, || Filling { page: None, next_bytes: PAGE_BYTES_MIN });
+        self.loose.extend(self.filling.drain(..).flat_map(|filling| filling.full));
+        self.filling.resize_with(PARTITIONS, Filling::new);
     }
 
     /// Puts away the pages that are being filled.
     fn retire(&mut self) {
-        let is_partitioned = self.filling.len() > 1;
-        for (partition, filling) in self.filling.iter_mut().enumerate() {
-            if let Some(page) = filling.page.take() {
-                self.full.push(StoredPage { partition: is_partitioned.then_some(partition), page });
-            }
+        for filling in &mut self.filling {
+            filling.full.extend(filling.page.take());
         }
     }
 }

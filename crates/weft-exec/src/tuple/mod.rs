@@ -10,7 +10,9 @@ mod copy;
 pub mod layout;
 pub mod load;
 pub mod materializer;
+pub(crate) mod pack;
 pub mod page;
+mod pressure;
 
 pub use layout::{Field, Layout};
 pub use load::load;

@@ -70,6 +70,11 @@ impl Page {
         unsafe { self.memory.as_ptr().add(number * self.tuple_bytes) }
     }
 
+    /// Bytes that tuples and their long strings take.
+    pub fn used_bytes(&self) -> usize {
+        self.tuples * self.tuple_bytes + self.bytes - self.strings
+    }
+
     /// How many more tuples have room, if they have no long strings.
     pub fn room(&self) -> usize {
         (self.strings - self.tuples * self.tuple_bytes) / self.tuple_bytes

@@ -5,3 +5,4 @@ mod edges;
 mod oracle;
 mod random;
 mod rows;
+mod spilling;

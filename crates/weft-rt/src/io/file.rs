@@ -157,8 +157,7 @@ impl File {
     ///
     /// # Errors
     /// [`FileError::Open`] with the system's reason.
-    pub fn unnamed(directory: impl AsRef<Path>) -> Result<File, FileError> {
-        let directory = directory.as_ref();
+    pub fn unnamed(directory: &Path) -> Result<File, FileError> {
         let failed = |source| FileError::Open {
             path: directory.into(),
             purpose: "a file without a name",
@@ -293,7 +292,7 @@ mod tests {
     fn files_without_names_leave_nothing() {
         let directory = std::env::temp_dir().join(format!("weft-unnamed-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        for make in [File::unnamed::<&Path>, File::unlinked] {
+        for make in [File::unnamed, File::unlinked] {
             let file = make(&directory).unwrap();
             assert_eq!(file.size().unwrap(), 0);
             assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);

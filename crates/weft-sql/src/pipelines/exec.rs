@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -26,6 +27,7 @@ use weft_exec::join::AskedRows;
 use weft_exec::sink::ResultStream;
 use weft_exec::source::stream::channel;
 use weft_exec::source::table::TableScanStats;
+use weft_exec::spill::Spilling;
 use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
 
@@ -45,6 +47,7 @@ const INPUT_BATCHES: usize = 2;
 pub(super) struct Machine {
     pub(super) runtime: Arc<Runtime>,
     pub(super) ledger: Ledger,
+    pub(super) spilling: Arc<Spilling>,
     pub(super) context: ScanContext,
 }
 
@@ -56,6 +59,7 @@ impl Machine {
         context.cancel = control.token.clone();
         context.progress = Arc::clone(&control.progress);
         context.io_depth = self.context.io_depth;
+        context.spilling = Some(Arc::clone(&self.spilling));
         context
     }
 }
@@ -73,6 +77,8 @@ pub(super) struct PipelinesExec {
     scans: Mutex<Vec<TableScanStats>>,
     /// What the filters of all executions have dropped.
     asked: Mutex<Vec<Arc<AskedRows>>>,
+    /// Bytes that all executions have spilled.
+    spilled: Arc<AtomicU64>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -103,6 +109,7 @@ impl PipelinesExec {
             descriptions: Mutex::default(),
             scans: Mutex::default(),
             asked: Mutex::default(),
+            spilled: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
@@ -200,9 +207,11 @@ impl ExecutionPlan for PipelinesExec {
         *self.described() = Some(descriptions);
         self.scans().extend(scans);
         self.asked().extend(asked);
+        let mut machine = self.machine.context();
+        machine.spilled_bytes = Arc::clone(&self.spilled);
         Ok(Box::pin(PipelineRows {
             schema: self.schema(),
-            rows: results.of(query, &self.machine.context()),
+            rows: results.of(query, &machine),
             _feeding: feeding,
             baseline: BaselineMetrics::new(&self.metrics, partition),
         }))
@@ -217,6 +226,10 @@ impl ExecutionPlan for PipelinesExec {
             let (rows_in, rows_out) = asked.get();
             add_count("filter_rows_in", rows_in, &mut metrics);
             add_count("filter_rows_out", rows_out, &mut metrics);
+        }
+        let spilled_bytes = self.spilled.load(Ordering::Relaxed);
+        if spilled_bytes > 0 {
+            add_count("spilled_bytes", spilled_bytes, &mut metrics);
         }
         Some(metrics)
     }

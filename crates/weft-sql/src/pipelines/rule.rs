@@ -23,6 +23,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use weft_exec::spill::Spilling;
 use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
 
@@ -73,12 +74,13 @@ impl ExtensionOptions for ByPipelines {
 pub(crate) struct Pipelines {
     runtime: Arc<Runtime>,
     ledger: Ledger,
+    spilling: Arc<Spilling>,
 }
 
 impl Pipelines {
-    /// Pipelines run by these workers within this budget.
-    pub(crate) fn new(runtime: Arc<Runtime>, ledger: Ledger) -> Pipelines {
-        Pipelines { runtime, ledger }
+    /// Pipelines run by these workers within this budget, which spill there.
+    pub(crate) fn new(runtime: Arc<Runtime>, ledger: Ledger, spilling: Arc<Spilling>) -> Pipelines {
+        Pipelines { runtime, ledger, spilling }
     }
 }
 
@@ -96,6 +98,7 @@ impl PhysicalOptimizerRule for Pipelines {
         let machine = Machine {
             runtime: Arc::clone(&self.runtime),
             ledger: self.ledger.clone(),
+            spilling: Arc::clone(&self.spilling),
             context: context.clone(),
         };
         let carver = Carver { machine };

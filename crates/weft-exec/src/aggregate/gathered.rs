@@ -1,0 +1,191 @@
+//! What all workers have left, in units that are merged one by one: by the high bits of the hash, whole partitions at a time;
+//! tuples from before there were partitions are sorted into units by their addresses. If there are few tuples, there is one
+//! unit. A unit's memory is free when its groups have been passed on.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weft_rt::memory::Reservation;
+
+use super::keys;
+use super::memory::Memory;
+use super::operator::{Aggregation, OPERATOR, Part};
+use super::state::Tuple;
+use super::unit::{Unit, hash_of, tuples_of};
+use crate::error::Result;
+use crate::for_lane;
+use crate::program::Constant;
+use crate::query::Context;
+use crate::spill::Settled;
+use crate::spill::writer::Spills;
+use crate::text::Str;
+use crate::tuple::budget::Budget;
+use crate::tuple::materializer::{PARTITIONS, StoredPage};
+use crate::tuple::{Layout, Materialized, Page};
+
+/// A unit has about so many tuples at least.
+const UNIT_TUPLES_MIN: usize = 16 << 10;
+
+/// What all workers have left.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// Those that are in memory first.
+    units: Vec<Mutex<Option<Unit>>>,
+    next: AtomicUsize,
+    loose: Arc<Loose>,
+    spills: Option<Spills>,
+}
+
+/// What several units have tuples of: pages from before there were partitions, and what lies behind them.
+#[derive(Debug)]
+pub(super) struct Loose {
+    _pages: Vec<Page>,
+    _memories: Vec<Memory>,
+    _reservation: Reservation,
+    _settled: Option<Settled>,
+}
+
+impl Gathered {
+    /// Sorts into units what workers have left. On a worker.
+    pub(super) async fn new(
+        operator: &Aggregation,
+        parts: Vec<Part>,
+        always: &[Vec<Option<Constant>>],
+        context: &Context,
+    ) -> Result<Gathered> {
+        let mut budget = Budget::new(OPERATOR, &context.ledger);
+        let mut memories = Vec::new();
+        let groups = parts.into_iter().map(|part| {
+            memories.push(part.memory);
+            part.groups
+        });
+        let mut whole = Materialized::gather(groups).unwrap_or_else(|| Materialized {
+            layout: operator.states.layout.clone(),
+            pages: Vec::new(),
+            spilled: Vec::new(),
+            sketch: None,
+            reservation: context.ledger.empty(),
+        });
+        if whole.tuples() == 0 && !always.is_empty() {
+            let page = page_of(operator, always);
+            budget.reserve(page.bytes() as u64).await?;
+            whole.pages.push(StoredPage { partition: None, page });
+        }
+        let tuples = whole.tuples();
+        let unit_bits = match whole.spilled.is_empty() {
+            true => (tuples / UNIT_TUPLES_MIN).checked_ilog2().unwrap_or(0),
+            false => PARTITIONS.ilog2(),
+        };
+        let unit_bits = unit_bits.min(PARTITIONS.ilog2());
+        let estimate = whole.sketch.as_ref().map_or(tuples, |sketch| sketch.estimate() as usize);
+        let estimate = estimate.clamp(1, tuples.max(1));
+        let ledger = &context.ledger;
+        let mut units: Vec<Unit> =
+            (0..1 << unit_bits).map(|_| Unit::new(unit_bits, ledger)).collect();
+        let unit_of = |partition: usize| partition / (PARTITIONS >> unit_bits);
+        let mut reservation = whole.reservation;
+        let mut loose_pages = Vec::new();
+        let mut loose = 0;
+        for StoredPage { partition, page } in whole.pages {
+            if let Some(partition) = partition {
+                let unit = &mut units[unit_of(partition)];
+                unit.hold(reservation.split(page.bytes() as u64));
+                unit.pages.push(page);
+                continue;
+            }
+            for tuple in tuples_of(&page) {
+                let unit = hash_of(tuple).checked_shr(u64::BITS - unit_bits).unwrap_or(0);
+                units[unit as usize].loose.push(tuple);
+                loose += 1;
+            }
+            loose_pages.push(page);
+        }
+        for spilled in whole.spilled {
+            units[unit_of(spilled.partition)].spilled.push(spilled);
+        }
+        for memory in &mut memories {
+            for partition in 0..PARTITIONS {
+                let arena = memory.take(Some(partition));
+                if arena.bytes() > 0 {
+                    let unit = &mut units[unit_of(partition)];
+                    unit.hold(reservation.split(arena.bytes()));
+                    unit.arenas.push(arena);
+                }
+            }
+        }
+        budget.reserve((loose * size_of::<Tuple>()) as u64).await?;
+        reservation.merge(budget.finish());
+        let spills = operator.spills(context);
+        if let Some(spills) = &spills {
+            units.iter_mut().for_each(|unit| unit.settle(&spills.spilling));
+        }
+        // Stable: the units in memory give theirs back before others need it.
+        units.retain(|unit| !unit.is_empty());
+        units.sort_by_key(|unit| !unit.spilled.is_empty());
+        units.iter_mut().for_each(|unit| unit.expect(estimate, tuples));
+        let settled =
+            spills.as_ref().map(|spills| Settled::new(&spills.spilling, reservation.bytes()));
+        let loose = Loose {
+            _pages: loose_pages,
+            _memories: memories,
+            _reservation: reservation,
+            _settled: settled,
+        };
+        Ok(Gathered {
+            units: units.into_iter().map(|unit| Mutex::new(Some(unit))).collect(),
+            next: AtomicUsize::new(0),
+            loose: Arc::new(loose),
+            spills,
+        })
+    }
+
+    /// A unit that nobody has taken yet.
+    pub(super) fn take(&self) -> Option<Unit> {
+        let unit = self.units.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+        let taken = unit.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Some(taken.expect("a unit is taken once"))
+    }
+
+    /// What several units have tuples of.
+    pub(super) fn loose(&self) -> &Arc<Loose> {
+        &self.loose
+    }
+
+    /// What units that were spilled are read by.
+    pub(super) fn spills(&self) -> Option<&Spills> {
+        self.spills.as_ref()
+    }
+}
+
+/// Groups without rows, of these keys.
+fn page_of(operator: &Aggregation, always: &[Vec<Option<Constant>>]) -> Page {
+    let layout = &operator.states.layout;
+    let constants = || always.iter().flatten().flatten();
+    let strings: usize = constants()
+        .map(|constant| match constant {
+            Constant::Str(bytes) => Layout::long_bytes(Str::new(bytes)),
+            _ => 0,
+        })
+        .sum();
+    let bytes = layout.bytes() * always.len() + strings;
+    let mut page = Page::new(bytes, layout.bytes());
+    for keys in always {
+        let long = |key: &Option<Constant>| match key {
+            Some(Constant::Str(bytes)) => Layout::long_bytes(Str::new(bytes)),
+            _ => 0,
+        };
+        let slot = page.slot(keys.iter().map(long).sum()).expect("as counted");
+        // SAFETY: the slot is this tuple's own, with room for its strings.
+        unsafe {
+            let tuple = operator.states.begin(slot.tuple);
+            let mut strings = slot.strings;
+            for (field, key) in layout.fields().iter().zip(keys) {
+                strings = for_lane!(field.lane, T => {
+                    let value: Option<T> = key.as_ref().map(Constant::value::<T>);
+                    keys::write(field, tuple, value, strings)
+                });
+            }
+        }
+    }
+    page
+}

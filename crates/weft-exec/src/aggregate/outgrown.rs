@@ -1,0 +1,248 @@
+//! Units that may outgrow memory: their groups are copied to pages of their own while what they come from is read page by page
+//! and forgotten. If that does not fit, the unit is partitioned anew by the next bits of the hash, and each partition, of which
+//! some may be spilled again, is a unit.
+
+use std::sync::Arc;
+
+use weft_rt::memory::Reservation;
+
+use super::memory::Memory;
+use super::merge::{Merged, Merging, Step, TUPLES_PER_TURN, merge_in_place, table_bits};
+use super::operator::{Aggregation, OPERATOR};
+use super::state::Tuple;
+use super::table::Table;
+use super::unit::{Sources, Unit};
+use crate::error::Result;
+use crate::pace::Pace;
+use crate::query::PartitionMode;
+use crate::spill::Share;
+use crate::spill::writer::Spills;
+use crate::text::Str;
+use crate::tuple::materializer::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS};
+use crate::tuple::pack::Form;
+use crate::tuple::{Layout, Materializer, Page};
+
+/// Bits of the hash that a level of partitions takes.
+const LEVEL_BITS: u32 = PARTITIONS.ilog2();
+/// Units are not split any further when all of their tuples have so many bits in common.
+const SKIPPED_BITS_MAX: u32 = 40;
+
+/// Merges a unit that may outgrow memory.
+///
+/// # Errors
+/// As [`merge`](super::merge::merge).
+pub(super) async fn merge_copying(
+    operator: &Aggregation,
+    mut unit: Unit,
+    spills: &Spills,
+    share: &Share,
+) -> Result<Step> {
+    let ledger = &spills.ledger;
+    if unit.skipped_bits >= SKIPPED_BITS_MAX {
+        let sources = Sources::new(unit, Some(spills), ledger.empty());
+        return merge_in_place(operator, sources, ledger.empty()).await;
+    }
+    // What it has in memory is freed as it is copied: that is a part of the worker's share.
+    unit.unsettle();
+    let held_bytes = unit.held_bytes();
+    let skipped_bits = unit.skipped_bits;
+    let groups = unit.groups;
+    let bytes_per_tuple = unit.spilled_bytes() / unit.tuples() as u64 + 1;
+    let result_bytes = groups as u64 * bytes_per_tuple + Table::bytes(table_bits(groups));
+    let mut sources = Sources::new(unit, Some(spills), ledger.empty());
+    let mut split = Split { operator, spills, skipped_bits };
+    if result_bytes + held_bytes > share.bytes() {
+        let mut parts = split.begin();
+        split.add_sources(&mut parts, &mut sources).await?;
+        return split.end(parts).await;
+    }
+    let mut merging = Merging::new(operator, groups, skipped_bits);
+    merging.copies = Some(Copies::new(
+        operator.states.layout.clone(),
+        ledger.empty(),
+        share.bytes() - held_bytes,
+    ));
+    let mut behind = ledger.empty();
+    let mut turn = Vec::with_capacity(TUPLES_PER_TURN);
+    while let Some(mut source) = sources.next().await? {
+        source.unpack(&operator.states.layout);
+        let mut tuples = source.tuples();
+        loop {
+            turn.clear();
+            turn.extend(tuples.by_ref().take(TUPLES_PER_TURN));
+            if turn.is_empty() {
+                break;
+            }
+            merging.add(&mut turn)?;
+            let debt_bytes = merging.memory.debt_bytes();
+            let held_bytes =
+                held_bytes + behind.bytes() + merging.copies.as_ref().map_or(0, Copies::bytes);
+            let has_room = turn.is_empty()
+                && held_bytes + debt_bytes <= share.bytes()
+                && behind.try_grow(debt_bytes);
+            if !has_room {
+                let mut parts = split.begin();
+                split.add(&mut parts, merging.groups.iter().copied(), Form::Live).await?;
+                drop((merging, behind));
+                split.add(&mut parts, turn.into_iter(), Form::Live).await?;
+                split.add(&mut parts, tuples, source.form).await?;
+                sources.free(source);
+                split.add_sources(&mut parts, &mut sources).await?;
+                return split.end(parts).await;
+            }
+            merging.memory.pay(debt_bytes);
+            weft_rt::yield_now().await;
+        }
+        drop(tuples);
+        sources.free(source);
+    }
+    let Merging { groups, memory, copies, .. } = merging;
+    Ok(Step::Merged(Merged { groups, memory, reservation: behind, _lie_in: Box::new(copies) }))
+}
+
+/// Copies of groups, on pages of their own.
+#[derive(Debug)]
+pub(super) struct Copies {
+    layout: Arc<Layout>,
+    pages: Vec<Page>,
+    reservation: Reservation,
+    bytes_max: u64,
+}
+
+impl Copies {
+    fn new(layout: Arc<Layout>, reservation: Reservation, bytes_max: u64) -> Copies {
+        Copies { layout, pages: Vec::new(), reservation, bytes_max }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.reservation.bytes()
+    }
+
+    /// Copies a group, and what it keeps to `memory`; `None` if there is no room for it.
+    pub(super) fn copy(&mut self, tuple: Tuple, memory: &mut Memory) -> Option<Tuple> {
+        let layout = self.layout.clone();
+        // SAFETY: the fields lie in the tuple.
+        let string = |tuple: Tuple, offset: usize| unsafe {
+            tuple.address().add(offset).cast::<Str>().read_unaligned()
+        };
+        let long_bytes =
+            layout.strings_on_page().map(|offset| Layout::long_bytes(string(tuple, offset))).sum();
+        let slot = self.pages.last_mut().and_then(|page| page.slot(long_bytes));
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.new_page(long_bytes)?.slot(long_bytes)?,
+        };
+        // SAFETY: both are of the layout's bytes, and the slot is new.
+        let copy = unsafe {
+            std::ptr::copy_nonoverlapping(tuple.address(), slot.tuple, layout.bytes());
+            Tuple::at(slot.tuple)
+        };
+        let mut place = slot.strings;
+        for offset in layout.strings_on_page() {
+            let string = string(tuple, offset).unpacked(tuple.address());
+            if !string.is_inline() {
+                // SAFETY: the string is alive, the slot has room for it, and the field lies in the slot's tuple.
+                unsafe {
+                    let bytes = string.bytes();
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+                    let distance = place.offset_from(slot.tuple) as u64;
+                    let field = slot.tuple.add(offset).cast::<Str>();
+                    field.write_unaligned(string.packed(distance));
+                    place = place.add(bytes.len());
+                }
+            }
+        }
+        for kept in layout.kept() {
+            let mut room = 0;
+            let string = memory.copy_into(copy, &mut room, string(tuple, kept.offset));
+            // SAFETY: the fields lie in the slot's tuple.
+            unsafe {
+                slot.tuple.add(kept.offset).cast::<Str>().write_unaligned(string);
+                slot.tuple.add(kept.room_offset).cast::<u64>().write_unaligned(room);
+            }
+        }
+        Some(copy)
+    }
+
+    fn new_page(&mut self, long_bytes: usize) -> Option<&mut Page> {
+        let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
+        let bytes = PAGE_BYTES_MAX.max(tuple_bytes);
+        let may_grow = self.bytes() + bytes as u64 <= self.bytes_max;
+        if !may_grow || !self.reservation.try_grow(bytes as u64) {
+            return None;
+        }
+        self.pages.push(Page::new(bytes, self.layout.bytes()));
+        self.pages.last_mut()
+    }
+}
+
+/// A unit being partitioned anew.
+struct Split<'a> {
+    operator: &'a Aggregation,
+    spills: &'a Spills,
+    skipped_bits: u32,
+}
+
+impl Split<'_> {
+    fn begin(&self) -> Materializer {
+        let layout = self.operator.states.layout.clone();
+        let always = PartitionMode::Always;
+        Materializer::new(layout, OPERATOR, &self.spills.ledger, always, true)
+            .spilling(self.spills.anew())
+            .packed(self.skipped_bits)
+    }
+
+    async fn add(
+        &mut self,
+        parts: &mut Materializer,
+        tuples: impl Iterator<Item = Tuple>,
+        form: Form,
+    ) -> Result<()> {
+        let mut pace = Pace::default();
+        for (number, tuple) in tuples.enumerate() {
+            // SAFETY: the tuples are there, in that form, and nobody writes to them.
+            unsafe { parts.store_packed(tuple.address(), form).await? };
+            if number % TUPLES_PER_TURN == 0 {
+                pace.keep().await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_sources(&mut self, parts: &mut Materializer, sources: &mut Sources) -> Result<()> {
+        while let Some(source) = sources.next().await? {
+            self.add(parts, source.tuples(), source.form).await?;
+            sources.free(source);
+            weft_rt::yield_now().await;
+        }
+        Ok(())
+    }
+
+    async fn end(&self, mut parts: Materializer) -> Result<Step> {
+        parts.settle().await?;
+        let mut parts = parts.finish();
+        let skipped_bits = self.skipped_bits + LEVEL_BITS;
+        let tuples = parts.tuples();
+        let groups = parts.sketch.as_ref().map_or(tuples, |sketch| sketch.estimate() as usize);
+        let ledger = &self.spills.ledger;
+        let mut units: Vec<Unit> =
+            (0..PARTITIONS).map(|_| Unit::new(skipped_bits, ledger)).collect();
+        for stored in parts.pages {
+            let unit = &mut units[stored.partition.expect("partitioned from the beginning")];
+            unit.hold(parts.reservation.split(stored.page.bytes() as u64));
+            unit.pages.push(stored.page);
+        }
+        for spilled in parts.spilled {
+            units[spilled.partition].spilled.push(spilled);
+        }
+        for unit in &mut units {
+            unit.form = Form::Packed;
+            unit.settle(&self.spills.spilling);
+            unit.expect(groups, tuples);
+        }
+        units.retain(|unit| !unit.is_empty());
+        // The last ones are merged first: those in memory.
+        units.sort_by_key(|unit| unit.spilled.is_empty());
+        Ok(Step::Split(units))
+    }
+}

@@ -1,0 +1,221 @@
+//! A unit of an aggregation's second phase: all tuples of some groups, in memory and on disk, and how they are gone through.
+
+use std::sync::Arc;
+
+use weft_rt::memory::{Ledger, Reservation};
+
+use super::memory::Arena;
+use super::operator::OPERATOR;
+use super::state::Tuple;
+use crate::error::Result;
+use crate::spill::frozen::Frozen;
+use crate::spill::reader::Reader;
+use crate::spill::writer::{SpilledPage, Spills};
+use crate::spill::{Settled, Spilling};
+use crate::tuple::layout::HASH_OFFSET;
+use crate::tuple::pack::{Form, unpack};
+use crate::tuple::{Layout, Page};
+
+/// The hash of a tuple.
+#[inline(always)]
+pub(super) fn hash_of(tuple: Tuple) -> u64 {
+    // SAFETY: a tuple begins with it.
+    unsafe { tuple.address().add(HASH_OFFSET).cast::<u64>().read() }
+}
+
+/// The tuples of a page of phase one.
+pub(super) fn tuples_of(page: &Page) -> impl Iterator<Item = Tuple> {
+    // SAFETY: the tuples were written in phase one, and one unit has each.
+    (0..page.tuples()).map(|number| unsafe { Tuple::at(page.tuple(number)) })
+}
+
+/// All tuples of some groups.
+#[derive(Debug)]
+pub(super) struct Unit {
+    /// Bits of the hash that all of them have in common.
+    pub(super) skipped_bits: u32,
+    /// About how many groups there are.
+    pub(super) groups: usize,
+    /// What was written first.
+    pub(super) spilled: Vec<SpilledPage>,
+    /// Tuples that lie on the pages of several units.
+    pub(super) loose: Vec<Tuple>,
+    pub(super) pages: Vec<Page>,
+    /// The form of the tuples on the pages.
+    pub(super) form: Form,
+    /// What the groups on the pages keep.
+    pub(super) arenas: Vec<Arena>,
+    /// The memory of pages and arenas.
+    reservation: Reservation,
+    settled: Option<Settled>,
+}
+
+impl Unit {
+    /// One without tuples.
+    pub(super) fn new(skipped_bits: u32, ledger: &Ledger) -> Unit {
+        Unit {
+            skipped_bits,
+            groups: 1,
+            spilled: Vec::new(),
+            loose: Vec::new(),
+            pages: Vec::new(),
+            form: Form::Live,
+            arenas: Vec::new(),
+            reservation: ledger.empty(),
+            settled: None,
+        }
+    }
+
+    /// Takes the memory of a page or arena over.
+    pub(super) fn hold(&mut self, memory: Reservation) {
+        self.reservation.merge(memory);
+    }
+
+    /// It is being worked on: what it has in memory can be freed again.
+    pub(super) fn unsettle(&mut self) {
+        self.settled = None;
+    }
+
+    /// Bytes that it has in memory.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.reservation.bytes()
+    }
+
+    /// Expects its part of `groups` that all units have with their `tuples`.
+    pub(super) fn expect(&mut self, groups: usize, tuples: usize) {
+        let part = (groups as u128 * self.tuples() as u128 / tuples.max(1) as u128) as usize;
+        self.groups = part.clamp(1, self.tuples().max(1));
+    }
+
+    /// Nobody can spill what it has in memory any more.
+    pub(super) fn settle(&mut self, spilling: &Arc<Spilling>) {
+        self.settled = Some(Settled::new(spilling, self.reservation.bytes()));
+    }
+
+    /// True if there are no tuples.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.loose.is_empty() && self.spilled.is_empty()
+    }
+
+    /// Number of tuples.
+    pub(super) fn tuples(&self) -> usize {
+        let spilled: usize = self.spilled.iter().map(|page| page.tuples).sum();
+        self.pages.iter().map(Page::tuples).sum::<usize>() + self.loose.len() + spilled
+    }
+
+    /// Bytes that it has on disk.
+    pub(super) fn spilled_bytes(&self) -> u64 {
+        self.spilled.iter().map(|page| page.spilled.bytes() as u64).sum()
+    }
+}
+
+/// Tuples that come together.
+#[derive(Debug)]
+pub(super) struct Source {
+    from: From,
+    /// The form of the tuples.
+    pub(super) form: Form,
+}
+
+#[derive(Debug)]
+enum From {
+    Disk(Frozen),
+    Loose(Vec<Tuple>),
+    Page(Page),
+}
+
+impl Source {
+    /// The tuples, as long as this is.
+    pub(super) fn tuples(&self) -> impl Iterator<Item = Tuple> {
+        let count = match &self.from {
+            From::Disk(page) => page.tuples(),
+            From::Loose(tuples) => tuples.len(),
+            From::Page(page) => page.tuples(),
+        };
+        (0..count).map(|number| match &self.from {
+            // SAFETY: tuples were written to the page in phase one, and it is ours alone.
+            From::Disk(page) => unsafe { Tuple::at(page.tuple(number)) },
+            From::Loose(tuples) => tuples[number],
+            // SAFETY: as above.
+            From::Page(page) => unsafe { Tuple::at(page.tuple(number)) },
+        })
+    }
+
+    /// Makes the tuples live.
+    pub(super) fn unpack(&mut self, layout: &Layout) {
+        if self.form == Form::Packed && !layout.kept().is_empty() {
+            // SAFETY: they are packed tuples of the layout, which are ours alone.
+            self.tuples().for_each(|tuple| unsafe { unpack(layout, tuple.address()) });
+        }
+        self.form = Form::Live;
+    }
+}
+
+/// The tuples of a unit in their order, what is on disk read ahead.
+#[derive(Debug)]
+pub(super) struct Sources {
+    /// As of the unit.
+    pub(super) skipped_bits: u32,
+    pub(super) groups: usize,
+    reader: Option<Reader>,
+    loose: Vec<Tuple>,
+    pages: std::vec::IntoIter<Page>,
+    form: Form,
+    arenas: Vec<Arena>,
+    reservation: Reservation,
+    settled: Option<Settled>,
+}
+
+impl Sources {
+    /// Those of a unit; `memory` is for what is read.
+    ///
+    /// # Panics
+    /// If it was spilled, and there are no `spills`.
+    pub(super) fn new(unit: Unit, spills: Option<&Spills>, memory: Reservation) -> Sources {
+        let Unit { skipped_bits, groups, .. } = unit;
+        let Unit { spilled, loose, pages, form, arenas, reservation, settled, .. } = unit;
+        let reader = (!spilled.is_empty()).then(|| {
+            let spills = spills.expect("what was spilled can be read").clone();
+            Reader::new(OPERATOR, spills, spilled, memory)
+        });
+        let pages = pages.into_iter();
+        Sources { skipped_bits, groups, reader, loose, pages, form, arenas, reservation, settled }
+    }
+
+    /// The next tuples; `None` after the last.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    pub(super) async fn next(&mut self) -> Result<Option<Source>> {
+        if let Some(reader) = &mut self.reader {
+            if let Some(page) = reader.next().await? {
+                return Ok(Some(Source { from: From::Disk(page), form: Form::Packed }));
+            }
+            self.reader = None;
+        }
+        if !self.loose.is_empty() {
+            let from = From::Loose(std::mem::take(&mut self.loose));
+            return Ok(Some(Source { from, form: Form::Live }));
+        }
+        let page = self.pages.next();
+        Ok(page.map(|page| Source { from: From::Page(page), form: self.form }))
+    }
+
+    /// Frees tuples that nobody refers to any more.
+    pub(super) fn free(&mut self, source: Source) {
+        match (source.from, &mut self.reader) {
+            (From::Disk(page), Some(reader)) => reader.forget(page),
+            (From::Page(page), _) => {
+                let bytes = page.bytes() as u64;
+                drop(page);
+                self.reservation.shrink(bytes);
+            }
+            (From::Disk(_) | From::Loose(_), _) => {}
+        }
+    }
+
+    /// What has to stay with the tuples, when all were given.
+    pub(super) fn end(self) -> (Vec<Arena>, Reservation, Option<Settled>) {
+        (self.arenas, self.reservation, self.settled)
+    }
+}

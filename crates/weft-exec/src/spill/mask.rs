@@ -1,0 +1,88 @@
+//! Which partitions of an operator go to disk, for all of its workers: those that somebody has written once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::tuple::materializer::PARTITIONS;
+
+const WORDS: usize = PARTITIONS / u64::BITS as usize;
+
+/// A bit for each partition, changed optimistically: who has chosen by bits that others have changed chooses again.
+#[derive(Debug, Default)]
+pub(crate) struct SpilledPartitions {
+    words: [AtomicU64; WORDS],
+    /// Odd while somebody changes a bit.
+    version: AtomicU64,
+}
+
+/// The bits at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snapshot {
+    words: [u64; WORDS],
+    version: u64,
+}
+
+impl Snapshot {
+    /// True if a partition goes to disk.
+    pub(crate) fn has(&self, partition: usize) -> bool {
+        self.words[partition / 64] >> (partition % 64) & 1 == 1
+    }
+}
+
+impl SpilledPartitions {
+    /// The bits now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            let words = std::array::from_fn(|word| self.words[word].load(Ordering::Acquire));
+            if version.is_multiple_of(2) && self.version.load(Ordering::Acquire) == version {
+                return Snapshot { words, version };
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Adds a partition; false if others have added one since the snapshot.
+    pub(crate) fn add(&self, partition: usize, since: &Snapshot) -> bool {
+        let (before, during) = (since.version, since.version + 1);
+        let exchanged =
+            self.version.compare_exchange(before, during, Ordering::AcqRel, Ordering::Relaxed);
+        if exchanged.is_err() {
+            return false;
+        }
+        self.words[partition / 64].fetch_or(1 << (partition % 64), Ordering::AcqRel);
+        self.version.store(during + 1, Ordering::Release);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_late_chooses_again() {
+        let mask = SpilledPartitions::default();
+        let (one, two) = (mask.snapshot(), mask.snapshot());
+        assert!(mask.add(200, &one) && !mask.add(3, &two));
+        let three = mask.snapshot();
+        assert!(three.has(200) && !three.has(3) && !two.has(200));
+        assert!(mask.add(3, &three) && mask.snapshot().has(3));
+    }
+
+    #[test]
+    fn workers_agree() {
+        let mask = SpilledPartitions::default();
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let mask = &mask;
+                scope.spawn(move || {
+                    for partition in (0..PARTITIONS).skip(worker).step_by(4) {
+                        while !mask.add(partition, &mask.snapshot()) {}
+                    }
+                });
+            }
+        });
+        let all = mask.snapshot();
+        assert!((0..PARTITIONS).all(|partition| all.has(partition)));
+    }
+}

@@ -1,0 +1,88 @@
+//! Pages come back from disk, a few of them ahead of their use, as memory allows.
+
+use std::collections::VecDeque;
+
+use weft_rt::io::IoBuf;
+use weft_rt::memory::Reservation;
+use weft_rt::{JoinHandle, spawn_local};
+
+use super::frozen::Frozen;
+use super::writer::{SpilledPage, Spills};
+use crate::error::Result;
+use crate::tuple::budget::patiently;
+
+/// Pages that are read at once.
+const READS_MAX: usize = 8;
+
+/// Reads pages on one worker, in their order.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    operator: &'static str,
+    spills: Spills,
+    pages: VecDeque<SpilledPage>,
+    /// Memory of pages that are forgotten, for others: whoever has all other memory must be able to go on.
+    spare: Reservation,
+    reading: VecDeque<JoinHandle<Result<Frozen>>>,
+}
+
+/// More than this is not kept to spare.
+const SPARE_BYTES: u64 = 64 << 10;
+
+impl Reader {
+    /// A reader of `pages`. `memory` is for some of them or for none.
+    pub(crate) fn new(
+        operator: &'static str,
+        spills: Spills,
+        pages: Vec<SpilledPage>,
+        memory: Reservation,
+    ) -> Reader {
+        let pages = pages.into();
+        Reader { operator, spills, pages, spare: memory, reading: VecDeque::new() }
+    }
+
+    /// Takes the memory of a page back that nobody refers to any more.
+    pub(crate) fn forget(&mut self, page: Frozen) {
+        let memory = page.into_memory();
+        if self.spare.bytes() < SPARE_BYTES {
+            self.spare.merge(memory);
+        }
+    }
+
+    /// The next page, whose place on disk is free then; `None` after the last one.
+    ///
+    /// # Errors
+    /// What went wrong with reading; [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(crate) async fn next(&mut self) -> Result<Option<Frozen>> {
+        let ledger = self.spills.ledger.clone();
+        while self.reading.len() < READS_MAX
+            && let Some(page) = self.pages.front()
+        {
+            let bytes = page.spilled.bytes() as u64;
+            let missing = bytes.saturating_sub(self.spare.bytes());
+            if !self.spare.try_grow(missing) {
+                if !self.reading.is_empty() {
+                    break;
+                }
+                let granted = ledger.reserve_or_spill(missing);
+                self.spare.merge(patiently(self.operator, &ledger, missing, granted).await?);
+            }
+            let memory = self.spare.split(bytes);
+            let page = self.pages.pop_front().expect("there is one");
+            self.reading.push_back(self.read(page, memory));
+        }
+        match self.reading.pop_front() {
+            Some(page) => Ok(Some(page.await??)),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a page by a task, which goes on if nobody waits for it, so that its memory is held as long as it is used.
+    fn read(&self, page: SpilledPage, memory: Reservation) -> JoinHandle<Result<Frozen>> {
+        let task = self.spills.tasks.count();
+        spawn_local(async move {
+            let buffer = IoBuf::zeroed(page.spilled.bytes());
+            let read = page.spilled.read(buffer).await?;
+            Ok(Frozen::new(read, page.tuples, (memory, task)))
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! How much memory whoever spills may have. There is no other way to be fair: who came first would have all of it, and keep
+//! it as long as those who came later could only spill.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use weft_rt::memory::Ledger;
+use weft_store::spill::SpillArea;
+
+use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
+
+/// Of the budget, in quarters, what all together may have. The rest is for caches, for what is read, and for who needs
+/// little and fails without it.
+const QUARTERS: u64 = 3;
+
+/// Of the budget, the part that counts as there however much of it is taken by what reserves nothing.
+const USABLE_MIN: u64 = 2;
+
+/// What one may have at least, if it is free: two small pages for each partition, but no more than a part of the budget.
+const SHARE_MIN: (u64, u64) = ((2 * PARTITIONS * PAGE_BYTES_MIN) as u64, 16);
+
+/// What all operators that spill share, of all queries.
+#[derive(Debug)]
+pub struct Spilling {
+    area: SpillArea,
+    /// Those who may have a share now.
+    sharers: AtomicUsize,
+    /// Bytes that nobody can spill any more.
+    settled_bytes: AtomicU64,
+}
+
+impl Spilling {
+    /// Operators spill to this area.
+    pub fn new(area: SpillArea) -> Arc<Spilling> {
+        Arc::new(Spilling { area, sharers: AtomicUsize::new(0), settled_bytes: AtomicU64::new(0) })
+    }
+
+    /// Where they spill to.
+    pub fn area(&self) -> &SpillArea {
+        &self.area
+    }
+}
+
+/// One worker's part of an operator that spills, or of its second phase. It counts as long as this is.
+#[derive(Debug)]
+pub(crate) struct Share {
+    spilling: Arc<Spilling>,
+    ledger: Ledger,
+}
+
+impl Share {
+    /// One more among those who share.
+    pub(crate) fn new(spilling: &Arc<Spilling>, ledger: &Ledger) -> Share {
+        spilling.sharers.fetch_add(1, Ordering::Relaxed);
+        Share { spilling: spilling.clone(), ledger: ledger.clone() }
+    }
+
+    /// Bytes that it may have now.
+    pub(crate) fn bytes(&self) -> u64 {
+        let limit = self.ledger.limit();
+        let usable = limit.saturating_sub(self.ledger.unreserved()).max(limit / USABLE_MIN);
+        let settled = self.spilling.settled_bytes.load(Ordering::Relaxed);
+        let sharers = self.spilling.sharers.load(Ordering::Relaxed).max(1) as u64;
+        ((usable / 4 * QUARTERS).saturating_sub(settled) / sharers)
+            .max(SHARE_MIN.0.min(limit / SHARE_MIN.1))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.spilling.sharers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that nobody can spill any more, as long as this is.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    spilling: Arc<Spilling>,
+    bytes: u64,
+}
+
+impl Settled {
+    pub(crate) fn new(spilling: &Arc<Spilling>, bytes: u64) -> Settled {
+        spilling.settled_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Settled { spilling: spilling.clone(), bytes }
+    }
+}
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        self.spilling.settled_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_store::Directory;
+
+    use super::*;
+
+    #[test]
+    fn what_can_be_spilled_is_shared() {
+        let spilling = Spilling::new(SpillArea::new(vec![Directory::Os("none".into())], 0));
+        let ledger = Ledger::new(400 << 20);
+        let one = Share::new(&spilling, &ledger);
+        assert_eq!(one.bytes(), 300 << 20);
+        let settled = Settled::new(&spilling, 100 << 20);
+        let two = Share::new(&spilling, &ledger);
+        assert_eq!((one.bytes(), two.bytes()), (100 << 20, 100 << 20));
+        drop((one, settled));
+        assert_eq!(two.bytes(), 300 << 20);
+        let _settled = Settled::new(&spilling, 1 << 30);
+        assert_eq!(two.bytes(), SHARE_MIN.0);
+    }
+}

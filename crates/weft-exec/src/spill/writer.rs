@@ -1,0 +1,165 @@
+//! A worker's writes: so many pages on their way to disk at most, whose memory comes back as writes end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weft_rt::JoinHandle;
+use weft_rt::io::IoBuf;
+use weft_rt::memory::{Ledger, Reservation};
+use weft_store::spill::{Spilled, Written};
+
+use super::frozen::Freezing;
+use super::mask::SpilledPartitions;
+use super::{Share, Spilling};
+use crate::error::Result;
+use crate::query::Context;
+use crate::tasks::{Counted, Tasks};
+use crate::tuple::budget::patiently;
+
+/// Pages that a worker has on their way at once.
+const WRITES_MAX: usize = 8;
+/// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
+const SPARE_BYTES: u64 = 64 << 10;
+
+/// What the workers of an operator share to spill.
+#[derive(Clone, Debug)]
+pub struct Spills {
+    pub(crate) spilling: Arc<Spilling>,
+    pub(crate) ledger: Ledger,
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) mask: Arc<SpilledPartitions>,
+    pub(crate) bytes: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Spills {
+    /// For one operator of a query; `None` if the query has no place to spill to.
+    pub(crate) fn new(context: &Context) -> Option<Spills> {
+        let spilling = context.spilling.clone()?;
+        let (ledger, tasks) = (context.ledger.clone(), context.tasks.clone());
+        let bytes = context.spilled_bytes.clone();
+        Some(Spills { spilling, ledger, tasks, mask: Arc::default(), bytes })
+    }
+
+    /// The same for tuples that are partitioned anew, by a worker alone.
+    pub(crate) fn anew(&self) -> Spills {
+        Spills { mask: Arc::default(), ..self.clone() }
+    }
+
+    /// One more that shares the memory.
+    pub(crate) fn share(&self) -> Share {
+        Share::new(&self.spilling, &self.ledger)
+    }
+}
+
+/// A page on disk.
+#[derive(Debug)]
+pub struct SpilledPage {
+    /// The partition that its tuples are of.
+    pub partition: usize,
+    /// How many.
+    pub tuples: usize,
+    pub(crate) spilled: Spilled,
+}
+
+/// Held while a page is written.
+#[derive(Debug)]
+struct Held {
+    memory: Reservation,
+    _task: Counted,
+}
+
+#[derive(Debug)]
+struct Writing {
+    partition: usize,
+    tuples: usize,
+    write: JoinHandle<Written<Held>>,
+}
+
+/// One worker's writes.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    operator: &'static str,
+    spills: Spills,
+    spare: Reservation,
+    writing: VecDeque<Writing>,
+    written: Vec<SpilledPage>,
+}
+
+impl Writer {
+    pub(crate) fn new(operator: &'static str, spills: Spills) -> Writer {
+        let mut spare = spills.ledger.empty();
+        // If it is not free now, it is waited for when it is needed.
+        spare.try_grow(SPARE_BYTES);
+        Writer { operator, spills, spare, writing: VecDeque::new(), written: Vec::new() }
+    }
+
+    pub(crate) fn spills(&self) -> &Spills {
+        &self.spills
+    }
+
+    /// Waits for memory for a page, which is what pages before it give back if there is no other.
+    ///
+    /// # Errors
+    /// Those of earlier writes; [`ExecError::Memory`](crate::ExecError::Memory) if nobody gives any back.
+    pub(crate) async fn memory(&mut self, bytes: usize) -> Result<Reservation> {
+        let bytes = bytes as u64;
+        loop {
+            if self.writing.len() < WRITES_MAX {
+                if self.spare.bytes() >= bytes {
+                    return Ok(self.spare.split(bytes));
+                }
+                if let Some(memory) = self.spills.ledger.try_reserve(bytes) {
+                    return Ok(memory);
+                }
+            }
+            if !self.end_first().await? {
+                let (ledger, missing) = (&self.spills.ledger, bytes - self.spare.bytes());
+                let granted = ledger.reserve_or_spill(missing);
+                self.spare.merge(patiently(self.operator, ledger, missing, granted).await?);
+            }
+        }
+    }
+
+    /// Sends a page to disk.
+    pub(crate) fn write(&mut self, partition: usize, page: Freezing, memory: Reservation) {
+        let tuples = page.tuples();
+        let held = Held { memory, _task: self.spills.tasks.count() };
+        let buffer: IoBuf = page.finish();
+        let write = self.spills.spilling.area().write(buffer, held);
+        self.writing.push_back(Writing { partition, tuples, write });
+    }
+
+    /// Waits for the oldest write; false if there is none.
+    async fn end_first(&mut self) -> Result<bool> {
+        let Some(Writing { partition, tuples, write }) = self.writing.pop_front() else {
+            return Ok(false);
+        };
+        let Written { spilled, held, .. } = write.await?;
+        let spilled = spilled?;
+        if self.spare.bytes() < SPARE_BYTES {
+            self.spare.merge(held.memory);
+        }
+        let bytes = spilled.bytes() as u64;
+        self.spills.bytes.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+        self.written.push(SpilledPage { partition, tuples, spilled });
+        Ok(true)
+    }
+
+    /// Waits for all writes.
+    ///
+    /// # Errors
+    /// The first that one has.
+    pub(crate) async fn settle(&mut self) -> Result<()> {
+        while self.end_first().await? {}
+        Ok(())
+    }
+
+    /// What was written.
+    ///
+    /// # Panics
+    /// If writes have not ended ([`Writer::settle`]).
+    pub(crate) fn finish(self) -> Vec<SpilledPage> {
+        assert!(self.writing.is_empty(), "writes have ended");
+        self.written
+    }
+}

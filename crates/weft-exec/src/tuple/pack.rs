@@ -1,0 +1,80 @@
+//! Tuples without addresses: strings that states keep behind addresses ([`KeptString`]) are packed, that is, they lie on
+//! the tuple's page like all others, so that the tuple can be written to disk. Unpacked again they are views of that page.
+
+use super::layout::{KeptString, Layout};
+use super::page::Slot;
+use crate::text::Str;
+
+/// Where the strings are that a tuple's states keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Behind addresses.
+    Live,
+    /// On the tuple's page.
+    Packed,
+}
+
+/// # Safety
+/// There is a tuple at the address, and a string at the offset.
+unsafe fn string_at(tuple: *const u8, offset: usize) -> Str {
+    // SAFETY: as promised.
+    unsafe { tuple.add(offset).cast::<Str>().read_unaligned() }
+}
+
+/// Bytes of all long strings of a tuple.
+///
+/// # Safety
+/// There is a tuple of the layout at the address.
+pub(crate) unsafe fn long_bytes(layout: &Layout, tuple: *const u8) -> usize {
+    let kept = layout.kept().iter().map(|kept| kept.offset);
+    // SAFETY: the fields lie in the tuple.
+    let bytes = |offset| Layout::long_bytes(unsafe { string_at(tuple, offset) });
+    layout.strings_on_page().chain(kept).map(bytes).sum()
+}
+
+/// Copies a tuple, packed.
+///
+/// # Safety
+/// There is a tuple of the layout and that form at `tuple`, and `slot` has room for it and for [`long_bytes`], which nobody
+/// else uses.
+pub(crate) unsafe fn pack(layout: &Layout, tuple: *const u8, form: Form, slot: Slot) {
+    // SAFETY: as promised.
+    unsafe { std::ptr::copy_nonoverlapping(tuple, slot.tuple, layout.bytes()) };
+    let mut place = slot.strings;
+    let mut store = |offset: usize, is_packed: bool| {
+        // SAFETY: the field lies in the tuple.
+        let string = unsafe { string_at(tuple, offset) };
+        if string.is_inline() {
+            return;
+        }
+        let string = if is_packed { string.unpacked(tuple) } else { string };
+        // SAFETY: the string is alive, the slot has room for it, and the field lies in the slot's tuple.
+        unsafe {
+            let bytes = string.bytes();
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+            let distance = place.offset_from(slot.tuple) as u64;
+            slot.tuple.add(offset).cast::<Str>().write_unaligned(string.packed(distance));
+            place = place.add(bytes.len());
+        }
+    };
+    layout.strings_on_page().for_each(|offset| store(offset, true));
+    for KeptString { offset, room_offset } in layout.kept() {
+        store(*offset, form == Form::Packed);
+        // SAFETY: the field lies in the slot's tuple.
+        unsafe { slot.tuple.add(*room_offset).cast::<u64>().write_unaligned(0) };
+    }
+}
+
+/// Makes the strings that a packed tuple's states keep views of its page, which stay valid as long as that is.
+///
+/// # Safety
+/// There is a packed tuple of the layout at the address, and nobody else uses it.
+pub(crate) unsafe fn unpack(layout: &Layout, tuple: *mut u8) {
+    for kept in layout.kept() {
+        // SAFETY: the field lies in the tuple.
+        unsafe {
+            let string = string_at(tuple, kept.offset).unpacked(tuple);
+            tuple.add(kept.offset).cast::<Str>().write_unaligned(string);
+        }
+    }
+}

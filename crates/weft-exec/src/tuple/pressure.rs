@@ -1,0 +1,273 @@
+//! A materializer under pressure: when it has its share of the memory, or there is no more, it spills all tuples of a chosen
+//! partition instead of allocating a page (Spilly, sections 4.2, 4.3 and 5.3).
+//!
+//! Which partition: one that some worker of the operator has chosen before, if it is worth writing, else the largest, which
+//! all workers hear of by a bitmask. What was stored before there were partitions goes first, sorted by partition. Tuples
+//! are packed onto pages for the disk, of which a bounded number is on its way.
+
+use weft_rt::memory::Reservation;
+
+use super::layout::{HASH_OFFSET, Layout};
+use super::materializer::{
+    Filling, Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS, Room,
+};
+use super::pack::{Form, long_bytes, pack};
+use super::page::Page;
+use crate::error::Result;
+use crate::pace::Pace;
+use crate::spill::Share;
+use crate::spill::frozen::{Freezing, page_bytes};
+use crate::spill::writer::{SpilledPage, Spills, Writer};
+
+/// Of its share, the part that the pages which a worker fills may take.
+const FILLING: u64 = 2;
+
+/// What a materializer spills by.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    writer: Writer,
+    /// As long as it has tuples or may get some.
+    share: Share,
+    pub(super) form: Form,
+}
+
+impl Pressure {
+    pub(super) fn new(operator: &'static str, spills: Spills) -> Pressure {
+        let share = spills.share();
+        Pressure { writer: Writer::new(operator, spills), share, form: Form::Live }
+    }
+
+    /// Bytes that there may be in memory now.
+    pub(super) fn share_bytes(&self) -> u64 {
+        self.share.bytes()
+    }
+
+    /// Bytes of the largest pages of partitions, so that a page for each is but a part of the share.
+    pub(super) fn page_bytes_max(&self) -> usize {
+        let bytes = (self.share.bytes() / FILLING) as usize / PARTITIONS;
+        (1 << bytes.max(1).ilog2()).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX)
+    }
+
+    /// What was spilled.
+    pub(super) fn finish(self) -> Vec<SpilledPage> {
+        self.writer.finish()
+    }
+
+    /// The partition to spill, if any has tuples.
+    fn choose(&self, filling: &[Filling]) -> Option<usize> {
+        let mask = &self.writer.spills().mask;
+        let worthwhile = self.page_bytes_max() / 2;
+        loop {
+            let chosen = mask.snapshot();
+            let bytes = |partition: &usize| filling[*partition].used_bytes();
+            let (known, others): (Vec<usize>, Vec<usize>) =
+                (0..filling.len()).partition(|partition| chosen.has(*partition));
+            let known = known.into_iter().max_by_key(bytes).filter(|at| bytes(at) > 0);
+            if known.is_some_and(|partition| bytes(&partition) >= worthwhile) {
+                return known;
+            }
+            let other = others.into_iter().max_by_key(bytes).filter(|at| bytes(at) > 0);
+            let Some(other) =
+                other.filter(|at| known.is_none_or(|known| bytes(at) > bytes(&known)))
+            else {
+                return known;
+            };
+            if mask.add(other, &chosen) {
+                return Some(other);
+            }
+        }
+    }
+}
+
+/// Tuples on their way to disk: the page that they are being packed onto.
+struct Packing {
+    partition: usize,
+    page: Option<(Freezing, Reservation)>,
+    /// Bytes of the tuples that are still to come.
+    left_bytes: usize,
+}
+
+impl Materializer {
+    /// Takes `bytes` of memory, or spills something, so that there is some when it is asked for again.
+    ///
+    /// # Errors
+    /// [`ExecError::Memory`](crate::ExecError::Memory) if there is nothing to spill; what went wrong with spilling.
+    pub(crate) async fn relieve(&mut self, bytes: u64) -> Result<Room> {
+        if self.try_reserve(bytes) {
+            return Ok(Room::Made);
+        }
+        if self.pressure.is_some() {
+            if self.filling.len() == 1 && self.filling[0].used_bytes() > 0 {
+                self.partition();
+            }
+            if !self.loose.is_empty() {
+                self.spill_loose().await?;
+                return Ok(Room::LooseSpilled);
+            }
+            let chosen = self.pressure.as_ref().and_then(|pressure| pressure.choose(&self.filling));
+            if let Some(partition) = chosen {
+                self.spill(partition).await?;
+                return Ok(Room::Spilled(partition));
+            }
+        }
+        self.budget.reserve(bytes).await?;
+        Ok(Room::Made)
+    }
+
+    /// Waits until all that was to be spilled is on disk.
+    ///
+    /// # Errors
+    /// The first that a write has.
+    pub async fn settle(&mut self) -> Result<()> {
+        match &mut self.pressure {
+            Some(pressure) => pressure.writer.settle().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Spills a partition.
+    async fn spill(&mut self, partition: usize) -> Result<()> {
+        let filling = &mut self.filling[partition];
+        let mut pages = std::mem::take(&mut filling.full);
+        pages.extend(filling.page.take());
+        let mut packing = Packing { partition, page: None, left_bytes: 0 };
+        packing.left_bytes = pages.iter().map(|page| self.packed_bytes(page)).sum();
+        let mut pace = Pace::default();
+        for page in pages {
+            for number in 0..page.tuples() {
+                // SAFETY: the page is ours, and its tuples are complete.
+                unsafe { self.pack_next(page.tuple(number), &mut packing).await? };
+            }
+            self.release_page(page);
+            pace.keep().await;
+        }
+        self.close(packing);
+        Ok(())
+    }
+
+    /// Spills what was stored before there were partitions.
+    async fn spill_loose(&mut self) -> Result<()> {
+        let pages = std::mem::take(&mut self.loose);
+        let addresses =
+            |page: &Page| (0..page.tuples()).map(|at| page.tuple(at) as usize).collect();
+        let mut tuples: Vec<(usize, usize)> = Vec::new();
+        for page in &pages {
+            let found: Vec<usize> = addresses(page);
+            // SAFETY: a tuple begins with its hash.
+            let hash = |tuple: usize| unsafe {
+                (tuple as *const u8).add(HASH_OFFSET).cast::<u64>().read()
+            };
+            tuples.extend(found.into_iter().map(|tuple| (self.partition_of(hash(tuple)), tuple)));
+        }
+        // Stable: tuples of a group stay in their order.
+        tuples.sort_by_key(|(partition, _)| *partition);
+        let mut pace = Pace::default();
+        for tuples in tuples.chunk_by(|a, b| a.0 == b.0) {
+            let mut packing = Packing { partition: tuples[0].0, page: None, left_bytes: 0 };
+            // SAFETY: the pages are ours, and their tuples complete.
+            let bytes = |tuple: usize| unsafe { self.tuple_bytes(tuple as *const u8) };
+            packing.left_bytes = tuples.iter().map(|(_, tuple)| bytes(*tuple)).sum();
+            for (_, tuple) in tuples {
+                // SAFETY: as above.
+                unsafe { self.pack_next(*tuple as *const u8, &mut packing).await? };
+            }
+            self.close(packing);
+            pace.keep().await;
+        }
+        pages.into_iter().for_each(|page| self.release_page(page));
+        Ok(())
+    }
+
+    /// Bytes of a tuple on disk.
+    ///
+    /// # Safety
+    /// There is one.
+    unsafe fn tuple_bytes(&self, tuple: *const u8) -> usize {
+        // SAFETY: as promised.
+        self.layout.bytes() + unsafe { long_bytes(&self.layout, tuple) }
+    }
+
+    /// Bytes of a page's tuples on disk.
+    fn packed_bytes(&self, page: &Page) -> usize {
+        let layout: &Layout = &self.layout;
+        if !layout.has_strings() {
+            return page.tuples() * layout.bytes();
+        }
+        // SAFETY: the page's tuples are complete.
+        (0..page.tuples()).map(|number| unsafe { self.tuple_bytes(page.tuple(number)) }).sum()
+    }
+
+    /// Packs a tuple onto the page, or onto a new one.
+    ///
+    /// # Safety
+    /// There is a complete tuple.
+    async unsafe fn pack_next(&mut self, tuple: *const u8, packing: &mut Packing) -> Result<()> {
+        // SAFETY: as promised.
+        let long_bytes = unsafe { long_bytes(&self.layout, tuple) };
+        let bytes = self.layout.bytes() + long_bytes;
+        let slot = loop {
+            let slot = packing.page.as_mut().and_then(|(page, _)| page.slot(long_bytes));
+            if let Some(slot) = slot {
+                break slot;
+            }
+            self.send(packing);
+            let page_bytes = page_bytes(bytes, packing.left_bytes);
+            let memory = self.writer().memory(page_bytes).await?;
+            let buffer = weft_rt::io::IoBuf::zeroed(page_bytes);
+            packing.page = Some((Freezing::new(buffer, self.layout.bytes()), memory));
+        };
+        packing.left_bytes -= bytes;
+        let form = self.pressure.as_ref().map_or(Form::Live, |pressure| pressure.form);
+        // SAFETY: as promised; the slot has room for the tuple.
+        unsafe { pack(&self.layout, tuple, form, slot) };
+        Ok(())
+    }
+
+    fn writer(&mut self) -> &mut Writer {
+        &mut self.pressure.as_mut().expect("only who spills packs tuples").writer
+    }
+
+    /// Sends the page to disk, if there is one.
+    fn send(&mut self, packing: &mut Packing) {
+        if let Some((page, memory)) = packing.page.take() {
+            self.writer().write(packing.partition, page, memory);
+        }
+    }
+
+    fn close(&mut self, mut packing: Packing) {
+        debug_assert_eq!(packing.left_bytes, 0, "all tuples were packed");
+        self.send(&mut packing);
+    }
+
+    /// Gives a page's memory back.
+    fn release_page(&mut self, page: Page) {
+        let bytes = page.bytes() as u64;
+        drop(page);
+        self.release(bytes);
+    }
+
+    /// Stores a packed copy of a tuple that has this form. For those of [`Materializer::packed`].
+    ///
+    /// # Safety
+    /// There is one, which nobody writes to until this has ended.
+    ///
+    /// # Errors
+    /// As [`Materializer::make_room`].
+    pub(crate) async unsafe fn store_packed(&mut self, tuple: *const u8, form: Form) -> Result<()> {
+        // SAFETY: a tuple begins with its hash.
+        let hash = unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() };
+        self.count(hash);
+        // SAFETY: as promised.
+        let long_bytes = unsafe { long_bytes(&self.layout, tuple) };
+        let slot = loop {
+            match self.slot(hash, long_bytes) {
+                Some(slot) => break slot,
+                // Nobody knows addresses.
+                None => drop(self.make_room(hash, long_bytes).await?),
+            }
+        };
+        // SAFETY: as promised; the slot has room for the tuple.
+        unsafe { pack(&self.layout, tuple, form, slot) };
+        Ok(())
+    }
+}
