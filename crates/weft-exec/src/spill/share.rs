@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use weft_rt::memory::Ledger;
+use weft_rt::memory::{Ledger, heap};
 use weft_store::spill::SpillArea;
 
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
@@ -15,6 +15,10 @@ const QUARTERS: u64 = 3;
 
 /// Of the budget, the part that counts as there however much of it is taken by what reserves nothing.
 const USABLE_MIN: u64 = 2;
+
+/// Bytes that are spilled until the heap's gaps are looked at, and the part of the budget that may lie idle there.
+const TRIM_BYTES: u64 = 16 << 20;
+const HEAP_GAPS: u64 = 32;
 
 /// What one may have at least, if it is free: two small pages for each partition, but no more than a part of the budget.
 const SHARE_MIN: (u64, u64) = ((2 * PARTITIONS * PAGE_BYTES_MIN) as u64, 16);
@@ -27,12 +31,26 @@ pub struct Spilling {
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
     settled_bytes: AtomicU64,
+    /// Bytes spilled since the heap's gaps were looked at.
+    spilled_bytes: AtomicU64,
 }
 
 impl Spilling {
     /// Operators spill to this area.
     pub fn new(area: SpillArea) -> Arc<Spilling> {
-        Arc::new(Spilling { area, sharers: AtomicUsize::new(0), settled_bytes: AtomicU64::new(0) })
+        let (sharers, count) = (AtomicUsize::new(0), AtomicU64::default);
+        Arc::new(Spilling { area, sharers, settled_bytes: count(), spilled_bytes: count() })
+    }
+
+    /// Notes that memory of so many bytes was spilled, and is free. Pages of all sizes and strings come and go: now and then
+    /// what lies idle between them has to go back to the system, or the process would outgrow its limit.
+    pub(crate) fn note_spilled(&self, bytes: u64, ledger: &Ledger) {
+        let before = self.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if ledger.is_watching() && before + bytes >= TRIM_BYTES {
+            self.spilled_bytes.store(0, Ordering::Relaxed);
+            let known_bytes = ledger.used() + ledger.unreserved();
+            heap::trim(known_bytes + ledger.limit() / HEAP_GAPS);
+        }
     }
 
     /// Where they spill to.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_rt::JoinHandle;
 use weft_rt::io::IoBuf;
@@ -28,7 +29,7 @@ pub struct Spills {
     pub(crate) ledger: Ledger,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) mask: Arc<SpilledPartitions>,
-    pub(crate) bytes: Arc<std::sync::atomic::AtomicU64>,
+    pub(crate) bytes: Arc<AtomicU64>,
 }
 
 impl Spills {
@@ -140,7 +141,8 @@ impl Writer {
             self.spare.merge(held.memory);
         }
         let bytes = spilled.bytes() as u64;
-        self.spills.bytes.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+        self.spills.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.spills.spilling.note_spilled(bytes, &self.spills.ledger);
         self.written.push(SpilledPage { partition, tuples, spilled });
         Ok(true)
     }
