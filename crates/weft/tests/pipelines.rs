@@ -269,6 +269,26 @@ fn what_does_not_fit_into_memory_is_left_to_datafusion() {
 }
 
 #[test]
+fn aggregations_that_outgrow_memory_spill() {
+    let database = by_pipelines("64MiB");
+    let session = with_numbers(&database, 1_000_000);
+    let sql = "SELECT count(*), sum(c), max(m) \
+        FROM (SELECT n, s, count(*) AS c, min(s) AS m FROM t GROUP BY n, s)";
+    let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
+    assert!(
+        analyzed.contains("PipelinesExec") && analyzed.contains("spilled_bytes="),
+        "{analyzed}"
+    );
+    check(&session, sql, &["1000000 1000000 number 999999"]);
+    assert_eq!(database.stats().spilled_bytes, 0);
+    session.execute("SET max_temp_size = '1MiB'").unwrap();
+    let error = check_error(&session, sql, ErrorKind::Storage);
+    assert!(error.message().contains("raise max_temp_size"), "{error}");
+    session.execute("RESET max_temp_size").unwrap();
+    check(&session, sql, &["1000000 1000000 number 999999"]);
+}
+
+#[test]
 fn a_limit_that_is_lowered_is_shared_anew() {
     let database = by_pipelines("4GiB");
     let session = with_numbers(&database, 1_000_000);

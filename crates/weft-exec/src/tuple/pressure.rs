@@ -271,3 +271,143 @@ impl Materializer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_rt::io::DriverKind;
+    use weft_rt::io::sim::{SimDisk, SimOptions};
+    use weft_rt::memory::Ledger;
+    use weft_rt::{Runtime, RuntimeOptions};
+    use weft_store::Directory;
+    use weft_store::spill::SpillArea;
+
+    use super::super::Materialized;
+    use super::super::pack::unpack;
+    use super::*;
+    use crate::lane::Lane;
+    use crate::program::Register;
+    use crate::query::{Context, PartitionMode};
+    use crate::registers::Registers;
+    use crate::spill::Spilling;
+    use crate::spill::reader::Reader;
+    use crate::text::Str;
+
+    const ROWS: u64 = 30_000;
+
+    fn hash(number: u64) -> u64 {
+        (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn text(number: u64) -> String {
+        format!("{number} and {}", "x".repeat(number as usize % 80))
+    }
+
+    fn context(bytes: u64) -> Context {
+        let disk = SimDisk::new(SimOptions::testing(1));
+        let driver = DriverKind::Sim(disk.clone());
+        let options = RuntimeOptions { workers: 1, driver, ..RuntimeOptions::default() };
+        let mut context =
+            Context::new(Arc::new(Runtime::new(&options).unwrap()), Ledger::new(bytes));
+        let area = SpillArea::new(vec![Directory::Sim(disk, "spill".into())], 1 << 40);
+        context.spilling = Some(Spilling::new(area));
+        context
+    }
+
+    /// Stores numbers and texts, vector by vector, of which every third row is not selected.
+    async fn store(materializer: &mut Materializer, vector_rows: usize) -> Result<()> {
+        let mut registers = Registers::of(&[Lane::U64, Lane::Str, Lane::U64]);
+        for start in (0..ROWS).step_by(vector_rows) {
+            let numbers: Vec<u64> = (start..ROWS).take(vector_rows).collect();
+            let texts: Vec<String> = numbers.iter().map(|number| text(*number)).collect();
+            registers.begin(numbers.len());
+            for (row, number) in numbers.iter().enumerate() {
+                registers.vector_mut(Register(0)).values_mut::<u64>()[row] = *number;
+                let string = Str::new(texts[row].as_bytes());
+                registers.vector_mut(Register(1)).values_mut::<Str>()[row] = string;
+                registers.vector_mut(Register(2)).values_mut::<u64>()[row] = hash(*number);
+            }
+            (0..3).for_each(|register| registers.vector_mut(Register(register)).validity.set_all());
+            if vector_rows > 1 {
+                registers.selection.retain(|row| !numbers[row].is_multiple_of(3));
+            }
+            let fields = [Register(0), Register(1)];
+            materializer.store(&registers, Register(2), &fields).await?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// There is a tuple of the layout.
+    unsafe fn check_tuple(layout: &Layout, tuple: *mut u8, partition: Option<usize>) -> u64 {
+        // SAFETY: as promised.
+        unsafe {
+            unpack(layout, tuple);
+            let number = tuple.add(layout.field(0).offset).cast::<u64>().read_unaligned();
+            let string = tuple.add(layout.field(1).offset).cast::<Str>().read_unaligned();
+            assert_eq!(string.unpacked(tuple).bytes(), text(number).as_bytes());
+            let stored = tuple.add(HASH_OFFSET).cast::<u64>().read();
+            assert_eq!(stored, hash(number));
+            assert!(partition.is_none_or(|partition| partition as u64 == stored >> 56));
+            number
+        }
+    }
+
+    async fn numbers(stored: Materialized, spills: Spills) -> Result<Vec<u64>> {
+        let mut found = Vec::new();
+        for page in &stored.pages {
+            let tuples = (0..page.page.tuples()).map(|number| page.page.tuple(number));
+            // SAFETY: they were stored above.
+            found.extend(
+                tuples.map(|tuple| unsafe { check_tuple(&stored.layout, tuple, page.partition) }),
+            );
+        }
+        for page in stored.spilled {
+            let (partition, memory) = (page.partition, spills.ledger.empty());
+            let mut reader = Reader::new("a test", spills.clone(), vec![page], memory);
+            while let Some(page) = reader.next().await? {
+                let tuples = (0..page.tuples()).map(|number| page.tuple(number));
+                // SAFETY: they were stored above.
+                found.extend(
+                    tuples.map(|tuple| unsafe {
+                        check_tuple(&stored.layout, tuple, Some(partition))
+                    }),
+                );
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    #[test]
+    fn stored_tuples_are_in_memory_or_on_disk() {
+        for mode in [PartitionMode::Adaptive, PartitionMode::Always, PartitionMode::Never] {
+            for (vector_rows, bytes) in [(2048, 1 << 20), (7, 2 << 20), (1, 3 << 20)] {
+                let context = context(bytes);
+                let ledger = context.ledger.clone();
+                let spills = Spills::new(&context).unwrap();
+                let area = spills.spilling.area().clone();
+                let layout = Arc::new(Layout::new(&[(Lane::U64, false), (Lane::Str, false)]));
+                let work = move || async move {
+                    let ledger = spills.ledger.clone();
+                    let mut materializer =
+                        Materializer::new(layout, "a test", &ledger, mode, false)
+                            .spilling(spills.clone());
+                    store(&mut materializer, vector_rows).await?;
+                    materializer.settle().await?;
+                    let stored = materializer.finish();
+                    let tuples = stored.tuples();
+                    let found = numbers(stored, spills).await?;
+                    assert_eq!(found.len(), tuples);
+                    Ok::<_, crate::ExecError>(found)
+                };
+                let found = context.runtime.block_on(work).unwrap().unwrap();
+                let is_stored = |number: &u64| vector_rows == 1 || !number.is_multiple_of(3);
+                assert_eq!(found, (0..ROWS).filter(is_stored).collect::<Vec<u64>>());
+                assert!(area.stats().written_bytes > 0, "{mode:?}, {vector_rows}");
+                assert_eq!((ledger.used(), area.stats().file_bytes), (0, 0));
+            }
+        }
+    }
+}

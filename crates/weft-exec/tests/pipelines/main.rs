@@ -4,5 +4,6 @@ mod drive;
 mod results;
 mod rows;
 mod sort;
+mod spilling;
 mod stored;
 mod support;
