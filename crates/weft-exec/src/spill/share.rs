@@ -59,18 +59,47 @@ impl Spilling {
     }
 }
 
-/// One worker's part of an operator that spills, or of its second phase. It counts as long as this is.
+/// The share of one worker's part of an operator that spills, or of its second phase.
 #[derive(Debug)]
 pub(crate) struct Share {
     spilling: Arc<Spilling>,
     ledger: Ledger,
+    /// It is one of the sharers, from when it wants more than a little until this is dropped.
+    counts: bool,
 }
 
 impl Share {
     /// One more among those who share.
     pub(crate) fn new(spilling: &Arc<Spilling>, ledger: &Ledger) -> Share {
-        spilling.sharers.fetch_add(1, Ordering::Relaxed);
-        Share { spilling: spilling.clone(), ledger: ledger.clone() }
+        let mut share = Share::of_little(spilling, ledger);
+        share.count();
+        share
+    }
+
+    /// The same for one that may not want more than a little.
+    pub(crate) fn of_little(spilling: &Arc<Spilling>, ledger: &Ledger) -> Share {
+        Share { spilling: spilling.clone(), ledger: ledger.clone(), counts: false }
+    }
+
+    fn count(&mut self) {
+        if !self.counts {
+            self.counts = true;
+            self.spilling.sharers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What everybody may have.
+    fn least(&self) -> u64 {
+        SHARE_MIN.0.min(self.ledger.limit() / SHARE_MIN.1)
+    }
+
+    /// True if so many bytes are not more than it may have.
+    pub(crate) fn allows(&mut self, bytes: u64) -> bool {
+        if bytes <= self.least() {
+            return true;
+        }
+        self.count();
+        bytes <= self.bytes()
     }
 
     /// Bytes that it may have now.
@@ -78,14 +107,17 @@ impl Share {
         let limit = self.ledger.limit();
         let usable = limit.saturating_sub(self.ledger.unreserved()).max(limit / USABLE_MIN);
         let settled = self.spilling.settled_bytes.load(Ordering::Relaxed);
-        let sharers = self.spilling.sharers.load(Ordering::Relaxed).max(1) as u64;
-        ((usable / 4 * QUARTERS).saturating_sub(settled) / sharers)
-            .max(SHARE_MIN.0.min(limit / SHARE_MIN.1))
+        let sharers = self.spilling.sharers.load(Ordering::Relaxed);
+        let sharers = (sharers + usize::from(!self.counts)).max(1) as u64;
+        ((usable / 4 * QUARTERS).saturating_sub(settled) / sharers).max(self.least())
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
+        if !self.counts {
+            return;
+        }
         self.spilling.sharers.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -127,6 +159,10 @@ mod tests {
         assert_eq!((one.bytes(), two.bytes()), (100 << 20, 100 << 20));
         drop((one, settled));
         assert_eq!(two.bytes(), 300 << 20);
+        let mut little = Share::of_little(&spilling, &ledger);
+        assert!(little.allows(SHARE_MIN.0) && two.bytes() == 300 << 20);
+        assert!(little.allows(150 << 20) && !little.allows(151 << 20) && two.bytes() == 150 << 20);
+        drop(little);
         let _settled = Settled::new(&spilling, 1 << 30);
         assert_eq!(two.bytes(), SHARE_MIN.0);
     }

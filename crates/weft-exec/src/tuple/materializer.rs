@@ -302,7 +302,9 @@ impl Materializer {
 
     /// Takes memory for what lies behind the tuples, if it is free and not more than there may be.
     pub fn try_reserve(&mut self, bytes: u64) -> bool {
-        self.budget.bytes() + bytes <= self.share_bytes() && self.budget.try_reserve(bytes)
+        let bytes_then = self.budget.bytes() + bytes;
+        self.pressure.as_mut().is_none_or(|pressure| pressure.allows(bytes_then))
+            && self.budget.try_reserve(bytes)
     }
 
     /// Bytes that it may have in memory now.

@@ -33,8 +33,13 @@ pub(super) struct Pressure {
 
 impl Pressure {
     pub(super) fn new(operator: &'static str, spills: Spills) -> Pressure {
-        let share = spills.share();
+        let share = Share::of_little(&spills.spilling, &spills.ledger);
         Pressure { writer: Writer::new(operator, spills), share, form: Form::Live }
+    }
+
+    /// True if so many bytes may be in memory now.
+    pub(super) fn allows(&mut self, bytes: u64) -> bool {
+        self.share.allows(bytes)
     }
 
     /// Bytes that there may be in memory now.
