@@ -10,7 +10,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowExpr};
 use weft_exec::Lane;
-use weft_exec::sort::{Order, Sort, SortKey};
+use weft_exec::sort::{Order, Sort};
 use weft_exec::window::WindowRows;
 
 use super::asks::Asks;
