@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_buffer::BooleanBufferBuilder;
+use weft_codec::dispatch::{Kernel, dispatch};
 
 use super::key_set::{Integer, KeySet, for_key};
 use crate::kernels::hash;
@@ -13,11 +14,14 @@ use crate::program::{Constant, Register};
 use crate::registers::Registers;
 use crate::text::Str;
 use crate::tuple::{Field, Page};
+use crate::vector::VECTOR_ROWS_MAX;
 
 /// Bits of the Bloom filter for a hash, at least half of them: about one of a hundred other hashes gets through.
 const BITS_PER_HASH: usize = 16;
 /// Fewest words of the Bloom filter: a KiB lets next to nothing through where hashes are few.
 const WORDS_MIN: usize = 128;
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
 
 /// Keys of a finished build side, about: what was [wanted](super::Wanted) of them.
 #[derive(Debug)]
@@ -73,11 +77,16 @@ impl Filter {
         match &self.rows {
             Some(Rows::Bloom(bloom)) => {
                 hash::run(registers, &[key], out);
-                append(&registers.values::<u64>(out)[..rows], bits, |hash| bloom.may_have(hash))
+                append(
+                    &registers.values::<u64>(out)[..rows],
+                    bits,
+                    #[inline(always)]
+                    |hash| bloom.may_have(hash),
+                )
             }
             Some(Rows::Keys(set)) => {
                 for_key!(registers.vector(key).lane(), T => {
-                    append(&registers.values::<T>(key)[..rows], bits, |key| set.has(key.bits()))
+                    append(&registers.values::<T>(key)[..rows], bits, #[inline(always)] |key| set.has(key.bits()))
                 }, else unreachable!("a set is of integers"))
             }
             None => {
@@ -105,20 +114,46 @@ impl Filter {
     }
 }
 
-/// Appends the outcome of `test` for each value; returns how many are true.
-fn append<T: Copy>(
+/// Appends the outcome of `test` for each of a vector's values; returns how many are true.
+fn append<T: Value>(
     values: &[T],
     bits: &mut BooleanBufferBuilder,
     test: impl Fn(T) -> bool,
 ) -> usize {
-    let mut count = 0;
-    for values in values.chunks(64) {
-        let bit = |(at, value): (usize, &T)| u64::from(test(*value)) << at;
-        let word = values.iter().enumerate().map(bit).fold(0, |word, bit| word | bit);
+    let words = dispatch(Outcomes { values, test });
+    for (values, word) in values.chunks(WORD).zip(&words) {
         bits.append_packed_range(0..values.len(), &word.to_le_bytes());
-        count += word.count_ones() as usize;
     }
-    count
+    words.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// The outcome of `test` for each of a vector's values, as bits.
+struct Outcomes<'a, T, F> {
+    values: &'a [T],
+    test: F,
+}
+
+impl<T: Value, F: Fn(T) -> bool> Kernel for Outcomes<'_, T, F> {
+    type Output = [u64; VECTOR_ROWS_MAX / WORD];
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let mut words = [0; VECTOR_ROWS_MAX / WORD];
+        for (values, word) in self.values.chunks(WORD).zip(&mut words) {
+            let (eights, rest) = values.as_chunks::<8>();
+            for (number, eight) in eights.iter().enumerate() {
+                let mut byte = 0;
+                for (at, value) in eight.iter().enumerate() {
+                    byte |= u64::from((self.test)(*value)) << at;
+                }
+                *word |= byte << (8 * number);
+            }
+            for (at, value) in rest.iter().enumerate() {
+                *word |= u64::from((self.test)(*value)) << (8 * eights.len() + at);
+            }
+        }
+        words
+    }
 }
 
 /// A Bloom filter of hashes, four bits each in a word of 64, which the high bits of the hash choose.
@@ -338,6 +373,19 @@ pub(crate) fn each<T: Value>(page: &Page, field: &Field, mut work: impl FnMut(*c
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outcomes_become_bits() {
+        for rows in [0, 1, 63, 64, 71, 1000, VECTOR_ROWS_MAX] {
+            let values: Vec<u64> = (0..rows as u64).map(|at| at * at % 7).collect();
+            let mut bits = BooleanBufferBuilder::new(0);
+            bits.append(true);
+            let count = append(&values, &mut bits, |value| value < 3);
+            let expected: Vec<bool> = values.iter().map(|value| *value < 3).collect();
+            assert_eq!(bits.finish().iter().skip(1).collect::<Vec<bool>>(), expected);
+            assert_eq!(count, expected.iter().filter(|holds| **holds).count());
+        }
+    }
 
     #[test]
     fn a_bloom_filter_has_what_was_added() {
