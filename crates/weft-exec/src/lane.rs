@@ -235,4 +235,13 @@ macro_rules! for_integer {
     };
 }
 
-pub(crate) use {for_integer, for_number};
+/// As [`for_lane`], for a lane of integers of 64 bits at most, or else another expression.
+macro_rules! for_short_integer {
+    ($lane:expr, $value:ident => $body:expr, else $other:expr) => {
+        $crate::for_lanes!($lane, $value => $body, [
+            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64
+        ], else $other)
+    };
+}
+
+pub(crate) use {for_integer, for_number, for_short_integer};

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_buffer::BooleanBufferBuilder;
 use weft_codec::dispatch::{Kernel, dispatch};
 
-use super::key_set::{Integer, KeySet, for_key};
+use super::key_set::{Integer, KeySet};
 use crate::kernels::hash;
-use crate::lane::{Bool, Lane, Value};
+use crate::lane::{Bool, Lane, Value, for_short_integer};
 use crate::program::{Constant, Register};
 use crate::registers::Registers;
 use crate::text::Str;
@@ -56,7 +56,7 @@ impl Filter {
             }
             Some(Rows::Keys(set)) => {
                 let (key, selection) = registers.with_selection(keys[0]);
-                for_key!(key.lane(), T => {
+                for_short_integer!(key.lane(), T => {
                     let values = key.values::<T>();
                     selection.retain(|row| set.has(values[row].bits()));
                 }, else unreachable!("a set is of integers"));
@@ -85,7 +85,7 @@ impl Filter {
                 )
             }
             Some(Rows::Keys(set)) => {
-                for_key!(registers.vector(key).lane(), T => {
+                for_short_integer!(registers.vector(key).lane(), T => {
                     append(&registers.values::<T>(key)[..rows], bits, #[inline(always)] |key| set.has(key.bits()))
                 }, else unreachable!("a set is of integers"))
             }

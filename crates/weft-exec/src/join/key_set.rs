@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lane::{Lane, Value};
+use crate::lane::{Lane, Value, for_short_integer};
 
 /// Bits that a key may take. A Bloom filter has 16 to 32; but it errs, and its words are never in order.
 const BITS_PER_KEY: u64 = 256;
@@ -29,19 +29,9 @@ macro_rules! integers {
 }
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// Evaluates an expression with a type name bound to the Rust type of a lane of integers, or another expression.
-macro_rules! for_key {
-    ($lane:expr, $value:ident => $body:expr, else $other:expr) => {
-        $crate::for_lanes!($lane, $value => $body, [
-            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64
-        ], else $other)
-    };
-}
-pub(crate) use for_key;
-
 /// True if a set can have values of this lane.
 pub(crate) fn is_integer(lane: Lane) -> bool {
-    for_key!(lane, T => T::LANE == lane, else false)
+    for_short_integer!(lane, T => T::LANE == lane, else false)
 }
 
 /// A set that is being made.

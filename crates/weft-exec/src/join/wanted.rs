@@ -9,9 +9,10 @@ use std::sync::{Arc, OnceLock};
 use weft_rt::memory::{Ledger, Reservation};
 
 use super::filter::{Bloom, Bounds, Filter, Rows, each};
-use super::key_set::{Integer, MakingKeys, for_key, is_integer};
+use super::key_set::{Integer, MakingKeys, is_integer};
 use super::{Key, Nulls};
 use crate::kernels::hash;
+use crate::lane::for_short_integer;
 use crate::program::Register;
 use crate::registers::Registers;
 use crate::tuple::layout::HASH_OFFSET;
@@ -201,7 +202,7 @@ impl Making {
             Some(MakingRows::Bloom(bloom)) => bloom,
             Some(MakingRows::Keys(keys)) => {
                 let field = &self.fields[0].0;
-                return for_key!(field.lane, T => {
+                return for_short_integer!(field.lane, T => {
                     each(page, field, |_, key: T| keys.add(key.bits()));
                 }, else unreachable!("a set is of integers"));
             }

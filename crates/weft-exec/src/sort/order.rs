@@ -6,13 +6,13 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::lane::{Bool, Lane, Value};
+use crate::for_lane;
+use crate::lane::{Bool, Lane, Value, for_short_integer};
 use crate::program::Register;
 use crate::registers::Registers;
 use crate::text::Str;
 use crate::tuple::{Field, Layout};
 use crate::vector::Vector;
-use crate::{for_lane, for_lanes};
 
 /// What tuples are ordered by: a field, and the register that it is stored from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,9 +43,9 @@ impl Ranks {
         let bits = for_lane!(lane, T => <T as Ranked>::BITS);
         let whole = Ranks { least: 0, bits: bits.min(u64::BITS), are_exact: bits <= u64::BITS };
         let bounded = key.bounds.and_then(|(low, high)| {
-            let (least, greatest) = for_lanes!(lane, T => {
+            let (least, greatest) = for_short_integer!(lane, T => {
                 (T::try_from(low).ok()?.rank(), T::try_from(high).ok()?.rank())
-            }, [I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64], else return None);
+            }, else return None);
             let range = greatest.checked_sub(least)?;
             Some(Ranks { least, bits: u64::BITS - range.leading_zeros(), are_exact: true })
         });
