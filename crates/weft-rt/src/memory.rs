@@ -112,6 +112,12 @@ impl Ledger {
         self.account.peak_bytes()
     }
 
+    /// Bytes that were given back while somebody waited for some, all told. As long as it grows, whoever waits comes
+    /// nearer to the head of the line.
+    pub fn freed_for_others(&self) -> u64 {
+        self.account.freed_bytes()
+    }
+
     /// The budget in bytes.
     pub fn limit(&self) -> u64 {
         self.account.limit_bytes()

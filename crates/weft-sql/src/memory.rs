@@ -50,6 +50,9 @@ const FED_MAX: u64 = 16;
 /// Of the budget, the part that an operator of bounded needs gets without a question.
 const BOUNDED_MAX: u64 = 4;
 
+/// Of what a sort holds, the part that its merge may hold beside the same again.
+const MERGE_SLACK: u64 = 8;
+
 /// The pool of one database.
 pub(crate) struct LedgerPool {
     ledger: Ledger,
@@ -61,6 +64,8 @@ struct State {
     /// Operators that spill, and those that merge.
     spillers: usize,
     mergers: usize,
+    /// The most that one held of those that spill, since there are any.
+    spiller_max_bytes: u64,
     /// What those hold that spill, and what the others hold.
     spillable_bytes: u64,
     other_bytes: u64,
@@ -184,8 +189,10 @@ impl LedgerPool {
                 let available = self.available();
                 // Half of its share: what a sort holds of unsorted rows it holds twice.
                 let share = available / 2 / state.mergers.max(1) as u64;
+                // A sort that had more when there were fewer merges all of it before it spills.
+                let unsorted = state.spiller_max_bytes + state.spiller_max_bytes / MERGE_SLACK;
                 if state.held_bytes() + more_bytes <= available
-                    || wanted <= share.max(never_refused(state.mergers))
+                    || wanted <= share.max(never_refused(state.mergers)).max(unsorted)
                 {
                     Answer::Yes
                 } else {
@@ -223,8 +230,12 @@ impl MemoryPool for LedgerPool {
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        if let Some(crowd) = self.lock().crowd(consumer) {
+        let mut state = self.lock();
+        if let Some(crowd) = state.crowd(consumer) {
             *crowd -= 1;
+        }
+        if state.spillers == 0 {
+            state.spiller_max_bytes = 0;
         }
     }
 
@@ -263,6 +274,10 @@ impl MemoryPool for LedgerPool {
             return Err(self.refuse(reservation, wish.more_bytes));
         }
         state.add(consumer, wish.more_bytes);
+        if wish.temper == Temper::Spills {
+            state.spiller_max_bytes =
+                state.spiller_max_bytes.max(wish.held_bytes + wish.more_bytes);
+        }
         Ok(())
     }
 
@@ -372,6 +387,25 @@ mod tests {
         exchange.try_grow(100).unwrap();
         assert!(exchange.try_grow(26).is_err());
         MemoryConsumer::new("SortPreservingMergeExec[0]").register(&pool).try_grow(25).unwrap();
+    }
+
+    #[test]
+    fn what_a_sort_was_given_it_may_merge() {
+        let (_, pool) = pool(1_000);
+        let spiller =
+            || MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(&pool);
+        let merger = || MemoryConsumer::new("ExternalSorterMerge[0]").register(&pool);
+        let (early, merge) = (spiller(), merger());
+        early.try_grow(400).unwrap();
+        let others: Vec<_> = (0..7).map(|_| (spiller(), merger())).collect();
+        for (sort, _) in &others {
+            sort.try_grow(68).unwrap();
+        }
+        merge.try_grow(450).unwrap();
+        assert!(merge.try_grow(1).is_err());
+        drop((early, others));
+        assert!(merge.try_grow(425).is_ok());
+        assert!(merge.try_grow(1).is_err());
     }
 
     struct Giving(Mutex<Option<Reservation>>);

@@ -10,7 +10,8 @@ use weft_rt::sleep;
 
 use crate::error::{ExecError, Result};
 
-/// How long memory is waited for. Who has it may never give it back: another query, whose rows nobody fetches, or this one.
+/// How long memory is waited for while nobody gives any back. Who has it may never do so: another query, whose rows nobody
+/// fetches, or this one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Memory that is held, and who holds it. A worker has one at a time: while it waits with one, nothing that it holds
@@ -69,8 +70,10 @@ impl Budget {
 
 /// The `bytes` that `granted` waits for on behalf of `operator`. On a worker.
 ///
+/// It keeps its place in line as long as others give memory back; told to spill, which it cannot, it goes to the end of it.
+///
 /// # Errors
-/// [`ExecError::Memory`] if nobody will free so many, or does not for a while.
+/// [`ExecError::Memory`] if nobody will free so many, or nobody frees any for a while.
 pub(crate) async fn patiently(
     operator: &'static str,
     ledger: &Ledger,
@@ -78,11 +81,22 @@ pub(crate) async fn patiently(
     granted: impl Future<Output = std::result::Result<Grant, MemoryError>>,
 ) -> Result<Reservation> {
     let failed = |source| ExecError::Memory { operator: operator.into(), source };
-    if let Either::Left((granted, _)) = select(pin!(granted), pin!(sleep(PATIENCE))).await
-        && let Grant::Memory(memory) = granted.map_err(failed)?
-    {
-        return Ok(memory);
+    let granted = async {
+        match granted.await? {
+            Grant::Memory(memory) => Ok(memory),
+            Grant::Spill => ledger.reserve(bytes).await,
+        }
+    };
+    let mut granted = pin!(granted);
+    loop {
+        let freed = ledger.freed_for_others();
+        match select(granted.as_mut(), pin!(sleep(PATIENCE))).await {
+            Either::Left((granted, _)) => return granted.map_err(failed),
+            Either::Right(_) if ledger.freed_for_others() == freed => {
+                let (requested_bytes, limit_bytes) = (ledger.used() + bytes, ledger.limit());
+                return Err(failed(MemoryError::TooLarge { requested_bytes, limit_bytes }));
+            }
+            Either::Right(_) => {}
+        }
     }
-    let (requested_bytes, limit_bytes) = (ledger.used() + bytes, ledger.limit());
-    Err(failed(MemoryError::TooLarge { requested_bytes, limit_bytes }))
 }

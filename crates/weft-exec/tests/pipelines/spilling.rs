@@ -151,27 +151,17 @@ fn aggregations_that_spill_follow_each_other() {
     }
 }
 
-/// At a limit that fits one of them: none waits for ever. Who has waited for too long is refused memory, and is planned
-/// again by whoever runs it.
+/// At a limit that fits one of them, all end.
 #[test]
 fn queries_that_spill_do_not_wait_for_each_other() {
     for (workers, megabytes) in [(1, 6), (2, 8)] {
         let context = context(workers, megabytes * MIB);
-        let ended = std::thread::scope(|scope| {
-            let query = || match run(&context, rows(30_000, 30_000)) {
-                Ok(found) => {
-                    check(&found, 30_000, 30_000);
-                    true
-                }
-                Err(error) => {
-                    assert!(matches!(error, ExecError::Memory { .. }), "{error:?}");
-                    false
-                }
-            };
-            let queries: Vec<_> = (0..3).map(|_| scope.spawn(query)).collect();
-            queries.into_iter().map(|query| query.join().unwrap()).collect::<Vec<bool>>()
+        std::thread::scope(|scope| {
+            let query = || check(&run(&context, rows(30_000, 30_000)).unwrap(), 30_000, 30_000);
+            for _ in 0..3 {
+                scope.spawn(query);
+            }
         });
-        assert!(ended.contains(&true), "none of them had enough memory");
         assert_nothing_is_left(&context);
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Account {
     peak_bytes: AtomicU64,
     /// Of the bytes in use, those that do not lie in the heap.
     mapped_bytes: AtomicU64,
+    /// Bytes given back while somebody waited.
+    freed_bytes: AtomicU64,
     heap: Option<Gauge>,
     line: Mutex<Line>,
     /// Who is asked for memory before somebody waits. Never locked together with the line.
@@ -71,6 +73,7 @@ impl Account {
             limit_bytes: AtomicU64::new(limit_bytes.min(WAITING - 1)),
             peak_bytes: AtomicU64::new(0),
             mapped_bytes: AtomicU64::new(0),
+            freed_bytes: AtomicU64::new(0),
             heap,
             line: Mutex::new(line),
             caches: Mutex::new(Vec::new()),
@@ -83,6 +86,10 @@ impl Account {
 
     pub(super) fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn freed_bytes(&self) -> u64 {
+        self.freed_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn limit_bytes(&self) -> u64 {
@@ -239,6 +246,7 @@ impl Account {
         let state = self.state.fetch_sub(bytes, Ordering::AcqRel);
         debug_assert!(state & !WAITING >= bytes, "released more than was reserved");
         if state & WAITING != 0 && bytes != 0 {
+            self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
             self.settle(lock(&self.line));
         }
     }
