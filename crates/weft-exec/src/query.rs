@@ -14,7 +14,7 @@ use crate::drive::drive;
 use crate::error::{ExecError, Result};
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
-use crate::spill::Spilling;
+use crate::spill::{Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -37,6 +37,8 @@ pub struct Context {
     pub partition: PartitionMode,
     /// Where operators spill to that outgrow memory; nowhere if none: they fail then.
     pub spilling: Option<Arc<Spilling>>,
+    /// When they may have much memory, which all queries of a statement share.
+    pub turn: Arc<Turn>,
     /// Bytes that they have spilled.
     pub spilled_bytes: Arc<AtomicU64>,
     /// The tasks of the query.
@@ -67,6 +69,7 @@ impl Context {
             io_depth: weft_rt::IO_DEPTH_DEFAULT,
             partition: PartitionMode::default(),
             spilling: None,
+            turn: Arc::default(),
             spilled_bytes: Arc::default(),
             tasks: Arc::default(),
         }

@@ -2,8 +2,8 @@
 //! tuples from before there were partitions are sorted into units by their addresses. If there are few tuples, there is one
 //! unit. A unit's memory is free when its groups have been passed on.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_rt::memory::Reservation;
 
@@ -12,6 +12,7 @@ use super::memory::Memory;
 use super::operator::{Aggregation, OPERATOR, Part};
 use super::state::Tuple;
 use super::unit::{Unit, hash_of, tuples_of};
+use super::units::Units;
 use crate::error::Result;
 use crate::for_lane;
 use crate::program::Constant;
@@ -29,9 +30,9 @@ const UNIT_TUPLES_MIN: usize = 16 << 10;
 /// What all workers have left.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    /// Those that are in memory first.
-    units: Vec<Mutex<Option<Unit>>>,
-    next: AtomicUsize,
+    units: Arc<Units>,
+    /// How many nobody has asked for yet.
+    left: AtomicUsize,
     loose: Arc<Loose>,
     spills: Option<Spills>,
 }
@@ -132,18 +133,22 @@ impl Gathered {
             _settled: settled,
         };
         Ok(Gathered {
-            units: units.into_iter().map(|unit| Mutex::new(Some(unit))).collect(),
-            next: AtomicUsize::new(0),
+            left: AtomicUsize::new(units.len()),
+            units: Units::new(units, operator.states.layout.clone(), spills.clone(), context),
             loose: Arc::new(loose),
             spills,
         })
     }
 
-    /// A unit that nobody has taken yet.
-    pub(super) fn take(&self) -> Option<Unit> {
-        let unit = self.units.get(self.next.fetch_add(1, Ordering::Relaxed))?;
-        let taken = unit.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Some(taken.expect("a unit is taken once"))
+    /// True as often as there are units: then there will be one for whoever has asked.
+    pub(super) fn has_another(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+
+    /// The next unit, for one of those who have been told that there is another.
+    pub(super) async fn take(&self) -> Unit {
+        self.units.take().await
     }
 
     /// What several units have tuples of.

@@ -67,13 +67,14 @@ impl Source for Groups {
 
     fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
         let opened = self.opened.get().expect("the source is open");
-        let unit = opened.gathered.take()?;
-        Some(Box::new(UnitMorsel {
-            operator: self.operator.clone(),
-            outputs: self.outputs.clone(),
-            opened: opened.clone(),
-            units: vec![unit],
-        }))
+        opened.gathered.has_another().then(|| -> Box<dyn Morsel> {
+            Box::new(UnitMorsel {
+                operator: self.operator.clone(),
+                outputs: self.outputs.clone(),
+                opened: opened.clone(),
+                units: None,
+            })
+        })
     }
 
     fn depth(&self, _: &Context) -> usize {
@@ -85,17 +86,21 @@ struct UnitMorsel {
     operator: Arc<Aggregation>,
     outputs: Vec<Output>,
     opened: Opened,
-    /// The one to be merged, or what is left of it.
-    units: Vec<Unit>,
+    /// The one to be merged, when it was taken, or what is left of it.
+    units: Option<Vec<Unit>>,
 }
 
 impl Morsel for UnitMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         Box::pin(async move {
             let Opened { ledger, gathered } = &self.opened;
-            while let Some(unit) = self.units.pop() {
+            let units = match &mut self.units {
+                Some(units) => units,
+                none => none.insert(vec![gathered.take().await]),
+            };
+            while let Some(unit) = units.pop() {
                 match merge(&self.operator, unit, gathered.spills(), ledger).await? {
-                    Step::Split(units) => self.units.extend(units),
+                    Step::Split(parts) => units.extend(parts),
                     Step::Merged(merged) => {
                         let groups: Box<dyn Tuples> = Box::new(UnitGroups {
                             operator: self.operator.clone(),

@@ -13,6 +13,7 @@ use super::state::Tuple;
 use super::table::Table;
 use super::unit::{Sources, Unit, hash_of};
 use crate::error::Result;
+use crate::spill::Settled;
 use crate::spill::writer::Spills;
 use crate::tuple::budget::patiently;
 use crate::vector::VECTOR_ROWS_MAX;
@@ -39,6 +40,8 @@ pub(super) struct Merged {
     pub(super) reservation: Reservation,
     /// What the groups lie in.
     pub(super) _lie_in: Box<dyn Any>,
+    /// Of what was read back, as long as it is passed on.
+    pub(super) settled: Option<Settled>,
 }
 
 /// Merges a unit.
@@ -61,9 +64,15 @@ pub(super) async fn merge(
             let memory = if bytes <= share.bytes() { ledger.try_reserve(bytes) } else { None };
             match memory {
                 Some(mut memory) => {
+                    let settled = Settled::new(&spills.spilling, bytes);
+                    drop(share);
                     let behind = memory.split(behind);
                     let sources = Sources::new(unit, Some(spills), memory);
-                    merge_in_place(operator, sources, behind).await
+                    let mut step = merge_in_place(operator, sources, behind).await?;
+                    if let Step::Merged(merged) = &mut step {
+                        merged.settled = Some(settled);
+                    }
+                    Ok(step)
                 }
                 None => merge_copying(operator, unit, spills, &share).await,
             }
@@ -106,7 +115,7 @@ pub(super) async fn merge_in_place(
     }
     let Merging { groups, memory, .. } = merging;
     let lie_in = Box::new((kept, sources.end()));
-    Ok(Step::Merged(Merged { groups, memory, reservation, _lie_in: lie_in }))
+    Ok(Step::Merged(Merged { groups, memory, reservation, _lie_in: lie_in, settled: None }))
 }
 
 /// Waits for memory, but not for long: the worker's sink, which cannot go on meanwhile, may be who has it.

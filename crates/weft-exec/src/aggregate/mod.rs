@@ -50,6 +50,7 @@ mod states;
 mod sum;
 mod table;
 mod unit;
+mod units;
 
 pub(crate) use fold::Ordered;
 pub use functions::{Aggregate, External, Function, Moment};

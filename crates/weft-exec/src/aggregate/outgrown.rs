@@ -15,8 +15,8 @@ use super::unit::{Sources, Unit};
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::query::PartitionMode;
-use crate::spill::Share;
 use crate::spill::writer::Spills;
+use crate::spill::{Settled, Share};
 use crate::text::Str;
 use crate::tuple::materializer::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS};
 use crate::tuple::pack::Form;
@@ -97,7 +97,10 @@ pub(super) async fn merge_copying(
         sources.free(source);
     }
     let Merging { groups, memory, copies, .. } = merging;
-    Ok(Step::Merged(Merged { groups, memory, reservation: behind, _lie_in: Box::new(copies) }))
+    let bytes = behind.bytes() + copies.as_ref().map_or(0, Copies::bytes);
+    let settled = Some(Settled::new(&spills.spilling, bytes));
+    let lie_in = Box::new(copies);
+    Ok(Step::Merged(Merged { groups, memory, reservation: behind, _lie_in: lie_in, settled }))
 }
 
 /// Copies of groups, on pages of their own.

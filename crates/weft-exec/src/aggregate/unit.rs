@@ -8,12 +8,14 @@ use super::memory::Arena;
 use super::operator::OPERATOR;
 use super::state::Tuple;
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::spill::frozen::Frozen;
 use crate::spill::reader::Reader;
-use crate::spill::writer::{SpilledPage, Spills};
+use crate::spill::writer::{SpilledPage, Spills, Writer};
 use crate::spill::{Settled, Spilling};
 use crate::tuple::layout::HASH_OFFSET;
 use crate::tuple::pack::{Form, unpack};
+use crate::tuple::packing::{Packing, packed_bytes};
 use crate::tuple::{Layout, Page};
 
 /// The hash of a tuple.
@@ -90,6 +92,51 @@ impl Unit {
     /// Nobody can spill what it has in memory any more.
     pub(super) fn settle(&mut self, spilling: &Arc<Spilling>) {
         self.settled = Some(Settled::new(spilling, self.reservation.bytes()));
+    }
+
+    /// True if it has tuples in memory that nobody else has.
+    pub(super) fn holds_pages(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// Lends memory that its pages have, `bytes` at most.
+    pub(super) fn lend(&mut self, bytes: u64) -> Reservation {
+        self.reservation.split(self.held_bytes().min(bytes))
+    }
+
+    /// Writes copies of the pages, as those of a partition.
+    ///
+    /// # Errors
+    /// What went wrong with writing them.
+    pub(super) async fn write(
+        &self,
+        layout: &Layout,
+        writer: &mut Writer,
+        partition: usize,
+    ) -> Result<()> {
+        // SAFETY: the pages are ours, and their tuples complete.
+        let bytes = self.pages.iter().map(|page| unsafe { packed_bytes(layout, page) }).sum();
+        let mut packing = Packing::new(layout, writer, self.form, partition, bytes);
+        let mut pace = Pace::default();
+        for page in &self.pages {
+            for number in 0..page.tuples() {
+                // SAFETY: as above.
+                unsafe { packing.add(page.tuple(number)).await? };
+            }
+            pace.keep().await;
+        }
+        packing.close();
+        Ok(())
+    }
+
+    /// The pages were written, and need no memory any more.
+    pub(super) fn be_spilled(&mut self, spilled: Vec<SpilledPage>) {
+        self.spilled.extend(spilled);
+        self.pages.clear();
+        self.arenas.clear();
+        self.settled = None;
+        let held_bytes = self.held_bytes();
+        self.reservation.shrink(held_bytes);
     }
 
     /// True if there are no tuples.

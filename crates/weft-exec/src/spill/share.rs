@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_rt::memory::{Ledger, heap};
 use weft_store::spill::SpillArea;
 
+use super::turn::Turns;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 
 /// Of the budget, in quarters, what all together may have. The rest is for caches, for what is read, and for who needs
 /// little and fails without it.
-const QUARTERS: u64 = 3;
+pub(super) const QUARTERS: u64 = 3;
 
 /// Of the budget, the part that counts as there however much of it is taken by what reserves nothing.
 const USABLE_MIN: u64 = 2;
@@ -20,13 +21,18 @@ const USABLE_MIN: u64 = 2;
 const TRIM_BYTES: u64 = 16 << 20;
 const HEAP_GAPS: u64 = 32;
 
-/// What one may have at least, if it is free: two small pages for each partition, but no more than a part of the budget.
-const SHARE_MIN: (u64, u64) = ((2 * PARTITIONS * PAGE_BYTES_MIN) as u64, 16);
+/// What a worker needs to go on well: two small pages for each partition.
+pub(super) const WORKER_BYTES: u64 = (2 * PARTITIONS * PAGE_BYTES_MIN) as u64;
+
+/// What one may have at least, if it is free: that, but no more than a part of the budget, and than its share of another.
+const SHARE_MIN: (u64, u64) = (WORKER_BYTES, 16);
+const LEAST_SHARED: u64 = 4;
 
 /// What all operators that spill share, of all queries.
 #[derive(Debug)]
 pub struct Spilling {
     area: SpillArea,
+    turns: Turns,
     /// Those who may have a share now.
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
@@ -38,8 +44,8 @@ pub struct Spilling {
 impl Spilling {
     /// Operators spill to this area.
     pub fn new(area: SpillArea) -> Arc<Spilling> {
-        let (sharers, count) = (AtomicUsize::new(0), AtomicU64::default);
-        Arc::new(Spilling { area, sharers, settled_bytes: count(), spilled_bytes: count() })
+        let (turns, sharers, count) = (Turns::new(), AtomicUsize::new(0), AtomicU64::default);
+        Arc::new(Spilling { area, turns, sharers, settled_bytes: count(), spilled_bytes: count() })
     }
 
     /// Notes that memory of so many bytes was spilled, and is free. Pages of all sizes and strings come and go: now and then
@@ -51,6 +57,10 @@ impl Spilling {
             let known_bytes = ledger.used() + ledger.unreserved();
             heap::trim(known_bytes + ledger.limit() / HEAP_GAPS);
         }
+    }
+
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Where they spill to.
@@ -90,7 +100,14 @@ impl Share {
 
     /// What everybody may have.
     fn least(&self) -> u64 {
-        SHARE_MIN.0.min(self.ledger.limit() / SHARE_MIN.1)
+        let limit = self.ledger.limit();
+        SHARE_MIN.0.min(limit / SHARE_MIN.1).min(limit / LEAST_SHARED / self.sharers())
+    }
+
+    /// How many share, this one among them.
+    fn sharers(&self) -> u64 {
+        let sharers = self.spilling.sharers.load(Ordering::Relaxed);
+        (sharers + usize::from(!self.counts)).max(1) as u64
     }
 
     /// True if so many bytes are not more than it may have.
@@ -107,9 +124,7 @@ impl Share {
         let limit = self.ledger.limit();
         let usable = limit.saturating_sub(self.ledger.unreserved()).max(limit / USABLE_MIN);
         let settled = self.spilling.settled_bytes.load(Ordering::Relaxed);
-        let sharers = self.spilling.sharers.load(Ordering::Relaxed);
-        let sharers = (sharers + usize::from(!self.counts)).max(1) as u64;
-        ((usable / 4 * QUARTERS).saturating_sub(settled) / sharers).max(self.least())
+        ((usable / 4 * QUARTERS).saturating_sub(settled) / self.sharers()).max(self.least())
     }
 }
 

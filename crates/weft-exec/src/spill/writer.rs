@@ -11,7 +11,7 @@ use weft_store::spill::{Spilled, Written};
 
 use super::frozen::Freezing;
 use super::mask::SpilledPartitions;
-use super::{Share, Spilling};
+use super::{Share, Spilling, Turn};
 use crate::error::Result;
 use crate::query::Context;
 use crate::tasks::{Counted, Tasks};
@@ -20,7 +20,7 @@ use crate::tuple::budget::patiently;
 /// Pages that a worker has on their way at once.
 const WRITES_MAX: usize = 8;
 /// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
-const SPARE_BYTES: u64 = 64 << 10;
+pub(crate) const SPARE_BYTES: u64 = 64 << 10;
 
 /// What the workers of an operator share to spill.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Spills {
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) mask: Arc<SpilledPartitions>,
     pub(crate) bytes: Arc<AtomicU64>,
+    turn: Arc<Turn>,
+    workers: usize,
 }
 
 impl Spills {
@@ -38,12 +40,23 @@ impl Spills {
         let spilling = context.spilling.clone()?;
         let (ledger, tasks) = (context.ledger.clone(), context.tasks.clone());
         let bytes = context.spilled_bytes.clone();
-        Some(Spills { spilling, ledger, tasks, mask: Arc::default(), bytes })
+        let (turn, workers) = (context.turn.clone(), context.runtime.workers());
+        Some(Spills { spilling, ledger, tasks, mask: Arc::default(), bytes, turn, workers })
     }
 
     /// The same for tuples that are partitioned anew, by a worker alone.
     pub(crate) fn anew(&self) -> Spills {
         Spills { mask: Arc::default(), ..self.clone() }
+    }
+
+    /// True if it is the statement's turn, or nobody else's.
+    pub(crate) fn try_turn(&self) -> bool {
+        self.turn.is_taken() || self.turn.try_take(&self.spilling, &self.ledger, self.workers)
+    }
+
+    /// Waits for the statement's turn.
+    pub(crate) async fn turn(&self) {
+        self.turn.take(&self.spilling, &self.ledger, self.workers).await;
     }
 
     /// One more that shares the memory.
@@ -87,10 +100,30 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// One without memory for pages ([`Writer::keep_spare`]).
     pub(crate) fn new(operator: &'static str, spills: Spills) -> Writer {
-        let mut spare = spills.ledger.empty();
-        // If it is not free now, it is waited for when it is needed.
-        spare.try_grow(SPARE_BYTES);
+        let spare = spills.ledger.empty();
+        Writer::with_spare(operator, spills, spare)
+    }
+
+    /// Lends memory for pages, which lies elsewhere for the moment.
+    pub(crate) fn lend(&mut self, memory: Reservation) {
+        self.spare.merge(memory);
+    }
+
+    /// Bytes that it lacks to be sure that it can write a page.
+    pub(crate) fn lacks_bytes(&self) -> u64 {
+        SPARE_BYTES.saturating_sub(self.spare.bytes())
+    }
+
+    /// Takes memory for a page, so that it can write when there is no other. If it is not free now, it is lent
+    /// or waited for when it is needed.
+    pub(crate) fn keep_spare(&mut self) {
+        self.spare.try_grow(self.lacks_bytes());
+    }
+
+    /// One that has memory for pages, best [`SPARE_BYTES`].
+    pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
         Writer { operator, spills, spare, writing: VecDeque::new(), written: Vec::new() }
     }
 

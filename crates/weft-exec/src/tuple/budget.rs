@@ -48,6 +48,10 @@ impl Budget {
             return Ok(());
         }
         let ledger = self.holder.ledger().clone();
+        if ledger.used() <= self.bytes() {
+            // Nobody else has any.
+            return Err(no_memory(self.operator, &ledger, bytes));
+        }
         let granted = self.holder.reserve_or_spill(bytes);
         let more = patiently(self.operator, &ledger, bytes, granted).await?;
         self.reservation.merge(more);
@@ -60,6 +64,11 @@ impl Budget {
     /// If fewer are held.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.reservation.shrink(bytes);
+    }
+
+    /// Lends some of what is held, `bytes` at most. It does not come back.
+    pub(crate) fn lend(&mut self, bytes: u64) -> Reservation {
+        self.reservation.split(bytes.min(self.bytes()))
     }
 
     /// What is held, when no more will be asked for.
@@ -93,10 +102,16 @@ pub(crate) async fn patiently(
         match select(granted.as_mut(), pin!(sleep(PATIENCE))).await {
             Either::Left((granted, _)) => return granted.map_err(failed),
             Either::Right(_) if ledger.freed_for_others() == freed => {
-                let (requested_bytes, limit_bytes) = (ledger.used() + bytes, ledger.limit());
-                return Err(failed(MemoryError::TooLarge { requested_bytes, limit_bytes }));
+                return Err(no_memory(operator, ledger, bytes));
             }
             Either::Right(_) => {}
         }
     }
+}
+
+/// `operator` cannot have `bytes` more.
+fn no_memory(operator: &'static str, ledger: &Ledger, bytes: u64) -> ExecError {
+    let (requested_bytes, limit_bytes) = (ledger.used() + bytes, ledger.limit());
+    let source = MemoryError::TooLarge { requested_bytes, limit_bytes };
+    ExecError::Memory { operator: operator.into(), source }
 }

@@ -11,6 +11,7 @@ pub mod layout;
 pub mod load;
 pub mod materializer;
 pub(crate) mod pack;
+pub(crate) mod packing;
 pub mod page;
 mod pressure;
 

@@ -5,19 +5,18 @@
 //! all workers hear of by a bitmask. What was stored before there were partitions goes first, sorted by partition. Tuples
 //! are packed onto pages for the disk, of which a bounded number is on its way.
 
-use weft_rt::memory::Reservation;
-
-use super::layout::{HASH_OFFSET, Layout};
+use super::budget::Budget;
+use super::layout::HASH_OFFSET;
 use super::materializer::{
     Filling, Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS, Room,
 };
 use super::pack::{Form, long_bytes, pack};
+use super::packing::{Packing, packed_bytes};
 use super::page::Page;
 use crate::error::Result;
 use crate::pace::Pace;
-use crate::spill::Share;
-use crate::spill::frozen::{Freezing, page_bytes};
 use crate::spill::writer::{SpilledPage, Spills, Writer};
+use crate::spill::{Share, WITHOUT_BYTES};
 
 /// Of its share, the part that the pages which a worker fills may take.
 const FILLING: u64 = 2;
@@ -28,18 +27,29 @@ pub(super) struct Pressure {
     writer: Writer,
     /// As long as it has tuples or may get some.
     share: Share,
+    has_turn: bool,
     pub(super) form: Form,
 }
 
 impl Pressure {
     pub(super) fn new(operator: &'static str, spills: Spills) -> Pressure {
         let share = Share::of_little(&spills.spilling, &spills.ledger);
-        Pressure { writer: Writer::new(operator, spills), share, form: Form::Live }
+        let writer = Writer::new(operator, spills);
+        Pressure { writer, share, has_turn: false, form: Form::Live }
     }
 
     /// True if so many bytes may be in memory now.
     pub(super) fn allows(&mut self, bytes: u64) -> bool {
-        self.share.allows(bytes)
+        self.has_turn(bytes) && self.share.allows(bytes)
+    }
+
+    /// True if so many bytes are few, or it is the statement's turn.
+    fn has_turn(&mut self, bytes: u64) -> bool {
+        if !self.has_turn && bytes > WITHOUT_BYTES && self.writer.spills().try_turn() {
+            self.has_turn = true;
+            self.writer.keep_spare();
+        }
+        self.has_turn || bytes <= WITHOUT_BYTES
     }
 
     /// Bytes that there may be in memory now.
@@ -84,14 +94,6 @@ impl Pressure {
     }
 }
 
-/// Tuples on their way to disk: the page that they are being packed onto.
-struct Packing {
-    partition: usize,
-    page: Option<(Freezing, Reservation)>,
-    /// Bytes of the tuples that are still to come.
-    left_bytes: usize,
-}
-
 impl Materializer {
     /// Takes `bytes` of memory, or spills something, so that there is some when it is asked for again.
     ///
@@ -101,7 +103,13 @@ impl Materializer {
         if self.try_reserve(bytes) {
             return Ok(Room::Made);
         }
-        if self.pressure.is_some() {
+        if let Some(pressure) = &mut self.pressure {
+            if !pressure.has_turn(self.budget.bytes() + bytes) {
+                pressure.writer.spills().turn().await;
+                if self.try_reserve(bytes) {
+                    return Ok(Room::Made);
+                }
+            }
             if self.filling.len() == 1 && self.filling[0].used_bytes() > 0 {
                 self.partition();
             }
@@ -135,18 +143,22 @@ impl Materializer {
         let filling = &mut self.filling[partition];
         let mut pages = std::mem::take(&mut filling.full);
         pages.extend(filling.page.take());
-        let mut packing = Packing { partition, page: None, left_bytes: 0 };
-        packing.left_bytes = pages.iter().map(|page| self.packed_bytes(page)).sum();
+        // SAFETY: the pages are ours, and their tuples complete.
+        let bytes = pages.iter().map(|page| unsafe { packed_bytes(&self.layout, page) }).sum();
+        let Materializer { layout, pressure, budget, .. } = self;
+        let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
+        let mut leaving = Leaving::new(&pages, budget, writer);
+        let mut packing = Packing::new(layout, writer, *form, partition, bytes);
         let mut pace = Pace::default();
         for page in pages {
             for number in 0..page.tuples() {
-                // SAFETY: the page is ours, and its tuples are complete.
-                unsafe { self.pack_next(page.tuple(number), &mut packing).await? };
+                // SAFETY: as above.
+                unsafe { packing.add(page.tuple(number)).await? };
             }
-            self.release_page(page);
+            leaving.free(page, budget);
             pace.keep().await;
         }
-        self.close(packing);
+        packing.close();
         Ok(())
     }
 
@@ -166,89 +178,25 @@ impl Materializer {
         }
         // Stable: tuples of a group stay in their order.
         tuples.sort_by_key(|(partition, _)| *partition);
+        let Materializer { layout, pressure, budget, .. } = self;
+        let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
+        let mut leaving = Leaving::new(&pages, budget, writer);
         let mut pace = Pace::default();
         for tuples in tuples.chunk_by(|a, b| a.0 == b.0) {
-            let mut packing = Packing { partition: tuples[0].0, page: None, left_bytes: 0 };
             // SAFETY: the pages are ours, and their tuples complete.
-            let bytes = |tuple: usize| unsafe { self.tuple_bytes(tuple as *const u8) };
-            packing.left_bytes = tuples.iter().map(|(_, tuple)| bytes(*tuple)).sum();
+            let bytes =
+                |tuple: usize| unsafe { layout.bytes() + long_bytes(layout, tuple as *const u8) };
+            let bytes = tuples.iter().map(|(_, tuple)| bytes(*tuple)).sum();
+            let mut packing = Packing::new(layout, writer, *form, tuples[0].0, bytes);
             for (_, tuple) in tuples {
                 // SAFETY: as above.
-                unsafe { self.pack_next(*tuple as *const u8, &mut packing).await? };
+                unsafe { packing.add(*tuple as *const u8).await? };
             }
-            self.close(packing);
+            packing.close();
             pace.keep().await;
         }
-        pages.into_iter().for_each(|page| self.release_page(page));
+        pages.into_iter().for_each(|page| leaving.free(page, budget));
         Ok(())
-    }
-
-    /// Bytes of a tuple on disk.
-    ///
-    /// # Safety
-    /// There is one.
-    unsafe fn tuple_bytes(&self, tuple: *const u8) -> usize {
-        // SAFETY: as promised.
-        self.layout.bytes() + unsafe { long_bytes(&self.layout, tuple) }
-    }
-
-    /// Bytes of a page's tuples on disk.
-    fn packed_bytes(&self, page: &Page) -> usize {
-        let layout: &Layout = &self.layout;
-        if !layout.has_strings() {
-            return page.tuples() * layout.bytes();
-        }
-        // SAFETY: the page's tuples are complete.
-        (0..page.tuples()).map(|number| unsafe { self.tuple_bytes(page.tuple(number)) }).sum()
-    }
-
-    /// Packs a tuple onto the page, or onto a new one.
-    ///
-    /// # Safety
-    /// There is a complete tuple.
-    async unsafe fn pack_next(&mut self, tuple: *const u8, packing: &mut Packing) -> Result<()> {
-        // SAFETY: as promised.
-        let long_bytes = unsafe { long_bytes(&self.layout, tuple) };
-        let bytes = self.layout.bytes() + long_bytes;
-        let slot = loop {
-            let slot = packing.page.as_mut().and_then(|(page, _)| page.slot(long_bytes));
-            if let Some(slot) = slot {
-                break slot;
-            }
-            self.send(packing);
-            let page_bytes = page_bytes(bytes, packing.left_bytes);
-            let memory = self.writer().memory(page_bytes).await?;
-            let buffer = weft_rt::io::IoBuf::zeroed(page_bytes);
-            packing.page = Some((Freezing::new(buffer, self.layout.bytes()), memory));
-        };
-        packing.left_bytes -= bytes;
-        let form = self.pressure.as_ref().map_or(Form::Live, |pressure| pressure.form);
-        // SAFETY: as promised; the slot has room for the tuple.
-        unsafe { pack(&self.layout, tuple, form, slot) };
-        Ok(())
-    }
-
-    fn writer(&mut self) -> &mut Writer {
-        &mut self.pressure.as_mut().expect("only who spills packs tuples").writer
-    }
-
-    /// Sends the page to disk, if there is one.
-    fn send(&mut self, packing: &mut Packing) {
-        if let Some((page, memory)) = packing.page.take() {
-            self.writer().write(packing.partition, page, memory);
-        }
-    }
-
-    fn close(&mut self, mut packing: Packing) {
-        debug_assert_eq!(packing.left_bytes, 0, "all tuples were packed");
-        self.send(&mut packing);
-    }
-
-    /// Gives a page's memory back.
-    fn release_page(&mut self, page: Page) {
-        let bytes = page.bytes() as u64;
-        drop(page);
-        self.release(bytes);
     }
 
     /// Stores a packed copy of a tuple that has this form. For those of [`Materializer::packed`].
@@ -277,6 +225,31 @@ impl Materializer {
     }
 }
 
+/// Pages on their way out. If the writer has no memory to write a page, they lend what they will give back: whoever has all
+/// other memory can spill.
+struct Leaving {
+    lent_bytes: u64,
+}
+
+impl Leaving {
+    fn new(pages: &[Page], budget: &mut Budget, writer: &mut Writer) -> Leaving {
+        let bytes: usize = pages.iter().map(Page::bytes).sum();
+        let lent = budget.lend(writer.lacks_bytes().min(bytes as u64));
+        let lent_bytes = lent.bytes();
+        writer.lend(lent);
+        Leaving { lent_bytes }
+    }
+
+    /// Gives a page's memory back.
+    fn free(&mut self, page: Page, budget: &mut Budget) {
+        let bytes = page.bytes() as u64;
+        drop(page);
+        let lent_bytes = self.lent_bytes.min(bytes);
+        self.lent_bytes -= lent_bytes;
+        budget.release(bytes - lent_bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -288,8 +261,8 @@ mod tests {
     use weft_store::Directory;
     use weft_store::spill::SpillArea;
 
-    use super::super::Materialized;
     use super::super::pack::unpack;
+    use super::super::{Layout, Materialized};
     use super::*;
     use crate::lane::Lane;
     use crate::program::Register;

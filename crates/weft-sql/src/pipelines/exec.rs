@@ -27,7 +27,7 @@ use weft_exec::join::AskedRows;
 use weft_exec::sink::ResultStream;
 use weft_exec::source::stream::channel;
 use weft_exec::source::table::TableScanStats;
-use weft_exec::spill::Spilling;
+use weft_exec::spill::{Spilling, Turn};
 use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
 
@@ -48,6 +48,7 @@ pub(super) struct Machine {
     pub(super) runtime: Arc<Runtime>,
     pub(super) ledger: Ledger,
     pub(super) spilling: Arc<Spilling>,
+    pub(super) turn: Arc<Turn>,
     pub(super) context: ScanContext,
 }
 
@@ -60,6 +61,7 @@ impl Machine {
         context.progress = Arc::clone(&control.progress);
         context.io_depth = self.context.io_depth;
         context.spilling = Some(Arc::clone(&self.spilling));
+        context.turn = Arc::clone(&self.turn);
         context
     }
 }

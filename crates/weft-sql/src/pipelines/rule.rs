@@ -99,6 +99,7 @@ impl PhysicalOptimizerRule for Pipelines {
             runtime: Arc::clone(&self.runtime),
             ledger: self.ledger.clone(),
             spilling: Arc::clone(&self.spilling),
+            turn: Arc::default(),
             context: context.clone(),
         };
         let carver = Carver { machine };

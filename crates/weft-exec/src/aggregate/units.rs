@@ -1,0 +1,189 @@
+//! Units that nobody works on yet. They are taken in turn, those in memory first. Who waits for memory that they have, and
+//! cannot spill anything itself, gets it: units go to disk from the end, as the ledger's caches give back what others lack.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use weft_rt::cancel::CancelToken;
+use weft_rt::memory::Cache;
+use weft_rt::sync::parking_lot::ParkingLot;
+use weft_rt::{WorkerRef, sleep};
+
+use super::operator::OPERATOR;
+use super::unit::Unit;
+use crate::error::Result;
+use crate::query::Context;
+use crate::spill::writer::{SPARE_BYTES, SpilledPage, Spills, Writer};
+use crate::tuple::Layout;
+
+/// How long somebody waits for memory before a unit is spilled: most waits end sooner.
+const GRACE: Duration = Duration::from_millis(2);
+
+/// Units in turn.
+#[derive(Debug)]
+pub(super) struct Units {
+    queue: Mutex<VecDeque<Unit>>,
+    layout: Arc<Layout>,
+    /// What they can be spilled by.
+    giver: Option<Giver>,
+}
+
+#[derive(Debug)]
+struct Giver {
+    spills: Spills,
+    worker: WorkerRef,
+    cancel: CancelToken,
+    itself: Weak<Units>,
+    /// A task spills units, or nothing can be spilled any more.
+    is_giving: AtomicBool,
+}
+
+impl Units {
+    /// All units. On a worker.
+    pub(super) fn new(
+        units: Vec<Unit>,
+        layout: Arc<Layout>,
+        spills: Option<Spills>,
+        context: &Context,
+    ) -> Arc<Units> {
+        let spills = spills.filter(|_| units.iter().any(Unit::holds_pages));
+        let units = Arc::new_cyclic(|itself| {
+            let giver = spills.zip(WorkerRef::current()).map(|(spills, worker)| Giver {
+                spills,
+                worker,
+                cancel: context.cancel.clone(),
+                itself: itself.clone(),
+                is_giving: AtomicBool::new(false),
+            });
+            Units { queue: Mutex::new(units.into()), layout, giver }
+        });
+        if units.giver.is_some() {
+            let cache: Arc<dyn Cache> = units.clone();
+            context.ledger.add_cache(Arc::downgrade(&cache));
+            // Who waits already has asked the others.
+            units.give_back(context.ledger.shortage());
+        }
+        units
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Unit>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key(&self) -> usize {
+        (&raw const self.queue).addr()
+    }
+
+    /// The next one, of which there are enough for all who ask.
+    pub(super) async fn take(&self) -> Unit {
+        loop {
+            if let Some(unit) = self.queue().pop_front() {
+                return unit;
+            }
+            // The last one is being spilled.
+            let is_empty = || self.queue().is_empty();
+            ParkingLot::global().park(self.key(), is_empty).await;
+        }
+    }
+
+    /// The last ones in memory, so many that what they have is worth being written.
+    fn take_to_spill(&self) -> Vec<Unit> {
+        let mut queue = self.queue();
+        let (mut places, mut bytes) = (Vec::new(), 0);
+        for (place, unit) in queue.iter().enumerate().rev() {
+            if bytes >= SPARE_BYTES {
+                break;
+            }
+            if unit.holds_pages() {
+                places.push(place);
+                bytes += unit.held_bytes();
+            }
+        }
+        if bytes < SPARE_BYTES {
+            return Vec::new();
+        }
+        // From the back on, so that places stay what they are.
+        places.into_iter().filter_map(|place| queue.remove(place)).collect()
+    }
+
+    /// Spills some units; false if there are none, or it went wrong.
+    async fn spill_some(&self, giver: &Giver) -> bool {
+        let mut units = self.take_to_spill();
+        if units.is_empty() {
+            return false;
+        }
+        let mut lent = giver.spills.ledger.empty();
+        for unit in &mut units {
+            lent.merge(unit.lend(SPARE_BYTES - lent.bytes()));
+        }
+        let writer = Writer::with_spare(OPERATOR, giver.spills.clone(), lent);
+        let result = self.spill(&mut units, writer).await;
+        self.queue().extend(units);
+        ParkingLot::global().unpark_all(self.key());
+        if let Err(error) = &result {
+            // Whoever waits for memory will say that there is none.
+            log::warn!("groups of an aggregation stay in memory: {error}");
+        }
+        result.is_ok()
+    }
+
+    async fn spill(&self, units: &mut [Unit], mut writer: Writer) -> Result<()> {
+        for (number, unit) in units.iter().enumerate() {
+            unit.write(&self.layout, &mut writer, number).await?;
+        }
+        writer.settle().await?;
+        let mut written: Vec<Vec<SpilledPage>> = units.iter().map(|_| Vec::new()).collect();
+        for page in writer.finish() {
+            written[page.partition].push(page);
+        }
+        for (unit, spilled) in units.iter_mut().zip(written) {
+            unit.be_spilled(spilled);
+        }
+        Ok(())
+    }
+
+    /// Spills units as long as somebody lacks memory.
+    async fn spill_missing(&self, giver: &Giver) {
+        let ledger = &giver.spills.ledger;
+        loop {
+            sleep(GRACE).await;
+            while ledger.shortage() > 0 && !giver.cancel.is_cancelled() {
+                if !self.spill_some(giver).await {
+                    // Never again.
+                    return;
+                }
+            }
+            giver.is_giving.store(false, Ordering::SeqCst);
+            let is_done = ledger.shortage() == 0 || giver.cancel.is_cancelled();
+            if is_done || giver.is_giving.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+}
+
+impl Cache for Units {
+    fn give_back(&self, bytes: u64) {
+        let Some(giver) = &self.giver else { return };
+        if bytes == 0 || giver.cancel.is_cancelled() || self.queue().is_empty() {
+            return;
+        }
+        let Some(units) = giver.itself.upgrade() else { return };
+        if giver.is_giving.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // The query ends when this has.
+        let task = giver.spills.tasks.count();
+        let started = giver.worker.spawn(move || async move {
+            if let Some(giver) = &units.giver {
+                units.spill_missing(giver).await;
+            }
+            drop((units, task));
+        });
+        if started.is_none() {
+            log::debug!("the worker that could spill groups has ended");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Tuples on their way to disk: packed onto one page after the other, which a writer takes over.
+
+use weft_rt::io::IoBuf;
+use weft_rt::memory::Reservation;
+
+use super::layout::Layout;
+use super::pack::{Form, long_bytes, pack};
+use super::page::Page;
+use crate::error::Result;
+use crate::spill::frozen::{Freezing, page_bytes};
+use crate::spill::writer::Writer;
+
+/// Tuples of a partition, and the page that they are being packed onto.
+pub(crate) struct Packing<'a> {
+    layout: &'a Layout,
+    writer: &'a mut Writer,
+    form: Form,
+    partition: usize,
+    page: Option<(Freezing, Reservation)>,
+    /// Bytes of the tuples that are still to come.
+    left_bytes: usize,
+}
+
+impl<'a> Packing<'a> {
+    /// For tuples of the layout that have this form, so many bytes of them on disk.
+    pub(crate) fn new(
+        layout: &'a Layout,
+        writer: &'a mut Writer,
+        form: Form,
+        partition: usize,
+        bytes: usize,
+    ) -> Packing<'a> {
+        Packing { layout, writer, form, partition, page: None, left_bytes: bytes }
+    }
+
+    /// Packs a tuple.
+    ///
+    /// # Safety
+    /// There is a complete one of the layout, in the form, that nobody writes to until this has ended.
+    ///
+    /// # Errors
+    /// As [`Writer::memory`].
+    pub(crate) async unsafe fn add(&mut self, tuple: *const u8) -> Result<()> {
+        // SAFETY: as promised.
+        let long_bytes = unsafe { long_bytes(self.layout, tuple) };
+        let bytes = self.layout.bytes() + long_bytes;
+        let slot = loop {
+            let slot = self.page.as_mut().and_then(|(page, _)| page.slot(long_bytes));
+            if let Some(slot) = slot {
+                break slot;
+            }
+            self.send();
+            let page_bytes = page_bytes(bytes, self.left_bytes);
+            let memory = self.writer.memory(page_bytes).await?;
+            let buffer = IoBuf::zeroed(page_bytes);
+            self.page = Some((Freezing::new(buffer, self.layout.bytes()), memory));
+        };
+        self.left_bytes -= bytes;
+        // SAFETY: as promised; the slot has room for the tuple.
+        unsafe { pack(self.layout, tuple, self.form, slot) };
+        Ok(())
+    }
+
+    /// Sends the page to disk, if there is one.
+    fn send(&mut self) {
+        if let Some((page, memory)) = self.page.take() {
+            self.writer.write(self.partition, page, memory);
+        }
+    }
+
+    /// Sends the last page to disk.
+    pub(crate) fn close(mut self) {
+        debug_assert_eq!(self.left_bytes, 0, "all tuples were packed");
+        self.send();
+    }
+}
+
+/// Bytes of a page's tuples on disk.
+///
+/// # Safety
+/// The page's tuples are complete ones of the layout.
+pub(crate) unsafe fn packed_bytes(layout: &Layout, page: &Page) -> usize {
+    if !layout.has_strings() {
+        return page.tuples() * layout.bytes();
+    }
+    let tuples = (0..page.tuples()).map(|number| page.tuple(number));
+    // SAFETY: as promised.
+    tuples.map(|tuple| unsafe { layout.bytes() + long_bytes(layout, tuple) }).sum()
+}
