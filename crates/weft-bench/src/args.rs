@@ -4,6 +4,7 @@ mod all;
 mod database;
 mod device;
 mod papers;
+mod spill;
 mod values;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub use all::AllArgs;
 pub use database::{DataArgs, MemoryArgs, StorageArgs, TpchArgs};
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
+pub use spill::SpillArgs;
 
 /// Measures what coroutines buy on this machine, and redraws the figures of "What Are You Waiting
 /// For? Use Coroutines for Asynchronous I/O to Hide I/O Latencies and Maximize the Read Bandwidth!"
@@ -57,6 +59,15 @@ pub enum Experiment {
     /// than the memory limit; fails if it is more than the limit, 5 % of it and 64 MiB
     #[command(after_long_help = json_help())]
     Memory(MemoryArgs),
+    /// An aggregation with about as many groups as rows, at one memory limit or several
+    #[command(after_long_help = json_help())]
+    Agg(SpillArgs),
+    /// Joins with a large side and with two, at one memory limit or several
+    #[command(after_long_help = json_help())]
+    Join(SpillArgs),
+    /// A sort of all of lineitem, at one memory limit or several
+    #[command(after_long_help = json_help())]
+    Sort(SpillArgs),
     /// How lineitem lies on disk: bytes per value of each column, cold and hot scans by one thread
     #[command(after_long_help = json_help())]
     Storage(StorageArgs),
@@ -75,6 +86,9 @@ impl Experiment {
             Experiment::Scan(args) => &args.device,
             Experiment::Lookup(args) => &args.device,
             Experiment::Tpch(args) => return args.places(),
+            Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => {
+                return args.places();
+            }
             Experiment::Memory(_) | Experiment::Storage(_) => {
                 return vec![self.common().data.clone()];
             }
@@ -91,6 +105,7 @@ impl Experiment {
             Experiment::Lookup(args) => &args.common,
             Experiment::Prefetch(args) => &args.common,
             Experiment::Tpch(args) => &args.common,
+            Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => &args.common,
             Experiment::Memory(args) => &args.common,
             Experiment::Storage(args) => &args.common,
             Experiment::Data(args) => &args.common,
@@ -105,6 +120,9 @@ impl Experiment {
             Experiment::Lookup(args) => &mut args.common,
             Experiment::Prefetch(args) => &mut args.common,
             Experiment::Tpch(args) => &mut args.common,
+            Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => {
+                &mut args.common
+            }
             Experiment::Memory(args) => &mut args.common,
             Experiment::Storage(args) => &mut args.common,
             Experiment::Data(args) => &mut args.common,

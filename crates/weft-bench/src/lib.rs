@@ -26,7 +26,7 @@ use std::time::SystemTime;
 
 use args::{AllArgs, BenchArgs, CommonArgs, Experiment, cores, distinct};
 pub use error::BenchError;
-use experiment::{io, lookup, memory, prefetch, scan, storage};
+use experiment::{io, lookup, memory, prefetch, scan, spill, storage};
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
 use workload::tpch_load;
@@ -69,6 +69,11 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             summary = Some(table + &storage::summary(&points));
             points
         }
+        Experiment::Agg(args) => {
+            checked(spill::run(args, &machine, spill::AGGREGATION)?, &mut verdict)
+        }
+        Experiment::Join(args) => checked(spill::run(args, &machine, spill::JOINS)?, &mut verdict),
+        Experiment::Sort(args) => checked(spill::run(args, &machine, spill::SORT)?, &mut verdict),
         Experiment::Tpch(tpch) => {
             let report = experiment::tpch::run(tpch, &machine)?;
             summary = Some(report::tpch::render(&report));
@@ -89,6 +94,12 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         }
     }
     verdict
+}
+
+/// The points; the verdict on them is that of their memory.
+fn checked(points: Vec<Point>, verdict: &mut Result<(), BenchError>) -> Vec<Point> {
+    *verdict = memory::check(&points);
+    points
 }
 
 /// Every experiment, at sizes that take a few minutes.

@@ -63,6 +63,10 @@ pub struct Counters {
     pub memory_limit: u64,
     /// Bytes that operators have spilled at the moment.
     pub spilled_bytes: u64,
+    /// Bytes that pipelines have spilled.
+    pub spill_bytes_written: u64,
+    /// Bytes that they have read back.
+    pub spill_bytes_read: u64,
     /// Bytes on the devices.
     pub bytes_on_disk: u64,
 }
@@ -282,7 +286,7 @@ impl Engine {
 
     /// What the database has done and holds.
     pub fn counters(&self) -> Counters {
-        let read = self.store.stats();
+        let (read, spilling) = (self.store.stats(), self.spilling.area().stats());
         Counters {
             bytes_read: read.bytes_read,
             bytes_written: read.bytes_written,
@@ -293,8 +297,9 @@ impl Engine {
             memory_used: self.ledger.used(),
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),
-            spilled_bytes: self.environment.disk_manager.used_disk_space()
-                + self.spilling.area().stats().used_bytes,
+            spilled_bytes: self.environment.disk_manager.used_disk_space() + spilling.used_bytes,
+            spill_bytes_written: spilling.written_bytes,
+            spill_bytes_read: spilling.read_bytes,
         }
     }
 

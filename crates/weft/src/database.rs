@@ -85,6 +85,10 @@ pub struct DatabaseStats {
     pub memory_limit: u64,
     /// Bytes that operators have spilled to disk at the moment.
     pub spilled_bytes: u64,
+    /// Bytes that pipelines have spilled since the database was opened.
+    pub spill_bytes_written: u64,
+    /// Bytes of it that they have read back.
+    pub spill_bytes_read: u64,
     /// Bytes that the database takes on its devices.
     pub bytes_on_disk: u64,
 }
@@ -143,6 +147,8 @@ impl Database {
             memory_peak: counters.memory_peak,
             memory_limit: counters.memory_limit,
             spilled_bytes: counters.spilled_bytes,
+            spill_bytes_written: counters.spill_bytes_written,
+            spill_bytes_read: counters.spill_bytes_read,
             bytes_on_disk: counters.bytes_on_disk,
         }
     }

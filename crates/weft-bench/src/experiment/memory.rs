@@ -98,6 +98,11 @@ pub fn check(points: &[Point]) -> Result<(), BenchError> {
     }
 }
 
+/// Resident memory that a process may have whose database has this limit, in bytes.
+pub(super) fn allowed_bytes(limit_bytes: u64) -> u64 {
+    limit_bytes + limit_bytes / 20 + ALLOWANCE_BYTES
+}
+
 /// Has this program, as another process, make the files that are missing: what an allocator keeps of the memory that
 /// this takes is not what is to be measured.
 fn generate_apart(args: &MemoryArgs, threads: u32) -> Result<(), BenchError> {
@@ -180,7 +185,7 @@ impl Phases<'_> {
         let seconds = start.elapsed().as_secs_f64();
         let peak = resident::peak_bytes();
         let stats = database.stats();
-        let allowed = stats.memory_limit + stats.memory_limit / 20 + ALLOWANCE_BYTES;
+        let allowed = allowed_bytes(stats.memory_limit);
         let verdict = match peak {
             None => "not known".to_owned(),
             Some(peak) if peak <= allowed => "within".to_owned(),

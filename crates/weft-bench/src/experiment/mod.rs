@@ -5,5 +5,6 @@ pub mod lookup;
 pub mod memory;
 pub mod prefetch;
 pub mod scan;
+pub mod spill;
 pub mod storage;
 pub mod tpch;

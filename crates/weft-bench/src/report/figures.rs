@@ -70,6 +70,9 @@ pub fn experiment_title(experiment: &str) -> String {
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
         "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),
         "memory" => "Memory: import and scans of data larger than the limit".to_string(),
+        "agg" => "Aggregation: lineitem by order and part".to_string(),
+        "join" => "Joins: lineitem with partsupp and with itself".to_string(),
+        "sort" => "Sort: the rows of lineitem numbered by comment".to_string(),
         "storage" => "Storage: the columns of lineitem".to_string(),
         other => format!("Experiment: {other}"),
     }

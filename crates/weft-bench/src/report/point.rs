@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// that is `None` is left out. [`FIELD_HELP`] explains each field to a reader of the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `memory` or `storage`.
+    /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `memory`, `storage`, `agg`, `join` or `sort`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -39,6 +39,9 @@ pub struct Point {
     /// TPC-H scale factor of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
+    /// Memory limit of the database, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
     /// How often the run was repeated; `seconds` is the median of these.
     pub repetitions: u32,
     /// Median run time, seconds. Every rate of the point belongs to this median run.
@@ -79,6 +82,9 @@ pub struct Point {
     /// Bytes written to the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_written: Option<u64>,
+    /// Bytes that operators have spilled in the median run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spilled_bytes: Option<u64>,
     /// Bytes that a database or one of its columns takes on its devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_on_disk: Option<u64>,
@@ -147,7 +153,7 @@ impl Point {
 
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
-experiment           io | scan | lookup | prefetch | tpch | memory | storage
+experiment           io | scan | lookup | prefetch | tpch | memory | storage | agg | join | sort
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
@@ -160,6 +166,7 @@ cached               fraction of pages (scan) or lookups (lookup) served from me
 page_size            bytes per page or per read
 boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
 scale                TPC-H scale factor
+memory_limit         memory limit of the database, bytes
 repetitions          runs; the values belong to the median run
 seconds              median run time
 seconds_min          shortest run
@@ -179,6 +186,7 @@ ns_per_op            nanoseconds per operation (prefetch: per memory access)
 overhead_ns          nanoseconds of one suspend-resume round above the work itself
 bytes_read           bytes read from the device
 bytes_written        bytes written to the device
+spilled_bytes        bytes that operators have spilled
 bytes_on_disk        bytes that a database or a column takes on its devices
 reads                reads sent to the device
 reads_shared         lookups that waited for a read started by another

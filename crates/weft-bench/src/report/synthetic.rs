@@ -198,6 +198,8 @@ pub fn complete_point() -> Point {
         rows: Some(1_000),
         bytes_written: Some(1 << 20),
         bytes_on_disk: Some(1 << 22),
+        memory_limit: Some(1 << 30),
+        spilled_bytes: Some(1 << 24),
         ..scan("uring", 1, 64, 0.6, 6.0)
     }
 }

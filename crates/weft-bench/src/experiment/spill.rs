@@ -1,0 +1,213 @@
+//! Operators whose state outgrows memory, at one memory limit after the other: what spilling costs (Spilly, section 6.3).
+//!
+//! Every run opens the database anew: tables are read from the device at any limit. The answer of each is compared with the first,
+//! and that with DataFusion's operators', to the same query or to one that must have the same. They come last: what an allocator
+//! keeps of the memory that they take is not what is to be measured.
+
+use std::time::Instant;
+
+use weft::{Database, DatabaseOptions, QueryResult};
+
+use super::memory::allowed_bytes;
+use crate::answer::{Answer, AnswerError, TextRows, text_rows};
+use crate::args::SpillArgs;
+use crate::data::progress_bar;
+use crate::error::BenchError;
+use crate::report::{Machine, Point};
+use crate::resident;
+use crate::workload::{WorkloadError, tpch_load};
+
+/// A query, and one with the same answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    name: &'static str,
+    sql: &'static str,
+    reference: &'static str,
+}
+
+/// The queries of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Cases {
+    experiment: &'static str,
+    cases: &'static [Case],
+}
+
+const GROUPED: &str = "SELECT count(*), sum(length(a)), sum(length(b)), max(a), max(b) FROM \
+     (SELECT l_orderkey, l_partkey, min(l_shipinstruct) AS a, min(l_comment) AS b FROM lineitem \
+      GROUP BY l_orderkey, l_partkey)";
+
+const NUMBERED: &str = "SELECT count(*), sum(n), sum(n * l_linenumber), max(l_comment) FROM \
+     (SELECT row_number() OVER (ORDER BY l_comment, l_orderkey, l_linenumber) AS n, \
+      l_linenumber, l_comment FROM lineitem)";
+
+/// `weft bench agg`: groups of about one row each, whose strings lie behind them.
+pub const AGGREGATION: Cases = Cases {
+    experiment: "agg",
+    cases: &[Case { name: "aggregation", sql: GROUPED, reference: GROUPED }],
+};
+
+/// `weft bench join`: a large build side, and two large sides.
+pub const JOINS: Cases = Cases {
+    experiment: "join",
+    cases: &[
+        Case {
+            name: "with partsupp",
+            sql: "SELECT count(*), sum(length(l_comment)), sum(length(l_shipinstruct)), \
+                  max(l_shipmode), sum(length(ps_comment)), sum(ps_availqty) \
+                  FROM lineitem JOIN partsupp ON l_partkey = ps_partkey AND l_suppkey = ps_suppkey",
+            // Every row of lineitem has one of partsupp.
+            reference: "SELECT sum(n), sum(c), sum(i), max(m), sum(n * length(ps_comment)), \
+                        sum(n * ps_availqty) FROM \
+                        (SELECT l_partkey, l_suppkey, count(*) AS n, sum(length(l_comment)) AS c, \
+                         sum(length(l_shipinstruct)) AS i, max(l_shipmode) AS m FROM lineitem \
+                         GROUP BY l_partkey, l_suppkey) \
+                        JOIN partsupp ON l_partkey = ps_partkey AND l_suppkey = ps_suppkey",
+        },
+        Case {
+            name: "with itself",
+            sql: "SELECT count(*), sum(length(a.l_comment)), max(a.l_shipinstruct), \
+                  max(a.l_shipmode), sum(length(b.l_comment)), sum(length(b.l_shipinstruct)), \
+                  max(b.l_shipmode) FROM lineitem a JOIN lineitem b \
+                  ON a.l_orderkey = b.l_orderkey AND a.l_linenumber = b.l_linenumber",
+            // The two columns are a key.
+            reference: "SELECT count(*), sum(length(l_comment)), max(l_shipinstruct), \
+                        max(l_shipmode), sum(length(l_comment)), sum(length(l_shipinstruct)), \
+                        max(l_shipmode) FROM lineitem",
+        },
+    ],
+};
+
+/// `weft bench sort`: every row has its number.
+pub const SORT: Cases = Cases {
+    experiment: "sort",
+    cases: &[Case { name: "row_number", sql: NUMBERED, reference: NUMBERED }],
+};
+
+/// Loads the database if needed and runs the queries.
+///
+/// # Errors
+/// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
+pub fn run(args: &SpillArgs, machine: &Machine, cases: Cases) -> Result<Vec<Point>, BenchError> {
+    let threads = args.threads();
+    load(args, threads[0])?;
+    let bar = progress_bar("runs").with_message(cases.experiment);
+    let (limits, repeat) = (args.limits(), args.common.repeat);
+    let points = cases.cases.len() * threads.len() * limits.len();
+    bar.set_length(points as u64 * u64::from(repeat));
+    let mut points = Vec::with_capacity(points);
+    for case in cases.cases {
+        let mut first = None;
+        for &threads in &threads {
+            for limit in &limits {
+                let mut runs = Vec::new();
+                for _ in 0..repeat {
+                    let (run, rows) = run_once(args, case, threads, *limit)?;
+                    let first =
+                        &*first.get_or_insert_with(|| Answer::of_run(rows.clone(), &[], None));
+                    first.check(&rows).map_err(|source| wrong(case, source))?;
+                    runs.push(run);
+                    bar.inc(1);
+                }
+                runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+                let of_case = Point {
+                    experiment: cases.experiment.to_owned(),
+                    pattern: Some(case.name.to_owned()),
+                    driver: "auto".to_owned(),
+                    device: machine.device.clone(),
+                    threads,
+                    scale: Some(args.scale),
+                    ..Point::default()
+                };
+                points.push(point(&runs, of_case));
+            }
+        }
+        if let Some(first) = first {
+            let database = open(args, threads[0], None)?;
+            let rows = rows(&database, case.name, "datafusion", case.reference)?;
+            first.check(&rows).map_err(|source| wrong(case, source))?;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(points)
+}
+
+/// Loads what is missing.
+fn load(args: &SpillArgs, threads: u32) -> Result<(), BenchError> {
+    let files = tpch_load::parquet_directory(&args.common.data, args.scale);
+    let database = open(args, threads, None)?;
+    tpch_load::load(&database, &files, args.scale, threads as usize)?;
+    Ok(())
+}
+
+fn open(args: &SpillArgs, threads: u32, limit: Option<&str>) -> Result<Database, BenchError> {
+    let mut options = DatabaseOptions::default().with("threads", threads);
+    if let Some(limit) = limit {
+        options = options.with("memory_limit", limit);
+    }
+    let path = args.database();
+    let what = format!("opening {}", path.display());
+    Ok(Database::open(&path, &options).map_err(WorkloadError::statement(what))?)
+}
+
+fn rows(database: &Database, name: &str, engine: &str, sql: &str) -> Result<TextRows, BenchError> {
+    let failed = || WorkloadError::statement(name);
+    let session = database.session().map_err(failed())?;
+    session.execute(&format!("SET engine = '{engine}'")).map_err(failed())?;
+    let batches = session.query(sql).and_then(QueryResult::collect).map_err(failed())?;
+    Ok(text_rows(&batches)
+        .map_err(|source| WorkloadError::Text { what: name.to_owned(), source })?)
+}
+
+fn wrong(case: &Case, source: AnswerError) -> WorkloadError {
+    WorkloadError::WrongAnswer { query: case.name.to_owned(), source }
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    seconds: f64,
+    limit_bytes: u64,
+    bytes_read: u64,
+    spilled_bytes: u64,
+    resident_bytes: Option<u64>,
+}
+
+fn run_once(
+    args: &SpillArgs,
+    case: &Case,
+    threads: u32,
+    limit: Option<&str>,
+) -> Result<(Run, TextRows), BenchError> {
+    let database = open(args, threads, limit)?;
+    resident::reset_peak();
+    let start = Instant::now();
+    let rows = rows(&database, case.name, "auto", case.sql)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let resident_bytes = resident::peak_bytes();
+    let stats = database.stats();
+    let run = Run {
+        seconds,
+        limit_bytes: stats.memory_limit,
+        bytes_read: stats.bytes_read,
+        spilled_bytes: stats.spill_bytes_written,
+        resident_bytes,
+    };
+    Ok((run, rows))
+}
+
+/// The point of runs in the order of their times.
+fn point(runs: &[Run], of_case: Point) -> Point {
+    let run = &runs[runs.len() / 2];
+    Point {
+        memory_limit: Some(run.limit_bytes),
+        repetitions: runs.len() as u32,
+        seconds: run.seconds,
+        seconds_min: runs.first().map(|run| run.seconds),
+        seconds_max: runs.last().map(|run| run.seconds),
+        bytes_read: Some(run.bytes_read),
+        spilled_bytes: Some(run.spilled_bytes),
+        resident_bytes_peak: runs.iter().filter_map(|run| run.resident_bytes).max(),
+        resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
+        answer: Some("correct".to_owned()),
+        ..of_case
+    }
+}
