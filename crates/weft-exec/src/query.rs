@@ -41,6 +41,8 @@ pub struct Context {
     pub turn: Arc<Turn>,
     /// Bytes that they have spilled.
     pub spilled_bytes: Arc<AtomicU64>,
+    /// Bytes that these were on disk.
+    pub spill_written_bytes: Arc<AtomicU64>,
     /// The tasks of the query.
     pub(crate) tasks: Arc<Tasks>,
 }
@@ -71,6 +73,7 @@ impl Context {
             spilling: None,
             turn: Arc::default(),
             spilled_bytes: Arc::default(),
+            spill_written_bytes: Arc::default(),
             tasks: Arc::default(),
         }
     }

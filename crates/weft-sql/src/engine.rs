@@ -169,6 +169,8 @@ impl Engine {
         };
         let spill_area =
             store.spill_area(settings.temp_directory.as_deref(), settings.max_temp_bytes)?;
+        let spilling = Spilling::new(spill_area);
+        spilling.set_compression(settings.spill_compression);
         let pool = LedgerPool::new(ledger.clone());
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
@@ -189,7 +191,7 @@ impl Engine {
             executor,
             settings: Mutex::new(settings),
             temp_directory,
-            spilling: Spilling::new(spill_area),
+            spilling,
         }))
     }
 
@@ -247,6 +249,7 @@ impl Engine {
                     .disk_manager
                     .set_max_temp_directory_size(changed.max_temp_bytes)?;
             }
+            "spill_compression" => self.spilling.set_compression(changed.spill_compression),
             "threads" => {
                 let executor = Arc::new(Executor::new(changed.threads)?);
                 // Statements that run go on with the old threads.

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
+use weft_exec::spill::SpillCompression;
 use weft_rt::IO_DEPTH_MAX;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::SimDisk;
@@ -28,7 +29,7 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 9] = [
+pub(crate) const SETTINGS: [(&str, &str); 10] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
     (
         "engine",
@@ -43,6 +44,11 @@ pub(crate) const SETTINGS: [(&str, &str); 9] = [
     (
         "memory_limit",
         "memory for cache, operators and loads, as bytes or a share of the machine's; of the database",
+    ),
+    (
+        "spill_compression",
+        "how what operators spill is compressed: auto (as the device is slower than the processor), off, lz4, or \
+         zstd:N at level N; of the database",
     ),
     ("temp_directory", "where operators spill; fixed when the database is opened"),
     (
@@ -84,6 +90,7 @@ pub(crate) struct DatabaseSettings {
     /// `None`: the database's own spill area.
     pub(crate) temp_directory: Option<PathBuf>,
     pub(crate) max_temp_bytes: u64,
+    pub(crate) spill_compression: SpillCompression,
 }
 
 /// The settings of a session, beside those in DataFusion's configuration.
@@ -125,6 +132,7 @@ impl Default for DatabaseSettings {
             io_driver: DriverKind::Auto,
             temp_directory: None,
             max_temp_bytes: 1 << 40,
+            spill_compression: SpillCompression::default(),
         }
     }
 }
@@ -157,7 +165,9 @@ impl DatabaseSettings {
                 "io_driver" if sim.is_none() => database.io_driver = parse_driver(value)?,
                 "io_driver" => {}
                 "temp_directory" => database.temp_directory = Some(PathBuf::from(value)),
-                "memory_limit" | "threads" | "max_temp_size" => database.set(name, value)?,
+                "memory_limit" | "threads" | "max_temp_size" | "spill_compression" => {
+                    database.set(name, value)?;
+                }
                 "batch_size" | "engine" | "io_depth" | "timezone" => session.set(name, value)?,
                 other if other.starts_with("datafusion.") => {
                     others.push((name.clone(), value.clone()));
@@ -190,6 +200,11 @@ impl DatabaseSettings {
                 self.memory_limit_bytes = bytes;
             }
             "max_temp_size" => self.max_temp_bytes = parse_bytes(name, value, None)?,
+            "spill_compression" => {
+                let name = value.trim().to_lowercase();
+                self.spill_compression =
+                    SpillCompression::parse(&name).ok_or_else(|| no_compression(value))?;
+            }
             "threads" => self.threads = parse_count(name, value, 1, 1_024)?,
             "io_driver" | "temp_directory" => {
                 return Err(SqlError::new(
@@ -214,6 +229,7 @@ impl DatabaseSettings {
         match name {
             "memory_limit" => self.memory_limit_bytes = default.memory_limit_bytes,
             "max_temp_size" => self.max_temp_bytes = default.max_temp_bytes,
+            "spill_compression" => self.spill_compression = default.spill_compression,
             "threads" => self.threads = default.threads,
             other => self.set(other, "")?,
         }
@@ -274,6 +290,7 @@ pub(crate) fn show(
         "io_driver" => driver.to_owned(),
         "max_temp_size" => human_bytes(database.max_temp_bytes),
         "memory_limit" => human_bytes(database.memory_limit_bytes),
+        "spill_compression" => database.spill_compression.name(),
         "temp_directory" => temp_directory.to_owned(),
         "threads" => database.threads.to_string(),
         "timezone" => session.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
@@ -289,6 +306,11 @@ pub(crate) fn unknown_setting(name: &str) -> SqlError {
         Some(hint) => error.with_hint(hint),
         None => error,
     }
+}
+
+fn no_compression(value: &str) -> SqlError {
+    SqlError::new(ErrorKind::Setting, format!("spill_compression cannot be '{value}'"))
+        .with_hint("it is auto, off, lz4, or zstd: and a level of -7 to 19, such as zstd:1")
 }
 
 fn too_small(value: &str, bytes: u64) -> SqlError {

@@ -7,6 +7,7 @@
 use std::time::Instant;
 
 use weft::{Database, DatabaseOptions, QueryResult};
+use weft_rt::memory::heap;
 
 use super::memory::allowed_bytes;
 use crate::answer::{Answer, AnswerError, TextRows, text_rows};
@@ -177,6 +178,8 @@ fn run_once(
     threads: u32,
     limit: Option<&str>,
 ) -> Result<(Run, TextRows), BenchError> {
+    // What an earlier run has left of its memory is not this one's.
+    heap::trim(0);
     let database = open(args, threads, limit)?;
     resident::reset_peak();
     let start = Instant::now();

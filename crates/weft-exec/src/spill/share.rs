@@ -1,12 +1,13 @@
 //! How much memory whoever spills may have. There is no other way to be fair: who came first would have all of it, and keep
 //! it as long as those who came later could only spill.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use weft_rt::memory::{Ledger, heap};
 use weft_store::spill::SpillArea;
 
+use super::regulator::SpillCompression;
 use super::turn::Turns;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 
@@ -33,6 +34,7 @@ const LEAST_SHARED: u64 = 4;
 pub struct Spilling {
     area: SpillArea,
     turns: Turns,
+    compression: RwLock<SpillCompression>,
     /// Those who may have a share now.
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
@@ -45,7 +47,9 @@ impl Spilling {
     /// Operators spill to this area.
     pub fn new(area: SpillArea) -> Arc<Spilling> {
         let (turns, sharers, count) = (Turns::new(), AtomicUsize::new(0), AtomicU64::default);
-        Arc::new(Spilling { area, turns, sharers, settled_bytes: count(), spilled_bytes: count() })
+        let compression = RwLock::default();
+        let (settled_bytes, spilled_bytes) = (count(), count());
+        Arc::new(Spilling { area, turns, compression, sharers, settled_bytes, spilled_bytes })
     }
 
     /// Notes that memory of so many bytes was spilled, and is free. Pages of all sizes and strings come and go: now and then
@@ -57,6 +61,16 @@ impl Spilling {
             let known_bytes = ledger.used() + ledger.unreserved();
             heap::trim(known_bytes + ledger.limit() / HEAP_GAPS);
         }
+    }
+
+    /// How it is compressed.
+    pub fn compression(&self) -> SpillCompression {
+        *self.compression.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes how it is compressed from now on.
+    pub fn set_compression(&self, compression: SpillCompression) {
+        *self.compression.write().unwrap_or_else(PoisonError::into_inner) = compression;
     }
 
     pub(super) fn turns(&self) -> &Turns {

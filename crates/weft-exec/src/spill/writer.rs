@@ -11,6 +11,7 @@ use weft_store::spill::{Spilled, Written};
 
 use super::frozen::Freezing;
 use super::mask::SpilledPartitions;
+use super::regulator::{Regulator, Waiting};
 use super::{Share, Spilling, Turn};
 use crate::error::Result;
 use crate::query::Context;
@@ -18,7 +19,7 @@ use crate::tasks::{Counted, Tasks};
 use crate::tuple::budget::patiently;
 
 /// Pages that a worker has on their way at once.
-const WRITES_MAX: usize = 8;
+pub(super) const WRITES_MAX: usize = 8;
 /// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
 pub(crate) const SPARE_BYTES: u64 = 64 << 10;
 
@@ -30,6 +31,7 @@ pub struct Spills {
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) mask: Arc<SpilledPartitions>,
     pub(crate) bytes: Arc<AtomicU64>,
+    written_bytes: Arc<AtomicU64>,
     turn: Arc<Turn>,
     workers: usize,
 }
@@ -40,8 +42,10 @@ impl Spills {
         let spilling = context.spilling.clone()?;
         let (ledger, tasks) = (context.ledger.clone(), context.tasks.clone());
         let bytes = context.spilled_bytes.clone();
+        let written_bytes = context.spill_written_bytes.clone();
         let (turn, workers) = (context.turn.clone(), context.runtime.workers());
-        Some(Spills { spilling, ledger, tasks, mask: Arc::default(), bytes, turn, workers })
+        let mask = Arc::default();
+        Some(Spills { spilling, ledger, tasks, mask, bytes, written_bytes, turn, workers })
     }
 
     /// The same for tuples that are partitioned anew, by a worker alone.
@@ -97,6 +101,7 @@ pub(crate) struct Writer {
     spare: Reservation,
     writing: VecDeque<Writing>,
     written: Vec<SpilledPage>,
+    regulator: Regulator,
 }
 
 impl Writer {
@@ -124,7 +129,8 @@ impl Writer {
 
     /// One that has memory for pages, best [`SPARE_BYTES`].
     pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
-        Writer { operator, spills, spare, writing: VecDeque::new(), written: Vec::new() }
+        let (writing, written, regulator) = (VecDeque::new(), Vec::new(), Regulator::default());
+        Writer { operator, spills, spare, writing, written, regulator }
     }
 
     pub(crate) fn spills(&self) -> &Spills {
@@ -159,7 +165,9 @@ impl Writer {
         let tuples = page.tuples();
         let held = Held { memory, _task: self.spills.tasks.count() };
         let buffer: IoBuf = page.finish();
-        let write = self.spills.spilling.area().write(buffer, held);
+        let spilling = &self.spills.spilling;
+        let scheme = self.regulator.scheme(spilling.compression());
+        let write = spilling.area().write(buffer, scheme, held);
         self.writing.push_back(Writing { partition, tuples, write });
     }
 
@@ -168,13 +176,18 @@ impl Writer {
         let Some(Writing { partition, tuples, write }) = self.writing.pop_front() else {
             return Ok(false);
         };
-        let Written { spilled, held, .. } = write.await?;
+        let waiting = Waiting::now();
+        let Written { spilled, held } = write.await?;
+        self.regulator.note_waited(waiting);
+        self.regulator.note_written();
         let spilled = spilled?;
         if self.spare.bytes() < SPARE_BYTES {
             self.spare.merge(held.memory);
         }
         let bytes = spilled.bytes() as u64;
         self.spills.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let written_bytes = spilled.written_bytes() as u64;
+        self.spills.written_bytes.fetch_add(written_bytes, Ordering::Relaxed);
         self.spills.spilling.note_spilled(bytes, &self.spills.ledger);
         self.written.push(SpilledPage { partition, tuples, spilled });
         Ok(true)

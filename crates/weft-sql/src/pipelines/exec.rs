@@ -81,6 +81,8 @@ pub(super) struct PipelinesExec {
     asked: Mutex<Vec<Arc<AskedRows>>>,
     /// Bytes that all executions have spilled.
     spilled: Arc<AtomicU64>,
+    /// What these were on disk.
+    spill_written: Arc<AtomicU64>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -112,6 +114,7 @@ impl PipelinesExec {
             scans: Mutex::default(),
             asked: Mutex::default(),
             spilled: Arc::default(),
+            spill_written: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
@@ -211,6 +214,7 @@ impl ExecutionPlan for PipelinesExec {
         self.asked().extend(asked);
         let mut machine = self.machine.context();
         machine.spilled_bytes = Arc::clone(&self.spilled);
+        machine.spill_written_bytes = Arc::clone(&self.spill_written);
         Ok(Box::pin(PipelineRows {
             schema: self.schema(),
             rows: results.of(query, &machine),
@@ -232,6 +236,8 @@ impl ExecutionPlan for PipelinesExec {
         let spilled_bytes = self.spilled.load(Ordering::Relaxed);
         if spilled_bytes > 0 {
             add_count("spilled_bytes", spilled_bytes, &mut metrics);
+            let written_bytes = self.spill_written.load(Ordering::Relaxed);
+            add_count("spilled_bytes_on_disk", written_bytes, &mut metrics);
         }
         Some(metrics)
     }

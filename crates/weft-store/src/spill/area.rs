@@ -7,6 +7,7 @@
 //! | 0 to 3 | CRC-32C of all that follows |
 //! | 4 to 7 | 0 |
 //! | 8 to 15 | the address: device, offset and size |
+//! | 16 to 23 | if it is compressed: bytes of what follows |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +17,7 @@ use weft_rt::io::{File, IoBuf};
 use weft_rt::{JoinHandle, spawn_local};
 
 use super::address::{Address, PIECE_UNITS_MAX};
+use super::scheme::Scheme;
 use super::spill_file::{Quota, SpillFile};
 use crate::device::DEVICES_MAX;
 use crate::directory::Directory;
@@ -24,6 +26,9 @@ use crate::extent::{Extent, UNIT_BYTES};
 
 /// Bytes at the front of a piece that are the area's.
 pub const HEADER_BYTES: usize = 16;
+
+/// Where the body of a compressed piece begins.
+const BODY_AT: usize = HEADER_BYTES + 8;
 
 /// A place on disk for what does not fit in memory. Clones are the same area.
 #[derive(Clone, Debug)]
@@ -39,6 +44,7 @@ struct Shared {
     next: AtomicUsize,
     used_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    raw_bytes: AtomicU64,
     read_bytes: AtomicU64,
 }
 
@@ -51,6 +57,8 @@ pub struct SpillStats {
     pub file_bytes: u64,
     /// Bytes that were written to it.
     pub written_bytes: u64,
+    /// Bytes that these were before they were compressed.
+    pub raw_bytes: u64,
     /// Bytes that were read from it.
     pub read_bytes: u64,
 }
@@ -61,6 +69,10 @@ pub struct Spilled {
     area: SpillArea,
     file: File,
     address: Address,
+    /// Bytes of the piece in memory.
+    raw_bytes: usize,
+    /// How it was compressed, if it was.
+    scheme: Scheme,
 }
 
 /// What became of a write: the piece, its memory, and what was held meanwhile.
@@ -68,8 +80,6 @@ pub struct Spilled {
 pub struct Written<H> {
     /// The piece, if all went well.
     pub spilled: Result<Spilled>,
-    /// What was written.
-    pub buffer: IoBuf,
     /// What was to be held until then.
     pub held: H,
 }
@@ -89,6 +99,7 @@ impl SpillArea {
             next: AtomicUsize::new(0),
             used_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            raw_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
         };
         SpillArea { shared: Arc::new(shared) }
@@ -106,11 +117,12 @@ impl SpillArea {
             used_bytes: count(&self.shared.used_bytes),
             file_bytes: count(&self.shared.quota.taken_bytes),
             written_bytes: count(&self.shared.written_bytes),
+            raw_bytes: count(&self.shared.raw_bytes),
             read_bytes: count(&self.shared.read_bytes),
         }
     }
 
-    /// Writes a piece, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not
+    /// Writes a piece, compressed by a scheme where that makes it smaller, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not
     /// given to others before. `held` is dropped no sooner than the write has ended. What lies in the first
     /// [`HEADER_BYTES`] is replaced.
     ///
@@ -119,40 +131,47 @@ impl SpillArea {
     ///
     /// # Panics
     /// If this is no worker; if the length is no multiple of 4 KiB, or beyond 4 GiB.
-    pub fn write<H: 'static>(&self, buffer: IoBuf, held: H) -> JoinHandle<Written<H>> {
+    pub fn write<H: 'static>(
+        &self,
+        buffer: IoBuf,
+        scheme: Scheme,
+        held: H,
+    ) -> JoinHandle<Written<H>> {
         let area = self.clone();
         spawn_local(async move {
-            let (spilled, buffer) = area.write_now(buffer).await;
-            Written { spilled, buffer, held }
+            let spilled = area.write_now(buffer, scheme).await;
+            Written { spilled, held }
         })
     }
 
-    async fn write_now(&self, mut buffer: IoBuf) -> (Result<Spilled>, IoBuf) {
-        let bytes = buffer.len() as u64;
-        let units = bytes / UNIT_BYTES;
-        assert!(bytes.is_multiple_of(UNIT_BYTES), "a piece of {bytes} bytes");
-        assert!(units <= PIECE_UNITS_MAX, "a piece of {bytes} bytes");
-        let spilled = match self.take(units).await {
-            Ok(spilled) => spilled,
-            Err(error) => return (Err(error), buffer),
+    async fn write_now(&self, raw: IoBuf, scheme: Scheme) -> Result<Spilled> {
+        let raw_bytes = raw.len();
+        assert!((raw_bytes as u64).is_multiple_of(UNIT_BYTES), "a piece of {raw_bytes} bytes");
+        assert!(raw_bytes as u64 / UNIT_BYTES <= PIECE_UNITS_MAX, "a piece of {raw_bytes} bytes");
+        let (mut buffer, scheme) = match compressed(&raw, scheme) {
+            Some(buffer) => (buffer, scheme),
+            None => (raw, Scheme::Off),
         };
+        let bytes = buffer.len() as u64;
+        let mut spilled = self.take(bytes / UNIT_BYTES).await?;
+        (spilled.raw_bytes, spilled.scheme) = (raw_bytes, scheme);
         let extent = spilled.address.extent();
         buffer[..8].fill(0);
         buffer[8..16].copy_from_slice(&spilled.address.bits().to_le_bytes());
         let crc = checksum(&buffer[4..]);
         buffer[..4].copy_from_slice(&crc.to_le_bytes());
-        let (result, buffer) = spilled.file.write(buffer, extent.offset()).await;
-        let result = match result {
+        let (result, _) = spilled.file.write(buffer, extent.offset()).await;
+        match result {
             Ok(_) => {
                 self.shared.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.shared.raw_bytes.fetch_add(raw_bytes as u64, Ordering::Relaxed);
                 Ok(spilled)
             }
             Err(error) if is_no_space(&error) => {
                 Err(self.shared.files[usize::from(extent.device)].full(bytes, error))
             }
             Err(error) => Err(error.into()),
-        };
-        (result, buffer)
+        }
     }
 
     /// Takes space on the next device that has it.
@@ -166,7 +185,9 @@ impl SpillArea {
                 Ok((file, start)) => {
                     let extent = Extent { device: device as u8, start, units };
                     shared.used_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
-                    return Ok(Spilled { area: self.clone(), file, address: Address::of(extent) });
+                    let (area, address) = (self.clone(), Address::of(extent));
+                    let (raw_bytes, scheme) = (extent.bytes() as usize, Scheme::Off);
+                    return Ok(Spilled { area, file, address, raw_bytes, scheme });
                 }
                 Err(error @ StoreError::SpillFull { .. }) => full = Some(error),
                 Err(error) => return Err(error),
@@ -176,9 +197,27 @@ impl SpillArea {
     }
 }
 
+/// What is written instead of a piece: room for the header, the length, and what the scheme makes of the piece. `None` if that
+/// is not smaller.
+fn compressed(raw: &IoBuf, scheme: Scheme) -> Option<IoBuf> {
+    let largest = raw.len().checked_sub(UNIT_BYTES as usize).filter(|largest| *largest > 0)?;
+    let mut body = vec![0; largest - BODY_AT];
+    let bytes = scheme.compress(&raw[HEADER_BYTES..], &mut body)?;
+    let whole = (BODY_AT + bytes).next_multiple_of(UNIT_BYTES as usize);
+    let mut buffer = IoBuf::zeroed(whole);
+    buffer[HEADER_BYTES..BODY_AT].copy_from_slice(&(bytes as u64).to_le_bytes());
+    buffer[BODY_AT..BODY_AT + bytes].copy_from_slice(&body[..bytes]);
+    Some(buffer)
+}
+
 impl Spilled {
-    /// Bytes of the piece, a multiple of 4 KiB.
+    /// Bytes of the piece in memory, a multiple of 4 KiB.
     pub fn bytes(&self) -> usize {
+        self.raw_bytes
+    }
+
+    /// Bytes of the piece on disk, a multiple of 4 KiB.
+    pub fn written_bytes(&self) -> usize {
         self.address.extent().bytes() as usize
     }
 
@@ -189,19 +228,33 @@ impl Spilled {
     ///
     /// # Panics
     /// If the buffer is of another length.
-    pub async fn read(&self, buffer: IoBuf) -> Result<IoBuf> {
+    pub async fn read(&self, mut buffer: IoBuf) -> Result<IoBuf> {
+        assert_eq!(buffer.len(), self.raw_bytes, "a buffer for the piece");
+        if self.scheme == Scheme::Off {
+            return self.read_written(buffer).await;
+        }
+        // Beside the piece for a moment, and smaller.
+        let read = self.read_written(IoBuf::zeroed(self.written_bytes())).await?;
+        let bytes = u64::from_le_bytes(read[HEADER_BYTES..BODY_AT].try_into().expect("8 bytes"));
+        let compressed = read.get(BODY_AT..).and_then(|body| body.get(..bytes as usize));
+        let is_right = compressed
+            .is_some_and(|body| self.scheme.decompress(body, &mut buffer[HEADER_BYTES..]));
+        if is_right { Ok(buffer) } else { Err(self.damaged()) }
+    }
+
+    fn damaged(&self) -> StoreError {
+        let path = self.file.path().into();
+        StoreError::SpillDamaged { path, offset: self.address.extent().offset() }
+    }
+
+    async fn read_written(&self, buffer: IoBuf) -> Result<IoBuf> {
         let extent = self.address.extent();
-        assert_eq!(buffer.len() as u64, extent.bytes(), "a buffer for the piece");
         let (result, buffer) = self.file.read_exact(buffer, extent.offset()).await;
         result?;
         self.area.shared.read_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
         let is_right = buffer[..4] == checksum(&buffer[4..]).to_le_bytes()
             && buffer[8..16] == self.address.bits().to_le_bytes();
-        if !is_right {
-            let path = self.file.path().into();
-            return Err(StoreError::SpillDamaged { path, offset: extent.offset() });
-        }
-        Ok(buffer)
+        if is_right { Ok(buffer) } else { Err(self.damaged()) }
     }
 }
 

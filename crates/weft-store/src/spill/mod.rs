@@ -2,13 +2,16 @@
 //!
 //! A [`SpillArea`] (`area`) has a file without a name on each of its directories (`spill_file`), so that nothing is left of
 //! it after a crash. Space in it is taken for what is written, comes back when the [`Spilled`] is dropped, and grows in
-//! large steps; a file that nobody uses any more is forgotten. `address` is where something lies, in 64 bits. `directory` is
+//! large steps; a file that nobody uses any more is forgotten. `scheme` compresses what is
+//! written. `address` is where something lies, in 64 bits. `directory` is
 //! the directory that a database has for it.
 
 mod address;
 mod area;
 mod directory;
+mod scheme;
 mod spill_file;
 
 pub use area::{HEADER_BYTES, SpillArea, SpillStats, Spilled, Written};
 pub(crate) use directory::SpillDirectory;
+pub use scheme::{SCALE, Scheme};

@@ -6,7 +6,7 @@ use weft_rt::Runtime;
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimDisk, SimFaults, SimOptions};
 use weft_rt::io::{DriverKind, IoBuf};
 use weft_rt::memory::Ledger;
-use weft_store::spill::{HEADER_BYTES, SpillArea, Spilled};
+use weft_store::spill::{HEADER_BYTES, SCALE, Scheme, SpillArea, Spilled};
 use weft_store::{Directory, StoreError};
 
 use crate::support::runtime;
@@ -21,12 +21,14 @@ fn simulated(seed: u64, faults: SimFaults) -> (Arc<Runtime>, Directory) {
 fn piece(bytes: usize, seed: u64) -> IoBuf {
     let mut buffer = IoBuf::zeroed(bytes);
     let mut random = fastrand::Rng::with_seed(seed);
-    buffer[HEADER_BYTES..].fill_with(|| random.u8(..));
+    // Some can be compressed.
+    let most = if random.bool() { u8::MAX } else { 3 };
+    buffer[HEADER_BYTES..].fill_with(|| random.u8(..=most));
     buffer
 }
 
 async fn write(area: &SpillArea, bytes: usize, seed: u64) -> Result<Spilled, StoreError> {
-    area.write(piece(bytes, seed), ()).await.unwrap().spilled
+    area.write(piece(bytes, seed), Scheme::Off, ()).await.unwrap().spilled
 }
 
 async fn check(spilled: &Spilled, seed: u64) {
@@ -51,7 +53,14 @@ fn exercise(runtime: &Arc<Runtime>, area: &SpillArea, rounds: usize, seed: u64) 
                                 random.usize(1..17)
                             };
                             let seed = random.u64(..);
-                            (area.write(piece(units * UNIT, seed), ()), seed)
+                            (
+                                area.write(
+                                    piece(units * UNIT, seed),
+                                    SCALE[random.usize(..SCALE.len())],
+                                    (),
+                                ),
+                                seed,
+                            )
                         })
                         .collect();
                     for (written, seed) in together {
@@ -178,7 +187,7 @@ fn abandoned_writes_end_first() {
     let work = move || async move {
         for round in 0..50 {
             let held = budget.try_reserve(UNIT as u64).unwrap();
-            drop(of_task.write(piece(UNIT, round), held));
+            drop(of_task.write(piece(UNIT, round), Scheme::Off, held));
             let kept = write(&of_task, UNIT, 1_000 + round).await.unwrap();
             check(&kept, 1_000 + round).await;
         }
