@@ -153,7 +153,7 @@ fn partitions_that_outgrow_memory_are_divided() {
             let mut case = sides(seed, (13_000, 4_000), &[], 13_000, mask);
             (case.kind, case.marks_build) = (kind, number % 2 == 1);
             if mask == 0 {
-                case.probe = sides(seed, (0, 60), &[], 14_000, mask).probe;
+                case.probe = sides(seed, (0, 60), &[], 13_000, mask).probe;
             }
             let workers = 1 + number % 2;
             assert!(check(&mut case, workers, little(workers)) > 0);
