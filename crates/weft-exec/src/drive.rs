@@ -4,6 +4,9 @@
 //! interpreter, which takes them one after the other; else the interpreter asks for the tuples itself. A sink that has
 //! enough stops the reading on all workers: their morsels are dropped where they wait, what is in an interpreter is
 //! still finished. Cancellation, errors and panics drop everything.
+//!
+//! Steps may put tuples aside, for which they lack memory. When all workers have no more from the source, they serve those,
+//! a step after the other in the program's order: what a step serves may be put aside again by later ones.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -14,12 +17,13 @@ use weft_rt::cancel::CancelToken;
 use weft_rt::sync::channel::{Receiver, bounded};
 use weft_rt::{BATCH_DEPTH_MAX, Batch, Boundary};
 
+use crate::barrier::Barrier;
 use crate::error::{ExecError, Result};
 use crate::interpret::{Advance, Interpreter};
 use crate::pace::Pace;
 use crate::parallel::unless_cancelled;
 use crate::pipeline::{Flow, LocalSink, Pipeline, Tuples};
-use crate::program::Program;
+use crate::program::{Program, Step};
 use crate::query::Context;
 
 /// Runs a pipeline, on a worker.
@@ -29,8 +33,12 @@ use crate::query::Context;
 pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<()> {
     unless_cancelled(pipeline.source.open(context), &context.cancel).await?;
     let enough = context.cancel.child();
-    let program = Arc::new(pipeline.program.clone());
-    let run = Arc::new(Run { pipeline, program, context: context.clone(), enough });
+    let mut program = pipeline.program.clone();
+    let hybrids = make_hybrid(&mut program, context);
+    let program = Arc::new(program);
+    let handed_over = Barrier::new(context.runtime.workers());
+    let run = Run { pipeline, program, hybrids, handed_over, context: context.clone(), enough };
+    let run = Arc::new(run);
     let for_workers = run.clone();
     let work = move |worker| {
         let run = for_workers.clone();
@@ -40,10 +48,28 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
     unless_cancelled(run.pipeline.sink.finish(context), &context.cancel).await
 }
 
+/// Puts hybrid steps in place of those that will put tuples aside; gives their numbers.
+fn make_hybrid(program: &mut Program, context: &Context) -> Vec<usize> {
+    let mut hybrids = Vec::new();
+    for (number, step) in program.steps.iter_mut().enumerate() {
+        if let Step::Expand(expand) = step
+            && let Some(hybrid) = expand.hybrid(&program.registers, context)
+        {
+            *expand = hybrid;
+            hybrids.push(number);
+        }
+    }
+    hybrids
+}
+
 /// What the workers share.
 struct Run {
     pipeline: Arc<Pipeline>,
     program: Arc<Program>,
+    /// Steps that put tuples aside.
+    hybrids: Vec<usize>,
+    /// Where workers wait until all have handed over what they have put aside.
+    handed_over: Barrier,
     context: Context,
     /// Cancelled when the sink has enough.
     enough: CancelToken,
@@ -72,6 +98,11 @@ impl Run {
                 work.as_mut().poll(context)
             })
             .await?;
+        }
+        for step in &self.hybrids {
+            machine.interpreter.hand_over(*step).await?;
+            self.handed_over.wait().await;
+            machine.serve(*step).await?;
         }
         machine.sink.end().await
     }
@@ -159,24 +190,39 @@ impl Machine<'_> {
             self.interpreter.begin(count);
             let registers = self.interpreter.registers_mut();
             tuples.load(start, count, &self.run.program.inputs, registers)?;
-            loop {
-                match self.interpreter.advance_once()? {
-                    Advance::Ended => break,
-                    Advance::Nothing if self.run.enough.is_cancelled() => return Ok(()),
-                    Advance::Nothing => {}
-                    Advance::Tuples => {
-                        let registers = self.interpreter.registers_mut();
-                        if self.sink.push(registers).await? == Flow::Enough {
-                            self.run.enough.cancel();
-                            return Ok(());
-                        }
-                    }
-                }
-                self.pace.keep().await;
-            }
+            self.run_loaded().await?;
             self.pace.keep().await;
             start += count;
         }
         Ok(())
+    }
+
+    /// Runs what was put aside at a step.
+    async fn serve(&mut self, step: usize) -> Result<()> {
+        while !self.run.enough.is_cancelled() && self.interpreter.serve(step).await? {
+            self.run_loaded().await?;
+            self.pace.keep().await;
+        }
+        Ok(())
+    }
+
+    /// Runs the tuples that were loaded, until there is enough.
+    async fn run_loaded(&mut self) -> Result<()> {
+        loop {
+            match self.interpreter.advance_once()? {
+                Advance::Ended => return Ok(()),
+                Advance::Nothing if self.run.enough.is_cancelled() => return Ok(()),
+                Advance::Nothing => {}
+                Advance::Waits => self.interpreter.wait().await?,
+                Advance::Tuples => {
+                    let registers = self.interpreter.registers_mut();
+                    if self.sink.push(registers).await? == Flow::Enough {
+                        self.run.enough.cancel();
+                        return Ok(());
+                    }
+                }
+            }
+            self.pace.keep().await;
+        }
     }
 }

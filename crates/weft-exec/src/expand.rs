@@ -3,10 +3,16 @@
 //! The step itself ([`Expand`]) is shared by all workers. Each worker has an [`Expansion`] of it, which remembers how
 //! far it got with the tuples at hand. The interpreter keeps those that have more on a stack, and comes back to the top
 //! one when the steps after it and the sink are done with a batch.
+//!
+//! A step may put tuples aside that it cannot make anything of yet, and serve them when the pipeline's source has no more.
 
 use std::fmt;
+use std::sync::Arc;
+
+use futures::future::LocalBoxFuture;
 
 use crate::error::Result;
+use crate::lane::Lane;
 use crate::query::Context;
 use crate::registers::Registers;
 
@@ -14,6 +20,12 @@ use crate::registers::Registers;
 pub trait Expand: fmt::Debug + Send + Sync {
     /// A worker's state. Called when the pipelines that this one depends on have ended.
     fn expansion(&self, context: &Context) -> Box<dyn Expansion>;
+
+    /// A step in place of this one, for one pipeline, that puts some tuples aside; `None` if there is no need to. Registers
+    /// are of these `lanes`. Called when the pipelines that this one depends on have ended.
+    fn hybrid(&self, _lanes: &[Lane], _context: &Context) -> Option<Arc<dyn Expand>> {
+        None
+    }
 }
 
 /// A worker's state of a step that expands.
@@ -32,4 +44,38 @@ pub trait Expansion: Send {
     /// # Errors
     /// Whatever went wrong.
     fn next(&mut self, registers: &mut Registers) -> Result<bool>;
+
+    /// True if some of the selected tuples are to be put aside: then [`Expansion::put_aside`] is awaited before
+    /// [`Expansion::begin`].
+    fn puts_aside(&mut self, _registers: &Registers) -> bool {
+        false
+    }
+
+    /// Puts tuples aside, which are not selected any more then.
+    ///
+    /// # Errors
+    /// Whatever went wrong.
+    fn put_aside<'a>(
+        &'a mut self,
+        _registers: &'a mut Registers,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// No more tuples will come: hands over what was put aside, to be served by all workers when all have handed over theirs.
+    ///
+    /// # Errors
+    /// Whatever went wrong.
+    fn hand_over(&mut self) -> LocalBoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Puts the next tuples that were put aside into registers, as they were before this step, which is to take them next;
+    /// false if there are none left. The steps after this one are done with those before.
+    ///
+    /// # Errors
+    /// Whatever went wrong.
+    fn serve<'a>(&'a mut self, _registers: &'a mut Registers) -> LocalBoxFuture<'a, Result<bool>> {
+        Box::pin(async { Ok(false) })
+    }
 }

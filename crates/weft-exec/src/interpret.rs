@@ -29,8 +29,8 @@ pub struct Interpreter {
     expansions: Vec<Option<Box<dyn Expansion>>>,
     /// Steps that have more batches, the last of them first.
     pending: Vec<usize>,
-    /// True if tuples were loaded that no step has seen.
-    is_loaded: bool,
+    /// Where tuples are that have not come through the steps from there on, if they are in no expansion.
+    next: Option<usize>,
     /// Open ones, and behind them those that were, whose memory is used again.
     scopes: Vec<Scope>,
     open: usize,
@@ -43,6 +43,8 @@ pub enum Advance {
     Tuples,
     /// None have, but there may be more.
     Nothing,
+    /// A step waits: [`Interpreter::wait`] is to be awaited first.
+    Waits,
     /// There are none left.
     Ended,
 }
@@ -75,7 +77,7 @@ impl Interpreter {
             skips: skips(&program.steps),
             expansions,
             pending: Vec::new(),
-            is_loaded: false,
+            next: None,
             scopes: Vec::new(),
             open: 0,
             program,
@@ -105,7 +107,7 @@ impl Interpreter {
         self.registers.begin(rows);
         self.pending.clear();
         self.open = 0;
-        self.is_loaded = true;
+        self.next = Some(0);
     }
 
     /// Runs the steps until tuples have come through all of them, which are then selected in the registers. False if
@@ -113,11 +115,15 @@ impl Interpreter {
     ///
     /// # Errors
     /// What a step gives. The tuples are lost then.
+    ///
+    /// # Panics
+    /// If a step waits: some do in pipelines only.
     pub fn advance(&mut self) -> Result<bool> {
         loop {
             match self.advance_once()? {
                 Advance::Tuples => return Ok(true),
                 Advance::Nothing => {}
+                Advance::Waits => unreachable!("nobody is here to wait"),
                 Advance::Ended => return Ok(false),
             }
         }
@@ -129,8 +135,8 @@ impl Interpreter {
     /// # Errors
     /// What a step gives. The tuples are lost then.
     pub fn advance_once(&mut self) -> Result<Advance> {
-        let start = if std::mem::take(&mut self.is_loaded) {
-            0
+        let start = if let Some(step) = self.next.take() {
+            step
         } else if let Some(step) = self.pending.pop() {
             let expansion = self.expansions[step].as_mut().expect("a step that expands");
             if expansion.next(&mut self.registers)? {
@@ -142,9 +148,50 @@ impl Interpreter {
         };
         self.run_steps(start)?;
         Ok(match self.registers.selection.count() {
+            _ if self.next.is_some() => Advance::Waits,
             0 => Advance::Nothing,
             _ => Advance::Tuples,
         })
+    }
+
+    /// Waits for the step that [`Advance::Waits`] was about.
+    ///
+    /// # Errors
+    /// What the step gives. The tuples are lost then.
+    pub async fn wait(&mut self) -> Result<()> {
+        match self.next {
+            Some(step) => {
+                let (expansion, registers) = self.expansion(step);
+                expansion.put_aside(registers).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// No tuples will come any more to a step that may have put some aside.
+    ///
+    /// # Errors
+    /// What the step gives.
+    pub async fn hand_over(&mut self, step: usize) -> Result<()> {
+        self.expansion(step).0.hand_over().await
+    }
+
+    /// Begins with the next tuples that a step has put aside; false if there are none left.
+    ///
+    /// # Errors
+    /// What the step gives.
+    pub async fn serve(&mut self, step: usize) -> Result<bool> {
+        debug_assert!(self.pending.is_empty() && self.open == 0, "all others have come through");
+        let (expansion, registers) = self.expansion(step);
+        let is_loaded = expansion.serve(registers).await?;
+        self.next = is_loaded.then_some(step);
+        Ok(is_loaded)
+    }
+
+    /// A step that expands.
+    fn expansion(&mut self, step: usize) -> (&mut dyn Expansion, &mut Registers) {
+        let expansion = self.expansions[step].as_mut().expect("a step that expands");
+        (&mut **expansion, &mut self.registers)
     }
 
     /// Runs the steps on the tuples that were loaded and hands `sink` each batch that comes through. [`Flow::Enough`]
@@ -186,6 +233,10 @@ impl Interpreter {
                 }
                 Step::Expand(_) => {
                     let expansion = self.expansions[at].as_mut().expect("a step that expands");
+                    if expansion.puts_aside(&self.registers) {
+                        self.next = Some(at);
+                        return Ok(());
+                    }
                     if expansion.begin(&mut self.registers)? {
                         self.pending.push(at);
                     }

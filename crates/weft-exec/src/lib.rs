@@ -22,6 +22,7 @@
 
 pub mod aggregate;
 pub mod arrow;
+mod barrier;
 mod constant;
 mod drive;
 pub mod error;

@@ -12,7 +12,8 @@
 //!   whose second half must not be evaluated where the first has decided. They nest.
 //! - **Expansion** ([`Step::Expand`]): a probe may find several matches. The steps after it run once for each batch of
 //!   matches.
-//! - **Waits**: steps that wait are awaited by the morsel's coroutine; all others are plain calls.
+//! - **Waits**: steps that wait are awaited by the worker's task; all others are plain calls. A step that expands may put
+//!   tuples aside, which come back out of order when the source has no more.
 
 use std::fmt;
 use std::sync::Arc;
@@ -354,7 +355,7 @@ pub enum Step {
     Expand(Arc<dyn Expand>),
     /// `out` is a field of the materialized tuples at the addresses in `tuples`; null where the address is 0.
     Load {
-        /// Addresses, of [`Lane::U64`], valid while the query runs.
+        /// Addresses, of [`Lane::U64`], valid as long as the tuples at hand are.
         tuples: Register,
         /// How tuples lie there.
         layout: Arc<crate::tuple::Layout>,

@@ -260,7 +260,7 @@ impl Session {
         config.execution.time_zone = inner.settings.timezone.clone();
         let io_depth = inner.settings.io_depth;
         let context = ScanContext { control: Arc::clone(control), io_depth, threads };
-        // Pipelines do not spill: what runs out of memory is left to DataFusion.
+        // Not all pipelines spill: what runs out of memory is left to DataFusion.
         if economy == Economy::InMemory && inner.settings.engine != ExecutedBy::DataFusion {
             let wholly = inner.settings.engine == ExecutedBy::Auto;
             if !wholly {

@@ -223,6 +223,7 @@ impl Sources {
         let Unit { spilled, loose, pages, form, arenas, reservation, settled, .. } = unit;
         let reader = (!spilled.is_empty()).then(|| {
             let spills = spills.expect("what was spilled can be read").clone();
+            let spilled = spilled.into_iter().map(Arc::new).collect();
             Reader::new(OPERATOR, spills, spilled, memory)
         });
         let pages = pages.into_iter();

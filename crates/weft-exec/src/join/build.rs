@@ -4,34 +4,40 @@
 //! Where tuples are partitioned, a worker takes all tuples of a partition, and the range of the directory that they lead
 //! into is its own for that time: its loops are plain stores. Other tuples, and those of partitions so large that workers
 //! share them, go in by compare-and-exchange.
+//!
+//! When memory is short, partitions of tuples go to disk (`tuple/pressure`). What has been spilled of once is on disk as a
+//! whole when the build is finished (`expel`), and no filter is made then.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::memory::{MemoryError, Reservation};
-use weft_rt::{prefetch_line, yield_now};
+use weft_rt::yield_now;
 
-use super::directory::{Directory, Link, Tag, push, unchain};
+use super::chains::Chains;
+use super::directory::Directory;
+use super::expel::{Remaining, expel};
 use super::filter::Bounds;
+use super::spilled::Spilled;
 use super::wanted::Making;
-use super::{Join, Key, Nulls, Table};
+use super::{BUILD, Join, Key, Nulls, Table, Whole};
 use crate::error::{ExecError, Result};
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
+use crate::spill::Settled;
+use crate::spill::any_page::AnyPage;
 use crate::tuple::budget::patiently;
-use crate::tuple::layout::HASH_OFFSET;
+use crate::tuple::materializer::PARTITIONS;
 use crate::tuple::{Field, Materialized, Materializer, Page};
 
-/// What errors call it.
-const OPERATOR: &str = "the build side of a hash join";
 /// Up to so many tuples, the worker that ends the pipeline puts them into chains itself.
 const TUPLES_ALONE: usize = 16 << 10;
-/// Tuples whose entries are fetched ahead.
-const AHEAD: usize = 32;
+/// Bytes of a directory for each tuple, about.
+const DIRECTORY_BYTES: usize = 16;
 
 /// Materializes the build side of a join.
 #[derive(Debug)]
@@ -53,7 +59,11 @@ impl Sink for Build {
     fn local(&self, context: &Context, _worker: usize) -> Result<Box<dyn LocalSink>> {
         let Build { join, hash, fields } = self;
         let (ledger, mode) = (&context.ledger, context.partition);
-        let materializer = Materializer::new(join.layout.clone(), OPERATOR, ledger, mode, true);
+        let mut materializer = Materializer::new(join.layout.clone(), BUILD, ledger, mode, true);
+        if let Some(spills) = join.spills(context) {
+            materializer = materializer.spilling(spills).expecting(DIRECTORY_BYTES);
+        }
+        let unknown = join.keys.iter().filter(|key| key.nulls == Nulls::Unknown);
         let needed = join.keys.iter().filter(|key| !join.is_preserved && key.nulls == Nulls::Never);
         Ok(Box::new(LocalBuild {
             join: join.clone(),
@@ -61,6 +71,7 @@ impl Sink for Build {
             hash: *hash,
             fields: fields.clone(),
             not_null: needed.map(|key| fields[key.field]).collect(),
+            unknown: unknown.map(|key| fields[key.field]).collect(),
         }))
     }
 
@@ -74,9 +85,7 @@ impl Sink for Build {
                 sketch: None,
                 reservation: context.ledger.empty(),
             });
-            let table = finish(join, tuples, context).await?;
-            join.table.set(table).expect("a build side is finished once");
-            Ok(())
+            finish(join, tuples, context).await
         })
     }
 }
@@ -88,6 +97,8 @@ struct LocalBuild {
     fields: Vec<Register>,
     /// Tuples with a null here match nothing, and nobody wants them.
     not_null: Vec<Register>,
+    /// A null here makes it unknown whether a tuple matches.
+    unknown: Vec<Register>,
 }
 
 impl LocalSink for LocalBuild {
@@ -100,13 +111,22 @@ impl LocalSink for LocalBuild {
                     registers.put(*register, vector);
                 }
             }
+            for register in &self.unknown {
+                let validity = &registers.vector(*register).validity;
+                if validity.has_nulls() {
+                    let mut has_null = false;
+                    registers.selected().for_each(|row| has_null |= !validity.is_valid(row));
+                    self.join.has_null.fetch_or(has_null, Ordering::Relaxed);
+                }
+            }
             self.materializer.store(registers, self.hash, &self.fields).await?;
             Ok(Flow::More)
         })
     }
 
-    fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
+    fn end(mut self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
         Box::pin(async move {
+            self.materializer.settle().await?;
             self.join.add(self.materializer.finish());
             Ok(())
         })
@@ -124,47 +144,45 @@ struct Unit {
 /// What workers fill.
 struct Filling {
     tuples: Materialized,
-    directory: Directory,
+    chains: Chains,
     filters: Vec<Making>,
     /// The fields of the keys whose bounds are wanted, and the keys' numbers.
     bounded: Vec<(usize, Field)>,
-    /// What makes a tuple one that nothing is found by.
-    nulls: Vec<(usize, u8)>,
-    has_unknown: bool,
-    unknown: AtomicU64,
+    /// No range of the directory is one worker's.
+    is_shared: bool,
+    /// Of the directory and filters.
     reservation: Reservation,
 }
 
-async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Result<Table> {
-    let count = tuples.tuples();
-    let distinct = match &tuples.sketch {
-        Some(sketch) => (sketch.estimate() as usize).min(count),
-        None => count,
+async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Result<()> {
+    let whole =
+        Whole { is_empty: tuples.tuples() == 0, has_null: join.has_null.load(Ordering::Relaxed) };
+    let Remaining { mut tuples, spilled, entries, memory } = match join.spills(context) {
+        Some(spills) => expel(spills, tuples, context).await?,
+        None => {
+            let entries = Directory::entries_for(distinct(&tuples));
+            let memory = reserve(context, Directory::bytes(entries) as u64).await?;
+            Remaining { tuples, spilled: Vec::new(), entries, memory }
+        }
     };
-    let entries = Directory::entries_for(distinct);
-    let bytes = Directory::bytes(entries) as u64;
-    let reservation = reserve(context, bytes).await?;
-    let directory = Directory::new(entries).map_err(|_| {
-        let limit_bytes = context.ledger.limit();
-        memory(MemoryError::TooLarge { requested_bytes: bytes, limit_bytes })
+    let skipped_bits = if spilled.is_empty() { 0 } else { PARTITIONS.ilog2() };
+    let directory = Directory::new(entries, skipped_bits).map_err(|_| {
+        let requested_bytes = Directory::bytes(entries) as u64;
+        memory_error(requested_bytes, context)
     })?;
     let field = |key: &Key| join.layout.field(key.field);
-    let plain = join.keys.iter().filter(|key| key.nulls != Nulls::Equal);
-    let nulls = plain.filter_map(|key| field(key).null_place()).collect();
-    let filters = Making::all(&join.filters, &join.keys, &join.layout);
+    let mut filters = Vec::new();
+    if spilled.is_empty() {
+        filters = Making::all(&join.filters, &join.keys, &join.layout);
+    }
     let is_bounded = |key: &usize| filters.iter().any(|filter| filter.bounded().contains(key));
     let bounded = (0..join.keys.len()).filter(is_bounded);
     let bounded = bounded.map(|key| (key, *field(&join.keys[key]))).collect();
-    let filling = Filling {
-        tuples,
-        directory,
-        filters,
-        bounded,
-        nulls,
-        has_unknown: join.has_unknown(),
-        unknown: AtomicU64::new(0),
-        reservation,
-    };
+    let (count, distinct) = (tuples.tuples(), distinct(&tuples));
+    tuples.spilled.clear();
+    let chains = Chains::new(join, directory);
+    let is_shared = skipped_bits > 0;
+    let filling = Filling { tuples, chains, filters, bounded, is_shared, reservation: memory };
     let (mut filling, bounds) = fill(filling, count, context).await?;
     let mut of_keys = vec![None; join.keys.len()];
     let bounded = filling.bounded.iter().zip(bounds);
@@ -175,21 +193,40 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
         memory.into_iter().for_each(|memory| filling.reservation.merge(memory));
     }
     let filling = make_filters(filling, count, context).await?;
-    let Filling { tuples, directory, filters, unknown, reservation, .. } = filling;
+    let Filling { tuples, chains, filters, mut reservation, .. } = filling;
     filters.into_iter().for_each(|filter| filter.finish(&of_keys));
-    Ok(Table { directory, tuples, unknown: Link::of(unknown.into_inner()), reservation })
+    let spills = join.spills(context);
+    if let Some(spills) = spills.as_ref().filter(|_| !spilled.is_empty()) {
+        let keeps_marks = join.keeps_marks();
+        let spilled = Spilled::new(spills.clone(), spilled, keeps_marks, context).await?;
+        assert!(join.spilled.set(Arc::new(spilled)).is_ok(), "a build side is finished once");
+    }
+    reservation.merge(tuples.reservation);
+    let settled = spills.map(|spills| Settled::new(&spills.spilling, reservation.bytes()));
+    let pages = tuples.pages.into_iter().map(|stored| AnyPage::Stored(stored.page)).collect();
+    let (directory, unknown) = chains.finish();
+    let table = Table { directory, pages, unknown, whole, reservation, _settled: settled };
+    assert!(join.table.set(table).is_ok(), "a build side is finished once");
+    Ok(())
+}
+
+/// About how many different hashes tuples have.
+pub(super) fn distinct(tuples: &Materialized) -> usize {
+    let count = tuples.tuples();
+    tuples.sketch.as_ref().map_or(count, |sketch| (sketch.estimate() as usize).min(count))
 }
 
 async fn reserve(context: &Context, bytes: u64) -> Result<Reservation> {
     let ledger = context.ledger.clone();
     let granted = move || async move {
-        patiently(OPERATOR, &ledger, bytes, ledger.reserve_or_spill(bytes)).await
+        patiently(BUILD, &ledger, bytes, ledger.reserve_or_spill(bytes)).await
     };
     context.on_a_worker(granted).await
 }
 
-fn memory(source: MemoryError) -> ExecError {
-    ExecError::Memory { operator: OPERATOR.into(), source }
+fn memory_error(requested_bytes: u64, context: &Context) -> ExecError {
+    let source = MemoryError::TooLarge { requested_bytes, limit_bytes: context.ledger.limit() };
+    ExecError::Memory { operator: BUILD.into(), source }
 }
 
 /// Puts all tuples into chains.
@@ -205,6 +242,7 @@ async fn fill(filling: Filling, count: usize, context: &Context) -> Result<(Fill
     let (alone, shared): (Vec<Unit>, Vec<Unit>) =
         units(&filling.tuples, count, context.runtime.workers())
             .into_iter()
+            .map(|unit| Unit { is_alone: unit.is_alone && !filling.is_shared, ..unit })
             .partition(|unit| unit.is_alone);
     let filling = Arc::new(filling);
     let mut bounds = filling.no_bounds();
@@ -303,7 +341,9 @@ impl Filling {
 
     fn filter_page(&self, page: usize) {
         let page = &self.tuples.pages[page].page;
-        self.filters.iter().for_each(|filter| filter.add(page, |tuple| !self.has_null(tuple)));
+        // SAFETY: tuples of a page are complete.
+        let counts = |tuple| unsafe { !self.chains.has_null(tuple) };
+        self.filters.iter().for_each(|filter| filter.add(page, counts));
     }
 
     /// Adds the tuples of a page, `ALONE` if nobody else has to do with their chains.
@@ -311,41 +351,7 @@ impl Filling {
         for (bounds, (_, field)) in bounds.iter_mut().zip(&self.bounded) {
             bounds.add(page, field);
         }
-        let entries = self.directory.entries();
-        let count = page.tuples();
-        // SAFETY: the tuple is initialized.
-        let hash = |tuple: *mut u8| unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() };
-        for number in 0..count {
-            if number + AHEAD < count {
-                prefetch_line(entries.head(hash(page.tuple(number + AHEAD))));
-            }
-            let tuple = page.tuple(number);
-            let hash = hash(tuple);
-            if self.has_null(tuple) {
-                self.set_aside(tuple);
-                continue;
-            }
-            // SAFETY: each page is taken by one worker, once; `ALONE` is the caller's.
-            unsafe { push::<ALONE>(entries.head(hash), tuple as u64, Tag::of(hash)) };
-        }
-    }
-
-    /// True if a key has a null that is not equal to null.
-    #[inline(always)]
-    fn has_null(&self, tuple: *const u8) -> bool {
-        // SAFETY: the tuple is initialized.
-        self.nulls.iter().any(|(byte, bit)| unsafe { tuple.add(*byte).read() } & bit != 0)
-    }
-
-    #[cold]
-    fn set_aside(&self, tuple: *mut u8) {
-        // SAFETY: each page is taken by one worker, once.
-        unsafe {
-            if self.has_unknown {
-                push::<false>(&self.unknown, tuple as u64, Tag::NONE);
-            } else {
-                unchain(tuple as u64);
-            }
-        }
+        // SAFETY: each page is taken by one worker, once; `ALONE` is the caller's.
+        unsafe { self.chains.add::<ALONE>(page.tuples(), |number| page.tuple(number)) };
     }
 }

@@ -7,7 +7,7 @@
 //! one time in some tens.
 //!
 //! Partitions are the high bits of a hash too, so that the tuples of one are inserted into one range of the directory
-//! (Spilly, section 5.3).
+//! (Spilly, section 5.3). Where partitions are on disk, the bits after those lead to entries: none is in vain.
 
 use std::fmt;
 use std::sync::Arc;
@@ -139,6 +139,7 @@ pub(crate) unsafe fn push<const ALONE: bool>(head: &AtomicU64, tuple: u64, tag: 
 /// The chains' beginnings.
 pub(crate) struct Directory {
     memory: Memory,
+    skipped_bits: u32,
     shift: u32,
 }
 
@@ -160,14 +161,14 @@ impl Directory {
         if bytes < HUGE_PAGE_BYTES { bytes } else { bytes.next_multiple_of(HUGE_PAGE_BYTES) }
     }
 
-    /// `entries` without chains.
+    /// `entries` without chains. The first `skipped_bits` of hashes do not count.
     ///
     /// # Errors
     /// The system's if it has no memory.
     ///
     /// # Panics
     /// If they are not a power of two, at least 2.
-    pub fn new(entries: usize) -> std::io::Result<Directory> {
+    pub fn new(entries: usize, skipped_bits: u32) -> std::io::Result<Directory> {
         assert!(entries.is_power_of_two() && entries > 1, "{entries} entries");
         let bytes = Directory::bytes(entries);
         let memory = if bytes < HUGE_PAGE_BYTES {
@@ -175,7 +176,7 @@ impl Directory {
         } else {
             Memory::Huge(Arena::new(bytes)?)
         };
-        Ok(Directory { memory, shift: u64::BITS - entries.trailing_zeros() })
+        Ok(Directory { memory, skipped_bits, shift: u64::BITS - entries.trailing_zeros() })
     }
 
     /// All entries.
@@ -188,7 +189,7 @@ impl Directory {
         let count = 1usize << (u64::BITS - self.shift);
         // SAFETY: so many zeros, which are entries, were allocated; the borrow keeps them.
         let entries = unsafe { std::slice::from_raw_parts(entries, count) };
-        Entries { entries, shift: self.shift }
+        Entries { entries, skipped_bits: self.skipped_bits, shift: self.shift }
     }
 }
 
@@ -202,6 +203,7 @@ impl fmt::Debug for Directory {
 #[derive(Clone, Copy)]
 pub(crate) struct Entries<'a> {
     entries: &'a [AtomicU64],
+    skipped_bits: u32,
     shift: u32,
 }
 
@@ -214,7 +216,7 @@ impl<'a> Entries<'a> {
     /// Where the chain of a hash begins.
     #[inline(always)]
     pub fn head(self, hash: u64) -> &'a AtomicU64 {
-        let index = (hash >> self.shift) as usize;
+        let index = (hash << self.skipped_bits >> self.shift) as usize;
         debug_assert!(index < self.entries.len());
         // SAFETY: a hash has 64 - `shift` bits left, and there are 2^(64 - `shift`) entries.
         unsafe { self.entries.get_unchecked(index) }
@@ -248,9 +250,9 @@ mod tests {
 
     #[test]
     fn chains_hold_what_was_pushed() {
-        for entries in [64, 1 << 19] {
+        for (entries, skipped_bits) in [(64, 0), (1 << 19, 0), (1 << 19, 8)] {
             let mut random = fastrand::Rng::with_seed(5);
-            let directory = Directory::new(entries).unwrap();
+            let directory = Directory::new(entries, skipped_bits).unwrap();
             let mut tuples: Vec<Box<[u64; 2]>> =
                 (0..3000).map(|_| header(random.u64(..))).collect();
             for (number, tuple) in tuples.iter_mut().enumerate() {

@@ -6,20 +6,35 @@
 //! it takes a vector through, all tuples through one stage before the next stage begins.
 //! [`Remainder`] is the third one's source. A [`Filter`] lets pipelines of the probe side leave out what matches nothing, if
 //! they ask for it.
+//!
+//! When memory is short, whole partitions of the build side are on disk (`spilled`). Tuples of the probe side that lead
+//! there are put aside (`aside`) by a hybrid of the step (`hybrid`), and served, partition by partition, when all
+//! others have been looked up (`serving`).
 
+mod aside;
+mod blocks;
 mod build;
+mod chains;
 mod directory;
+mod expel;
 mod filter;
 mod gather;
+mod hybrid;
 mod key_set;
 mod keys;
 mod lookup;
+mod passes;
 mod probe;
 mod remainder;
+mod serving;
+mod spilled;
+mod split;
 mod state;
+mod unit;
 mod unknown;
 mod wanted;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use build::Build;
@@ -30,8 +45,18 @@ pub use remainder::{Remainder, Which};
 pub use wanted::{Asked, AskedRows, Wanted};
 use weft_rt::memory::Reservation;
 
+use crate::query::Context;
+use crate::spill::Settled;
+use crate::spill::any_page::AnyPage;
+use crate::spill::writer::Spills;
 use crate::tuple::{Layout, Materialized};
 use directory::{Directory, Link};
+use spilled::Spilled;
+
+/// What errors call the build side.
+pub(crate) const BUILD: &str = "the build side of a hash join";
+/// What errors call what is put aside of the probe side.
+pub(crate) const PROBE: &str = "the probe side of a hash join";
 
 /// What a null in a key means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,19 +86,39 @@ pub struct Join {
     keys: Vec<Key>,
     is_preserved: bool,
     filters: Vec<Arc<Wanted>>,
+    /// Somebody will go through the build side at the end.
+    has_remainder: AtomicBool,
+    /// What its workers share to spill, once there is one; nothing if there is no place to spill to.
+    spills: OnceLock<Option<Spills>>,
     parts: Mutex<Vec<Materialized>>,
+    /// A tuple has a null in a key that makes it unknown whether it matches.
+    has_null: AtomicBool,
     table: OnceLock<Table>,
+    /// What of the finished build side is on disk, if something is.
+    spilled: OnceLock<Arc<Spilled>>,
 }
 
-/// A finished build side.
+/// Tuples that can be looked up: those of a finished build side that are in memory, or some of those that are on disk.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub directory: Directory,
-    pub tuples: Materialized,
+    pub pages: Vec<AnyPage>,
     /// The chain of the tuples that a key of makes unknown whether they match.
     pub unknown: Link,
-    /// The memory of directory and filters.
+    /// Of the whole build side.
+    pub whole: Whole,
+    /// The memory of pages, directory and filters.
     pub reservation: Reservation,
+    pub _settled: Option<Settled>,
+}
+
+/// What is known of a build side as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    /// There are no tuples.
+    pub is_empty: bool,
+    /// There is one with a null that makes it unknown whether it matches.
+    pub has_null: bool,
 }
 
 impl Join {
@@ -97,8 +142,12 @@ impl Join {
             keys,
             is_preserved,
             filters,
+            has_remainder: AtomicBool::new(false),
+            spills: OnceLock::new(),
             parts: Mutex::default(),
+            has_null: AtomicBool::new(false),
             table: OnceLock::new(),
+            spilled: OnceLock::new(),
         }
     }
 
@@ -114,7 +163,9 @@ impl Join {
 
     /// Number of tuples on the build side; `None` while it is not finished.
     pub fn tuples(&self) -> Option<usize> {
-        self.table.get().map(|table| table.tuples.tuples())
+        let spilled = self.spilled.get().map_or(0, |spilled| spilled.tuples());
+        let in_memory = |table: &Table| table.pages.iter().map(AnyPage::tuples).sum::<usize>();
+        self.table.get().map(|table| in_memory(table) + spilled)
     }
 
     /// Number of the directory's entries; `None` while the build side is not finished.
@@ -122,17 +173,32 @@ impl Join {
         self.table.get().map(|table| table.directory.entries().count())
     }
 
-    /// Bytes of the build side's tuples, directory and filters; `None` while it is not finished.
+    /// Bytes of memory of the build side's tuples, directory and filters; `None` while it is not finished.
     pub fn bytes(&self) -> Option<u64> {
-        self.table.get().map(|table| table.reservation.bytes() + table.tuples.reservation.bytes())
+        self.table.get().map(|table| table.reservation.bytes())
     }
 
-    /// The finished build side.
+    /// What of the finished build side is in memory.
     ///
     /// # Panics
     /// If it is not finished.
     pub(crate) fn table(&self) -> &Table {
         self.table.get().expect("the pipeline of the build side ended first")
+    }
+
+    /// What of the finished build side is on disk.
+    pub(crate) fn spilled(&self) -> Option<&Arc<Spilled>> {
+        self.spilled.get()
+    }
+
+    /// What its workers share to spill; nothing if the query has no place to spill to.
+    fn spills(&self, context: &Context) -> Option<Spills> {
+        self.spills.get_or_init(|| Spills::new(context)).clone()
+    }
+
+    /// True if marks of tuples are looked at when all probes have ended.
+    fn keeps_marks(&self) -> bool {
+        self.has_remainder.load(Ordering::Relaxed)
     }
 
     fn add(&self, part: Materialized) {

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use super::Join;
+use super::aside::Aside;
+use super::hybrid::HybridProbe;
 use super::state::ProbeState;
 use crate::error::Result;
 use crate::expand::{Expand, Expansion};
+use crate::lane::Lane;
 use crate::program::{Program, Register};
 use crate::query::Context;
 use crate::registers::Registers;
@@ -14,7 +17,7 @@ use crate::registers::Registers;
 ///
 /// Afterwards [`Kind::Inner`] and [`Kind::Outer`] leave only `tuples` and the registers that something was `carried` to,
 /// and there may be any number of matches for a tuple: the steps that follow run for one batch of matches after the other.
-/// With the other kinds tuples keep their places, and all registers what they have.
+/// With the other kinds tuples keep their places, and registers what they have, or those at least that are `kept`.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The build side, whose pipeline has ended before.
@@ -28,6 +31,9 @@ pub struct Probe {
     /// For inner and outer joins: what is needed of the probe side from here on, each register once, and where it goes.
     /// What it was carried from means nothing afterwards.
     pub carried: Vec<(Register, Register)>,
+    /// For the other kinds: the registers that are needed from here on. If the build side is on disk in part, tuples may come
+    /// later, out of order, and other registers mean nothing then.
+    pub kept: Vec<Register>,
     /// For inner and outer joins: where the addresses of matches go, of [`Lane::U64`](crate::Lane::U64); 0 for no match.
     pub tuples: Option<Register>,
     /// Tuples of the build side that have matched are marked, for a [`Remainder`](super::Remainder) to go through later.
@@ -79,6 +85,11 @@ impl Expand for Probe {
     fn expansion(&self, context: &Context) -> Box<dyn Expansion> {
         Box::new(Probing { probe: self.clone(), state: ProbeState::new(self, context) })
     }
+
+    fn hybrid(&self, lanes: &[Lane], context: &Context) -> Option<Arc<dyn Expand>> {
+        let aside = Aside::new(self, lanes, context)?;
+        Some(Arc::new(HybridProbe::new(aside)))
+    }
 }
 
 /// A worker's part of it.
@@ -89,10 +100,10 @@ struct Probing {
 
 impl Expansion for Probing {
     fn begin(&mut self, registers: &mut Registers) -> Result<bool> {
-        self.state.begin(&self.probe, registers)
+        self.state.begin(&self.probe, self.probe.join.table(), registers)
     }
 
     fn next(&mut self, registers: &mut Registers) -> Result<bool> {
-        self.state.next(&self.probe, registers)
+        self.state.next(&self.probe, self.probe.join.table(), registers)
     }
 }

@@ -1,19 +1,26 @@
 //! The tuples of a join's build side, once the probe side has ended: those that have matched, those that have not, or all.
+//!
+//! Tuples in memory are marked themselves, those on disk by bits that their partitions have (`spilled`).
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::{BoxFuture, LocalBoxFuture};
+use weft_rt::memory::Holder;
 
-use super::Join;
 use super::directory::Link;
+use super::spilled::{NumberedPage, Spilled};
+use super::{BUILD, Join};
 use crate::error::Result;
 use crate::lane::Bool;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
+use crate::spill::any_page::AnyPage;
+use crate::spill::frozen::Frozen;
+use crate::spill::reader::Reader;
 
 /// About so many tuples are a morsel.
 const MORSEL_TUPLES: usize = 16 << 10;
@@ -34,23 +41,27 @@ pub enum Which {
 pub struct Remainder {
     join: Arc<Join>,
     which: Which,
-    /// The first page that has not been handed out.
+    /// The first page in memory that has not been handed out.
     next: AtomicUsize,
+    /// The first partition that has not been.
+    next_partition: AtomicUsize,
 }
 
 impl Remainder {
     /// Of a join whose probes mark what has matched, all of which end before this is opened.
     pub fn new(join: Arc<Join>, which: Which) -> Remainder {
-        Remainder { join, which, next: AtomicUsize::new(0) }
+        join.has_remainder.store(true, Ordering::Relaxed);
+        let count = || AtomicUsize::new(0);
+        Remainder { join, which, next: count(), next_partition: count() }
     }
 
-    /// The next pages.
+    /// The next pages in memory.
     fn take(&self) -> Option<Range<usize>> {
-        let pages = &self.join.table().tuples.pages;
+        let pages = &self.join.table().pages;
         let end = |start: usize| {
             let mut tuples = 0;
             let is_full = |page: &usize| {
-                tuples += pages[*page].page.tuples();
+                tuples += pages[*page].tuples();
                 tuples >= MORSEL_TUPLES
             };
             (start..pages.len()).find(is_full).map_or(pages.len(), |page| page + 1)
@@ -58,6 +69,29 @@ impl Remainder {
         let advance = |start| (start < pages.len()).then(|| end(start));
         let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
         taken.ok().map(|start| start..end(start))
+    }
+
+    /// The pages of the next partition that is on disk.
+    fn take_partition(&self) -> Option<SpilledMorsel> {
+        let spilled = self.join.spilled()?;
+        loop {
+            let number = self.next_partition.fetch_add(1, Ordering::Relaxed);
+            let pages = &spilled.partitions().get(number)?.pages;
+            if pages.is_empty() {
+                continue;
+            }
+            let spills = spilled.spills.clone();
+            let read = pages.iter().map(|page| page.page.clone()).collect();
+            let (memory, holder) = (spills.ledger.empty(), spills.ledger.holder());
+            return Some(SpilledMorsel {
+                spilled: spilled.clone(),
+                which: self.which,
+                partition: number,
+                pages: pages.clone().into_iter(),
+                reader: Reader::new(BUILD, spills, read, memory),
+                _holder: holder,
+            });
+        }
     }
 }
 
@@ -67,8 +101,13 @@ impl Source for Remainder {
     }
 
     fn morsel(&self, _worker: usize) -> Option<Box<dyn Morsel>> {
-        let pages = self.take()?;
-        Some(Box::new(RemainderMorsel { join: self.join.clone(), which: self.which, pages }))
+        match self.take() {
+            Some(pages) => {
+                let (join, which) = (self.join.clone(), self.which);
+                Some(Box::new(RemainderMorsel { join, which, pages }))
+            }
+            None => Some(Box::new(self.take_partition()?)),
+        }
     }
 
     fn depth(&self, _context: &Context) -> usize {
@@ -86,19 +125,39 @@ impl Morsel for RemainderMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         Box::pin(async move {
             let Some(page) = self.pages.next() else { return Ok(None) };
-            let page = &self.join.table().tuples.pages[page].page;
-            let mut tuples = BuildTuples { addresses: Vec::new(), marks: Vec::new() };
-            for number in 0..page.tuples() {
-                let address = page.tuple(number) as u64;
-                // SAFETY: a tuple of a finished build.
-                let is_marked = unsafe { Link::after(address) }.is_marked();
-                match self.which {
-                    Which::Matched if !is_marked => continue,
-                    Which::Unmatched if is_marked => continue,
-                    Which::Matched | Which::Unmatched => {}
-                    Which::All => tuples.marks.push(is_marked.into()),
-                }
-                tuples.addresses.push(address);
+            let page = &self.join.table().pages[page];
+            // SAFETY: a tuple of a finished build.
+            let is_marked = |number| unsafe { Link::after(page.tuple(number) as u64) }.is_marked();
+            let tuples = BuildTuples::new(page, self.which, is_marked);
+            Ok(Some(Box::new(tuples) as Box<dyn Tuples>))
+        })
+    }
+}
+
+/// A partition that is on disk.
+struct SpilledMorsel {
+    spilled: Arc<Spilled>,
+    which: Which,
+    partition: usize,
+    pages: std::vec::IntoIter<NumberedPage>,
+    reader: Reader,
+    /// What it has read comes free again: who waits for memory may wait for this.
+    _holder: Holder,
+}
+
+impl Morsel for SpilledMorsel {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
+        Box::pin(async move {
+            let (Some(page), Some(read)) = (self.pages.next(), self.reader.next().await?) else {
+                return Ok(None);
+            };
+            let first = page.first.unwrap_or_default();
+            let is_marked =
+                |number: usize| self.spilled.is_marked(self.partition, first + number as u64);
+            let page = AnyPage::Read(read);
+            let mut tuples = BuildTuples::new(&page, self.which, is_marked);
+            if let AnyPage::Read(read) = page {
+                tuples._lie_in = Some(read);
             }
             Ok(Some(Box::new(tuples) as Box<dyn Tuples>))
         })
@@ -108,6 +167,26 @@ impl Morsel for RemainderMorsel {
 struct BuildTuples {
     addresses: Vec<u64>,
     marks: Vec<Bool>,
+    /// What they lie in, if the build side does not have it.
+    _lie_in: Option<Frozen>,
+}
+
+impl BuildTuples {
+    /// Those tuples of a page that are wanted.
+    fn new(page: &AnyPage, which: Which, is_marked: impl Fn(usize) -> bool) -> BuildTuples {
+        let mut tuples = BuildTuples { addresses: Vec::new(), marks: Vec::new(), _lie_in: None };
+        for number in 0..page.tuples() {
+            let is_marked = is_marked(number);
+            match which {
+                Which::Matched if !is_marked => continue,
+                Which::Unmatched if is_marked => continue,
+                Which::Matched | Which::Unmatched => {}
+                Which::All => tuples.marks.push(is_marked.into()),
+            }
+            tuples.addresses.push(page.tuple(number) as u64);
+        }
+        tuples
+    }
 }
 
 impl Tuples for BuildTuples {

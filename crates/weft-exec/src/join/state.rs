@@ -1,4 +1,4 @@
-//! Taking vectors through a probe.
+//! Taking vectors through a probe: of all tuples of the build side that they can match, or of a block of them.
 
 use std::sync::Arc;
 
@@ -22,6 +22,12 @@ const ROUNDS_MAX: usize = 16;
 /// What a worker keeps of a probe from vector to vector.
 pub(crate) struct ProbeState {
     vector_rows: usize,
+    /// What becomes of the rows at hand.
+    kind: Kind,
+    /// Not all tuples that they can match are in the table.
+    is_block: bool,
+    /// The rows for which the tuples of a block make it unknown whether they match, or those that all blocks do.
+    unknown: Option<unknown::Rows>,
     /// The rows that were selected at the beginning.
     selection: Selection,
     /// Those of them that can match.
@@ -65,6 +71,9 @@ impl ProbeState {
         });
         ProbeState {
             vector_rows: context.vector_rows,
+            kind: probe.kind,
+            is_block: false,
+            unknown: None,
             selection: Selection::default(),
             able: Selection::default(),
             open: Pairs::default(),
@@ -85,20 +94,83 @@ impl ProbeState {
     ///
     /// # Errors
     /// What the residual condition gives.
-    pub fn begin(&mut self, probe: &Probe, registers: &mut Registers) -> Result<bool> {
+    pub fn begin(
+        &mut self,
+        probe: &Probe,
+        table: &Table,
+        registers: &mut Registers,
+    ) -> Result<bool> {
+        (self.kind, self.is_block) = (probe.kind, false);
+        self.begin_lookup(probe, table, registers)
+    }
+
+    /// The same for a table that has some of the tuples only: just pairs go on, for the others it is to be noted what was
+    /// found ([`ProbeState::has_matched`], [`ProbeState::take_unknown`]).
+    ///
+    /// # Errors
+    /// What the residual condition gives.
+    pub fn begin_block(
+        &mut self,
+        probe: &Probe,
+        table: &Table,
+        registers: &mut Registers,
+    ) -> Result<bool> {
+        let kind = if probe.kind.expands() { Kind::Inner } else { Kind::Nothing };
+        (self.kind, self.is_block, self.unknown) = (kind, true, None);
+        self.begin_lookup(probe, table, registers)
+    }
+
+    /// Goes on with rows for which all is known: which have matched, and of which it is unknown. Pairs have gone on already.
+    ///
+    /// # Errors
+    /// None: nothing is evaluated.
+    pub fn settle_known(
+        &mut self,
+        probe: &Probe,
+        registers: &mut Registers,
+        has_matched: impl Fn(usize) -> bool,
+        unknown: unknown::Rows,
+    ) -> Result<bool> {
+        (self.kind, self.is_block, self.unknown) = (probe.kind, false, Some(unknown));
+        for (row, first) in self.first[..registers.rows()].iter_mut().enumerate() {
+            *first = has_matched(row).into();
+        }
+        if probe.kind == Kind::Outer {
+            registers.selection.retain(|row| !has_matched(row));
+        }
         let table = probe.join.table();
+        self.settle(probe, table, registers)?;
+        self.unknown = None;
+        Ok(false)
+    }
+
+    /// True if a row has a match among the tuples that were looked at.
+    pub fn has_matched(&self, row: usize) -> bool {
+        self.first[row] != 0
+    }
+
+    /// The rows for which the tuples of a block make it unknown whether they match.
+    pub fn take_unknown(&mut self) -> Option<unknown::Rows> {
+        self.unknown.take()
+    }
+
+    fn begin_lookup(
+        &mut self,
+        probe: &Probe,
+        table: &Table,
+        registers: &mut Registers,
+    ) -> Result<bool> {
         self.selection.copy_from(&registers.selection);
         self.first[..registers.rows()].fill(0);
         self.look_up(probe, table, registers);
         self.is_beginning = true;
-        self.go_on(probe, registers)
+        self.go_on(probe, table, registers)
     }
 
     /// Goes through chains until there is something to go on with. Others are served meanwhile: after some rounds it
     /// leaves nothing selected, and says that there is more.
-    fn go_on(&mut self, probe: &Probe, registers: &mut Registers) -> Result<bool> {
-        let table = probe.join.table();
-        let expands = probe.kind.expands();
+    fn go_on(&mut self, probe: &Probe, table: &Table, registers: &mut Registers) -> Result<bool> {
+        let expands = self.kind.expands();
         for _ in 0..ROUNDS_MAX {
             if self.open.count() == 0 {
                 break;
@@ -111,8 +183,8 @@ impl ProbeState {
             if is_repeated {
                 self.is_beginning = false;
                 self.ready_first();
-                self.owes_unmatched = probe.kind == Kind::Outer;
-                return self.next(probe, registers);
+                self.owes_unmatched = self.kind == Kind::Outer;
+                return self.next(probe, table, registers);
             }
         }
         if self.open.count() > 0 {
@@ -128,10 +200,15 @@ impl ProbeState {
     ///
     /// # Errors
     /// What the residual condition gives.
-    pub fn next(&mut self, probe: &Probe, registers: &mut Registers) -> Result<bool> {
+    pub fn next(
+        &mut self,
+        probe: &Probe,
+        table: &Table,
+        registers: &mut Registers,
+    ) -> Result<bool> {
         if self.is_beginning {
             registers.selection.copy_from(&self.selection);
-            return self.go_on(probe, registers);
+            return self.go_on(probe, table, registers);
         }
         if self.ready() < self.vector_rows {
             self.ready_rows.drain(..self.ready_at);
@@ -178,7 +255,7 @@ impl ProbeState {
             self.able.retain(|row| keys::can_match(&vectors, join_keys, row));
             selected = self.able.selected();
         }
-        if table.tuples.pages.is_empty() {
+        if table.pages.is_empty() {
             return self.open.clear();
         }
         let (entries, hashes) = (table.directory.entries(), registers.values(probe.hash));
@@ -244,7 +321,7 @@ impl ProbeState {
     /// Goes on in the chains of rows that may have another match that counts.
     fn advance(&mut self, probe: &Probe, registers: &Registers) {
         let hashes = registers.values(probe.hash);
-        if probe.kind.expands() || probe.marks_build {
+        if self.kind.expands() || probe.marks_build {
             self.open.advance(&self.links, hashes, |_| true);
         } else {
             let first = &self.first;
@@ -286,9 +363,9 @@ impl ProbeState {
     /// All rows keep their places: none has more than one match, or only whether it has one counts.
     fn settle(&mut self, probe: &Probe, table: &Table, registers: &mut Registers) -> Result<()> {
         let first = &self.first;
-        match probe.kind {
+        match self.kind {
             Kind::Inner | Kind::Outer => {
-                if probe.kind == Kind::Inner {
+                if self.kind == Kind::Inner {
                     registers.selection.retain(|row| first[row] != 0);
                 }
                 let rows = registers.rows();
@@ -305,12 +382,17 @@ impl ProbeState {
             Kind::Anti => {
                 registers.selection.retain(|row| first[row] == 0);
                 if probe.join.has_unknown() {
-                    let unknown = self.unknown(probe, table, registers)?;
+                    let unknown = self.unknown_rows(probe, table, registers)?;
                     registers.selection.retain(|row| unknown[row / 64] >> (row % 64) & 1 == 0);
                 }
             }
             Kind::Mark { out } => self.settle_mark(probe, table, registers, out)?,
-            Kind::Nothing => registers.selection.retain(|_| false),
+            Kind::Nothing => {
+                if self.is_block && probe.join.has_unknown() {
+                    self.unknown = Some(self.unknown_rows(probe, table, registers)?);
+                }
+                registers.selection.retain(|_| false);
+            }
         }
         Ok(())
     }
@@ -323,7 +405,7 @@ impl ProbeState {
         out: Register,
     ) -> Result<()> {
         let unknown = match probe.join.has_unknown() {
-            true => Some(self.unknown(probe, table, registers)?),
+            true => Some(self.unknown_rows(probe, table, registers)?),
             false => None,
         };
         let rows = registers.rows();
@@ -341,12 +423,15 @@ impl ProbeState {
     }
 
     /// A bit for each selected row without a match that may have one nevertheless.
-    fn unknown(
+    fn unknown_rows(
         &mut self,
         probe: &Probe,
         table: &Table,
         registers: &Registers,
     ) -> Result<unknown::Rows> {
+        if let Some(known) = self.unknown {
+            return Ok(known);
+        }
         let ProbeState { first, found, check, .. } = self;
         unknown::find(probe, table, registers, &**first, found, |found| match check {
             Some(check) => check.retain_true(registers, found),

@@ -16,7 +16,7 @@ use crate::vector::VECTOR_ROWS_MAX;
 /// A bit for each row.
 pub(crate) type Rows = [u64; VECTOR_ROWS_MAX / 64];
 
-/// Finds the selected rows that have no `first` match and may have one. `pairs` is working space; `retain_true` keeps those
+/// Finds the selected rows that have no `first` match and may have one, as far as the table knows. `pairs` is working space; `retain_true` keeps those
 /// that fulfil the residual condition.
 ///
 /// # Errors
@@ -30,7 +30,7 @@ pub(crate) fn find(
     mut retain_true: impl FnMut(&mut Pairs) -> Result<()>,
 ) -> Result<Rows> {
     let mut unknown = [0; VECTOR_ROWS_MAX / 64];
-    if table.tuples.pages.is_empty() {
+    if table.whole.is_empty {
         return Ok(unknown);
     }
     let is_alone = probe.keys.len() == 1 && probe.residual.is_none();
@@ -40,7 +40,7 @@ pub(crate) fn find(
             key.nulls == Nulls::Unknown && !registers.vector(*register).validity.is_valid(row)
         });
         let is_unknown = if is_alone {
-            has_null || table.unknown.tuple() != 0
+            has_null || table.whole.has_null
         } else {
             let mut tuples = Candidates::new(table, has_null);
             let mut is_unknown = false;
@@ -108,13 +108,13 @@ impl Iterator for Candidates<'_> {
                 Some(tuple)
             }
             Candidates::All { table, page, tuple } => {
-                let mut stored = table.tuples.pages.get(*page)?;
-                while *tuple == stored.page.tuples() {
+                let mut stored = table.pages.get(*page)?;
+                while *tuple == stored.tuples() {
                     (*page, *tuple) = (*page + 1, 0);
-                    stored = table.tuples.pages.get(*page)?;
+                    stored = table.pages.get(*page)?;
                 }
                 *tuple += 1;
-                Some(stored.page.tuple(*tuple - 1) as u64)
+                Some(stored.tuple(*tuple - 1) as u64)
             }
         }
     }

@@ -22,6 +22,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// How many partitions go to disk.
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// True if a partition goes to disk.
     pub(crate) fn has(&self, partition: usize) -> bool {
         self.words[partition / 64] >> (partition % 64) & 1 == 1

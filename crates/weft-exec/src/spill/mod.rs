@@ -1,11 +1,13 @@
 //! What operators that spill have in common (Spilly, sections 4.2, 4.3 and 5.3).
 //!
 //! [`Spilling`] is one for all queries of a database: the area on disk, and how much memory each operator may have
-//! (`share`), if it is their statement's `turn`. The workers of an operator agree by a bitmask on which partitions go to disk (`mask`). A worker writes what
-//! goes there by a `writer`, a bounded number of pages at a time, compressed if its `regulator` says so, and reads it back, ahead of its use, by a `reader`; on
-//! disk a page is `frozen`: no byte of it refers to an address. Who decides when something is written is
-//! [`Materializer`](crate::tuple::Materializer).
+//! (`share`), if it is their statement's `turn`. The workers of an operator agree by a bitmask on which partitions go to
+//! disk (`mask`). A worker writes what goes there by a `writer`, a bounded number of pages at a time, compressed if its
+//! `regulator` says so, and reads it back, ahead of its use, by a `reader`; on disk a page is `frozen`: no byte of it
+//! refers to an address. `any_page` is for who goes through tuples wherever they lie. Who decides when something is written
+//! is [`Materializer`](crate::tuple::Materializer).
 
+pub(crate) mod any_page;
 pub(crate) mod frozen;
 pub(crate) mod mask;
 pub(crate) mod reader;

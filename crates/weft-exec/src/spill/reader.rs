@@ -1,6 +1,7 @@
 //! Pages come back from disk, a few of them ahead of their use, as memory allows.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
@@ -19,7 +20,7 @@ const READS_MAX: usize = 8;
 pub(crate) struct Reader {
     operator: &'static str,
     spills: Spills,
-    pages: VecDeque<SpilledPage>,
+    pages: VecDeque<Arc<SpilledPage>>,
     /// Memory of pages that are forgotten, for others: whoever has all other memory must be able to go on.
     spare: Reservation,
     reading: VecDeque<JoinHandle<Result<Frozen>>>,
@@ -33,7 +34,7 @@ impl Reader {
     pub(crate) fn new(
         operator: &'static str,
         spills: Spills,
-        pages: Vec<SpilledPage>,
+        pages: Vec<Arc<SpilledPage>>,
         memory: Reservation,
     ) -> Reader {
         let pages = pages.into();
@@ -48,7 +49,12 @@ impl Reader {
         }
     }
 
-    /// The next page, whose place on disk is free then; `None` after the last one.
+    /// Memory of the pages that are forgotten, as far as it was kept.
+    pub(crate) fn end(self) -> Reservation {
+        self.spare
+    }
+
+    /// The next page, whose place on disk is free then unless somebody else has it; `None` after the last one.
     ///
     /// # Errors
     /// What went wrong with reading; [`ExecError::Memory`](crate::ExecError::Memory)
@@ -77,7 +83,7 @@ impl Reader {
     }
 
     /// Reads a page by a task, which goes on if nobody waits for it, so that its memory is held as long as it is used.
-    fn read(&self, page: SpilledPage, memory: Reservation) -> JoinHandle<Result<Frozen>> {
+    fn read(&self, page: Arc<SpilledPage>, memory: Reservation) -> JoinHandle<Result<Frozen>> {
         let task = self.spills.tasks.count();
         spawn_local(async move {
             let buffer = IoBuf::zeroed(page.spilled.bytes());

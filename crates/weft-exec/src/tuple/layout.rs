@@ -20,6 +20,16 @@ pub const HASH_OFFSET: usize = 0;
 /// Where the chain lies.
 pub const NEXT_OFFSET: usize = 8;
 
+/// The hash of a tuple.
+///
+/// # Safety
+/// There is a tuple whose header is complete.
+#[inline(always)]
+pub(crate) unsafe fn hash_at(tuple: *const u8) -> u64 {
+    // SAFETY: as promised; tuples are aligned to 8.
+    unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() }
+}
+
 /// A field of a tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {

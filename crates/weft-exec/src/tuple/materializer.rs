@@ -186,6 +186,15 @@ impl Materializer {
         self
     }
 
+    /// Each tuple needs so many bytes more later, which count as a part of the share.
+    pub(crate) fn expecting(mut self, bytes: usize) -> Materializer {
+        let tuple_bytes = self.layout.bytes();
+        if let Some(pressure) = &mut self.pressure {
+            pressure.expect(bytes, tuple_bytes);
+        }
+        self
+    }
+
     /// One for packed tuples whose hashes have the first `skipped_bits` in common.
     pub(crate) fn packed(mut self, skipped_bits: u32) -> Materializer {
         self.skipped_bits = skipped_bits;

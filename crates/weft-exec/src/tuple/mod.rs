@@ -15,6 +15,7 @@ pub(crate) mod packing;
 pub mod page;
 mod pressure;
 
+pub(crate) use layout::hash_at;
 pub use layout::{Field, Layout};
 pub use load::load;
 pub use materializer::{Materialized, Materializer};

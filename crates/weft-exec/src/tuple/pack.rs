@@ -1,8 +1,8 @@
 //! Tuples without addresses: strings that states keep behind addresses ([`KeptString`]) are packed, that is, they lie on
 //! the tuple's page like all others, so that the tuple can be written to disk. Unpacked again they are views of that page.
 
-use super::layout::{KeptString, Layout};
-use super::page::Slot;
+use super::layout::{HASH_OFFSET, KeptString, Layout};
+use super::page::{Page, Slot};
 use crate::text::Str;
 
 /// Where the strings are that a tuple's states keep.
@@ -77,4 +77,38 @@ pub(crate) unsafe fn unpack(layout: &Layout, tuple: *mut u8) {
             tuple.add(kept.offset).cast::<Str>().write_unaligned(string);
         }
     }
+}
+
+/// Forgets the tuples of a page whose hashes are not to be kept; the others move together. Nothing is kept behind addresses.
+///
+/// # Safety
+/// The page has tuples of the layout, and nobody refers to them.
+pub(crate) unsafe fn retain(layout: &Layout, page: &mut Page, keep: impl Fn(u64) -> bool) {
+    debug_assert!(layout.kept().is_empty(), "strings lie on the page");
+    let mut kept = 0;
+    for number in 0..page.tuples() {
+        let (from, to) = (page.tuple(number), page.tuple(kept));
+        // SAFETY: a tuple begins with its hash.
+        if !keep(unsafe { from.add(HASH_OFFSET).cast::<u64>().read() }) {
+            continue;
+        }
+        kept += 1;
+        if from == to {
+            continue;
+        }
+        // SAFETY: both are tuples of the page, and the one at `to` was moved or is forgotten.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, layout.bytes()) };
+        for offset in layout.strings_on_page() {
+            // SAFETY: the field lies in the tuple, and its string stays where it is.
+            unsafe {
+                let string = string_at(to, offset);
+                if !string.is_inline() {
+                    let string = string.unpacked(from);
+                    let distance = string.bytes().as_ptr().offset_from(to) as u64;
+                    to.add(offset).cast::<Str>().write_unaligned(string.packed(distance));
+                }
+            }
+        }
+    }
+    page.keep_first(kept);
 }

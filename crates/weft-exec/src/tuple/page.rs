@@ -109,6 +109,12 @@ impl Page {
         );
         self.tuples -= tuples;
     }
+
+    /// Forgets all but the first `tuples`. What their long strings take is not free again.
+    pub(crate) fn keep_first(&mut self, tuples: usize) {
+        assert!(tuples <= self.tuples, "{tuples} of {} tuples", self.tuples);
+        self.tuples = tuples;
+    }
 }
 
 impl Drop for Page {

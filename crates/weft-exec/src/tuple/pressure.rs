@@ -29,18 +29,36 @@ pub(super) struct Pressure {
     share: Share,
     has_turn: bool,
     pub(super) form: Form,
+    /// What tuples need later, in 256ths of their bytes.
+    expected: u64,
+    /// Bytes that it had when there was no memory for more.
+    refused_at: Option<u64>,
 }
+
+/// What a part is counted in.
+const PARTS: u64 = 256;
 
 impl Pressure {
     pub(super) fn new(operator: &'static str, spills: Spills) -> Pressure {
         let share = Share::of_little(&spills.spilling, &spills.ledger);
         let writer = Writer::new(operator, spills);
-        Pressure { writer, share, has_turn: false, form: Form::Live }
+        Pressure { writer, share, has_turn: false, form: Form::Live, expected: 0, refused_at: None }
+    }
+
+    /// Tuples need so many bytes more later.
+    pub(super) fn expect(&mut self, bytes: usize, tuple_bytes: usize) {
+        self.expected = bytes as u64 * PARTS / tuple_bytes as u64;
     }
 
     /// True if so many bytes may be in memory now.
     pub(super) fn allows(&mut self, bytes: u64) -> bool {
-        self.has_turn(bytes) && self.share.allows(bytes)
+        self.has_turn(bytes) && self.share.allows(bytes + bytes / PARTS * self.expected)
+    }
+
+    /// Notes that there was no memory, and how much it had then: pages become smaller, so that there are some for more
+    /// partitions.
+    fn note_refusal(&mut self, bytes: u64) {
+        self.refused_at = Some(bytes);
     }
 
     /// True if so many bytes are few, or it is the statement's turn.
@@ -59,7 +77,8 @@ impl Pressure {
 
     /// Bytes of the largest pages of partitions, so that a page for each is but a part of the share.
     pub(super) fn page_bytes_max(&self) -> usize {
-        let bytes = (self.share.bytes() / FILLING) as usize / PARTITIONS;
+        let bytes = self.share.bytes().min(self.refused_at.unwrap_or(u64::MAX));
+        let bytes = (bytes / FILLING) as usize / PARTITIONS;
         (1 << bytes.max(1).ilog2()).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX)
     }
 
@@ -119,6 +138,8 @@ impl Materializer {
             }
             let chosen = self.pressure.as_ref().and_then(|pressure| pressure.choose(&self.filling));
             if let Some(partition) = chosen {
+                let held_bytes = self.budget.bytes();
+                self.pressure.iter_mut().for_each(|pressure| pressure.note_refusal(held_bytes));
                 self.spill(partition).await?;
                 return Ok(Room::Spilled(partition));
             }
@@ -136,6 +157,35 @@ impl Materializer {
             Some(pressure) => pressure.writer.settle().await,
             None => Ok(()),
         }
+    }
+
+    /// Spills what is more than its share, which may have become smaller.
+    ///
+    /// # Errors
+    /// What went wrong with spilling.
+    pub(crate) async fn spill_excess(&mut self) -> Result<()> {
+        while let Some(pressure) = &mut self.pressure
+            && !pressure.allows(self.budget.bytes())
+            && let Some(partition) = pressure.choose(&self.filling)
+        {
+            self.spill(partition).await?;
+        }
+        Ok(())
+    }
+
+    /// Spills all tuples.
+    ///
+    /// # Errors
+    /// What went wrong with spilling.
+    ///
+    /// # Panics
+    /// If it is none that spills, or tuples are not partitioned.
+    pub(crate) async fn spill_all(&mut self) -> Result<()> {
+        assert!(self.filling.len() > 1 && self.loose.is_empty(), "partitioned from the beginning");
+        for partition in 0..self.filling.len() {
+            self.spill(partition).await?;
+        }
+        Ok(())
     }
 
     /// Spills a partition.
@@ -343,7 +393,7 @@ mod tests {
         }
         for page in stored.spilled {
             let (partition, memory) = (page.partition, spills.ledger.empty());
-            let mut reader = Reader::new("a test", spills.clone(), vec![page], memory);
+            let mut reader = Reader::new("a test", spills.clone(), vec![Arc::new(page)], memory);
             while let Some(page) = reader.next().await? {
                 let tuples = (0..page.tuples()).map(|number| page.tuple(number));
                 // SAFETY: they were stored above.

@@ -68,6 +68,7 @@ impl Case {
                 kind => kind,
             },
             carried: if expands { vec![(number, carried)] } else { Vec::new() },
+            kept: if expands { Vec::new() } else { vec![number] },
             tuples: expands.then_some(tuples),
             marks_build: self.marks_build,
             residual: self.has_residual.then(|| residual(join, size)),

@@ -6,4 +6,5 @@ mod drive;
 mod filters;
 mod large;
 mod random;
+mod spilling;
 mod tables;

@@ -40,6 +40,11 @@ impl Texts {
         };
         Texts((0..domain).map(text).collect())
     }
+
+    /// The same, all of them of some hundred bytes.
+    pub fn wide(domain: u32) -> Texts {
+        Texts((0..domain).map(|number| format!("{}{number:06}", "long and ".repeat(33))).collect())
+    }
 }
 
 /// A table: keys as numbers in a domain, null or not, and each row's own number.

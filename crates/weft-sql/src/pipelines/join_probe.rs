@@ -54,6 +54,7 @@ impl Joiner<'_> {
             keys,
             kind: Kind::Nothing,
             carried: Vec::new(),
+            kept: Vec::new(),
             tuples: None,
             marks_build: matches!(self.fate, Fate::Build(_) | Fate::Pairs { rest: true, .. }),
             residual: None,
@@ -125,7 +126,19 @@ impl Joiner<'_> {
     fn selected(&self, mut open: Open, probe: Probe, mark: Option<Register>) -> DfResult<Open> {
         let residual = self.residual(&mut open)?;
         let is_unknown = self.joining.nulls == Nulls::Unknown;
-        self.push(&mut open, Probe { residual, ..probe })?;
+        let kept = self.columns.iter().filter_map(|column| match column {
+            JoinColumn::Left(column) | JoinColumn::Right(column) => {
+                match open.columns[*column].place {
+                    Place::Register(register) => Some(register),
+                    _ => None,
+                }
+            }
+            JoinColumn::Mark => None,
+        });
+        let kept = kept.collect();
+        self.push(&mut open, Probe { residual, kept, ..probe })?;
+        // Rows whose part of the build side is on disk come last.
+        open.order = InOrder::No;
         let columns: DfResult<Vec<Term>> = self
             .columns
             .iter()

@@ -1,0 +1,177 @@
+//! What a pipeline puts aside at a probe whose build side is on disk in part: tuples that lead to partitions on disk, with
+//! everything that is needed of them from there on. All workers put tuples aside while the pipeline's source has some; when
+//! all have been, they take units of them, until none is left.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_rt::memory::Reservation;
+
+use super::probe::Probe;
+use super::serving::WORKING_BYTES;
+use super::spilled::Spilled;
+use super::unit::{Side, Unit};
+use super::{BUILD, Nulls, PROBE};
+use crate::lane::Lane;
+use crate::program::Register;
+use crate::query::{Context, PartitionMode};
+use crate::spill::Settled;
+use crate::spill::writer::Spills;
+use crate::tuple::materializer::PARTITIONS;
+use crate::tuple::{Layout, Materialized, Materializer};
+
+/// What the workers of a pipeline put aside at one of its steps.
+#[derive(Debug)]
+pub(super) struct Aside {
+    pub(super) probe: Probe,
+    pub(super) spilled: Arc<Spilled>,
+    /// How the tuples lie, and the registers of their fields.
+    pub(super) layout: Arc<Layout>,
+    pub(super) fields: Vec<Register>,
+    /// Any tuple of the build side may make it unknown whether another one matches: every tuple of the probe side meets all
+    /// of them.
+    pub(super) is_whole: bool,
+    /// What the workers share to spill tuples of the probe side.
+    pub(super) spills: Spills,
+    /// What each worker begins with: nobody may lack it because others have come first.
+    begun: Mutex<Vec<Begun>>,
+    state: Mutex<State>,
+    _settled: Settled,
+}
+
+/// What a worker begins with.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// Where it puts tuples.
+    pub(super) storing: Materializer,
+    /// Memory for serving, of [`WORKING_BYTES`], if there was as much.
+    pub(super) working: Option<Reservation>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// What those have put aside that have no more.
+    Gathering(Vec<Materialized>),
+    /// What is left to be served, the last first.
+    Serving(Vec<Unit>),
+}
+
+impl Aside {
+    /// For a probe in a program whose registers are of these lanes; `None` if nothing of its build side is on disk.
+    pub(super) fn new(probe: &Probe, lanes: &[Lane], context: &Context) -> Option<Aside> {
+        let spilled = probe.join.spilled()?.clone();
+        let mut fields = probe.keys.clone();
+        match probe.kind.expands() {
+            true => fields.extend(probe.carried.iter().map(|(from, _)| *from)),
+            false => fields.extend(&probe.kept),
+        }
+        if let Some(residual) = &probe.residual {
+            fields.extend(residual.inputs.iter().map(|(from, _)| *from));
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        let lanes: Vec<(Lane, bool)> =
+            fields.iter().map(|field| (lanes[field.index()], true)).collect();
+        let keys = probe.join.keys();
+        let is_unknown = keys.iter().any(|key| key.nulls == Nulls::Unknown);
+        let (layout, spills) = (Arc::new(Layout::new(&lanes)), Spills::new(context)?);
+        let begin = |_| {
+            let (ledger, always) = (&spills.ledger, PartitionMode::Always);
+            let storing = Materializer::new(layout.clone(), PROBE, ledger, always, false);
+            let working = ledger.try_reserve(WORKING_BYTES);
+            Begun { storing: storing.spilling(spills.clone()), working }
+        };
+        let begun: Vec<Begun> = (0..context.runtime.workers()).map(begin).collect();
+        let working_bytes = begun.len() as u64 * WORKING_BYTES;
+        Some(Aside {
+            probe: probe.clone(),
+            spilled,
+            layout,
+            fields,
+            is_whole: is_unknown && (keys.len() > 1 || probe.residual.is_some()),
+            _settled: Settled::new(&spills.spilling, working_bytes),
+            spills,
+            begun: Mutex::new(begun),
+            state: Mutex::new(State::Gathering(Vec::new())),
+        })
+    }
+
+    /// True if marks of the build side's tuples are looked at in the end.
+    pub(super) fn keeps_marks(&self) -> bool {
+        self.spilled.keeps_marks
+    }
+
+    /// What a worker begins with.
+    ///
+    /// # Panics
+    /// If all have begun.
+    pub(super) fn begin(&self) -> Begun {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        begun.expect("each worker begins once")
+    }
+
+    /// Takes what a worker has put aside.
+    pub(super) fn hand_over(&self, part: Materialized) {
+        match &mut *self.state() {
+            State::Gathering(parts) => parts.push(part),
+            State::Serving(_) => {
+                unreachable!("tuples are served when all workers have handed over theirs")
+            }
+        }
+    }
+
+    /// The next unit. All workers have handed over what they have.
+    pub(super) fn take(&self) -> Option<Unit> {
+        let mut state = self.state();
+        if let State::Gathering(parts) = &mut *state {
+            *state = State::Serving(self.units(std::mem::take(parts)));
+        }
+        match &mut *state {
+            State::Serving(units) => units.pop(),
+            State::Gathering(_) => None,
+        }
+    }
+
+    /// Adds units, the last of which is to be served first.
+    pub(super) fn give(&self, more: Vec<Unit>) {
+        if let State::Serving(units) = &mut *self.state() {
+            units.extend(more);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn units(&self, parts: Vec<Materialized>) -> Vec<Unit> {
+        let Some(stored) = Materialized::gather(parts) else { return Vec::new() };
+        let ledger = &self.spills.ledger;
+        let probes = Side::by_partition(stored, &self.spills.spilling);
+        let builds = self.spilled.partitions().iter().map(|partition| {
+            let mut side = Side::new(ledger);
+            side.spilled.clone_from(&partition.pages);
+            side
+        });
+        let skipped_bits = PARTITIONS.ilog2();
+        let is_heavy = self.probe.keys.is_empty();
+        let pairs = builds.zip(probes);
+        if self.is_whole {
+            let (mut build, mut probe) = (Side::new(ledger), Side::new(ledger));
+            for (a, b) in pairs {
+                build.merge(a);
+                probe.merge(b);
+            }
+            let unit = Unit { skipped_bits, is_heavy: true, build, probe };
+            return Vec::from_iter((unit.probe.tuples() > 0).then_some(unit));
+        }
+        let pairs = pairs.filter(|(_, probe)| probe.tuples() > 0);
+        let unit = |(build, probe)| Unit { skipped_bits, is_heavy, build, probe };
+        let mut units: Vec<Unit> = pairs.map(unit).collect();
+        // Those that have the most in memory are served first.
+        units.sort_by_key(|unit| unit.probe.reservation.bytes());
+        log::debug!(
+            "{BUILD}: {} partitions are on disk and have tuples to be looked up",
+            units.len()
+        );
+        units
+    }
+}

@@ -1,0 +1,208 @@
+//! A build side that was spilled in part, or whose directory has no room, when all of its tuples are there: partitions that
+//! somebody has chosen go to disk as a whole, and further ones until there is memory for the directory of the rest. What was
+//! spilled before there were partitions comes back, unless its partition is on disk.
+
+use std::sync::Arc;
+
+use weft_rt::memory::Reservation;
+
+use super::BUILD;
+use super::build::distinct;
+use super::directory::Directory;
+use crate::error::Result;
+use crate::pace::Pace;
+use crate::query::{Context, PartitionMode};
+use crate::spill::mask::Snapshot;
+use crate::spill::reader::Reader;
+use crate::spill::writer::{SpilledPage, Spills};
+use crate::tuple::budget::patiently;
+use crate::tuple::materializer::{PARTITIONS, StoredPage};
+use crate::tuple::pack::{Form, long_bytes, pack, retain};
+use crate::tuple::{Materialized, Materializer, Page, hash_at};
+
+/// The shift that leads from a hash to its partition.
+const PARTITION_SHIFT: u32 = u64::BITS - PARTITIONS.ilog2();
+/// Tuples after which others may run.
+const TUPLES_PER_TURN: usize = 512;
+
+/// For each partition on disk, bytes of the probe side's tuples that each worker may have in memory.
+const PROBE_BYTES: usize = 16 << 10;
+
+/// The partition of a hash.
+#[inline(always)]
+pub(super) fn partition_of(hash: u64) -> usize {
+    (hash >> PARTITION_SHIFT) as usize
+}
+
+/// What is left in memory.
+#[derive(Debug)]
+pub(super) struct Remaining {
+    /// Those in memory.
+    pub(super) tuples: Materialized,
+    /// Everything of the partitions that are on disk.
+    pub(super) spilled: Vec<SpilledPage>,
+    /// Entries of the directory for what is in memory, and memory for them.
+    pub(super) entries: usize,
+    pub(super) memory: Reservation,
+}
+
+/// Divides a build side into partitions in memory, for which there is a directory, and partitions on disk.
+///
+/// # Errors
+/// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
+pub(super) async fn expel(
+    spills: Spills,
+    tuples: Materialized,
+    context: &Context,
+) -> Result<Remaining> {
+    if tuples.spilled.is_empty() && spills.mask.snapshot().count() == 0 {
+        let entries = Directory::entries_for(distinct(&tuples));
+        if let Some(memory) = spills.ledger.try_reserve(Directory::bytes(entries) as u64) {
+            return Ok(Remaining { tuples, spilled: Vec::new(), entries, memory });
+        }
+    }
+    let workers = context.runtime.workers();
+    context.on_a_worker(move || divide(spills, tuples, workers)).await
+}
+
+async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Result<Remaining> {
+    // Who else has memory may give it back.
+    let _holder = spills.ledger.holder();
+    let share = spills.share();
+    let (count, distinct) = (tuples.tuples(), distinct(&tuples));
+    loop {
+        let chosen = spills.mask.snapshot();
+        write_out(&spills, &mut tuples, &chosen).await?;
+        let is_stray = |page: &SpilledPage| !chosen.has(page.partition);
+        let strays = tuples.spilled.iter().filter(|page| is_stray(page));
+        let stray_bytes: u64 = strays.clone().map(|page| page.spilled.bytes() as u64).sum();
+        let strays: usize = strays.map(|page| page.tuples).sum();
+        let in_memory: usize = tuples.pages.iter().map(|stored| stored.page.tuples()).sum();
+        let part = distinct as u128 * (in_memory + strays) as u128 / count.max(1) as u128;
+        let entries = Directory::entries_for(part as usize);
+        let bytes = Directory::bytes(entries) as u64;
+        let held_bytes = tuples.reservation.bytes() + bytes + stray_bytes;
+        let may_stay = held_bytes <= bytes_max(share.bytes(), &chosen, workers);
+        let memory = may_stay.then(|| spills.ledger.try_reserve(bytes + stray_bytes));
+        let mut memory = match memory.flatten() {
+            Some(memory) => memory,
+            None => match largest(&tuples, &chosen) {
+                Some(largest) => {
+                    // All workers have ended: nobody else chooses.
+                    spills.mask.add(largest, &chosen);
+                    continue;
+                }
+                None => {
+                    let granted = spills.ledger.reserve_or_spill(bytes);
+                    patiently(BUILD, &spills.ledger, bytes, granted).await?
+                }
+            },
+        };
+        let (strays, spilled) = std::mem::take(&mut tuples.spilled).into_iter().partition(is_stray);
+        let of_strays = memory.split(memory.bytes() - bytes);
+        read_back(&spills, &mut tuples, strays, of_strays).await?;
+        return Ok(Remaining { tuples, spilled, entries, memory });
+    }
+}
+
+/// Of its share, what may stay in memory: the rest is for the probe side, which needs pages for each partition on disk.
+fn bytes_max(share_bytes: u64, chosen: &Snapshot, workers: usize) -> u64 {
+    let for_worker = (1 + chosen.count()) * PROBE_BYTES;
+    share_bytes - ((workers * for_worker) as u64).min(share_bytes / 2)
+}
+
+/// The partition that has the most tuples, of those that are not chosen.
+fn largest(tuples: &Materialized, chosen: &Snapshot) -> Option<usize> {
+    let mut counts = [0; PARTITIONS];
+    for StoredPage { partition, page } in &tuples.pages {
+        match partition {
+            Some(partition) => counts[*partition] += page.tuples(),
+            None => (0..page.tuples()).for_each(|number| {
+                // SAFETY: tuples of a page are complete.
+                counts[partition_of(unsafe { hash_at(page.tuple(number)) })] += 1;
+            }),
+        }
+    }
+    tuples.spilled.iter().for_each(|page| counts[page.partition] += page.tuples);
+    let others = (0..PARTITIONS).filter(|partition| !chosen.has(*partition));
+    let largest = others.max_by_key(|partition| counts[*partition])?;
+    (counts[largest] > 0).then_some(largest)
+}
+
+/// Reads pages, to which their tuples are added; `memory` is for them.
+async fn read_back(
+    spills: &Spills,
+    tuples: &mut Materialized,
+    pages: Vec<SpilledPage>,
+    memory: Reservation,
+) -> Result<()> {
+    let partitions: Vec<(usize, usize)> =
+        pages.iter().map(|page| (page.partition, page.spilled.bytes())).collect();
+    let pages = pages.into_iter().map(Arc::new).collect();
+    tuples.reservation.merge(memory);
+    let mut reader = Reader::new(BUILD, spills.clone(), pages, spills.ledger.empty());
+    let layout = tuples.layout.clone();
+    let mut pace = Pace::default();
+    for (partition, bytes) in partitions {
+        let Some(read) = reader.next().await? else { break };
+        let mut page = Page::new(bytes, layout.bytes());
+        for number in 0..read.tuples() {
+            let tuple = read.tuple(number);
+            // SAFETY: tuples of a page that was written are complete, and the slot has room for this one.
+            unsafe {
+                let slot = page.slot(long_bytes(&layout, tuple)).expect("as on the page on disk");
+                pack(&layout, tuple, Form::Packed, slot);
+            }
+        }
+        tuples.pages.push(StoredPage { partition: Some(partition), page });
+        reader.forget(read);
+        pace.keep().await;
+    }
+    tuples.pages.sort_by_key(|stored| stored.partition);
+    Ok(())
+}
+
+/// Writes what is in memory of the chosen partitions.
+async fn write_out(spills: &Spills, tuples: &mut Materialized, chosen: &Snapshot) -> Result<()> {
+    if chosen.count() == 0 {
+        return Ok(());
+    }
+    let layout = tuples.layout.clone();
+    let mut writing =
+        Materializer::new(layout.clone(), BUILD, &spills.ledger, PartitionMode::Always, false)
+            .spilling(spills.clone())
+            .packed(0);
+    let mut pace = Pace::default();
+    let mut kept = Vec::new();
+    for StoredPage { partition, mut page } in std::mem::take(&mut tuples.pages) {
+        let is_chosen = |hash: u64| chosen.has(partition_of(hash));
+        if partition.is_some_and(|partition| !chosen.has(partition)) {
+            kept.push(StoredPage { partition, page });
+            continue;
+        }
+        for number in 0..page.tuples() {
+            let tuple = page.tuple(number);
+            // SAFETY: tuples of a page are complete, and nobody writes to them.
+            unsafe {
+                if is_chosen(hash_at(tuple)) {
+                    writing.store_packed(tuple, Form::Packed).await?;
+                }
+            }
+            if number % TUPLES_PER_TURN == 0 {
+                pace.keep().await;
+            }
+        }
+        // SAFETY: nobody refers to tuples of a build side that is not finished.
+        unsafe { retain(&layout, &mut page, |hash| !is_chosen(hash)) };
+        if page.tuples() > 0 {
+            kept.push(StoredPage { partition, page });
+        } else {
+            tuples.reservation.shrink(page.bytes() as u64);
+        }
+    }
+    tuples.pages = kept;
+    writing.spill_all().await?;
+    writing.settle().await?;
+    tuples.spilled.extend(writing.finish().spilled);
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Serving what was put aside, unit by unit: the build side of a unit comes back into memory, gets a directory of its own,
+//! and the tuples of its probe side go on from the probe as those do that were not put aside.
+//!
+//! A unit whose build side does not fit is partitioned anew (`split`). Where that does not help, because few keys have most
+//! of its tuples, it is joined block by block: each block of the build side meets all tuples of the probe side. Whether a
+//! tuple has no match is known after the last block, so all that do not go on as pairs go on in a pass of their own then.
+
+use std::sync::Arc;
+
+use weft_rt::memory::{Holder, Reservation};
+
+use super::aside::Aside;
+use super::blocks::{Block, Blocks};
+use super::passes::{Known, Loaded, Pass};
+use super::probe::Kind;
+use super::spilled::NumberedPage;
+use super::split::{SKIPPED_BITS_MAX, pays, split};
+use super::state::ProbeState;
+use super::unit::{Side, Unit};
+use super::{PROBE, Table};
+use crate::error::Result;
+use crate::registers::Registers;
+use crate::spill::Share;
+use crate::tuple::budget::patiently;
+use crate::vector::VECTOR_ROWS_MAX;
+
+/// Memory that a worker has to itself, so that it can go on when all other memory is taken: for a page of either side, and
+/// for what is needed to look tuples up in one.
+pub(super) const WORKING_BYTES: u64 = 192 << 10;
+
+/// One worker's part in serving.
+#[derive(Debug)]
+pub(super) struct Serving {
+    aside: Arc<Aside>,
+    vector_rows: usize,
+    /// Of [`WORKING_BYTES`], what no unit has.
+    working: Reservation,
+    work: Option<Box<Work>>,
+}
+
+/// A unit being served.
+#[derive(Debug)]
+struct Work {
+    share: Share,
+    /// Who waits for memory waits for this worker, too.
+    _holder: Holder,
+    blocks: Blocks,
+    turn: Turn,
+    probe: Side,
+    pass: Pass,
+    loaded: Option<Loaded>,
+    known: Option<Known>,
+}
+
+/// What tuples of the probe side meet in a pass.
+#[derive(Debug)]
+enum Turn {
+    /// The whole build side of the unit.
+    Single(Block),
+    /// What of the build side has never been on disk.
+    InMemory,
+    /// A part of the build side.
+    Block(Block),
+    /// Nothing: all is known.
+    Last,
+}
+
+impl Serving {
+    /// With memory of [`WORKING_BYTES`], if there was as much.
+    pub(super) fn new(aside: Arc<Aside>, vector_rows: usize, working: Reservation) -> Serving {
+        Serving { aside, vector_rows, working, work: None }
+    }
+
+    /// Puts the next tuples into registers; false if there are none left. The steps after the probe are done with those
+    /// before.
+    ///
+    /// # Errors
+    /// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
+    pub(super) async fn next(
+        &mut self,
+        state: &mut ProbeState,
+        registers: &mut Registers,
+    ) -> Result<bool> {
+        let aside = &self.aside;
+        loop {
+            if let Some(work) = &mut self.work {
+                work.note(state, aside.probe.kind);
+                let loaded =
+                    work.pass.load(aside, &work.probe, self.vector_rows, registers).await?;
+                work.loaded = loaded;
+                if loaded.is_some() {
+                    return Ok(true);
+                }
+                if !work.next_turn(aside).await? {
+                    self.working = work.blocks.memory.split(work.blocks.memory.bytes());
+                    let more = self.working.bytes().saturating_sub(WORKING_BYTES);
+                    self.working.shrink(more);
+                    self.work = None;
+                }
+                continue;
+            }
+            let Some(unit) = aside.take() else { return Ok(false) };
+            let working = self.working.split(self.working.bytes());
+            match Work::begin(aside, unit, working).await? {
+                Step::Begun(work) => self.work = Some(work),
+                Step::Split(units) => {
+                    aside.give(units);
+                    self.working = working_memory(aside).await?;
+                }
+            }
+        }
+    }
+
+    /// Looks up what was put into registers.
+    ///
+    /// # Errors
+    /// What the residual condition gives.
+    pub(super) fn begin(&self, state: &mut ProbeState, registers: &mut Registers) -> Result<bool> {
+        let probe = &self.aside.probe;
+        let work = self.work.as_ref().expect("tuples were put into registers");
+        let loaded = work.loaded.expect("tuples were put into registers");
+        let known = work.known.as_ref();
+        let has_matched =
+            |row: usize| known.is_some_and(|known| known.has_matched(loaded.first + row as u64));
+        match &work.turn {
+            Turn::Single(_) => return state.begin(probe, self.table(), registers),
+            Turn::Last => {
+                let unknown =
+                    known.map_or([0; VECTOR_ROWS_MAX / 64], |known| known.unknown(loaded));
+                return state.settle_known(probe, registers, has_matched, unknown);
+            }
+            Turn::InMemory | Turn::Block(_) => {}
+        }
+        if probe.kind != Kind::Outer && !probe.marks_build {
+            registers.selection.retain(|row| !has_matched(row));
+        }
+        state.begin_block(probe, self.table(), registers)
+    }
+
+    /// What the tuples in registers meet.
+    pub(super) fn table(&self) -> &Table {
+        match self.work.as_ref().map(|work| &work.turn) {
+            Some(Turn::Single(block) | Turn::Block(block)) => &block.table,
+            Some(Turn::InMemory | Turn::Last) | None => self.aside.probe.join.table(),
+        }
+    }
+}
+
+/// What becomes of a unit.
+enum Step {
+    Begun(Box<Work>),
+    Split(Vec<Unit>),
+}
+
+impl Work {
+    async fn begin(aside: &Aside, unit: Unit, mut working: Reservation) -> Result<Step> {
+        let Unit { skipped_bits, is_heavy, mut build, mut probe } = unit;
+        build.unsettle();
+        probe.unsettle();
+        let (share, holder) = (aside.spills.share(), aside.spills.ledger.holder());
+        let keeps_marks = aside.keeps_marks();
+        let spare = spare(aside, &probe, &mut working).await?;
+        let side_bytes = (build.bytes(), probe.bytes());
+        let mut blocks = Blocks::new(build, skipped_bits, working);
+        let (bytes, bytes_max) = (blocks.bytes(keeps_marks), share.bytes());
+        let fits = !aside.is_whole && bytes <= bytes_max && blocks.try_reserve(keeps_marks);
+        let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
+        if !fits && can_split && pays(side_bytes, bytes.div_ceil(bytes_max)) {
+            drop((share, holder, spare));
+            let unit = Unit { skipped_bits, is_heavy, build: blocks.give_back(), probe };
+            return Ok(Step::Split(split(aside, unit).await?));
+        }
+        let turn = match aside.is_whole {
+            true => Turn::InMemory,
+            false => Turn::Block(blocks.next(aside, bytes_max).await?),
+        };
+        let (turn, known) = match turn {
+            Turn::Block(block) if blocks.are_done() => (Turn::Single(block), None),
+            turn => (turn, known(aside, probe.tuples()).await?),
+        };
+        let is_last = matches!(turn, Turn::Single(_));
+        let pass = Pass::new(aside, &mut probe, is_last, spare);
+        let loaded = None;
+        let work = Work { share, _holder: holder, blocks, turn, probe, pass, loaded, known };
+        Ok(Step::Begun(Box::new(work)))
+    }
+
+    /// Notes what was found out of the tuples that were loaded.
+    fn note(&mut self, state: &mut ProbeState, kind: Kind) {
+        let (Some(loaded), Some(known)) = (self.loaded.take(), &mut self.known) else { return };
+        if matches!(self.turn, Turn::Last) {
+            return;
+        }
+        for row in (0..loaded.rows).filter(|row| state.has_matched(*row)) {
+            known.match_tuple(loaded.first + row as u64);
+        }
+        if matches!(kind, Kind::Anti | Kind::Mark { .. })
+            && let Some(rows) = state.take_unknown()
+        {
+            known.add_unknown(loaded, &rows);
+        }
+    }
+
+    /// Goes on with the next block, or with what is known after the last; false if nothing is left to be done.
+    async fn next_turn(&mut self, aside: &Aside) -> Result<bool> {
+        let is_last = matches!(self.turn, Turn::Single(_) | Turn::Last);
+        match std::mem::replace(&mut self.turn, Turn::Last) {
+            Turn::Single(block) | Turn::Block(block) => {
+                self.blocks.memory.merge(block.finish(aside).await);
+            }
+            Turn::InMemory | Turn::Last => {}
+        }
+        self.blocks.memory.merge(self.pass.take_spare());
+        let is_done = self.blocks.are_done();
+        if is_last || is_done && self.known.is_none() {
+            return Ok(false);
+        }
+        let spare = spare(aside, &self.probe, &mut self.blocks.memory).await?;
+        if !is_done {
+            self.turn = Turn::Block(self.blocks.next(aside, self.share.bytes()).await?);
+        }
+        let is_last = self.blocks.are_done() && (is_done || self.known.is_none());
+        self.pass = Pass::new(aside, &mut self.probe, is_last, spare);
+        Ok(true)
+    }
+}
+
+/// What is known of so many tuples; nothing if none of it is needed.
+async fn known(aside: &Aside, tuples: usize) -> Result<Option<Known>> {
+    if matches!(aside.probe.kind, Kind::Inner | Kind::Nothing) {
+        return Ok(None);
+    }
+    let has_unknown = aside.probe.join.has_unknown();
+    let bytes = Known::bytes(tuples, has_unknown);
+    let ledger = &aside.spills.ledger;
+    let memory = patiently(PROBE, ledger, bytes, ledger.reserve_or_spill(bytes)).await?;
+    Ok(Some(Known::new(tuples, has_unknown, memory)))
+}
+
+/// Memory for a page of the probe side, of what there is already if that suffices.
+async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result<Reservation> {
+    let bytes = probe.spilled.iter().map(NumberedPage::bytes).max().unwrap_or(0);
+    let mut spare = working.split(bytes.min(working.bytes()));
+    let missing = bytes - spare.bytes();
+    if !spare.try_grow(missing) {
+        let ledger = &aside.spills.ledger;
+        let granted = ledger.reserve_or_spill(missing);
+        spare.merge(patiently(PROBE, ledger, missing, granted).await?);
+    }
+    Ok(spare)
+}
+
+/// Memory of [`WORKING_BYTES`].
+///
+/// # Errors
+/// [`ExecError::Memory`](crate::ExecError::Memory)
+pub(super) async fn working_memory(aside: &Aside) -> Result<Reservation> {
+    let ledger = &aside.spills.ledger;
+    let granted = ledger.reserve_or_spill(WORKING_BYTES);
+    patiently(PROBE, ledger, WORKING_BYTES, granted).await
+}

@@ -1,0 +1,134 @@
+//! What of a finished build side is on disk: whole partitions, and which of their tuples have matched.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_rt::memory::Reservation;
+
+use super::BUILD;
+use super::expel::partition_of;
+use crate::error::Result;
+use crate::query::Context;
+use crate::spill::any_page::AnyPage;
+use crate::spill::mask::Snapshot;
+use crate::spill::writer::{SpilledPage, Spills};
+use crate::tuple::budget::patiently;
+use crate::tuple::layout::NEXT_OFFSET;
+use crate::tuple::materializer::PARTITIONS;
+
+/// Partitions of a build side on disk. They stay there until the last one who may look tuples up is gone.
+#[derive(Debug)]
+pub(crate) struct Spilled {
+    pub(super) spills: Spills,
+    /// Those that are on disk.
+    mask: Snapshot,
+    partitions: Vec<Partition>,
+    /// Marks are looked at.
+    pub(super) keeps_marks: bool,
+    _marks: Reservation,
+}
+
+/// A partition on disk.
+#[derive(Debug, Default)]
+pub(super) struct Partition {
+    /// Each with the number of its first tuple in the partition.
+    pub(super) pages: Vec<NumberedPage>,
+    tuples: u64,
+    /// A bit for each tuple, set if it has matched, if marks are kept.
+    marks: Vec<AtomicU64>,
+}
+
+/// A page of a partition.
+#[derive(Clone, Debug)]
+pub(super) struct NumberedPage {
+    pub(super) page: Arc<SpilledPage>,
+    /// The number of its first tuple, if tuples do not have their numbers in their chain words.
+    pub(super) first: Option<u64>,
+}
+
+impl Spilled {
+    /// Of these pages; with room for marks if somebody looks at them.
+    ///
+    /// # Errors
+    /// [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(super) async fn new(
+        spills: Spills,
+        pages: Vec<SpilledPage>,
+        keeps_marks: bool,
+        context: &Context,
+    ) -> Result<Spilled> {
+        let mut partitions: Vec<Partition> = Vec::new();
+        partitions.resize_with(PARTITIONS, Partition::default);
+        for page in pages {
+            let partition = &mut partitions[page.partition];
+            let (first, tuples) = (Some(partition.tuples), page.tuples as u64);
+            partition.pages.push(NumberedPage { page: Arc::new(page), first });
+            partition.tuples += tuples;
+        }
+        let words = |partition: &Partition| partition.tuples.div_ceil(u64::BITS.into());
+        let mut marks = spills.ledger.empty();
+        if keeps_marks {
+            let bytes = partitions.iter().map(words).sum::<u64>() * size_of::<u64>() as u64;
+            let ledger = spills.ledger.clone();
+            let granted = move || async move {
+                patiently(BUILD, &ledger, bytes, ledger.reserve_or_spill(bytes)).await
+            };
+            marks = context.on_a_worker(granted).await?;
+            for partition in &mut partitions {
+                partition.marks.resize_with(words(partition) as usize, AtomicU64::default);
+            }
+        }
+        let mask = spills.mask.snapshot();
+        Ok(Spilled { spills, mask, partitions, keeps_marks, _marks: marks })
+    }
+
+    /// True if tuples of that hash are on disk.
+    #[inline(always)]
+    pub(super) fn has(&self, hash: u64) -> bool {
+        self.mask.has(partition_of(hash))
+    }
+
+    /// Number of tuples.
+    pub(super) fn tuples(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.tuples as usize).sum()
+    }
+
+    /// The partitions, by their numbers.
+    pub(super) fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// Notes that a tuple of a partition has matched.
+    pub(super) fn mark(&self, partition: usize, number: u64) {
+        let word = &self.partitions[partition].marks[(number / 64) as usize];
+        word.fetch_or(1 << (number % 64), Ordering::Relaxed);
+    }
+
+    /// True if a tuple of a partition has matched.
+    pub(super) fn is_marked(&self, partition: usize, number: u64) -> bool {
+        let word = &self.partitions[partition].marks[(number / 64) as usize];
+        word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1
+    }
+}
+
+/// Writes the numbers of a page's tuples, from `first` on, into their chain words.
+///
+/// # Safety
+/// Nobody else uses the tuples, which are in no chain.
+pub(super) unsafe fn number_tuples(page: &AnyPage, first: u64) {
+    for number in 0..page.tuples() {
+        // SAFETY: within the header, aligned as tuples are.
+        unsafe {
+            page.tuple(number).add(NEXT_OFFSET).cast::<u64>().write(first + number as u64);
+        }
+    }
+}
+
+/// The number that a tuple has in its chain word.
+///
+/// # Safety
+/// It has one.
+pub(super) unsafe fn number_of(tuple: *const u8) -> u64 {
+    // SAFETY: within the header, aligned as tuples are.
+    unsafe { tuple.add(NEXT_OFFSET).cast::<u64>().read() }
+}

@@ -1,0 +1,111 @@
+//! Units that do not fit into memory are partitioned anew, both sides, by the next bits of the hash.
+
+use std::sync::Arc;
+
+use super::aside::Aside;
+use super::spilled::number_tuples;
+use super::unit::{Side, Unit};
+use super::{BUILD, PROBE};
+use crate::error::Result;
+use crate::pace::Pace;
+use crate::query::PartitionMode;
+use crate::spill::any_page::AnyPage;
+use crate::spill::reader::Reader;
+use crate::spill::writer::Spills;
+use crate::tuple::materializer::PARTITIONS;
+use crate::tuple::pack::Form;
+use crate::tuple::{Layout, Materializer};
+
+/// Bits of the hash that a level of partitions takes.
+const LEVEL_BITS: u32 = PARTITIONS.ilog2();
+/// Units are not split any further when all of their tuples have so many bits in common.
+pub(super) const SKIPPED_BITS_MAX: u32 = 40;
+/// Tuples after which others may run.
+const TUPLES_PER_TURN: usize = 512;
+
+/// True if partitioning a unit, whose sides have so many bytes, anew costs less than going through its probe side once for
+/// each of so many blocks of its build side.
+pub(super) fn pays((build_bytes, probe_bytes): (u64, u64), blocks: u64) -> bool {
+    let again_bytes = probe_bytes.saturating_mul(blocks.saturating_sub(1));
+    again_bytes > 2 * (build_bytes + probe_bytes)
+}
+
+/// The units that a unit falls into, the one to be served first last.
+///
+/// # Errors
+/// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
+pub(super) async fn split(aside: &Aside, unit: Unit) -> Result<Vec<Unit>> {
+    let Unit { skipped_bits, build, probe, .. } = unit;
+    let tuples = build.tuples();
+    let layout = aside.probe.join.layout();
+    let build = Splitting { aside, operator: BUILD, spills: &aside.spilled.spills, skipped_bits }
+        .run(build, layout.clone(), aside.keeps_marks())
+        .await?;
+    let probe = Splitting { aside, operator: PROBE, spills: &aside.spills, skipped_bits }
+        .run(probe, aside.layout.clone(), false)
+        .await?;
+    let skipped_bits = skipped_bits + LEVEL_BITS;
+    let pairs = build.into_iter().zip(probe).filter(|(_, probe)| probe.tuples() > 0);
+    let unit = |(build, probe): (Side, Side)| {
+        let is_heavy = build.tuples() > tuples / 2;
+        Unit { skipped_bits, is_heavy, build, probe }
+    };
+    let mut units: Vec<Unit> = pairs.map(unit).collect();
+    units.sort_by_key(|unit| unit.build.reservation.bytes() + unit.probe.reservation.bytes());
+    Ok(units)
+}
+
+/// A side being partitioned.
+struct Splitting<'a> {
+    aside: &'a Aside,
+    operator: &'static str,
+    spills: &'a Spills,
+    skipped_bits: u32,
+}
+
+impl Splitting<'_> {
+    /// The partitions of a side; its tuples have their numbers in their chain words then, if they are `numbered`.
+    async fn run(self, mut side: Side, layout: Arc<Layout>, numbered: bool) -> Result<Vec<Side>> {
+        let ledger = &self.spills.ledger;
+        side.unsettle();
+        let mut parts =
+            Materializer::new(layout, self.operator, ledger, PartitionMode::Always, false)
+                .spilling(self.spills.anew())
+                .packed(self.skipped_bits);
+        for page in side.pages {
+            let bytes = page.bytes() as u64;
+            store(&mut parts, &AnyPage::Stored(page)).await?;
+            side.reservation.shrink(bytes);
+        }
+        let firsts: Vec<Option<u64>> = side.spilled.iter().map(|page| page.first).collect();
+        let pages = side.spilled.into_iter().map(|page| page.page).collect();
+        let mut reader = Reader::new(self.operator, self.spills.clone(), pages, ledger.empty());
+        for first in firsts {
+            let Some(page) = reader.next().await? else { break };
+            let page = AnyPage::Read(page);
+            if let Some(first) = first.filter(|_| numbered) {
+                // SAFETY: the page was just read.
+                unsafe { number_tuples(&page, first) };
+            }
+            store(&mut parts, &page).await?;
+            if let AnyPage::Read(page) = page {
+                reader.forget(page);
+            }
+        }
+        parts.settle().await?;
+        Ok(Side::by_partition(parts.finish(), &self.aside.spills.spilling))
+    }
+}
+
+/// Stores copies of a page's tuples.
+async fn store(parts: &mut Materializer, page: &AnyPage) -> Result<()> {
+    let mut pace = Pace::default();
+    for number in 0..page.tuples() {
+        // SAFETY: tuples of a page are complete, and nobody writes to them.
+        unsafe { parts.store_packed(page.tuple(number), Form::Packed).await? };
+        if number % TUPLES_PER_TURN == 0 {
+            pace.keep().await;
+        }
+    }
+    Ok(())
+}

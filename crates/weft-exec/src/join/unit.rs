@@ -1,0 +1,102 @@
+//! A unit of what is served later: all tuples of either side that have some first bits of their hashes in common, wherever
+//! they are.
+
+use std::sync::Arc;
+
+use weft_rt::memory::{Ledger, Reservation};
+
+use super::spilled::NumberedPage;
+use crate::spill::{Settled, Spilling};
+use crate::tuple::materializer::PARTITIONS;
+use crate::tuple::{Materialized, Page};
+
+/// Tuples that are to be joined with each other.
+#[derive(Debug)]
+pub(super) struct Unit {
+    /// Bits of the hash that all of them have in common.
+    pub(super) skipped_bits: u32,
+    /// Further bits do not divide the build side: few keys have most of its tuples.
+    pub(super) is_heavy: bool,
+    pub(super) build: Side,
+    pub(super) probe: Side,
+}
+
+/// The tuples of one side.
+#[derive(Debug)]
+pub(super) struct Side {
+    /// Those in memory.
+    pub(super) pages: Vec<Page>,
+    /// Those on disk.
+    pub(super) spilled: Vec<NumberedPage>,
+    /// The memory of the pages.
+    pub(super) reservation: Reservation,
+    settled: Option<Settled>,
+}
+
+impl Side {
+    /// Without tuples.
+    pub(super) fn new(ledger: &Ledger) -> Side {
+        Side::of(Vec::new(), Vec::new(), ledger.empty())
+    }
+
+    /// Tuples in memory, which lie in `reservation`, and on disk.
+    pub(super) fn of(
+        pages: Vec<Page>,
+        spilled: Vec<NumberedPage>,
+        reservation: Reservation,
+    ) -> Side {
+        Side { pages, spilled, reservation, settled: None }
+    }
+
+    /// What was stored, by partition. If it was stored to be spilled, nobody can do that any more.
+    ///
+    /// # Panics
+    /// If tuples were not partitioned from the beginning.
+    pub(super) fn by_partition(mut stored: Materialized, spilling: &Arc<Spilling>) -> Vec<Side> {
+        let ledger = stored.reservation.ledger().clone();
+        let mut sides: Vec<Side> = (0..PARTITIONS).map(|_| Side::new(&ledger)).collect();
+        for page in stored.pages {
+            let side = &mut sides[page.partition.expect("partitioned from the beginning")];
+            side.reservation.merge(stored.reservation.split(page.page.bytes() as u64));
+            side.pages.push(page.page);
+        }
+        for page in stored.spilled {
+            let side = &mut sides[page.partition];
+            side.spilled.push(NumberedPage { page: Arc::new(page), first: None });
+        }
+        for side in &mut sides {
+            side.settled = Some(Settled::new(spilling, side.reservation.bytes()));
+        }
+        sides
+    }
+
+    /// Adds the tuples of another one.
+    pub(super) fn merge(&mut self, other: Side) {
+        self.pages.extend(other.pages);
+        self.spilled.extend(other.spilled);
+        self.reservation.merge(other.reservation);
+    }
+
+    /// It is being worked on: what it has in memory is a part of the worker's share.
+    pub(super) fn unsettle(&mut self) {
+        self.settled = None;
+    }
+
+    /// Number of tuples.
+    pub(super) fn tuples(&self) -> usize {
+        let spilled: usize = self.spilled.iter().map(|page| page.page.tuples).sum();
+        self.pages.iter().map(Page::tuples).sum::<usize>() + spilled
+    }
+
+    /// Bytes in memory and on disk.
+    pub(super) fn bytes(&self) -> u64 {
+        self.reservation.bytes() + self.spilled.iter().map(NumberedPage::bytes).sum::<u64>()
+    }
+}
+
+impl NumberedPage {
+    /// Bytes on disk, and of memory when it is read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.page.spilled.bytes() as u64
+    }
+}

@@ -1,0 +1,272 @@
+//! Joins that outgrow memory: the answer is that of unlimited memory, and nothing is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_exec::join::{Kind, Nulls, Which};
+use weft_exec::program::Register;
+use weft_exec::query::Context;
+use weft_exec::spill::Spilling;
+use weft_exec::{ExecError, Lane, Result};
+use weft_rt::io::DriverKind;
+use weft_rt::io::sim::{Fault, FaultRule, Operation, SimDisk, SimFaults, SimOptions};
+use weft_rt::memory::Ledger;
+use weft_rt::{Runtime, RuntimeOptions};
+use weft_store::Directory;
+use weft_store::spill::{SpillArea, SpillStats};
+
+use crate::case::{Case, Row, large};
+use crate::drive::{Found, remainder_pipeline, run, take_rows, taken};
+use crate::tables::{Side, Texts};
+
+const MIB: u64 = 1 << 20;
+const AMPLE: u64 = 1 << 30;
+
+/// A context whose operators spill to a simulated disk, on which every request suspends.
+fn context(workers: usize, bytes: u64, faults: SimFaults) -> Context {
+    let disk = SimDisk::new(SimOptions { faults, ..SimOptions::testing(bytes) });
+    let driver = DriverKind::Sim(disk.clone());
+    let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
+    let runtime = Runtime::new(&options).expect("workers");
+    let mut context = Context::new(Arc::new(runtime), Ledger::new(bytes));
+    let directory = Directory::Sim(disk, "spill".into());
+    context.spilling = Some(Spilling::new(SpillArea::new(vec![directory], 1 << 40)));
+    context
+}
+
+fn stats(context: &Context) -> SpillStats {
+    context.spilling.as_ref().expect("a place to spill to").area().stats()
+}
+
+fn assert_nothing_is_left(context: &Context) {
+    assert_eq!(context.ledger.used(), 0, "memory");
+    assert_eq!((stats(context).used_bytes, stats(context).file_bytes), (0, 0), "space");
+}
+
+/// What a join gives, and what is left of its build side.
+type Answer = (Vec<Row>, Vec<Vec<(i64, Option<bool>)>>);
+
+fn answer(case: &Case, context: &Context) -> Result<Answer> {
+    let join = case.join(Vec::new());
+    let rows: Found<Row> = Found::default();
+    let probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+    let mut pipelines = vec![case.build_pipeline(&join), probe];
+    let mut remainders: Vec<Found<_>> = Vec::new();
+    if case.marks_build {
+        for which in [Which::Matched, Which::Unmatched, Which::All] {
+            remainders.push(Found::default());
+            pipelines.push(remainder_pipeline(&join, which, &remainders[remainders.len() - 1]));
+        }
+    }
+    run(pipelines, context)?;
+    assert!(join.tuples().is_some_and(|tuples| tuples <= case.build.rows()));
+    Ok((taken(&rows), remainders.iter().map(taken).collect()))
+}
+
+/// Compares with unlimited memory; returns the bytes that were spilled.
+fn check(case: &mut Case, workers: usize, bytes: u64) -> u64 {
+    let about = format!("{}, {workers} workers, {bytes} bytes", case.describe());
+    println!("{about}");
+    let vector_rows = std::mem::replace(&mut case.vector_rows, 2048);
+    let ample = context(2, AMPLE, SimFaults::none());
+    let expected = answer(case, &ample).expect("memory suffices");
+    assert_eq!(stats(&ample).written_bytes, 0, "spilled without need");
+    case.vector_rows = vector_rows;
+    let mut little = context(workers, bytes, SimFaults::none());
+    (little.vector_rows, little.partition) = (vector_rows, case.mode);
+    let found = answer(case, &little).unwrap_or_else(|error| panic!("{error}: {about}"));
+    assert_eq!(found.0.len(), expected.0.len(), "rows of {about}");
+    assert!(found.0 == expected.0, "other rows: {about}");
+    assert!(found.1 == expected.1, "other rows of the build side: {about}");
+    assert!(little.ledger.peak() <= bytes);
+    assert_nothing_is_left(&little);
+    stats(&little).written_bytes
+}
+
+const KINDS: [Kind; 6] = [
+    Kind::Inner,
+    Kind::Outer,
+    Kind::Semi,
+    Kind::Anti,
+    Kind::Mark { out: Register(0) },
+    Kind::Nothing,
+];
+
+/// A join by keys of these lanes and by wide texts, of which there are few.
+fn sides(seed: u64, rows: (usize, usize), lanes: &[Lane], domain: u32, mask: u64) -> Case {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut case = large(seed, 0, 0, 1);
+    let lanes: Vec<Lane> = lanes.iter().copied().chain([Lane::Str]).collect();
+    let mut side = |rows| Arc::new(Side::random(&mut random, rows, &lanes, domain, mask));
+    (case.build, case.probe) = (side(rows.0), side(rows.1));
+    case.nulls = vec![Nulls::Never; lanes.len()];
+    case.texts = Arc::new(Texts::wide(domain));
+    case
+}
+
+/// For so many workers.
+fn little(workers: usize) -> u64 {
+    2 * MIB * workers as u64
+}
+
+#[test]
+fn what_outgrows_memory_is_spilled() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for (workers, mebibytes) in [(1, 1), (1, 2), (1, 4), (1, 8), (2, 4), (2, 6)] {
+        let mut case = sides(seed, (15_000, 20_000), &[], 15_000, u64::MAX);
+        (case.marks_build, case.has_residual) = (true, mebibytes == 2);
+        let spilled = check(&mut case, workers, mebibytes * MIB);
+        assert!(spilled > 0 || mebibytes == 8, "{mebibytes} MiB");
+    }
+    let mut case = sides(seed, (60_000, 20_000), &[], 50_000, u64::MAX);
+    assert!(check(&mut case, 8, 16 * MIB) > 0);
+}
+
+#[test]
+fn every_kind_of_join_spills() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for kind in KINDS {
+        for (number, nulls) in [Nulls::Never, Nulls::Equal, Nulls::Unknown].into_iter().enumerate()
+        {
+            for marks_build in [false, true] {
+                let mut case = sides(seed, (13_000, 4_000), &[], 13_000, u64::MAX);
+                (case.kind, case.nulls) = (kind, vec![nulls]);
+                case.marks_build = marks_build || kind == Kind::Nothing;
+                case.has_residual = marks_build && nulls != Nulls::Unknown;
+                let workers = 1 + number % 2;
+                assert!(check(&mut case, workers, little(workers)) > 0);
+            }
+        }
+    }
+}
+
+/// Hashes that lead to one partition, all of them or many of their bits: tuples are partitioned anew, or joined block by
+/// block.
+#[test]
+fn partitions_that_outgrow_memory_are_divided() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for mask in [u64::MAX >> 8, u64::MAX >> 20, 0] {
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            let mut case = sides(seed, (13_000, 4_000), &[], 13_000, mask);
+            (case.kind, case.marks_build) = (kind, number % 2 == 1);
+            if mask == 0 {
+                case.probe = sides(seed, (0, 60), &[], 13_000, mask).probe;
+            }
+            let workers = 1 + number % 2;
+            assert!(check(&mut case, workers, little(workers)) > 0);
+        }
+    }
+}
+
+/// Few keys, so that each has more duplicates than there is memory for.
+#[test]
+fn duplicates_outgrow_memory() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        for domain in [1, 3] {
+            let mut case = sides(seed, (9_000, 40), &[], domain, u64::MAX);
+            (case.kind, case.marks_build, case.has_residual) = (kind, number % 2 == 0, true);
+            case.nulls = vec![Nulls::Equal];
+            assert!(check(&mut case, 1, little(1)) > 0);
+        }
+    }
+}
+
+/// NOT IN with several keys, or with a condition: any tuple may make it unknown.
+#[test]
+fn unknown_matches_are_known_of_spilled_tuples() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        let mut case = sides(seed, (9_000, 100), &[Lane::I32], 60, u64::MAX);
+        (case.kind, case.marks_build) = (kind, number % 2 == 0);
+        case.nulls = vec![Nulls::Unknown, [Nulls::Unknown, Nulls::Never][number % 2]];
+        let workers = 1 + number % 2;
+        assert!(check(&mut case, workers, little(1)) > 0);
+        let mut case = sides(seed, (9_000, 100), &[], 3_000, u64::MAX);
+        (case.kind, case.has_residual, case.nulls) = (kind, true, vec![Nulls::Unknown]);
+        assert!(check(&mut case, 1, little(1)) > 0);
+    }
+}
+
+#[test]
+fn random_joins_spill() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..15 {
+        let mut case = Case::random(&mut random);
+        let lanes = case.build.lanes.clone();
+        let mask = [u64::MAX, u64::MAX >> 8, 0xf000_0000_0000_0fff][random.usize(..3)];
+        let domain = [50, 2_000, 100_000][random.usize(..3)];
+        let is_unknown = case.nulls.contains(&Nulls::Unknown);
+        let rows = if domain == 50 || is_unknown { (8_000, 100) } else { (12_000, 6_000) };
+        let workers = 1 + random.usize(..2);
+        let other = sides(random.u64(..), rows, &lanes, domain, mask);
+        (case.build, case.probe, case.texts) = (other.build, other.probe, other.texts);
+        case.nulls.push(Nulls::Equal);
+        if case.vector_rows == 1 {
+            case.vector_rows = 33;
+        }
+        check(&mut case, workers, little(workers) / 4 * random.u64(3..8));
+    }
+}
+
+#[test]
+fn failing_devices_are_an_error_that_says_so() {
+    let mut case = sides(1, (20_000, 15_000), &[], 20_000, u64::MAX);
+    case.marks_build = true;
+    for number in [0, 1, 7, 40, 300] {
+        for operation in [Operation::Write, Operation::Read] {
+            for (fault, words) in [(Fault::IO, "spill"), (Fault::Error(28), "temp_directory")] {
+                if operation == Operation::Read && fault != Fault::IO {
+                    continue;
+                }
+                let faults = SimFaults::none().with(FaultRule::from(operation, number, fault));
+                let context = context(2, little(2), faults);
+                let error = answer(&case, &context).expect_err("the device failed");
+                assert!(matches!(error, ExecError::Store(_)), "{error}");
+                assert!(error.to_string().contains(words), "{error}");
+                settled(&context);
+            }
+        }
+    }
+}
+
+/// Requests that were on their way when something failed end first.
+fn settled(context: &Context) {
+    for _ in 0..500 {
+        if context.ledger.used() == 0 && stats(context).file_bytes == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_nothing_is_left(context);
+}
+
+#[test]
+fn cancellation_while_spilling_leaves_nothing_behind() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut case = sides(seed, (20_000, 15_000), &[], 20_000, u64::MAX);
+    case.marks_build = true;
+    for round in 0..20 {
+        let workers = 1 + round % 2;
+        let context = context(workers, little(workers), SimFaults::none());
+        let cancel = context.cancel.clone();
+        let after = Duration::from_micros(random.u64(..2_000_000));
+        let canceller = std::thread::spawn(move || {
+            std::thread::sleep(after);
+            cancel.cancel();
+        });
+        let result = answer(&case, &context);
+        assert!(matches!(result, Ok(_) | Err(ExecError::Cancelled)), "{:?}", result.err());
+        settled(&context);
+        canceller.join().expect("it sleeps");
+    }
+}
