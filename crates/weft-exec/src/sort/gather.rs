@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 
+use super::gathering::{Gathering, Part};
 use super::order::Order;
 use super::sorted::Sorted;
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
-use crate::query::{Context, PartitionMode};
+use crate::query::Context;
 use crate::registers::Registers;
-use crate::tuple::{Layout, Materialized, Materializer};
+use crate::tuple::Layout;
 
 /// Sorts all tuples.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ struct Shared {
     order: Arc<Order>,
     fields: Vec<Register>,
     bits: Register,
-    parts: Mutex<Vec<Materialized>>,
+    parts: Mutex<Vec<Part>>,
 }
 
 impl Sort {
@@ -59,11 +60,8 @@ impl Sort {
 impl Sink for Sort {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         let Shared { operator, order, .. } = &*self.shared;
-        let layout = order.layout().clone();
-        // Tuples are in one partition: they are sorted, not hashed.
-        let never = PartitionMode::Never;
-        let materializer = Materializer::new(layout, operator, &context.ledger, never, false);
-        Ok(Box::new(LocalSort { shared: self.shared.clone(), materializer }))
+        let gathering = Gathering::new(operator, order.clone(), usize::MAX, context);
+        Ok(Box::new(LocalSort { shared: self.shared.clone(), gathering }))
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
@@ -83,14 +81,14 @@ impl Sink for Sort {
 
 impl Shared {
     /// What workers have stored.
-    fn parts(&self) -> MutexGuard<'_, Vec<Materialized>> {
+    fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 struct LocalSort {
     shared: Arc<Shared>,
-    materializer: Materializer,
+    gathering: Gathering,
 }
 
 impl LocalSink for LocalSort {
@@ -98,14 +96,18 @@ impl LocalSink for LocalSort {
         async {
             let Shared { order, fields, bits, .. } = &*self.shared;
             order.prepare(registers, fields, *bits);
-            self.materializer.store(registers, *bits, fields).await?;
+            self.gathering.store(registers, *bits, fields).await?;
             Ok(Flow::More)
         }
         .boxed_local()
     }
 
     fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        self.shared.parts().push(self.materializer.finish());
-        async { Ok(()) }.boxed_local()
+        async move {
+            let part = self.gathering.end().await?;
+            self.shared.parts().push(part);
+            Ok(())
+        }
+        .boxed_local()
     }
 }

@@ -3,11 +3,17 @@
 //! [`Order`] says how tuples compare, [`Sort`] and [`TopK`] are sinks that gather tuples, [`Sorted`] is what they
 //! leave: a [`SortedTuples`] source gives it in its order.
 
-pub mod entries;
+pub(crate) mod entries;
+mod external;
 pub mod gather;
+mod gathering;
+mod merge;
 pub mod order;
+pub(crate) mod rows;
+mod run;
 pub mod sorted;
 pub mod top_k;
+mod units;
 
 pub use gather::Sort;
 pub use order::{Order, SortKey};

@@ -16,6 +16,7 @@ mod held;
 mod morsel;
 mod ranks;
 mod shifts;
+mod sorted_rows;
 mod source;
 mod starts;
 

@@ -7,20 +7,22 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::MorselQueue;
-use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::memory::{Ledger, MemoryError, Reservation};
 use weft_rt::progress::Progress;
 
 use super::column::Column;
 use super::functions::Function;
 use super::morsel::{Rows, evaluate};
+use super::sorted_rows::SortedRows;
 use super::starts::{Starts, starts};
-use crate::error::Result;
+use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
-use crate::sort::{Sort, Sorted};
+use crate::sort::Sort;
+use crate::sort::rows::load_addresses;
 use crate::tuple::Layout;
 use crate::tuple::budget::Budget;
 
@@ -43,7 +45,7 @@ pub struct WindowRows {
 
 #[derive(Debug)]
 struct Shared {
-    sorted: Arc<OnceLock<Sorted>>,
+    sorted: SortedRows,
     layout: Arc<Layout>,
     functions: Vec<Function>,
     /// The sets of fields whose changes are looked for. The first one is that of partitions.
@@ -80,7 +82,7 @@ impl WindowRows {
                 })
             })
             .collect();
-        let (sorted, layout) = (sort.sorted(), sort.layout().clone());
+        let (sorted, layout) = (SortedRows::All(sort.sorted()), sort.layout().clone());
         let shared = Shared { sorted, layout, functions, sets, peers };
         WindowRows {
             shared: Arc::new(shared),
@@ -105,7 +107,13 @@ fn sorted_set(mut fields: Vec<usize>) -> Vec<usize> {
 impl Shared {
     /// Finds partitions and peers, and cuts the rows into morsels. On a worker.
     async fn plan(&self, context: Context) -> Result<Plan> {
-        let rows = self.sorted.get().map_or(0, Sorted::len);
+        if self.sorted.is_on_disk() {
+            let (requested_bytes, limit_bytes) =
+                (context.ledger.limit() + 1, context.ledger.limit());
+            let source = MemoryError::TooLarge { requested_bytes, limit_bytes };
+            return Err(ExecError::Memory { operator: OPERATOR.into(), source });
+        }
+        let rows = self.sorted.entries().len();
         let mut budget = Budget::new(OPERATOR, &context.ledger);
         budget.reserve(Starts::bytes(rows) * self.sets.len() as u64).await?;
         // SAFETY: the tuples are those of the sort, as the layout is.
@@ -181,7 +189,7 @@ struct Evaluated {
 
 impl Evaluated {
     async fn new(shared: Arc<Shared>, plan: &Plan, range: Range<usize>) -> Result<Evaluated> {
-        let sorted = shared.sorted.get().expect("there are rows");
+        let sorted = shared.sorted.entries();
         let mut budget = Budget::new(OPERATOR, &plan.ledger);
         let mut pace = Pace::default();
         let mut results = Vec::with_capacity(shared.functions.len());
@@ -212,10 +220,8 @@ impl Tuples for Evaluated {
         inputs: &[Register],
         registers: &mut Registers,
     ) -> Result<()> {
-        let sorted = self.shared.sorted.get().expect("there are rows");
-        let vector = registers.vector_mut(inputs[0]);
-        vector.validity.set_all();
-        sorted.addresses(self.range.start + start, &mut vector.values_mut::<u64>()[..rows]);
+        let entries = &self.shared.sorted.entries()[self.range.start + start..][..rows];
+        load_addresses(entries, inputs, registers);
         for (result, input) in self.results.iter().zip(&inputs[1..]) {
             result.load(start, rows, registers.vector_mut(*input));
         }

@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use super::column::Fields;
+use super::sorted_rows::SortedRows;
 use crate::error::Result;
 use crate::for_lane;
 use crate::query::Context;
-use crate::sort::Sorted;
 use crate::sort::order::Ranked;
 use crate::tuple::Layout;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
@@ -70,7 +70,7 @@ impl Starts {
 
 /// What the workers share.
 struct Shared {
-    sorted: Arc<OnceLock<Sorted>>,
+    rows: SortedRows,
     layout: Arc<Layout>,
     sets: Vec<Vec<usize>>,
     starts: Vec<Starts>,
@@ -84,15 +84,15 @@ struct Shared {
 /// # Safety
 /// The tuples have the layout.
 pub(super) async unsafe fn starts(
-    sorted: &Arc<OnceLock<Sorted>>,
+    sorted: &SortedRows,
     layout: &Arc<Layout>,
     sets: Vec<Vec<usize>>,
     context: &Context,
 ) -> Result<Vec<Starts>> {
-    let rows = sorted.get().map_or(0, Sorted::len);
+    let rows = sorted.entries().len();
     let starts = sets.iter().map(|_| Starts::new(rows)).collect();
     let (sorted, layout) = (sorted.clone(), layout.clone());
-    let shared = Arc::new(Shared { sorted, layout, sets, starts });
+    let shared = Arc::new(Shared { rows: sorted, layout, sets, starts });
     let for_workers = shared.clone();
     let work = move |_, piece| {
         let shared = for_workers.clone();
@@ -110,7 +110,7 @@ impl Shared {
     /// # Safety
     /// The tuples have the layout.
     unsafe fn find(&self, piece: usize) {
-        let Some(sorted) = self.sorted.get() else { return };
+        let sorted = self.rows.entries();
         let start = piece * PIECE;
         let rows = PIECE.min(sorted.len() - start);
         // The row before the first is looked at as well, if there is one.

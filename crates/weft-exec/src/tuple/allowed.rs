@@ -1,0 +1,140 @@
+//! Storing without waiting: an operator that can do something about a lack of memory is told how far its tuples have come,
+//! and decides itself.
+
+use super::layout::Layout;
+use super::materializer::{Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS};
+use super::page::Page;
+use crate::program::Register;
+use crate::registers::Registers;
+use crate::spill::Share;
+
+/// Of what there may be, the part that one page takes at most.
+const PAGE_PART: u64 = 16;
+
+/// What an operator may have in memory.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    /// Nothing if it is all that is free.
+    pub(crate) share: Option<Share>,
+    /// Bytes that the operator needs for each tuple beside it. They are taken for as many tuples as a page may get.
+    pub(crate) bytes_per_tuple: usize,
+    /// Bytes that it has beside the materializer.
+    pub(crate) held_bytes: u64,
+}
+
+impl Allowance {
+    /// Bytes of the largest pages.
+    fn page_bytes_max(&self) -> usize {
+        let share_bytes = self.share.as_ref().map_or(u64::MAX, Share::bytes);
+        let most = PARTITIONS * PAGE_BYTES_MIN;
+        let bytes = (share_bytes / PAGE_PART).min(most as u64) as usize;
+        (1 << bytes.max(1).ilog2()).max(PAGE_BYTES_MIN)
+    }
+
+    /// Bytes that a page takes with what is needed beside its tuples.
+    fn bytes_of(&self, page_bytes: usize, layout: &Layout) -> u64 {
+        (page_bytes + page_bytes / layout.bytes() * self.bytes_per_tuple) as u64
+    }
+}
+
+impl Materializer {
+    /// Stores tuples as [`Materializer::store`] does, of those that are selected the ones from the `done`th on, as long as
+    /// there is memory that is free and allowed. Returns how many are done then. Tuples are not partitioned.
+    pub(crate) fn store_some(
+        &mut self,
+        registers: &Registers,
+        hash: Register,
+        fields: &[Register],
+        mut done: usize,
+        allowance: &mut Allowance,
+    ) -> usize {
+        let rows = registers.selected();
+        let hashes = registers.values::<u64>(hash);
+        let first = done;
+        self.measure_strings(registers, fields);
+        loop {
+            done += self.place(rows, hashes, done);
+            let is_done = done == rows.count();
+            if is_done || !self.has_room(self.long_bytes[done] as usize, allowance) {
+                break;
+            }
+        }
+        if first == 0 && done == rows.count() {
+            self.write(registers, rows, hashes, fields, 0);
+        } else {
+            self.write_some(registers, hashes, fields, first..done);
+        }
+        done
+    }
+
+    /// Has a new page filled; false if its memory is not free, or not allowed.
+    pub(crate) fn has_room(&mut self, long_bytes: usize, allowance: &mut Allowance) -> bool {
+        let bytes = self.next_page_bytes(long_bytes, allowance);
+        let more = allowance.bytes_of(bytes, self.layout());
+        let bytes_then = allowance.held_bytes + self.bytes() + more;
+        let is_allowed = allowance.share.as_mut().is_none_or(|share| share.allows(bytes_then));
+        let is_granted = is_allowed && self.budget.try_reserve(more);
+        if is_granted {
+            self.replace_page(0, bytes);
+        }
+        is_granted
+    }
+
+    /// Waits for memory, whether it is allowed or not, and has a new page filled.
+    ///
+    /// # Errors
+    /// [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(crate) async fn wait_for_room(
+        &mut self,
+        long_bytes: usize,
+        allowance: &Allowance,
+    ) -> crate::Result<()> {
+        let bytes = self.next_page_bytes(long_bytes, allowance);
+        self.budget.reserve(allowance.bytes_of(bytes, self.layout())).await?;
+        self.replace_page(0, bytes);
+        Ok(())
+    }
+
+    /// Bytes of the next page, for a tuple with `long_bytes` at least.
+    fn next_page_bytes(&self, long_bytes: usize, allowance: &Allowance) -> usize {
+        let tuple_bytes = (self.layout().bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
+        let bytes = self.page_bytes(0, long_bytes);
+        bytes.min(allowance.page_bytes_max()).max(tuple_bytes)
+    }
+
+    /// The pages of tuples that were not partitioned.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = &Page> + Clone {
+        self.filling[0].full.iter().chain(&self.filling[0].page)
+    }
+
+    /// Number of tuples that were not partitioned.
+    pub(crate) fn unpartitioned(&self) -> usize {
+        self.pages().map(Page::tuples).sum()
+    }
+
+    /// Bytes that a selected row's long strings take; of the last call of [`Materializer::store_some`].
+    pub(crate) fn long_bytes_of(&self, number: usize) -> usize {
+        self.long_bytes[number] as usize
+    }
+
+    /// The pages of tuples that were not partitioned. Their memory stays with the materializer until it is released.
+    pub(crate) fn take_pages(&mut self) -> Vec<Page> {
+        let filling = &mut self.filling[0];
+        let mut pages = std::mem::take(&mut filling.full);
+        pages.extend(filling.page.take());
+        pages
+    }
+
+    /// Has an empty page filled whose memory it has; returns the bytes that are taken then.
+    pub(crate) fn restart(&mut self, allowance: &Allowance) -> u64 {
+        let bytes = self.next_page_bytes(0, allowance).min(PAGE_BYTES_MAX);
+        let bytes = bytes.max(self.layout().bytes().next_multiple_of(PAGE_BYTES_MIN));
+        let kept_bytes = allowance.bytes_of(bytes, self.layout());
+        if kept_bytes <= self.bytes() {
+            self.replace_page(0, bytes);
+            kept_bytes
+        } else {
+            0
+        }
+    }
+}
