@@ -278,5 +278,5 @@ fn merged_unit(pieces: Vec<Piece>, order: &Order) -> Rows {
     }
     // SAFETY: the tuples are those of the order's layout, and lie on pages that the pieces keep.
     unsafe { merge_neighbours(&mut entries, order) };
-    Rows { entries, _pieces: pieces }
+    Rows { entries, pieces }
 }

@@ -4,7 +4,7 @@
 //! leave: a [`SortedTuples`] source gives it in its order.
 
 pub(crate) mod entries;
-mod external;
+pub(crate) mod external;
 pub mod gather;
 mod gathering;
 mod merge;

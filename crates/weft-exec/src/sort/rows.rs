@@ -1,6 +1,7 @@
 //! Sorted rows in memory: entries, and what their tuples lie in.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_rt::memory::Reservation;
@@ -41,12 +42,26 @@ impl Pool {
 pub(super) struct ReadPage {
     page: Option<Frozen>,
     pool: Arc<Pool>,
+    /// Its memory is not the pool's any more.
+    is_adopted: AtomicBool,
 }
 
 impl ReadPage {
     /// A page whose memory goes to the pool.
     pub(super) fn new(page: Frozen, pool: Arc<Pool>) -> ReadPage {
-        ReadPage { page: Some(page), pool }
+        ReadPage { page: Some(page), pool, is_adopted: AtomicBool::new(false) }
+    }
+
+    /// Bytes that somebody else has to reserve to have the page for longer.
+    fn bytes_to_adopt(&self) -> u64 {
+        if self.is_adopted.load(Ordering::Relaxed) { 0 } else { self.page().memory_bytes() }
+    }
+
+    /// The pool gets what is reserved from `memory` in place of the page's.
+    fn adopt(&self, memory: &mut Reservation) {
+        let bytes = self.bytes_to_adopt();
+        self.is_adopted.store(true, Ordering::Relaxed);
+        self.pool.put(memory.split(bytes));
     }
 
     fn page(&self) -> &Frozen {
@@ -67,8 +82,10 @@ impl ReadPage {
 
 impl Drop for ReadPage {
     fn drop(&mut self) {
-        if let Some(page) = self.page.take() {
-            self.pool.put(page.into_memory());
+        let Some(page) = self.page.take() else { return };
+        let memory = page.into_memory();
+        if !self.is_adopted.load(Ordering::Relaxed) {
+            self.pool.put(memory);
         }
     }
 }
@@ -134,10 +151,27 @@ impl Segment for Piece {
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(super) entries: Vec<Entry>,
-    pub(super) _pieces: Vec<Piece>,
+    pub(super) pieces: Vec<Piece>,
 }
 
 impl Rows {
+    /// Bytes to be reserved by who will have the rows for longer than until it asks for more.
+    pub(crate) fn bytes_to_adopt(&self) -> u64 {
+        self.pages().map(ReadPage::bytes_to_adopt).sum()
+    }
+
+    /// Takes the rows over, with memory for them, which the merge has instead. One at a time does that.
+    pub(crate) fn adopt(&self, mut memory: Reservation) {
+        self.pages().for_each(|page| page.adopt(&mut memory));
+    }
+
+    fn pages(&self) -> impl Iterator<Item = &ReadPage> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Page(page, _) => Some(&**page),
+            Piece::Kept(..) => None,
+        })
+    }
+
     /// In their order.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries

@@ -105,6 +105,11 @@ impl Frozen {
         Frozen { buffer, tuples, tuple_bytes, held }
     }
 
+    /// Bytes of its memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.held.0.bytes()
+    }
+
     /// Its memory, when nobody refers to it any more.
     pub(crate) fn into_memory(self) -> Reservation {
         drop(self.buffer);

@@ -14,11 +14,14 @@ mod frames;
 mod functions;
 mod held;
 mod morsel;
+mod needs;
 mod ranks;
+mod running;
 mod shifts;
 mod sorted_rows;
 mod source;
 mod starts;
+mod stream;
 
 pub use frames::{Bound, Distance, Frame, RangeKey};
 pub use functions::{Accumulator, Aggregate, Foreign, Function, Kind, Partitionwise, Shift};

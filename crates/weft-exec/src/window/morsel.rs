@@ -135,7 +135,7 @@ pub(super) async unsafe fn evaluate(
 ///
 /// # Safety
 /// The tuples have the layout.
-async unsafe fn column(
+pub(super) async unsafe fn column(
     field: usize,
     rows: &Rows<'_>,
     budget: &mut Budget,

@@ -9,6 +9,7 @@ use super::column::Fields;
 use super::sorted_rows::SortedRows;
 use crate::error::Result;
 use crate::for_lane;
+use crate::pace::Pace;
 use crate::query::Context;
 use crate::sort::order::Ranked;
 use crate::tuple::Layout;
@@ -34,6 +35,21 @@ impl Starts {
     /// Bytes that the bits of so many rows take.
     pub(super) fn bytes(rows: usize) -> u64 {
         (rows.div_ceil(64) * size_of::<u64>()) as u64
+    }
+
+    /// True if a row begins something.
+    pub(super) fn begins(&self, row: usize) -> bool {
+        self.words[row / 64].load(Relaxed) >> (row % 64) & 1 == 1
+    }
+
+    /// The last row up to `row` that begins something, if there is one from `first` on.
+    pub(super) fn last(&self, first: usize, row: usize) -> Option<usize> {
+        (first..=row).rev().find(|row| self.begins(*row))
+    }
+
+    /// A row begins something.
+    pub(super) fn begin(&self, row: usize) {
+        self.words[row / 64].fetch_or(1 << (row % 64), Relaxed);
     }
 
     /// The first row after `row` that begins something, or `end` if that comes first.
@@ -104,6 +120,28 @@ pub(super) async unsafe fn starts(
     };
     context.run_morsels(rows.div_ceil(PIECE), work).await?;
     Ok(Arc::into_inner(shared).expect("all workers have ended").starts)
+}
+
+/// The same as [`starts`] for few rows, by this worker alone.
+///
+/// # Safety
+/// The tuples have the layout.
+pub(super) async unsafe fn starts_of_few(
+    rows: &SortedRows,
+    layout: &Arc<Layout>,
+    sets: &[Vec<usize>],
+    pace: &mut Pace,
+) -> Vec<Starts> {
+    let count = rows.entries().len();
+    let starts = sets.iter().map(|_| Starts::new(count)).collect();
+    let (rows, layout, sets) = (rows.clone(), layout.clone(), sets.to_vec());
+    let shared = Shared { rows, layout, sets, starts };
+    for piece in 0..count.div_ceil(PIECE) {
+        // SAFETY: as the caller promises.
+        unsafe { shared.find(piece) };
+        pace.keep().await;
+    }
+    shared.starts
 }
 
 impl Shared {
