@@ -133,11 +133,9 @@ impl External<'_> {
                     lock(&parts[number]).take().expect("a morsel has it alone");
                 let mut writer = runs.expect("a place to spill to");
                 let pages: Vec<Page> = stored.pages.into_iter().map(|stored| stored.page).collect();
-                if !pages.is_empty() {
-                    // SAFETY: as the caller promises.
-                    unsafe { writer.sort(&pages, most).await? };
-                }
-                drop((pages, stored.reservation));
+                // SAFETY: as the caller promises.
+                unsafe { writer.sort_all(pages, most).await? };
+                drop(stored.reservation);
                 writer.settle().await?;
                 lock(&made).extend(writer.finish());
                 Ok(())

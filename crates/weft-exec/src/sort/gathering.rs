@@ -7,7 +7,7 @@ use weft_rt::memory::Reservation;
 
 use super::entries::Entry;
 use super::order::Order;
-use super::run::RunWriter;
+use super::run::{RUN_BYTES_MAX, RUN_TUPLES_MAX, RunWriter};
 use crate::error::Result;
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
@@ -100,16 +100,19 @@ impl Gathering {
         }
     }
 
-    /// Sorts all tuples in memory into a run.
+    /// Sorts tuples in memory into a run: all, or those that came first if there are many.
     async fn spill(&mut self) -> Result<()> {
-        let pages = self.materializer.take_pages();
-        let bytes = self.materializer.bytes();
+        let pages = self.materializer.take_pages(RUN_BYTES_MAX, RUN_TUPLES_MAX);
+        let layout = self.materializer.layout().clone();
+        let bytes_of = |page: &Page| self.allowance.bytes_of(page.bytes(), &layout);
+        let bytes: u64 = pages.iter().map(bytes_of).sum();
         let runs = self.runs.as_mut().expect("there is a place to spill to");
         // SAFETY: they were stored with the order's layout, and the bits in place of hashes.
         unsafe { runs.sort(&pages, self.most).await? };
         drop(pages);
+        let has_more = self.materializer.pages().next().is_some();
         // A page is kept: others may take all that is given back.
-        let kept_bytes = self.materializer.restart(&self.allowance);
+        let kept_bytes = if has_more { 0 } else { self.materializer.restart(&self.allowance) };
         self.materializer.release(bytes.saturating_sub(kept_bytes));
         Ok(())
     }

@@ -20,6 +20,10 @@ use crate::vector::VECTOR_ROWS_MAX;
 /// Of the budget, the part that a page of a run takes at most, so that there is memory for pages of many runs.
 const PAGE_PART: u64 = 256;
 
+/// What is sorted into a run at once, at most: more is more runs, of which not all need be written.
+pub(super) const RUN_BYTES_MAX: usize = 128 << 20;
+pub(super) const RUN_TUPLES_MAX: usize = 1 << 20;
+
 /// Entries that are merged at once on their way to disk.
 const UNIT: usize = 4 << 10;
 
@@ -147,6 +151,33 @@ impl RunWriter {
         if let Some((page, memory)) = self.page.take() {
             self.writer.write(self.runs, page, memory);
         }
+    }
+
+    /// Makes runs of the tuples of pages, which are sorted some pages at a time.
+    ///
+    /// # Errors
+    /// As of one.
+    ///
+    /// # Safety
+    /// As of one.
+    pub(super) async unsafe fn sort_all(
+        &mut self,
+        mut pages: Vec<Page>,
+        most: usize,
+    ) -> Result<()> {
+        while !pages.is_empty() {
+            let (mut bytes, mut tuples) = (0, 0);
+            let fits = |page: &&Page| {
+                bytes += page.bytes();
+                tuples += page.tuples();
+                bytes <= RUN_BYTES_MAX && tuples <= RUN_TUPLES_MAX
+            };
+            let count = pages.iter().take_while(fits).count().max(1);
+            // SAFETY: as the caller promises.
+            unsafe { self.sort(&pages[..count], most).await? };
+            pages.drain(..count);
+        }
+        Ok(())
     }
 
     /// Sorts the tuples of pages, and writes the first `most` of them as a run.

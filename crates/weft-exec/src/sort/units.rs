@@ -73,7 +73,10 @@ impl Place {
     }
 }
 
-/// Cuts segments into units of about `unit` entries: for each unit, the range of each segment. Units are in their order.
+/// Entries of a unit for each segment, at least: else it takes longer to cut than to merge.
+const PER_SEGMENT: usize = 16;
+
+/// Cuts segments into units of about `unit` entries, or more if there are many segments: for each unit, the range of each segment. Units are in their order.
 ///
 /// # Safety
 /// The entries are of tuples that are alive, and of the order's layout.
@@ -83,6 +86,7 @@ pub(super) unsafe fn cut<S: Segment>(
     order: &Order,
 ) -> Vec<Vec<Range<usize>>> {
     let count: usize = segments.iter().map(Segment::count).sum();
+    let unit = unit.max(PER_SEGMENT * segments.len());
     let units = count.div_ceil(unit);
     let mut ranges = vec![Vec::with_capacity(segments.len()); units];
     if units <= 1 {
@@ -163,7 +167,8 @@ mod tests {
                 for (segment, range) in slices.iter().zip(ranges) {
                     entries.extend(&segment[range]);
                 }
-                assert!(entries.len() <= 2 * unit + 2 * slices.len(), "{} {unit}", entries.len());
+                let most = 2 * unit.max(PER_SEGMENT * slices.len());
+                assert!(entries.len() <= most, "{} {unit}", entries.len());
                 // SAFETY: as above.
                 unsafe { merge_neighbours(&mut entries, &order) };
                 merged.extend(entries);

@@ -4,7 +4,7 @@
 //! (`share`), if it is their statement's `turn`. The workers of an operator agree by a bitmask on which partitions go to disk (`mask`). A worker writes what
 //! goes there by a `writer`, a bounded number of pages at a time, and reads it back, ahead of its use, by a `reader`; on
 //! disk a page is `frozen`: no byte of it refers to an address. Who decides when something is written is
-//! [`Materializer`](crate::tuple::Materializer).
+//! [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)).
 
 pub(crate) mod frozen;
 pub(crate) mod mask;

@@ -32,7 +32,7 @@ impl Allowance {
     }
 
     /// Bytes that a page takes with what is needed beside its tuples.
-    fn bytes_of(&self, page_bytes: usize, layout: &Layout) -> u64 {
+    pub(crate) fn bytes_of(&self, page_bytes: usize, layout: &Layout) -> u64 {
         (page_bytes + page_bytes / layout.bytes() * self.bytes_per_tuple) as u64
     }
 }
@@ -117,15 +117,23 @@ impl Materializer {
         self.long_bytes[number] as usize
     }
 
-    /// The pages of tuples that were not partitioned. Their memory stays with the materializer until it is released.
-    pub(crate) fn take_pages(&mut self) -> Vec<Page> {
+    /// The first pages of tuples that were not partitioned, of not many more than so many bytes and tuples. Their memory stays
+    /// with the materializer until it is released.
+    pub(crate) fn take_pages(&mut self, most_bytes: usize, most_tuples: usize) -> Vec<Page> {
         let filling = &mut self.filling[0];
-        let mut pages = std::mem::take(&mut filling.full);
-        pages.extend(filling.page.take());
-        pages
+        filling.full.extend(filling.page.take());
+        let (mut bytes, mut tuples) = (0, 0);
+        let fits = |page: &&Page| {
+            let is_first = bytes == 0;
+            bytes += page.bytes();
+            tuples += page.tuples();
+            is_first || bytes <= most_bytes && tuples <= most_tuples
+        };
+        let count = filling.full.iter().take_while(fits).count();
+        filling.full.drain(..count).collect()
     }
 
-    /// Has an empty page filled whose memory it has; returns the bytes that are taken then.
+    /// Has an empty page filled in place of all others, whose memory it has; returns the bytes that are taken then.
     pub(crate) fn restart(&mut self, allowance: &Allowance) -> u64 {
         let bytes = self.next_page_bytes(0, allowance).min(PAGE_BYTES_MAX);
         let bytes = bytes.max(self.layout().bytes().next_multiple_of(PAGE_BYTES_MIN));

@@ -139,7 +139,7 @@ impl Source for WindowRows {
             if let Some(sorted) = self.shared.sorted.on_disk() {
                 context.progress.add_total(1);
                 let (merged, functions) = (sorted.merged(context), &self.shared.functions);
-                let stream = Arc::new(Stream::new(merged, functions, &context.ledger));
+                let stream = Arc::new(Stream::new(merged, functions, context));
                 self.stream.set(stream).expect("a source is opened once");
                 return Ok(());
             }

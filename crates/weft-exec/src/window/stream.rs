@@ -22,12 +22,17 @@ use super::source::{MORSEL_ROWS, OPERATOR, Shared};
 use super::starts::{Starts, starts_of_few};
 use crate::error::Result;
 use crate::pace::Pace;
+use crate::query::Context;
 use crate::sort::entries::Entry;
 use crate::sort::external::MergedRows;
+use crate::spill::Settled;
 use crate::tuple::budget::Budget;
 
 /// Of the budget, the part that is gathered at once if that is less than the rows of a morsel.
 const CHUNK_PART: u64 = 16;
+
+/// The part that all that is gathered takes about, at most.
+const CHUNKS_PART: u64 = 4;
 
 /// Of the budget, the part that results and arguments of rows that are evaluated together take about, and what they take
 /// for each row and function.
@@ -41,6 +46,8 @@ pub(super) struct Stream {
     turn: Ledger,
     has_ended: AtomicBool,
     state: Mutex<Option<State>>,
+    /// What others leave to it.
+    _settled: Option<Settled>,
 }
 
 /// Rows to be evaluated.
@@ -79,7 +86,12 @@ struct State {
 
 impl Stream {
     /// The rows of a merge for these functions.
-    pub(super) fn new(merged: MergedRows, functions: &[Function], ledger: &Ledger) -> Stream {
+    pub(super) fn new(merged: MergedRows, functions: &[Function], context: &Context) -> Stream {
+        let ledger = &context.ledger;
+        // What is at hand, and what each worker evaluates.
+        let chunks = context.runtime.workers() as u64 + 1;
+        let bytes = (ledger.limit() / CHUNK_PART * chunks).min(ledger.limit() / CHUNKS_PART);
+        let settled = context.spilling.as_ref().map(|spilling| Settled::new(spilling, bytes));
         let mut needs = functions.iter().map(Needs::of);
         let needs = needs.try_fold(Needs::default(), |all, needs| Some(all.join(needs?)));
         let bytes_per_row = (functions.len().max(1) * FUNCTION_BYTES) as u64;
@@ -97,7 +109,7 @@ impl Stream {
             carries: functions.iter().map(|_| Carry::default()).collect(),
         };
         let (turn, has_ended) = (Ledger::new(1), AtomicBool::new(false));
-        Stream { turn, has_ended, state: Mutex::new(Some(state)) }
+        Stream { turn, has_ended, state: Mutex::new(Some(state)), _settled: settled }
     }
 
     /// True if there is nothing more.

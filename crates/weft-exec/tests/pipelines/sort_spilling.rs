@@ -193,3 +193,20 @@ fn a_consumer_that_has_enough_ends_the_merge() {
     assert!(stats.read_bytes < stats.written_bytes / 2, "{stats:?}");
     assert_nothing_is_left(&context);
 }
+
+/// If there are more runs than there is memory to merge them at once, they go to disk once more.
+#[test]
+fn many_runs_are_merged_to_longer_ones() {
+    let whole = crate::rows::schema();
+    let schema = Arc::new(whole.project(&[0, 13]).unwrap());
+    let batches = rows(&whole, &[0, 13], 60_000, &mut random());
+    let keys = vec![SortKey { field: 1, ..SortKey::default() }];
+    let written = [200, 400, 2000].map(|kibibytes| {
+        let (context, _) = context(1, kibibytes * KIB, 2048);
+        let (pipelines, results) = sorting(batches.clone(), &schema, &keys, None);
+        assert_eq!(collect(&context, pipelines, results).unwrap().num_rows(), 60_000);
+        assert_nothing_is_left(&context);
+        context.spilled_bytes.load(Ordering::Relaxed)
+    });
+    assert!(written[2] > 0 && written[0] > written[2] * 3 / 2, "{written:?}");
+}
