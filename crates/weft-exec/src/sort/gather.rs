@@ -29,6 +29,8 @@ struct Shared {
     order: Arc<Order>,
     fields: Vec<Register>,
     bits: Register,
+    /// So many rows are wanted.
+    most: usize,
     parts: Mutex<Vec<Part>>,
 }
 
@@ -39,10 +41,25 @@ impl Sort {
         Sort::of("a sort", order, fields, bits)
     }
 
+    /// The same for the first `most` of the tuples, which are more than a [`TopK`](super::TopK) keeps.
+    pub fn first(order: Order, fields: Vec<Register>, bits: Register, most: usize) -> Sort {
+        Sort::with("a sort", order, fields, bits, most)
+    }
+
     /// The same on behalf of an operator, which errors name.
     pub fn of(operator: &'static str, order: Order, fields: Vec<Register>, bits: Register) -> Sort {
-        let parts = Mutex::default();
-        let shared = Shared { operator, order: Arc::new(order), fields, bits, parts };
+        Sort::with(operator, order, fields, bits, usize::MAX)
+    }
+
+    fn with(
+        operator: &'static str,
+        order: Order,
+        fields: Vec<Register>,
+        bits: Register,
+        most: usize,
+    ) -> Sort {
+        let (order, parts) = (Arc::new(order), Mutex::default());
+        let shared = Shared { operator, order, fields, bits, most, parts };
         Sort { shared: Arc::new(shared), sorted: Arc::default() }
     }
 
@@ -59,19 +76,18 @@ impl Sort {
 
 impl Sink for Sort {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
-        let Shared { operator, order, .. } = &*self.shared;
-        let gathering = Gathering::new(operator, order.clone(), usize::MAX, context);
+        let Shared { operator, order, most, .. } = &*self.shared;
+        let gathering = Gathering::new(operator, order.clone(), *most, context);
         Ok(Box::new(LocalSort { shared: self.shared.clone(), gathering }))
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             let parts = std::mem::take(&mut *self.shared.parts());
-            let order = self.shared.order.clone();
+            let Shared { operator, order, most, .. } = &*self.shared;
             // SAFETY: a local sort stores with the order's layout, and the bits in place of hashes.
-            let sorted = unsafe {
-                Sorted::sort(self.shared.operator, parts, usize::MAX, order, context).await?
-            };
+            let sorted =
+                unsafe { Sorted::sort(operator, parts, *most, order.clone(), context).await? };
             self.sorted.set(sorted).expect("a sink is finished once");
             Ok(())
         }

@@ -45,6 +45,11 @@ pub(crate) fn sorting(
             let sorted = sort.sorted();
             (Box::new(sort), sorted)
         }
+        Some((skip, fetch)) if fetch > 20_000 => {
+            let sort = Sort::first(order, inputs, bits, skip + fetch);
+            let sorted = sort.sorted();
+            (Box::new(sort), sorted)
+        }
         Some((skip, fetch)) => {
             let top = TopK::new(order, inputs, bits, skip + fetch);
             let sorted = top.sorted();

@@ -82,7 +82,9 @@ fn rows_that_outgrow_memory_come_in_their_order() {
             vec![by(1, false), by(0, true)],
             vec![by(5, true)],
         ] {
-            for first in [None, Some((10, 25_000)), Some((0, 3_000)), Some((39_990, 100))] {
+            for first in
+                [None, Some((10, 25_000)), Some((0, 15_000)), Some((5, 3_000)), Some((39_990, 100))]
+            {
                 let (context, _) = context(workers, bytes, vector_rows);
                 let mut expected = keys_of(&all, &keys);
                 expected.sort();
