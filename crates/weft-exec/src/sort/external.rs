@@ -129,9 +129,11 @@ impl External<'_> {
         let work = move |_, number: usize| {
             let (parts, made) = (parts.clone(), made.clone());
             async move {
-                let Part { stored, runs, .. } =
+                let Part { mut stored, runs, .. } =
                     lock(&parts[number]).take().expect("a morsel has it alone");
                 let mut writer = runs.expect("a place to spill to");
+                let bytes = writer.lacks_bytes().min(stored.reservation.bytes());
+                writer.lend(stored.reservation.split(bytes));
                 let pages: Vec<Page> = stored.pages.into_iter().map(|stored| stored.page).collect();
                 // SAFETY: as the caller promises.
                 unsafe { writer.sort_all(pages, most).await? };
@@ -154,6 +156,7 @@ impl External<'_> {
         let (operator, order) = (self.operator, self.order.clone());
         // It has memory to write before all other is taken.
         let mut writer = RunWriter::new(operator, self.spills.clone(), order.clone());
+        writer.keep_spare();
         let memory = self.memory(&runs, most_bytes).await?;
         let mut left_bytes = runs.iter().map(Run::bytes).sum();
         let mut merge =

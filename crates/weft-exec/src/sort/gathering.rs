@@ -12,9 +12,9 @@ use crate::error::Result;
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::registers::Registers;
+use crate::spill::Settled;
 use crate::spill::writer::Spills;
-use crate::spill::{Settled, Share};
-use crate::tuple::allowed::Allowance;
+use crate::tuple::allowed::{Allowance, Sharing};
 use crate::tuple::{Materialized, Materializer, Page};
 
 /// What a worker has left.
@@ -47,10 +47,8 @@ impl Gathering {
         context: &Context,
     ) -> Gathering {
         let spills = Spills::new(context);
-        let share =
-            spills.as_ref().map(|spills| Share::of_little(&spills.spilling, &spills.ledger));
-        let bytes_per_tuple = size_of::<Entry>();
-        let allowance = Allowance { share, bytes_per_tuple, held_bytes: 0 };
+        let (sharing, bytes_per_tuple) = (spills.as_ref().map(Sharing::new), size_of::<Entry>());
+        let allowance = Allowance { sharing, bytes_per_tuple, held_bytes: 0 };
         let materializer = Gathering::materializer_of(operator, &order, context);
         let writer = |spills: &Spills| RunWriter::new(operator, spills.clone(), order);
         let runs = spills.as_ref().map(writer);
@@ -84,13 +82,20 @@ impl Gathering {
     ) -> Result<bool> {
         let count = registers.selection.count();
         let (mut done, mut has_spilled) = (0, false);
+        if let (Some(runs), Some(sharing)) = (&mut self.runs, &self.allowance.sharing)
+            && sharing.has_turn()
+        {
+            runs.keep_spare();
+        }
         loop {
             let allowance = &mut self.allowance;
             done = self.materializer.store_some(registers, bits, fields, done, allowance);
             if done == count {
                 return Ok(has_spilled);
             }
-            if self.can_spill() && self.materializer.unpartitioned() > 0 {
+            if let Some(sharing) = self.allowance.sharing.as_mut().filter(|of| !of.has_turn()) {
+                sharing.turn().await;
+            } else if self.can_spill() && self.materializer.unpartitioned() > 0 {
                 self.spill().await?;
                 has_spilled = true;
             } else {
@@ -107,13 +112,16 @@ impl Gathering {
         let bytes_of = |page: &Page| self.allowance.bytes_of(page.bytes(), &layout);
         let bytes: u64 = pages.iter().map(bytes_of).sum();
         let runs = self.runs.as_mut().expect("there is a place to spill to");
+        let lent = self.materializer.lend(runs.lacks_bytes().min(bytes));
+        let lent_bytes = lent.bytes();
+        runs.lend(lent);
         // SAFETY: they were stored with the order's layout, and the bits in place of hashes.
         unsafe { runs.sort(&pages, self.most).await? };
         drop(pages);
         let has_more = self.materializer.pages().next().is_some();
         // A page is kept: others may take all that is given back.
         let kept_bytes = if has_more { 0 } else { self.materializer.restart(&self.allowance) };
-        self.materializer.release(bytes.saturating_sub(kept_bytes));
+        self.materializer.release(bytes.saturating_sub(kept_bytes + lent_bytes));
         Ok(())
     }
 

@@ -83,6 +83,21 @@ impl RunWriter {
         RunWriter { order, writer, page_bytes_max, page: None, firsts: Vec::new(), runs: 0 }
     }
 
+    /// As [`Writer::lacks_bytes`].
+    pub(super) fn lacks_bytes(&self) -> u64 {
+        self.writer.lacks_bytes()
+    }
+
+    /// As [`Writer::lend`].
+    pub(super) fn lend(&mut self, memory: Reservation) {
+        self.writer.lend(memory);
+    }
+
+    /// As [`Writer::keep_spare`].
+    pub(super) fn keep_spare(&mut self) {
+        self.writer.keep_spare();
+    }
+
     /// Appends a tuple to the run; returns the bytes that it takes. `left_bytes` is what it and those behind it take at most.
     ///
     /// # Errors

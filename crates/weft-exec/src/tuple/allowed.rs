@@ -1,12 +1,15 @@
 //! Storing without waiting: an operator that can do something about a lack of memory is told how far its tuples have come,
 //! and decides itself.
 
+use weft_rt::memory::Reservation;
+
 use super::layout::Layout;
 use super::materializer::{Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS};
 use super::page::Page;
 use crate::program::Register;
 use crate::registers::Registers;
-use crate::spill::Share;
+use crate::spill::writer::Spills;
+use crate::spill::{Share, WITHOUT_BYTES};
 
 /// Of what there may be, the part that one page takes at most.
 const PAGE_PART: u64 = 16;
@@ -15,17 +18,49 @@ const PAGE_PART: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Allowance {
     /// Nothing if it is all that is free.
-    pub(crate) share: Option<Share>,
+    pub(crate) sharing: Option<Sharing>,
     /// Bytes that the operator needs for each tuple beside it. They are taken for as many tuples as a page may get.
     pub(crate) bytes_per_tuple: usize,
     /// Bytes that it has beside the materializer.
     pub(crate) held_bytes: u64,
 }
 
+/// What an operator that spills may have: a little, and its share once it is its statement's turn.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    share: Share,
+    spills: Spills,
+    has_turn: bool,
+}
+
+impl Sharing {
+    pub(crate) fn new(spills: &Spills) -> Sharing {
+        let share = Share::of_little(&spills.spilling, &spills.ledger);
+        Sharing { share, spills: spills.clone(), has_turn: false }
+    }
+
+    pub(crate) fn has_turn(&self) -> bool {
+        self.has_turn
+    }
+
+    /// Waits for the statement's turn.
+    pub(crate) async fn turn(&mut self) {
+        self.spills.turn().await;
+        self.has_turn = true;
+    }
+
+    /// True if there may be so many bytes now.
+    fn allows(&mut self, bytes: u64) -> bool {
+        let is_little = bytes <= WITHOUT_BYTES;
+        self.has_turn = self.has_turn || !is_little && self.spills.try_turn();
+        (self.has_turn || is_little) && self.share.allows(bytes)
+    }
+}
+
 impl Allowance {
     /// Bytes of the largest pages.
     fn page_bytes_max(&self) -> usize {
-        let share_bytes = self.share.as_ref().map_or(u64::MAX, Share::bytes);
+        let share_bytes = self.sharing.as_ref().map_or(u64::MAX, |sharing| sharing.share.bytes());
         let most = PARTITIONS * PAGE_BYTES_MIN;
         let bytes = (share_bytes / PAGE_PART).min(most as u64) as usize;
         (1 << bytes.max(1).ilog2()).max(PAGE_BYTES_MIN)
@@ -72,7 +107,8 @@ impl Materializer {
         let bytes = self.next_page_bytes(long_bytes, allowance);
         let more = allowance.bytes_of(bytes, self.layout());
         let bytes_then = allowance.held_bytes + self.bytes() + more;
-        let is_allowed = allowance.share.as_mut().is_none_or(|share| share.allows(bytes_then));
+        let is_allowed =
+            allowance.sharing.as_mut().is_none_or(|sharing| sharing.allows(bytes_then));
         let is_granted = is_allowed && self.budget.try_reserve(more);
         if is_granted {
             self.replace_page(0, bytes);
@@ -131,6 +167,11 @@ impl Materializer {
         };
         let count = filling.full.iter().take_while(fits).count();
         filling.full.drain(..count).collect()
+    }
+
+    /// Lends some of its memory, `bytes` at most, which others will use before its pages are gone.
+    pub(crate) fn lend(&mut self, bytes: u64) -> Reservation {
+        self.budget.lend(bytes)
     }
 
     /// Has an empty page filled in place of all others, whose memory it has; returns the bytes that are taken then.
