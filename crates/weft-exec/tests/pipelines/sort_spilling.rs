@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use weft_exec::query::Context;
+use futures::StreamExt;
+use weft_exec::query::{Context, Query};
 use weft_exec::sort::SortKey;
 use weft_exec::spill::Spilling;
 use weft_exec::{ExecError, Result};
@@ -211,4 +212,31 @@ fn many_runs_are_merged_to_longer_ones() {
         context.spilled_bytes.load(Ordering::Relaxed)
     });
     assert!(written[2] > 0 && written[0] > written[2] * 3 / 2, "{written:?}");
+}
+
+/// At a limit that fits one of them, all end.
+#[test]
+fn sorts_that_spill_do_not_wait_for_each_other() {
+    let whole = crate::rows::schema();
+    let schema = Arc::new(whole.project(&[0, 13, 6]).unwrap());
+    let batches = rows(&whole, &[0, 13, 6], 30_000, &mut random());
+    let keys = [SortKey { field: 1, ..SortKey::default() }];
+    for (workers, kibibytes) in [(1, 1000), (2, 2000)] {
+        let (context, _) = context(workers, kibibytes * KIB, 2048);
+        std::thread::scope(|scope| {
+            let query = || {
+                let mut context = context.clone();
+                context.turn = Arc::default();
+                let (pipelines, results) = sorting(batches.clone(), &schema, &keys, None);
+                let stream = results.of(Query { pipelines }, &context);
+                let batches: Vec<Result<RecordBatch>> = weft_rt::sync::block_on(stream.collect());
+                let counts = batches.into_iter().map(|batch| batch.unwrap().num_rows());
+                assert_eq!(counts.sum::<usize>(), 30_000);
+            };
+            for _ in 0..4 {
+                scope.spawn(query);
+            }
+        });
+        assert_nothing_is_left(&context);
+    }
 }
