@@ -22,7 +22,10 @@ use crate::spill::{Settled, Share};
 use crate::tuple::budget::patiently;
 use crate::tuple::{Materialized, Page};
 
-/// Of its share, the part that a merge takes at most.
+/// Of its share, the part that may stay in memory: the merge needs some, and so does whoever wants its rows.
+const KEPT_PART: u64 = 4;
+
+/// Of the rest, the part that a merge takes at most.
 const MERGE_PART: u64 = 2;
 
 /// Of the runs that are merged, the part that a batch goes through as many pages of, at least.
@@ -93,8 +96,7 @@ impl External<'_> {
         let held_bytes: u64 = parts.iter().map(|part| part.stored.reservation.bytes()).sum();
         // Entries are copied once more when they are merged.
         let bytes = bytes_to_sort(tuples) + (tuples * size_of::<Entry>()) as u64;
-        let left_bytes = share.bytes().checked_sub(held_bytes + bytes)?;
-        let is_allowed = tuples > 0 && left_bytes >= share.bytes() / MERGE_PART;
+        let is_allowed = tuples > 0 && held_bytes + bytes <= share.bytes() / KEPT_PART;
         if is_allowed { self.spills.ledger.try_reserve(bytes) } else { None }
     }
 
