@@ -78,9 +78,9 @@ fn streamed(order: KeyOrder) -> Vec<(Kind, Argument)> {
 #[test]
 fn large_partitions_are_evaluated_as_their_rows_come() {
     let mut random = random();
-    for (workers, megabytes, groups) in [(1, 5, 1), (2, 5, 3), (8, 6, 1), (2, 5, 9_000)] {
+    for (workers, megabytes, groups) in [(1, 5, 1), (2, 5, 3), (8, 8, 1), (2, 5, 9_000)] {
         let order = KeyOrder { descending: random.bool(), nulls_first: random.bool() };
-        let mut rows = rows(45_000, groups, &mut random);
+        let mut rows = rows(60_000, groups, &mut random);
         // So that peers are not too many to be at hand at once.
         rows.iter_mut()
             .for_each(|row| row.key = Some(row.key.unwrap_or(5) % 40 + row.id as i64 % 1000));
