@@ -1,9 +1,9 @@
 //! How a statement is planned for the memory there is.
 //!
-//! Operators are chosen to be fast: pipelines, of which aggregations and joins spill; what others keep must fit into memory. A
-//! statement that failed because it did not, and has not returned a row yet, is planned once more with DataFusion's
-//! operators, of which most can spill; and if that fails because a join's hash table does not fit, with some that can all
-//! spill.
+//! Operators are chosen to be fast: pipelines, of which aggregations, joins, sorts and windows spill; what others keep must fit into
+//! memory, as must partitions that a window function has to see as a whole. A statement that failed because it did not, and
+//! has not returned a row yet, is planned once more with DataFusion's operators, of which most can spill; and if that fails
+//! because a join's hash table does not fit, with some that can all spill.
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 

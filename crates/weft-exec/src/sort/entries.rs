@@ -13,23 +13,33 @@ use super::order::Order;
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::query::Context;
-use crate::tuple::Materialized;
+use crate::tuple::Page;
 use crate::tuple::layout::HASH_OFFSET;
 
 /// Entries that are sorted at once, and that are merged at once.
-const PIECE: usize = 16 << 10;
+pub(super) const PIECE: usize = 16 << 10;
 
 /// A tuple to be sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its bits, see [`Order`].
-    pub bits: u64,
+    pub(crate) bits: u64,
     /// Its address.
-    pub tuple: u64,
+    pub(crate) tuple: u64,
 }
 
 impl Entry {
+    /// That of a tuple whose bits are where hashes are.
+    ///
+    /// # Safety
+    /// There is one at the address.
+    pub(super) unsafe fn of(tuple: *const u8) -> Entry {
+        // SAFETY: the hash of a tuple is always written.
+        let bits = unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() };
+        Entry { bits, tuple: tuple as u64 }
+    }
+
     /// How two entries compare.
     ///
     /// # Safety
@@ -45,16 +55,14 @@ impl Entry {
     }
 }
 
-/// The entries of all tuples in `parts`, whose bits are where hashes are.
-pub(crate) async fn entries_of(parts: &[Materialized]) -> Vec<Entry> {
+/// The entries of all tuples of pages, whose bits are where hashes are.
+pub(super) async fn entries_of(pages: impl Iterator<Item = &Page> + Clone) -> Vec<Entry> {
     let mut pace = Pace::default();
-    let mut entries = Vec::with_capacity(parts.iter().map(Materialized::tuples).sum());
-    for stored in parts.iter().flat_map(|part| &part.pages) {
-        for number in 0..stored.page.tuples() {
-            let tuple = stored.page.tuple(number);
-            // SAFETY: the hash of a tuple is always written.
-            let bits = unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() };
-            entries.push(Entry { bits, tuple: tuple as u64 });
+    let mut entries = Vec::with_capacity(pages.clone().map(Page::tuples).sum());
+    for page in pages {
+        for number in 0..page.tuples() {
+            // SAFETY: the page has the tuple.
+            entries.push(unsafe { Entry::of(page.tuple(number)) });
         }
         pace.keep().await;
     }

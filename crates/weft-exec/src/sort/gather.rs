@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 
+use super::gathering::{Gathering, Part};
 use super::order::Order;
 use super::sorted::Sorted;
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
-use crate::query::{Context, PartitionMode};
+use crate::query::Context;
 use crate::registers::Registers;
-use crate::tuple::{Layout, Materialized, Materializer};
+use crate::tuple::Layout;
 
 /// Sorts all tuples.
 #[derive(Debug)]
@@ -28,7 +29,9 @@ struct Shared {
     order: Arc<Order>,
     fields: Vec<Register>,
     bits: Register,
-    parts: Mutex<Vec<Materialized>>,
+    /// So many rows are wanted.
+    most: usize,
+    parts: Mutex<Vec<Part>>,
 }
 
 impl Sort {
@@ -38,10 +41,25 @@ impl Sort {
         Sort::of("a sort", order, fields, bits)
     }
 
+    /// The same for the first `most` of the tuples, which are more than a [`TopK`](super::TopK) keeps.
+    pub fn first(order: Order, fields: Vec<Register>, bits: Register, most: usize) -> Sort {
+        Sort::with("a sort", order, fields, bits, most)
+    }
+
     /// The same on behalf of an operator, which errors name.
     pub fn of(operator: &'static str, order: Order, fields: Vec<Register>, bits: Register) -> Sort {
-        let parts = Mutex::default();
-        let shared = Shared { operator, order: Arc::new(order), fields, bits, parts };
+        Sort::with(operator, order, fields, bits, usize::MAX)
+    }
+
+    fn with(
+        operator: &'static str,
+        order: Order,
+        fields: Vec<Register>,
+        bits: Register,
+        most: usize,
+    ) -> Sort {
+        let (order, parts) = (Arc::new(order), Mutex::default());
+        let shared = Shared { operator, order, fields, bits, most, parts };
         Sort { shared: Arc::new(shared), sorted: Arc::default() }
     }
 
@@ -58,22 +76,18 @@ impl Sort {
 
 impl Sink for Sort {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
-        let Shared { operator, order, .. } = &*self.shared;
-        let layout = order.layout().clone();
-        // Tuples are in one partition: they are sorted, not hashed.
-        let never = PartitionMode::Never;
-        let materializer = Materializer::new(layout, operator, &context.ledger, never, false);
-        Ok(Box::new(LocalSort { shared: self.shared.clone(), materializer }))
+        let Shared { operator, order, most, .. } = &*self.shared;
+        let gathering = Gathering::new(operator, order.clone(), *most, context);
+        Ok(Box::new(LocalSort { shared: self.shared.clone(), gathering }))
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             let parts = std::mem::take(&mut *self.shared.parts());
-            let order = self.shared.order.clone();
+            let Shared { operator, order, most, .. } = &*self.shared;
             // SAFETY: a local sort stores with the order's layout, and the bits in place of hashes.
-            let sorted = unsafe {
-                Sorted::sort(self.shared.operator, parts, usize::MAX, order, context).await?
-            };
+            let sorted =
+                unsafe { Sorted::sort(operator, parts, *most, order.clone(), context).await? };
             self.sorted.set(sorted).expect("a sink is finished once");
             Ok(())
         }
@@ -83,14 +97,14 @@ impl Sink for Sort {
 
 impl Shared {
     /// What workers have stored.
-    fn parts(&self) -> MutexGuard<'_, Vec<Materialized>> {
+    fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 struct LocalSort {
     shared: Arc<Shared>,
-    materializer: Materializer,
+    gathering: Gathering,
 }
 
 impl LocalSink for LocalSort {
@@ -98,14 +112,18 @@ impl LocalSink for LocalSort {
         async {
             let Shared { order, fields, bits, .. } = &*self.shared;
             order.prepare(registers, fields, *bits);
-            self.materializer.store(registers, *bits, fields).await?;
+            self.gathering.store(registers, *bits, fields).await?;
             Ok(Flow::More)
         }
         .boxed_local()
     }
 
     fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        self.shared.parts().push(self.materializer.finish());
-        async { Ok(()) }.boxed_local()
+        async move {
+            let part = self.gathering.end().await?;
+            self.shared.parts().push(part);
+            Ok(())
+        }
+        .boxed_local()
     }
 }

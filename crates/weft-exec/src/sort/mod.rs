@@ -2,12 +2,21 @@
 //!
 //! [`Order`] says how tuples compare, [`Sort`] and [`TopK`] are sinks that gather tuples, [`Sorted`] is what they
 //! leave: a [`SortedTuples`] source gives it in its order.
+//!
+//! A worker whose tuples outgrow what it may have in memory (`gathering`) writes them to disk as a sorted `run`. When all have
+//! ended (`external`), a `merge` of all runs, cut into `units` for all workers, gives the `rows` bit by bit.
 
-pub mod entries;
+pub(crate) mod entries;
+pub(crate) mod external;
 pub mod gather;
+mod gathering;
+mod merge;
 pub mod order;
+pub(crate) mod rows;
+mod run;
 pub mod sorted;
 pub mod top_k;
+mod units;
 
 pub use gather::Sort;
 pub use order::{Order, SortKey};

@@ -1,20 +1,25 @@
 //! Sorted tuples, and the source that gives them in their order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
-use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::memory::Reservation;
 
 use super::entries::{Entry, bytes_to_sort, entries_of, sort};
+use super::external::{External, MergedRows};
+use super::gathering::Part;
+use super::merge::Merge;
 use super::order::Order;
+use super::rows::{Kept, load_addresses};
 use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
-use crate::tuple::Materialized;
+use crate::spill::Settled;
+use crate::spill::writer::Spills;
 use crate::tuple::budget::patiently;
 
 /// Tuples that the source gives at once.
@@ -23,85 +28,103 @@ const BATCH_TUPLES: usize = 64 << 10;
 /// Tuples in an order.
 #[derive(Debug)]
 pub struct Sorted {
-    entries: Vec<Entry>,
-    tuples: Arc<Vec<Materialized>>,
-    memory: Reservation,
+    tuples: InOrder,
+}
+
+#[derive(Debug)]
+enum InOrder {
+    /// Some may have gone to disk before, but not of these.
+    InMemory { kept: Kept, _settled: Option<Settled> },
+    /// They are still to be merged, once.
+    Runs(Mutex<Option<(Merge, Settled)>>),
 }
 
 impl Sorted {
     /// Sorts what workers have stored, and keeps the first `most`. `operator` is what errors call its owner.
     ///
     /// # Errors
-    /// If there is no memory to sort with, or the query is cancelled.
+    /// If there is no memory to sort with, or the query is cancelled; what went wrong with spilling.
     ///
     /// # Safety
     /// The tuples have the layout of the order, and their bits where hashes are.
     pub(crate) async unsafe fn sort(
         operator: &'static str,
-        parts: Vec<Materialized>,
+        mut parts: Vec<Part>,
         most: usize,
         order: Arc<Order>,
         context: &Context,
     ) -> Result<Sorted> {
         let sorting = context.clone();
         let work = move || async move {
-            let count = parts.iter().map(Materialized::tuples).sum();
-            let mut memory = memory_to_sort(operator, count, &sorting.ledger).await?;
-            let entries = entries_of(&parts).await;
-            let tuples = Arc::new(parts);
+            let context = &sorting;
+            let spills = Spills::new(context);
+            parts.iter_mut().for_each(|part| part.settled = None);
+            let memory = memory_to_sort(operator, &mut parts, spills.is_some(), context).await?;
+            let Some(mut memory) = memory else {
+                let spills = spills.expect("a place to spill to");
+                let external = External { operator, order: &order, most, spills, context };
+                // SAFETY: as the caller promises.
+                let merge = unsafe { external.merge(parts).await? };
+                return Ok(Sorted { tuples: InOrder::Runs(Mutex::new(Some(merge))) });
+            };
+            let entries = entries_of(parts.iter().flat_map(Part::pages)).await;
+            let tuples = Arc::new(parts.into_iter().map(|part| part.stored).collect());
             // SAFETY: the entries are of these tuples, which are as the caller promises.
             let mut entries =
-                unsafe { sort(entries, &order, &tuples, &mut memory, &sorting).await? };
+                unsafe { sort(entries, &order, &tuples, &mut memory, context).await? };
             entries.truncate(most);
-            Ok(Sorted { entries, tuples, memory })
+            let kept = Kept { entries, tuples, memory };
+            let settled = spills.map(|spills| Settled::new(&spills.spilling, kept.bytes()));
+            Ok(Sorted { tuples: InOrder::InMemory { kept, _settled: settled } })
         };
         context.on_a_worker(work).await
     }
 
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The address of the `number`th tuple, valid as long as this is.
-    ///
-    /// # Panics
-    /// If there are not so many.
-    pub fn tuple(&self, number: usize) -> *const u8 {
-        self.entries[number].tuple as *const u8
-    }
-
-    /// The addresses of the tuples from `start` on, as many as there is room for.
-    ///
-    /// # Panics
-    /// If there are not so many.
-    pub(crate) fn addresses(&self, start: usize, out: &mut [u64]) {
-        let entries = &self.entries[start..][..out.len()];
-        for (entry, address) in entries.iter().zip(out) {
-            *address = entry.tuple;
+    /// The entries, if all tuples are in memory.
+    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+        match &self.tuples {
+            InOrder::InMemory { kept, .. } => Some(&kept.entries),
+            InOrder::Runs(_) => None,
         }
     }
 
-    /// Bytes of memory that it takes.
-    pub fn bytes(&self) -> u64 {
-        let tuples = self.tuples.iter().map(|tuples| tuples.reservation.bytes()).sum::<u64>();
-        self.memory.bytes() + tuples
+    /// Begins to merge the tuples that are not in memory; they can be had once.
+    ///
+    /// # Panics
+    /// If they are in memory, or somebody has them.
+    pub(crate) fn merged(&self, context: &Context) -> MergedRows {
+        let InOrder::Runs(merge) = &self.tuples else { panic!("tuples in memory are sorted") };
+        let merge = merge.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (merge, settled) = merge.expect("runs are merged once");
+        MergedRows::of(merge, settled, context)
     }
 }
 
-/// Memory to sort so many entries with. Waits for it, on a worker.
+/// Memory to sort all tuples with; `None` if some are on disk, or are to go there as there is not so much memory. Waits for
+/// it if they cannot. On a worker.
 async fn memory_to_sort(
     operator: &'static str,
-    entries: usize,
-    ledger: &Ledger,
-) -> Result<Reservation> {
-    let bytes = bytes_to_sort(entries);
-    patiently(operator, ledger, bytes, ledger.reserve_or_spill(bytes)).await
+    parts: &mut [Part],
+    can_spill: bool,
+    context: &Context,
+) -> Result<Option<Reservation>> {
+    if parts.iter().any(Part::has_spilled) {
+        return Ok(None);
+    }
+    let ledger = &context.ledger;
+    let count = parts.iter().map(|part| part.stored.tuples()).sum();
+    let mut memory = ledger.empty();
+    for part in parts {
+        memory.merge(part.memory_of_entries());
+    }
+    let missing = bytes_to_sort(count).saturating_sub(memory.bytes());
+    let more = match ledger.try_reserve(missing) {
+        Some(more) => more,
+        None if can_spill => return Ok(None),
+        None => patiently(operator, ledger, missing, ledger.reserve_or_spill(missing)).await?,
+    };
+    memory.merge(more);
+    Ok(Some(memory))
 }
 
 /// Tuples in their order: one column, of addresses. One worker gets them all.
@@ -109,18 +132,29 @@ async fn memory_to_sort(
 pub struct SortedTuples {
     sorted: Arc<OnceLock<Sorted>>,
     is_handed_out: AtomicBool,
+    /// If they are not in memory, until a morsel has them.
+    merged: Mutex<Option<MergedRows>>,
 }
 
 impl SortedTuples {
     /// What is in `sorted` when the source is opened; if there is nothing, there are no tuples.
     pub fn new(sorted: Arc<OnceLock<Sorted>>) -> SortedTuples {
-        SortedTuples { sorted, is_handed_out: AtomicBool::new(false) }
+        SortedTuples { sorted, is_handed_out: AtomicBool::new(false), merged: Mutex::default() }
+    }
+
+    fn merged(&self) -> MutexGuard<'_, Option<MergedRows>> {
+        self.merged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Source for SortedTuples {
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         context.progress.add_total(1);
+        if let Some(sorted) = self.sorted.get()
+            && sorted.entries().is_none()
+        {
+            *self.merged() = Some(sorted.merged(context));
+        }
         async { Ok(()) }.boxed()
     }
 
@@ -128,7 +162,24 @@ impl Source for SortedTuples {
         if self.is_handed_out.swap(true, Ordering::Relaxed) {
             return None;
         }
+        if let Some(rows) = self.merged().take() {
+            return Some(Box::new(MergedMorsel { rows }));
+        }
         Some(Box::new(SortedMorsel { sorted: self.sorted.clone(), at: 0 }))
+    }
+}
+
+struct MergedMorsel {
+    rows: MergedRows,
+}
+
+impl Morsel for MergedMorsel {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
+        async {
+            let rows = self.rows.next().await?;
+            Ok(rows.map(|rows| Box::new(rows) as Box<dyn Tuples>))
+        }
+        .boxed_local()
     }
 }
 
@@ -139,7 +190,8 @@ struct SortedMorsel {
 
 impl Morsel for SortedMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
-        let end = self.sorted.get().map_or(0, Sorted::len).min(self.at + BATCH_TUPLES);
+        let entries = self.sorted.get().and_then(Sorted::entries).unwrap_or_default();
+        let end = entries.len().min(self.at + BATCH_TUPLES);
         let start = std::mem::replace(&mut self.at, end);
         let tuples = (start < end).then(|| {
             let sorted = self.sorted.clone();
@@ -167,10 +219,8 @@ impl Tuples for SortedPart {
         inputs: &[Register],
         registers: &mut Registers,
     ) -> Result<()> {
-        let sorted = self.sorted.get().expect("there are tuples");
-        let vector = registers.vector_mut(inputs[0]);
-        vector.validity.set_all();
-        sorted.addresses(self.start + start, &mut vector.values_mut::<u64>()[..rows]);
+        let entries = self.sorted.get().and_then(Sorted::entries).expect("there are tuples");
+        load_addresses(&entries[self.start + start..][..rows], inputs, registers);
         Ok(())
     }
 }

@@ -10,17 +10,20 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 
 use super::entries::entries_of;
+use super::gathering::{Gathering, Part};
 use super::order::Order;
 use super::sorted::Sorted;
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::program::Register;
-use crate::query::{Context, PartitionMode};
+use crate::query::Context;
 use crate::registers::Registers;
-use crate::tuple::{Materialized, Materializer};
 
 /// Tuples that a worker stores at least before it looks for its best ones.
 const STORED_MIN: usize = 4096;
+
+/// What errors call the operator.
+const OPERATOR: &str = "the first rows of a sort";
 
 /// Keeps the first tuples of an order.
 #[derive(Debug)]
@@ -37,7 +40,7 @@ struct Shared {
     most: usize,
     /// Tuples with larger bits are not among the first.
     bound: AtomicU64,
-    parts: Mutex<Vec<Materialized>>,
+    parts: Mutex<Vec<Part>>,
 }
 
 impl TopK {
@@ -63,9 +66,10 @@ impl TopK {
 
 impl Sink for TopK {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
-        let (shared, context) = (self.shared.clone(), context.clone());
-        let materializer = shared.materializer(&context);
-        Ok(Box::new(LocalTopK { shared, context, materializer, stored: 0 }))
+        let shared = self.shared.clone();
+        let gathering = Gathering::new(OPERATOR, shared.order.clone(), shared.most, context);
+        let thins_at = 2 * shared.most.max(STORED_MIN);
+        Ok(Box::new(LocalTopK { shared, context: context.clone(), gathering, stored: 0, thins_at }))
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
@@ -74,7 +78,7 @@ impl Sink for TopK {
             let Shared { most, order, .. } = &*self.shared;
             // SAFETY: local parts store with the order's layout, and the bits in place of hashes.
             let sorted =
-                unsafe { Sorted::sort("a sort", parts, *most, order.clone(), context).await? };
+                unsafe { Sorted::sort(OPERATOR, parts, *most, order.clone(), context).await? };
             self.sorted.set(sorted).expect("a sink is finished once");
             Ok(())
         }
@@ -84,43 +88,47 @@ impl Sink for TopK {
 
 impl Shared {
     /// What workers have stored.
-    fn parts(&self) -> MutexGuard<'_, Vec<Materialized>> {
+    fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn materializer(&self, context: &Context) -> Materializer {
-        let (layout, never) = (self.order.layout().clone(), PartitionMode::Never);
-        Materializer::new(layout, "the first rows of a sort", &context.ledger, never, false)
     }
 }
 
 struct LocalTopK {
     shared: Arc<Shared>,
     context: Context,
-    materializer: Materializer,
+    gathering: Gathering,
+    /// Tuples in memory.
     stored: usize,
+    /// When there are so many, it throws some away.
+    thins_at: usize,
 }
 
 impl LocalTopK {
-    /// Throws away all tuples but the first ones, and tells the others what the last of these is.
-    async fn thin_out(&mut self) -> Result<()> {
+    /// Throws away all tuples in memory but the first ones, and tells the others what the last of these is. If there is no
+    /// memory for their copies it throws none away.
+    async fn thin_out(&mut self) {
         let Shared { order, most, bound, .. } = &*self.shared;
-        let fresh = self.shared.materializer(&self.context);
-        let parts = [std::mem::replace(&mut self.materializer, fresh).finish()];
-        let mut entries = entries_of(&parts).await;
-        // SAFETY: the tuples lie on the pages of `parts`.
-        entries.select_nth_unstable_by(most - 1, |a, b| unsafe { a.compare(b, order) });
-        entries.truncate(*most);
+        let (order, most) = (order.clone(), *most);
+        let mut entries = entries_of(self.gathering.materializer.pages()).await;
+        // SAFETY: the tuples lie on the pages.
+        entries.select_nth_unstable_by(most - 1, |a, b| unsafe { a.compare(b, &order) });
+        entries.truncate(most);
         let last = entries[most - 1].bits;
         // Where bits say all, equal ones are not among the first either.
         let passes = if order.is_exact() { last.saturating_sub(1) } else { last };
         bound.fetch_min(passes, Ordering::Relaxed);
-        for entry in &entries {
-            // SAFETY: as above.
-            unsafe { self.materializer.copy(entry.tuple as *const u8).await? };
+        let mut copies = Gathering::materializer_of(OPERATOR, &order, &self.context);
+        let allowance = &mut self.gathering.allowance;
+        allowance.held_bytes = self.gathering.materializer.bytes();
+        // SAFETY: as above.
+        let is_copied =
+            entries.iter().all(|entry| unsafe { copies.copy(entry.tuple as *const u8, allowance) });
+        allowance.held_bytes = 0;
+        if is_copied {
+            self.gathering.materializer = copies;
+            self.stored = most;
         }
-        self.stored = *most;
-        Ok(())
+        self.thins_at = self.stored + most.max(STORED_MIN);
     }
 }
 
@@ -141,10 +149,14 @@ impl LocalSink for LocalTopK {
             if count == 0 {
                 return Ok(Flow::More);
             }
-            self.materializer.store(registers, *bits, fields).await?;
-            self.stored += count;
-            if self.stored >= 2 * (*most).max(STORED_MIN) {
-                self.thin_out().await?;
+            if self.gathering.store(registers, *bits, fields).await? {
+                self.stored = self.gathering.materializer.unpartitioned();
+                self.thins_at = self.stored + 2 * (*most).max(STORED_MIN);
+            } else {
+                self.stored += count;
+            }
+            if self.stored >= self.thins_at {
+                self.thin_out().await;
             }
             Ok(Flow::More)
         }
@@ -152,7 +164,11 @@ impl LocalSink for LocalTopK {
     }
 
     fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        self.shared.parts().push(self.materializer.finish());
-        async { Ok(()) }.boxed_local()
+        async move {
+            let part = self.gathering.end().await?;
+            self.shared.parts().push(part);
+            Ok(())
+        }
+        .boxed_local()
     }
 }

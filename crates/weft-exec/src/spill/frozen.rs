@@ -16,16 +16,21 @@ use crate::tasks::Counted;
 use crate::tuple::page::Slot;
 
 /// What the length of a page is a multiple of.
-const GRAIN_BYTES: usize = 4 << 10;
+pub(crate) const GRAIN_BYTES: usize = 4 << 10;
 /// Bytes of a page, unless its only tuple needs more.
-const FROZEN_BYTES_MAX: usize = 64 << 10;
+pub(crate) const FROZEN_BYTES_MAX: usize = 64 << 10;
 const TUPLES_AT: usize = AREA_BYTES;
 const TUPLE_BYTES_AT: usize = TUPLES_AT + 8;
 const HEADER_BYTES: usize = TUPLE_BYTES_AT + 8;
 
 /// Bytes of the page for a first tuple of `first_bytes` and others, `all_bytes` together.
 pub(crate) fn page_bytes(first_bytes: usize, all_bytes: usize) -> usize {
-    let bytes = (HEADER_BYTES + all_bytes).min(FROZEN_BYTES_MAX).max(HEADER_BYTES + first_bytes);
+    page_bytes_within(FROZEN_BYTES_MAX, first_bytes, all_bytes)
+}
+
+/// The same, `most_bytes` at most unless the first tuple needs more.
+pub(crate) fn page_bytes_within(most_bytes: usize, first_bytes: usize, all_bytes: usize) -> usize {
+    let bytes = (HEADER_BYTES + all_bytes).min(most_bytes).max(HEADER_BYTES + first_bytes);
     bytes.next_multiple_of(GRAIN_BYTES)
 }
 
@@ -98,6 +103,11 @@ impl Frozen {
         assert_eq!(number(TUPLES_AT), tuples, "the page that was written");
         assert!(HEADER_BYTES + tuples * tuple_bytes <= buffer.len(), "tuples of a page");
         Frozen { buffer, tuples, tuple_bytes, held }
+    }
+
+    /// Bytes of its memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.held.0.bytes()
     }
 
     /// Its memory, when nobody refers to it any more.

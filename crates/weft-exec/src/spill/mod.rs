@@ -5,7 +5,7 @@
 //! disk (`mask`). A worker writes what goes there by a `writer`, a bounded number of pages at a time, compressed if its
 //! `regulator` says so, and reads it back, ahead of its use, by a `reader`; on disk a page is `frozen`: no byte of it
 //! refers to an address. `any_page` is for who goes through tuples wherever they lie. Who decides when something is written
-//! is [`Materializer`](crate::tuple::Materializer).
+//! is [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)).
 
 pub(crate) mod any_page;
 pub(crate) mod frozen;

@@ -74,21 +74,26 @@ impl Reader {
             }
             let memory = self.spare.split(bytes);
             let page = self.pages.pop_front().expect("there is one");
-            self.reading.push_back(self.read(page, memory));
+            self.reading.push_back(read(&self.spills, page, memory));
         }
         match self.reading.pop_front() {
             Some(page) => Ok(Some(page.await??)),
             None => Ok(None),
         }
     }
+}
 
-    /// Reads a page by a task, which goes on if nobody waits for it, so that its memory is held as long as it is used.
-    fn read(&self, page: Arc<SpilledPage>, memory: Reservation) -> JoinHandle<Result<Frozen>> {
-        let task = self.spills.tasks.count();
-        spawn_local(async move {
-            let buffer = IoBuf::zeroed(page.spilled.bytes());
-            let read = page.spilled.read(buffer).await?;
-            Ok(Frozen::new(read, page.tuples, (memory, task)))
-        })
-    }
+/// Reads a page, whose place on disk is free then unless somebody else has it, by a task of this worker, which goes on if nobody waits for it, so that
+/// its memory is held as long as it is used.
+pub(crate) fn read(
+    spills: &Spills,
+    page: Arc<SpilledPage>,
+    memory: Reservation,
+) -> JoinHandle<Result<Frozen>> {
+    let task = spills.tasks.count();
+    spawn_local(async move {
+        let buffer = IoBuf::zeroed(page.spilled.bytes());
+        let read = page.spilled.read(buffer).await?;
+        Ok(Frozen::new(read, page.tuples, (memory, task)))
+    })
 }

@@ -55,7 +55,7 @@ pub struct Materializer {
     pub(super) pressure: Option<Pressure>,
     sketch: Option<Sketch>,
     slots: Box<[Slot; VECTOR_ROWS_MAX]>,
-    long_bytes: Box<[u32; VECTOR_ROWS_MAX]>,
+    pub(super) long_bytes: Box<[u32; VECTOR_ROWS_MAX]>,
 }
 
 // SAFETY: `slots` has meaning only within a call of `store`; the pages are owned.
@@ -257,7 +257,7 @@ impl Materializer {
     }
 
     /// Writes hashes and fields of a range of the selected rows.
-    fn write_some(
+    pub(super) fn write_some(
         &mut self,
         registers: &Registers,
         hashes: &[u64],
@@ -373,7 +373,7 @@ impl Materializer {
     }
 
     /// Sums up what the long strings of each row take.
-    fn measure_strings(&mut self, registers: &Registers, fields: &[Register]) {
+    pub(super) fn measure_strings(&mut self, registers: &Registers, fields: &[Register]) {
         let rows = registers.selected();
         self.long_bytes[..rows.count()].fill(0);
         for (field, register) in self.layout.fields().iter().zip(fields) {
@@ -394,7 +394,7 @@ impl Materializer {
     }
 
     /// Finds slots for the rows from the `done`th on, until a page is full; returns for how many.
-    fn place(&mut self, rows: Selected<'_>, hashes: &[u64], done: usize) -> usize {
+    pub(super) fn place(&mut self, rows: Selected<'_>, hashes: &[u64], done: usize) -> usize {
         let count = rows.count();
         for number in done..count {
             let partition = self.partition_of(hashes[at(rows, number)]);
@@ -408,7 +408,7 @@ impl Materializer {
     }
 
     /// Writes hashes and fields of rows into the slots from `first_slot` on, a field of all tuples after the other.
-    fn write(
+    pub(super) fn write(
         &mut self,
         registers: &Registers,
         rows: Selected<'_>,
@@ -472,7 +472,7 @@ impl Materializer {
     }
 
     /// Bytes of the next page of a partition, for a tuple with `long_bytes` at least.
-    fn page_bytes(&self, partition: usize, long_bytes: usize) -> usize {
+    pub(super) fn page_bytes(&self, partition: usize, long_bytes: usize) -> usize {
         let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
         let bytes_max = match &self.pressure {
             Some(pressure) if self.filling.len() > 1 => pressure.page_bytes_max(),
@@ -482,7 +482,7 @@ impl Materializer {
     }
 
     /// Puts an empty page where that of a partition is.
-    fn replace_page(&mut self, partition: usize, bytes: usize) {
+    pub(super) fn replace_page(&mut self, partition: usize, bytes: usize) {
         let is_partitioned = self.filling.len() > 1;
         let filling = &mut self.filling[partition];
         let page = Page::new(bytes, self.layout.bytes());

@@ -5,6 +5,7 @@
 //! its address, and reads its fields by [`load()`]; nothing in it refers to an address, but for the chain that an
 //! operator may make in memory.
 
+pub(crate) mod allowed;
 pub(crate) mod budget;
 mod copy;
 pub mod layout;

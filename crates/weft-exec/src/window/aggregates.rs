@@ -1,5 +1,6 @@
 //! Aggregates of frames: what is held of a frame changes by the rows that come in and those that go out.
 
+use std::any::Any;
 use std::ops::Range;
 
 use super::column::Column;
@@ -41,6 +42,23 @@ pub(super) trait Held {
         Ok(())
     }
 }
+
+/// What is held of rows from a partition's start on, where those that are gone need not be seen again.
+pub(super) trait Running: Held {
+    /// What is held, but for a row that has to be kept.
+    fn carry(&self) -> Carried;
+
+    /// The row that has to be kept.
+    fn kept(&self) -> Option<usize> {
+        None
+    }
+
+    /// Goes on with what another one has held, and where the row is now that was kept.
+    fn resume(&mut self, carried: &Carried, kept: Option<usize>);
+}
+
+/// Whatever is held.
+pub(super) type Carried = Box<dyn Any + Send>;
 
 /// Writes what is held of each row's frame.
 ///

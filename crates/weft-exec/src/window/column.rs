@@ -10,7 +10,7 @@ use crate::for_lane;
 use crate::lane::{Lane, Value};
 use crate::pace::Pace;
 use crate::selection::Selected;
-use crate::sort::Sorted;
+use crate::sort::entries::Entry;
 use crate::text::Str;
 use crate::tuple::budget::Budget;
 use crate::tuple::{Layout, load};
@@ -43,7 +43,7 @@ impl Column {
     /// # Safety
     /// They have it.
     pub(super) async unsafe fn gather(
-        sorted: &Sorted,
+        sorted: &[Entry],
         rows: Range<usize>,
         layout: &Layout,
         field: usize,
@@ -211,9 +211,10 @@ impl Fields<'_> {
     ///
     /// # Panics
     /// If there are not so many, or they are more than a vector has.
-    pub(super) unsafe fn load(&mut self, sorted: &Sorted, start: usize, rows: usize) -> &Vector {
+    pub(super) unsafe fn load(&mut self, sorted: &[Entry], start: usize, rows: usize) -> &Vector {
         let addresses = &mut self.addresses[..rows];
-        sorted.addresses(start, addresses);
+        let entries = &sorted[start..start + rows];
+        addresses.iter_mut().zip(entries).for_each(|(address, entry)| *address = entry.tuple);
         self.vector.make_room();
         // SAFETY: as the caller promises; sorted tuples are not written to.
         unsafe {
@@ -231,7 +232,7 @@ impl Fields<'_> {
 /// # Safety
 /// The tuples have the layout.
 pub(super) async unsafe fn array(
-    sorted: &Sorted,
+    sorted: &[Entry],
     rows: Range<usize>,
     layout: &Layout,
     field: usize,

@@ -6,6 +6,9 @@
 //! Of a morsel, arguments are gathered from tuples into columns (`column`), and each [`Function`] writes a column of
 //! results: `ranks` says where a row is, `shifts` gives the argument of another row, `aggregates` goes through
 //! frames (`frames`) with what is `held` of them, or what is `foreign`. What is neither gets whole partitions as arrays.
+//!
+//! If the sort has spilled, rows come bit by bit (`stream`): partitions may be too large for memory then, and functions that
+//! do not need all of it (`needs`) go on with what is carried over from one piece to the next (`running`).
 
 mod aggregates;
 mod column;
@@ -14,10 +17,14 @@ mod frames;
 mod functions;
 mod held;
 mod morsel;
+mod needs;
 mod ranks;
+mod running;
 mod shifts;
+mod sorted_rows;
 mod source;
 mod starts;
+mod stream;
 
 pub use frames::{Bound, Distance, Frame, RangeKey};
 pub use functions::{Accumulator, Aggregate, Foreign, Function, Kind, Partitionwise, Shift};

@@ -15,13 +15,13 @@ use super::starts::Starts;
 use super::{aggregates, ranks, shifts};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
-use crate::sort::Sorted;
+use crate::sort::entries::Entry;
 use crate::tuple::Layout;
 use crate::tuple::budget::Budget;
 
 /// Sorted rows, which are numbered from the first of the morsel on.
 pub(super) struct Rows<'a> {
-    pub(super) sorted: &'a Sorted,
+    pub(super) sorted: &'a [Entry],
     pub(super) layout: &'a Layout,
     /// Their numbers among all.
     pub(super) range: Range<usize>,
@@ -135,7 +135,7 @@ pub(super) async unsafe fn evaluate(
 ///
 /// # Safety
 /// The tuples have the layout.
-async unsafe fn column(
+pub(super) async unsafe fn column(
     field: usize,
     rows: &Rows<'_>,
     budget: &mut Budget,

@@ -13,14 +13,17 @@ use weft_rt::progress::Progress;
 use super::column::Column;
 use super::functions::Function;
 use super::morsel::{Rows, evaluate};
+use super::sorted_rows::SortedRows;
 use super::starts::{Starts, starts};
+use super::stream::{Piece, Stream};
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
-use crate::sort::{Sort, Sorted};
+use crate::sort::Sort;
+use crate::sort::rows::load_addresses;
 use crate::tuple::Layout;
 use crate::tuple::budget::Budget;
 
@@ -28,7 +31,7 @@ use crate::tuple::budget::Budget;
 pub(crate) const OPERATOR: &str = "a window";
 
 /// Rows of a morsel: whole partitions until there are so many.
-const MORSEL_ROWS: usize = 16 << 10;
+pub(super) const MORSEL_ROWS: usize = 16 << 10;
 
 /// Sorted tuples: a column of addresses, and one for each function. Workers share the partitions, unless somebody
 /// wants the order.
@@ -36,20 +39,22 @@ const MORSEL_ROWS: usize = 16 << 10;
 pub struct WindowRows {
     shared: Arc<Shared>,
     plan: OnceLock<Arc<Plan>>,
+    /// In place of a plan, if the rows are not in memory.
+    stream: OnceLock<Arc<Stream>>,
     is_ordered: Arc<AtomicBool>,
     /// The worker that gets the morsels if they are to come in their order.
     worker: OnceLock<usize>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    sorted: Arc<OnceLock<Sorted>>,
-    layout: Arc<Layout>,
-    functions: Vec<Function>,
+pub(super) struct Shared {
+    sorted: SortedRows,
+    pub(super) layout: Arc<Layout>,
+    pub(super) functions: Vec<Function>,
     /// The sets of fields whose changes are looked for. The first one is that of partitions.
-    sets: Vec<Vec<usize>>,
+    pub(super) sets: Vec<Vec<usize>>,
     /// The set of each function's partition and order.
-    peers: Vec<usize>,
+    pub(super) peers: Vec<usize>,
 }
 
 /// What is known when the rows are sorted.
@@ -80,11 +85,12 @@ impl WindowRows {
                 })
             })
             .collect();
-        let (sorted, layout) = (sort.sorted(), sort.layout().clone());
+        let (sorted, layout) = (SortedRows::All(sort.sorted()), sort.layout().clone());
         let shared = Shared { sorted, layout, functions, sets, peers };
         WindowRows {
             shared: Arc::new(shared),
             plan: OnceLock::new(),
+            stream: OnceLock::new(),
             is_ordered: Arc::default(),
             worker: OnceLock::new(),
         }
@@ -105,7 +111,7 @@ fn sorted_set(mut fields: Vec<usize>) -> Vec<usize> {
 impl Shared {
     /// Finds partitions and peers, and cuts the rows into morsels. On a worker.
     async fn plan(&self, context: Context) -> Result<Plan> {
-        let rows = self.sorted.get().map_or(0, Sorted::len);
+        let rows = self.sorted.entries().len();
         let mut budget = Budget::new(OPERATOR, &context.ledger);
         budget.reserve(Starts::bytes(rows) * self.sets.len() as u64).await?;
         // SAFETY: the tuples are those of the sort, as the layout is.
@@ -130,6 +136,13 @@ impl Shared {
 impl Source for WindowRows {
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
+            if let Some(sorted) = self.shared.sorted.on_disk() {
+                context.progress.add_total(1);
+                let (merged, functions) = (sorted.merged(context), &self.shared.functions);
+                let stream = Arc::new(Stream::new(merged, functions, context));
+                self.stream.set(stream).expect("a source is opened once");
+                return Ok(());
+            }
             let (shared, for_worker) = (self.shared.clone(), context.clone());
             let plan = context.on_a_worker(move || async move { shared.plan(for_worker).await });
             self.plan.set(Arc::new(plan.await?)).expect("a source is opened once");
@@ -142,6 +155,13 @@ impl Source for WindowRows {
         let is_ordered = self.is_ordered.load(Ordering::Relaxed);
         if is_ordered && *self.worker.get_or_init(|| worker) != worker {
             return None;
+        }
+        if let Some(stream) = self.stream.get() {
+            if stream.has_ended() {
+                return None;
+            }
+            let (shared, stream) = (self.shared.clone(), stream.clone());
+            return Some(Box::new(StreamMorsel { shared, stream }));
         }
         let plan = self.plan.get().expect("the source was opened");
         let rows = plan.morsels[plan.queue.next()?.start as usize].clone();
@@ -164,39 +184,78 @@ impl Morsel for WindowMorsel {
                 self.plan.progress.add_done(1);
                 return Ok(None);
             };
-            let evaluated = Evaluated::new(self.shared.clone(), &self.plan, range).await?;
+            let (rows, starts) = (self.shared.sorted.clone(), &self.plan.starts);
+            let budget = Budget::new(OPERATOR, &self.plan.ledger);
+            let evaluated = Evaluated::new(&self.shared, rows, range, starts, budget).await?;
             Ok(Some(Box::new(evaluated) as Box<dyn Tuples>))
         }
         .boxed_local()
     }
 }
 
-/// Rows of whole partitions, and the results of the functions.
-struct Evaluated {
+/// Pieces of a stream, as long as there are any.
+struct StreamMorsel {
     shared: Arc<Shared>,
+    stream: Arc<Stream>,
+}
+
+impl Morsel for StreamMorsel {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
+        async {
+            let Some(piece) = self.stream.next(&self.shared).await? else { return Ok(None) };
+            let Piece { rows, range, starts, results, memory } = piece;
+            let evaluated = match results {
+                Some(results) => {
+                    Evaluated { rows, range, results, first: 0, _memory: (memory, None) }
+                }
+                None => {
+                    let budget = Budget::new(OPERATOR, memory.ledger());
+                    let mut evaluated =
+                        Evaluated::new(&self.shared, rows, range, &starts, budget).await?;
+                    evaluated._memory.1 = Some(memory);
+                    evaluated
+                }
+            };
+            Ok(Some(Box::new(evaluated) as Box<dyn Tuples>))
+        }
+        .boxed_local()
+    }
+}
+
+/// Rows, and the results of the functions.
+struct Evaluated {
+    rows: SortedRows,
     range: Range<usize>,
     results: Vec<Column>,
-    _memory: Reservation,
+    /// The row that the first of the results are of.
+    first: usize,
+    _memory: (Reservation, Option<Reservation>),
 }
 
 impl Evaluated {
-    async fn new(shared: Arc<Shared>, plan: &Plan, range: Range<usize>) -> Result<Evaluated> {
-        let sorted = shared.sorted.get().expect("there are rows");
-        let mut budget = Budget::new(OPERATOR, &plan.ledger);
+    /// Evaluates whole partitions.
+    async fn new(
+        shared: &Shared,
+        rows: SortedRows,
+        range: Range<usize>,
+        starts: &[Starts],
+        mut budget: Budget,
+    ) -> Result<Evaluated> {
         let mut pace = Pace::default();
         let mut results = Vec::with_capacity(shared.functions.len());
         for (function, peers) in shared.functions.iter().zip(&shared.peers) {
             let rows = Rows {
-                sorted,
+                sorted: rows.entries(),
                 layout: &shared.layout,
                 range: range.clone(),
-                partitions: &plan.starts[0],
-                peers: &plan.starts[*peers],
+                partitions: &starts[0],
+                peers: &starts[*peers],
             };
             // SAFETY: the tuples are those of the sort, as the layout is.
             results.push(unsafe { evaluate(function, &rows, &mut budget, &mut pace).await? });
         }
-        Ok(Evaluated { shared, range, results, _memory: budget.finish() })
+        let first = range.start;
+        Ok(Evaluated { rows, range, results, first, _memory: (budget.finish(), None) })
     }
 }
 
@@ -212,12 +271,10 @@ impl Tuples for Evaluated {
         inputs: &[Register],
         registers: &mut Registers,
     ) -> Result<()> {
-        let sorted = self.shared.sorted.get().expect("there are rows");
-        let vector = registers.vector_mut(inputs[0]);
-        vector.validity.set_all();
-        sorted.addresses(self.range.start + start, &mut vector.values_mut::<u64>()[..rows]);
+        let first = self.range.start + start;
+        load_addresses(&self.rows.entries()[first..][..rows], inputs, registers);
         for (result, input) in self.results.iter().zip(&inputs[1..]) {
-            result.load(start, rows, registers.vector_mut(*input));
+            result.load(first - self.first, rows, registers.vector_mut(*input));
         }
         Ok(())
     }

@@ -2,14 +2,15 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use super::column::Fields;
+use super::sorted_rows::SortedRows;
 use crate::error::Result;
 use crate::for_lane;
+use crate::pace::Pace;
 use crate::query::Context;
-use crate::sort::Sorted;
 use crate::sort::order::Ranked;
 use crate::tuple::Layout;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
@@ -34,6 +35,21 @@ impl Starts {
     /// Bytes that the bits of so many rows take.
     pub(super) fn bytes(rows: usize) -> u64 {
         (rows.div_ceil(64) * size_of::<u64>()) as u64
+    }
+
+    /// True if a row begins something.
+    pub(super) fn begins(&self, row: usize) -> bool {
+        self.words[row / 64].load(Relaxed) >> (row % 64) & 1 == 1
+    }
+
+    /// The last row up to `row` that begins something, if there is one from `first` on.
+    pub(super) fn last(&self, first: usize, row: usize) -> Option<usize> {
+        (first..=row).rev().find(|row| self.begins(*row))
+    }
+
+    /// A row begins something.
+    pub(super) fn begin(&self, row: usize) {
+        self.words[row / 64].fetch_or(1 << (row % 64), Relaxed);
     }
 
     /// The first row after `row` that begins something, or `end` if that comes first.
@@ -70,7 +86,7 @@ impl Starts {
 
 /// What the workers share.
 struct Shared {
-    sorted: Arc<OnceLock<Sorted>>,
+    rows: SortedRows,
     layout: Arc<Layout>,
     sets: Vec<Vec<usize>>,
     starts: Vec<Starts>,
@@ -84,15 +100,15 @@ struct Shared {
 /// # Safety
 /// The tuples have the layout.
 pub(super) async unsafe fn starts(
-    sorted: &Arc<OnceLock<Sorted>>,
+    sorted: &SortedRows,
     layout: &Arc<Layout>,
     sets: Vec<Vec<usize>>,
     context: &Context,
 ) -> Result<Vec<Starts>> {
-    let rows = sorted.get().map_or(0, Sorted::len);
+    let rows = sorted.entries().len();
     let starts = sets.iter().map(|_| Starts::new(rows)).collect();
     let (sorted, layout) = (sorted.clone(), layout.clone());
-    let shared = Arc::new(Shared { sorted, layout, sets, starts });
+    let shared = Arc::new(Shared { rows: sorted, layout, sets, starts });
     let for_workers = shared.clone();
     let work = move |_, piece| {
         let shared = for_workers.clone();
@@ -106,11 +122,33 @@ pub(super) async unsafe fn starts(
     Ok(Arc::into_inner(shared).expect("all workers have ended").starts)
 }
 
+/// The same as [`starts`] for few rows, by this worker alone.
+///
+/// # Safety
+/// The tuples have the layout.
+pub(super) async unsafe fn starts_of_few(
+    rows: &SortedRows,
+    layout: &Arc<Layout>,
+    sets: &[Vec<usize>],
+    pace: &mut Pace,
+) -> Vec<Starts> {
+    let count = rows.entries().len();
+    let starts = sets.iter().map(|_| Starts::new(count)).collect();
+    let (rows, layout, sets) = (rows.clone(), layout.clone(), sets.to_vec());
+    let shared = Shared { rows, layout, sets, starts };
+    for piece in 0..count.div_ceil(PIECE) {
+        // SAFETY: as the caller promises.
+        unsafe { shared.find(piece) };
+        pace.keep().await;
+    }
+    shared.starts
+}
+
 impl Shared {
     /// # Safety
     /// The tuples have the layout.
     unsafe fn find(&self, piece: usize) {
-        let Some(sorted) = self.sorted.get() else { return };
+        let sorted = self.rows.entries();
         let start = piece * PIECE;
         let rows = PIECE.min(sorted.len() - start);
         // The row before the first is looked at as well, if there is one.

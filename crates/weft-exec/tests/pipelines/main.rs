@@ -4,6 +4,7 @@ mod drive;
 mod results;
 mod rows;
 mod sort;
+mod sort_spilling;
 mod spilling;
 mod stored;
 mod support;

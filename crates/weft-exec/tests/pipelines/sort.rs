@@ -25,7 +25,7 @@ use crate::rows::{collect, in_order, lanes, loaded, random_rows, schema};
 use crate::support::{cancel_after, contexts, random, runtime};
 
 /// The pipelines of a sort of all columns; `most` rows of it after `skip` if they are given.
-fn sorting(
+pub(crate) fn sorting(
     batches: Vec<RecordBatch>,
     schema: &SchemaRef,
     keys: &[SortKey],
@@ -45,6 +45,11 @@ fn sorting(
             let sorted = sort.sorted();
             (Box::new(sort), sorted)
         }
+        Some((skip, fetch)) if fetch > 20_000 => {
+            let sort = Sort::first(order, inputs, bits, skip + fetch);
+            let sorted = sort.sorted();
+            (Box::new(sort), sorted)
+        }
         Some((skip, fetch)) => {
             let top = TopK::new(order, inputs, bits, skip + fetch);
             let sorted = top.sorted();
@@ -61,7 +66,7 @@ fn sorting(
 }
 
 /// The keys of each row as bytes that have the order.
-fn keys_of(batch: &RecordBatch, keys: &[SortKey]) -> Vec<OwnedRow> {
+pub(crate) fn keys_of(batch: &RecordBatch, keys: &[SortKey]) -> Vec<OwnedRow> {
     let field = |key: &SortKey| {
         let data_type = batch.column(key.field).data_type().clone();
         let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
@@ -89,7 +94,7 @@ fn keys_of(batch: &RecordBatch, keys: &[SortKey]) -> Vec<OwnedRow> {
     converter.convert_columns(&columns).unwrap().iter().map(|row| row.owned()).collect()
 }
 
-fn random_keys(schema: &SchemaRef, random: &mut fastrand::Rng) -> Vec<SortKey> {
+pub(crate) fn random_keys(schema: &SchemaRef, random: &mut fastrand::Rng) -> Vec<SortKey> {
     let has_order = |field: &usize| {
         let data_type = schema.field(*field).data_type();
         !Lane::is_row_encoded(data_type) && !matches!(data_type, DataType::Interval(_))

@@ -3,3 +3,4 @@
 mod case;
 mod oracle;
 mod random;
+mod spilling;

@@ -18,13 +18,13 @@ use weft_rt::{Runtime, RuntimeOptions};
 use crate::case::{KEY, run};
 use crate::oracle::{Argument, KeyOrder, Row, results};
 
-fn runtime(workers: usize) -> Arc<Runtime> {
+pub(crate) fn runtime(workers: usize) -> Arc<Runtime> {
     let driver = DriverKind::Blocking;
     let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
     Arc::new(Runtime::new(&options).unwrap())
 }
 
-fn random() -> fastrand::Rng {
+pub(crate) fn random() -> fastrand::Rng {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     fastrand::Rng::with_seed(seed)
@@ -100,7 +100,7 @@ impl Accumulator for Count {
     }
 }
 
-fn rows(count: usize, groups: i32, random: &mut fastrand::Rng) -> Vec<Row> {
+pub(crate) fn rows(count: usize, groups: i32, random: &mut fastrand::Rng) -> Vec<Row> {
     let nulls = if random.bool() { 40 } else { 0 };
     let keys = [2, 50, 1 << 40][random.usize(..3)];
     (0..count as u64)
@@ -155,7 +155,7 @@ fn frame(order: KeyOrder, random: &mut fastrand::Rng) -> Frame {
     }
 }
 
-fn function(order: KeyOrder, random: &mut fastrand::Rng) -> (Kind, Argument) {
+pub(crate) fn function(order: KeyOrder, random: &mut fastrand::Rng) -> (Kind, Argument) {
     let any = [Argument::Number, Argument::Float, Argument::Text, Argument::Truth];
     let argument = any[random.usize(..4)];
     let ignores_nulls = random.bool();

@@ -66,7 +66,7 @@ pub(super) fn sort(
             (Box::new(top), sorted, format!("first {most}"))
         }
         _ => {
-            let sort = Sort::new(order, fields, bits);
+            let sort = Sort::first(order, fields, bits, fetch.unwrap_or(usize::MAX));
             let sorted = sort.sorted();
             (Box::new(sort), sorted, "sort".to_owned())
         }
@@ -74,9 +74,6 @@ pub(super) fn sort(
     let after = open.close(sink, &label, &mut translator.closed);
     let mut open = read(&sorted, &layout, &columns, &label).after(&after);
     open.order = InOrder::Yes;
-    if let Some(most) = fetch.filter(|most| *most > TOP_MAX) {
-        open.window = Some(super::open::Window { skip: 0, fetch: Some(most as u64) });
-    }
     Ok(open)
 }
 
