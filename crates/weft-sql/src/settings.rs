@@ -47,8 +47,8 @@ pub(crate) const SETTINGS: [(&str, &str); 10] = [
     ),
     (
         "spill_compression",
-        "how what operators spill is compressed: auto (as the device is slower than the processor), off, lz4, or \
-         zstd:N at level N; of the database",
+        "how what operators spill is compressed: off, lz4, zstd:N at level N, or auto (as far as writes are waited \
+         for); of the database",
     ),
     ("temp_directory", "where operators spill; fixed when the database is opened"),
     (

@@ -36,6 +36,8 @@ pub const COLUMNS: [&str; 39] = [
     "overhead_ns",
     "bytes_read",
     "bytes_written",
+    "memory_limit",
+    "spilled_bytes",
     "bytes_on_disk",
     "reads",
     "reads_shared",

@@ -21,13 +21,19 @@ const RUN_PAGES: u32 = 2 * WRITES_MAX as u32;
 const WAITED_PART: u32 = 16;
 
 /// How a database compresses what is spilled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpillCompression {
-    /// As it is fastest.
-    #[default]
+    /// As far as writes are waited for.
     Auto,
     /// By one scheme.
     Fixed(Scheme),
+}
+
+impl Default for SpillCompression {
+    /// Nothing: where the device is not far slower than the processor, even `auto` costs more than it saves.
+    fn default() -> SpillCompression {
+        SpillCompression::Fixed(Scheme::Off)
+    }
 }
 
 impl SpillCompression {
