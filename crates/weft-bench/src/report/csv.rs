@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 39] = [
+pub const COLUMNS: [&str; 41] = [
     "experiment",
     "pattern",
     "driver",
