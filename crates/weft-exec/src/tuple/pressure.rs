@@ -33,7 +33,15 @@ pub(super) struct Pressure {
     expected: u64,
     /// Bytes that it had when there was no memory for more.
     refused_at: Option<u64>,
+    /// Pages that were written nearly empty.
+    poor_pages: usize,
 }
+
+/// A page is written nearly empty if its tuples have fewer bytes.
+const POOR_BYTES: usize = 1 << 10;
+
+/// Who has written so many of them rather waits for memory, and fails if nobody frees any: it would go on for very long.
+const POOR_PAGES_MAX: usize = 16 << 10;
 
 /// What a part is counted in.
 const PARTS: u64 = 256;
@@ -42,7 +50,15 @@ impl Pressure {
     pub(super) fn new(operator: &'static str, spills: Spills) -> Pressure {
         let share = Share::of_little(&spills.spilling, &spills.ledger);
         let writer = Writer::new(operator, spills);
-        Pressure { writer, share, has_turn: false, form: Form::Live, expected: 0, refused_at: None }
+        Pressure {
+            writer,
+            share,
+            has_turn: false,
+            form: Form::Live,
+            expected: 0,
+            refused_at: None,
+            poor_pages: 0,
+        }
     }
 
     /// Tuples need so many bytes more later.
@@ -137,7 +153,9 @@ impl Materializer {
                 return Ok(Room::LooseSpilled);
             }
             let chosen = self.pressure.as_ref().and_then(|pressure| pressure.choose(&self.filling));
-            if let Some(partition) = chosen {
+            if let Some(partition) = chosen
+                && self.is_worth_spilling(partition)
+            {
                 let held_bytes = self.budget.bytes();
                 self.pressure.iter_mut().for_each(|pressure| pressure.note_refusal(held_bytes));
                 self.spill(partition).await?;
@@ -146,6 +164,15 @@ impl Materializer {
         }
         self.budget.reserve(bytes).await?;
         Ok(Room::Made)
+    }
+
+    /// True unless pages would go on to be written nearly empty.
+    fn is_worth_spilling(&mut self, partition: usize) -> bool {
+        let is_poor = self.filling[partition].used_bytes() < POOR_BYTES;
+        self.pressure.as_mut().is_none_or(|pressure| {
+            pressure.poor_pages += usize::from(is_poor);
+            !is_poor || pressure.poor_pages <= POOR_PAGES_MAX
+        })
     }
 
     /// Waits until all that was to be spilled is on disk.
