@@ -77,6 +77,11 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// If there is no memory for it.
     fn local(&self, context: &Context, worker: usize) -> Result<Box<dyn LocalSink>>;
 
+    /// True if it keeps tuples until it has all of them: it needs memory, and may spill.
+    fn keeps_tuples(&self) -> bool {
+        false
+    }
+
     /// Called once, on a worker, when all workers' parts have ended: what the operator does between its two phases,
     /// in parallel by pipelines of its own ([`Context::run_morsels`]). Nothing, unless the sink says otherwise.
     ///

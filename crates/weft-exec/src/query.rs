@@ -14,7 +14,7 @@ use crate::drive::drive;
 use crate::error::{ExecError, Result};
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
-use crate::spill::{Spilling, Turn};
+use crate::spill::{Settled, Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -86,6 +86,11 @@ pub struct Query {
     pub pipelines: Vec<Pipeline>,
 }
 
+/// Memory for each worker of a pipeline that will keep tuples, and the part of the budget that may be left free for all
+/// such pipelines.
+const COMING_BYTES: u64 = 1 << 20;
+const COMING: u64 = 4;
+
 /// A pipeline of a running query.
 enum Stage {
     /// Waits for that many others.
@@ -120,6 +125,7 @@ impl Query {
     }
 
     async fn run_pipelines(self, context: &Context) -> Result<()> {
+        let mut coming = coming(&self.pipelines, context);
         let mut dependents: Vec<Vec<usize>> = self.pipelines.iter().map(|_| Vec::new()).collect();
         let mut stages = Vec::with_capacity(self.pipelines.len());
         let mut running = FuturesUnordered::new();
@@ -130,6 +136,7 @@ impl Query {
             }
             let left = pipeline.after.len();
             if left == 0 {
+                coming[number] = None;
                 running.push(started(number, start(pipeline, context)));
                 stages.push(Stage::Started);
             } else {
@@ -157,12 +164,25 @@ impl Query {
                 }
                 let stage = std::mem::replace(&mut stages[dependent], Stage::Started);
                 if let Stage::Waiting(pipeline, _) = stage {
+                    coming[dependent] = None;
                     running.push(started(dependent, start(pipeline, context)));
                 }
             }
         }
         error.map_or(Ok(()), Err)
     }
+}
+
+/// For each pipeline that will keep tuples, memory for some of them, which others leave free until it is started.
+fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
+    let count = pipelines.iter().filter(|pipeline| pipeline.sink.keeps_tuples()).count();
+    let limit_bytes = context.ledger.limit() / COMING / count.max(1) as u64;
+    let bytes = (COMING_BYTES * context.runtime.workers() as u64).min(limit_bytes);
+    let settled = |pipeline: &Pipeline| {
+        let spilling = context.spilling.as_ref().filter(|_| pipeline.sink.keeps_tuples())?;
+        Some(Settled::new(spilling, bytes))
+    };
+    pipelines.iter().map(settled).collect()
 }
 
 async fn started(number: usize, task: JoinHandle<Result<()>>) -> (usize, Result<()>) {

@@ -149,6 +149,10 @@ impl Sink for AggregationSink {
         })
     }
 
+    fn keeps_tuples(&self) -> bool {
+        true
+    }
+
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let operator = self.operator.clone();

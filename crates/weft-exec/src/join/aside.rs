@@ -78,8 +78,10 @@ impl Aside {
             let (ledger, always) = (&spills.ledger, PartitionMode::Always);
             let storing = Materializer::new(layout.clone(), PROBE, ledger, always, false);
             let working = ledger.try_reserve(WORKING_BYTES);
-            Begun { storing: storing.spilling(spills.clone()), working }
+            let storing = storing.spilling(spills.clone()).partitioned(spilled.probe_bits);
+            Begun { storing, working }
         };
+        spilled.keep_promise();
         let begun: Vec<Begun> = (0..context.runtime.workers()).map(begin).collect();
         let working_bytes = begun.len() as u64 * WORKING_BYTES;
         Some(Aside {
@@ -145,13 +147,15 @@ impl Aside {
     fn units(&self, parts: Vec<Materialized>) -> Vec<Unit> {
         let Some(stored) = Materialized::gather(parts) else { return Vec::new() };
         let ledger = &self.spills.ledger;
-        let probes = Side::by_partition(stored, &self.spills.spilling);
-        let builds = self.spilled.partitions().iter().map(|partition| {
-            let mut side = Side::new(ledger);
-            side.spilled.clone_from(&partition.pages);
-            side
-        });
-        let skipped_bits = PARTITIONS.ilog2();
+        let skipped_bits = self.spilled.probe_bits;
+        let probes = Side::by_partition(stored, skipped_bits, &self.spills.spilling);
+        let builds =
+            self.spilled.partitions().chunks(PARTITIONS >> skipped_bits).map(|partitions| {
+                let mut side = Side::new(ledger);
+                let pages = partitions.iter().flat_map(|partition| &partition.pages);
+                side.spilled.extend(pages.cloned());
+                side
+            });
         let is_heavy = self.probe.keys.is_empty();
         let pairs = builds.zip(probes);
         if self.is_whole {

@@ -18,7 +18,7 @@ use weft_rt::yield_now;
 
 use super::chains::Chains;
 use super::directory::Directory;
-use super::expel::{Remaining, expel};
+use super::expel::{Promised, Remaining, expel};
 use super::filter::Bounds;
 use super::spilled::Spilled;
 use super::wanted::Making;
@@ -73,6 +73,10 @@ impl Sink for Build {
             not_null: needed.map(|key| fields[key.field]).collect(),
             unknown: unknown.map(|key| fields[key.field]).collect(),
         }))
+    }
+
+    fn keeps_tuples(&self) -> bool {
+        true
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
@@ -157,12 +161,13 @@ struct Filling {
 async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Result<()> {
     let whole =
         Whole { is_empty: tuples.tuples() == 0, has_null: join.has_null.load(Ordering::Relaxed) };
-    let Remaining { mut tuples, spilled, entries, memory } = match join.spills(context) {
+    let Remaining { mut tuples, spilled, promised, entries, memory } = match join.spills(context) {
         Some(spills) => expel(spills, tuples, context).await?,
         None => {
             let entries = Directory::entries_for(distinct(&tuples));
             let memory = reserve(context, Directory::bytes(entries) as u64).await?;
-            Remaining { tuples, spilled: Vec::new(), entries, memory }
+            let promised = Promised::default();
+            Remaining { tuples, spilled: Vec::new(), promised, entries, memory }
         }
     };
     let skipped_bits = if spilled.is_empty() { 0 } else { PARTITIONS.ilog2() };
@@ -198,7 +203,7 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     let spills = join.spills(context);
     if let Some(spills) = spills.as_ref().filter(|_| !spilled.is_empty()) {
         let keeps_marks = join.keeps_marks();
-        let spilled = Spilled::new(spills.clone(), spilled, keeps_marks, context).await?;
+        let spilled = Spilled::new(spills.clone(), spilled, promised, keeps_marks, context).await?;
         assert!(join.spilled.set(Arc::new(spilled)).is_ok(), "a build side is finished once");
     }
     reservation.merge(tuples.reservation);

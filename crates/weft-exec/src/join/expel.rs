@@ -9,6 +9,7 @@ use weft_rt::memory::Reservation;
 use super::BUILD;
 use super::build::distinct;
 use super::directory::Directory;
+use super::fan_out::{probe_bits, probe_bytes};
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::query::{Context, PartitionMode};
@@ -25,13 +26,19 @@ const PARTITION_SHIFT: u32 = u64::BITS - PARTITIONS.ilog2();
 /// Tuples after which others may run.
 const TUPLES_PER_TURN: usize = 512;
 
-/// For each partition on disk, bytes of the probe side's tuples that each worker may have in memory.
-const PROBE_BYTES: usize = 16 << 10;
-
 /// The partition of a hash.
 #[inline(always)]
 pub(super) fn partition_of(hash: u64) -> usize {
     (hash >> PARTITION_SHIFT) as usize
+}
+
+/// What the probe side is to have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Promised {
+    /// Bits of the hash that lead to a partition.
+    pub(super) probe_bits: u32,
+    /// Bytes for what is put aside.
+    pub(super) bytes: u64,
 }
 
 /// What is left in memory.
@@ -41,6 +48,8 @@ pub(super) struct Remaining {
     pub(super) tuples: Materialized,
     /// Everything of the partitions that are on disk.
     pub(super) spilled: Vec<SpilledPage>,
+    /// If some of it is on disk.
+    pub(super) promised: Promised,
     /// Entries of the directory for what is in memory, and memory for them.
     pub(super) entries: usize,
     pub(super) memory: Reservation,
@@ -58,7 +67,13 @@ pub(super) async fn expel(
     if tuples.spilled.is_empty() && spills.mask.snapshot().count() == 0 {
         let entries = Directory::entries_for(distinct(&tuples));
         if let Some(memory) = spills.ledger.try_reserve(Directory::bytes(entries) as u64) {
-            return Ok(Remaining { tuples, spilled: Vec::new(), entries, memory });
+            return Ok(Remaining {
+                tuples,
+                spilled: Vec::new(),
+                promised: Promised::default(),
+                entries,
+                memory,
+            });
         }
     }
     let workers = context.runtime.workers();
@@ -82,7 +97,11 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         let entries = Directory::entries_for(part as usize);
         let bytes = Directory::bytes(entries) as u64;
         let held_bytes = tuples.reservation.bytes() + bytes + stray_bytes;
-        let may_stay = held_bytes <= bytes_max(share.bytes(), &chosen, workers);
+        let share_bytes = share.bytes();
+        let probe_bits = probe_bits(&disk_bytes(&tuples, &chosen), share_bytes, workers);
+        // The rest is for the probe side.
+        let probe_bytes = probe_bytes(probe_bits, share_bytes, workers);
+        let may_stay = held_bytes <= share_bytes - probe_bytes;
         let memory = may_stay.then(|| spills.ledger.try_reserve(bytes + stray_bytes));
         let mut memory = match memory.flatten() {
             Some(memory) => memory,
@@ -101,14 +120,18 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         let (strays, spilled) = std::mem::take(&mut tuples.spilled).into_iter().partition(is_stray);
         let of_strays = memory.split(memory.bytes() - bytes);
         read_back(&spills, &mut tuples, strays, of_strays).await?;
-        return Ok(Remaining { tuples, spilled, entries, memory });
+        let promised = Promised { probe_bits, bytes: probe_bytes };
+        return Ok(Remaining { tuples, spilled, promised, entries, memory });
     }
 }
 
-/// Of its share, what may stay in memory: the rest is for the probe side, which needs pages for each partition on disk.
-fn bytes_max(share_bytes: u64, chosen: &Snapshot, workers: usize) -> u64 {
-    let for_worker = (1 + chosen.count()) * PROBE_BYTES;
-    share_bytes - ((workers * for_worker) as u64).min(share_bytes / 2)
+/// Bytes that are on disk of each of the chosen partitions.
+fn disk_bytes(tuples: &Materialized, chosen: &Snapshot) -> [u64; PARTITIONS] {
+    let mut bytes = [0; PARTITIONS];
+    for page in tuples.spilled.iter().filter(|page| chosen.has(page.partition)) {
+        bytes[page.partition] += page.spilled.bytes() as u64;
+    }
+    bytes
 }
 
 /// The partition that has the most tuples, of those that are not chosen.

@@ -17,6 +17,7 @@ mod build;
 mod chains;
 mod directory;
 mod expel;
+mod fan_out;
 mod filter;
 mod gather;
 mod hybrid;

@@ -28,6 +28,9 @@ use crate::vector::VECTOR_ROWS_MAX;
 /// for what is needed to look tuples up in one.
 pub(super) const WORKING_BYTES: u64 = 192 << 10;
 
+/// Memory that pages of the probe side are read into, if it is free.
+const READ_AHEAD_BYTES: u64 = 256 << 10;
+
 /// One worker's part in serving.
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -95,6 +98,7 @@ impl Serving {
                     self.working = work.blocks.memory.split(work.blocks.memory.bytes());
                     let more = self.working.bytes().saturating_sub(WORKING_BYTES);
                     self.working.shrink(more);
+                    aside.spills.spilling.note_freed(more, &aside.spills.ledger);
                     self.work = None;
                 }
                 continue;
@@ -163,6 +167,9 @@ impl Work {
         let side_bytes = (build.bytes(), probe.bytes());
         let mut blocks = Blocks::new(build, skipped_bits, working);
         let (bytes, bytes_max) = (blocks.bytes(keeps_marks), share.bytes());
+        log::debug!(
+            "a unit of {side_bytes:?} bytes on disk needs {bytes}, and may have {bytes_max}"
+        );
         let fits = !aside.is_whole && bytes <= bytes_max && blocks.try_reserve(keeps_marks);
         let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
         if !fits && can_split && pays(side_bytes, bytes.div_ceil(bytes_max)) {
@@ -237,7 +244,7 @@ async fn known(aside: &Aside, tuples: usize) -> Result<Option<Known>> {
     Ok(Some(Known::new(tuples, has_unknown, memory)))
 }
 
-/// Memory for a page of the probe side, of what there is already if that suffices.
+/// Memory for a page of the probe side, of what there is already if that suffices; if there is more, pages are read ahead.
 async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result<Reservation> {
     let bytes = probe.spilled.iter().map(NumberedPage::bytes).max().unwrap_or(0);
     let mut spare = working.split(bytes.min(working.bytes()));
@@ -247,6 +254,7 @@ async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result
         let granted = ledger.reserve_or_spill(missing);
         spare.merge(patiently(PROBE, ledger, missing, granted).await?);
     }
+    spare.try_grow(READ_AHEAD_BYTES.saturating_sub(spare.bytes()));
     Ok(spare)
 }
 

@@ -1,14 +1,15 @@
 //! What of a finished build side is on disk: whole partitions, and which of their tuples have matched.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_rt::memory::Reservation;
 
 use super::BUILD;
-use super::expel::partition_of;
+use super::expel::{Promised, partition_of};
 use crate::error::Result;
 use crate::query::Context;
+use crate::spill::Settled;
 use crate::spill::any_page::AnyPage;
 use crate::spill::mask::Snapshot;
 use crate::spill::writer::{SpilledPage, Spills};
@@ -23,6 +24,10 @@ pub(crate) struct Spilled {
     /// Those that are on disk.
     mask: Snapshot,
     partitions: Vec<Partition>,
+    /// Bits of the hash that lead to a partition of the probe side.
+    pub(super) probe_bits: u32,
+    /// Memory for the probe side, until that begins.
+    promised: Mutex<Option<Settled>>,
     /// Marks are looked at.
     pub(super) keeps_marks: bool,
     _marks: Reservation,
@@ -54,6 +59,7 @@ impl Spilled {
     pub(super) async fn new(
         spills: Spills,
         pages: Vec<SpilledPage>,
+        promised: Promised,
         keeps_marks: bool,
         context: &Context,
     ) -> Result<Spilled> {
@@ -79,7 +85,14 @@ impl Spilled {
             }
         }
         let mask = spills.mask.snapshot();
-        Ok(Spilled { spills, mask, partitions, keeps_marks, _marks: marks })
+        let probe_bits = promised.probe_bits;
+        let promised = Mutex::new(Some(Settled::new(&spills.spilling, promised.bytes)));
+        Ok(Spilled { spills, mask, partitions, probe_bits, promised, keeps_marks, _marks: marks })
+    }
+
+    /// The probe side begins: what was promised is there for whoever shares the memory.
+    pub(super) fn keep_promise(&self) {
+        drop(self.promised.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// True if tuples of that hash are on disk.

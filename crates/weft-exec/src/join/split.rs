@@ -93,7 +93,7 @@ impl Splitting<'_> {
             }
         }
         parts.settle().await?;
-        Ok(Side::by_partition(parts.finish(), &self.aside.spills.spilling))
+        Ok(Side::by_partition(parts.finish(), LEVEL_BITS, &self.aside.spills.spilling))
     }
 }
 

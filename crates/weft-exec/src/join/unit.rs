@@ -7,7 +7,6 @@ use weft_rt::memory::{Ledger, Reservation};
 
 use super::spilled::NumberedPage;
 use crate::spill::{Settled, Spilling};
-use crate::tuple::materializer::PARTITIONS;
 use crate::tuple::{Materialized, Page};
 
 /// Tuples that are to be joined with each other.
@@ -48,13 +47,17 @@ impl Side {
         Side { pages, spilled, reservation, settled: None }
     }
 
-    /// What was stored, by partition. If it was stored to be spilled, nobody can do that any more.
+    /// What was stored, by partition, of which there are 2 to the power of `bits`. If it was stored to be spilled, nobody can do that any more.
     ///
     /// # Panics
     /// If tuples were not partitioned from the beginning.
-    pub(super) fn by_partition(mut stored: Materialized, spilling: &Arc<Spilling>) -> Vec<Side> {
+    pub(super) fn by_partition(
+        mut stored: Materialized,
+        bits: u32,
+        spilling: &Arc<Spilling>,
+    ) -> Vec<Side> {
         let ledger = stored.reservation.ledger().clone();
-        let mut sides: Vec<Side> = (0..PARTITIONS).map(|_| Side::new(&ledger)).collect();
+        let mut sides: Vec<Side> = (0..1 << bits).map(|_| Side::new(&ledger)).collect();
         for page in stored.pages {
             let side = &mut sides[page.partition.expect("partitioned from the beginning")];
             side.reservation.merge(stored.reservation.split(page.page.bytes() as u64));

@@ -81,6 +81,10 @@ impl Sink for Sort {
         Ok(Box::new(LocalSort { shared: self.shared.clone(), gathering }))
     }
 
+    fn keeps_tuples(&self) -> bool {
+        true
+    }
+
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             let parts = std::mem::take(&mut *self.shared.parts());

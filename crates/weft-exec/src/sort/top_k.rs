@@ -72,6 +72,10 @@ impl Sink for TopK {
         Ok(Box::new(LocalTopK { shared, context: context.clone(), gathering, stored: 0, thins_at }))
     }
 
+    fn keeps_tuples(&self) -> bool {
+        true
+    }
+
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             let parts = std::mem::take(&mut *self.shared.parts());

@@ -23,10 +23,12 @@ pub(crate) struct Reader {
     pages: VecDeque<Arc<SpilledPage>>,
     /// Memory of pages that are forgotten, for others: whoever has all other memory must be able to go on.
     spare: Reservation,
+    /// Of which so much is kept.
+    spare_bytes_max: u64,
     reading: VecDeque<JoinHandle<Result<Frozen>>>,
 }
 
-/// More than this is not kept to spare.
+/// More than this is not kept to spare, unless there was more in the beginning.
 const SPARE_BYTES: u64 = 64 << 10;
 
 impl Reader {
@@ -38,13 +40,15 @@ impl Reader {
         memory: Reservation,
     ) -> Reader {
         let pages = pages.into();
-        Reader { operator, spills, pages, spare: memory, reading: VecDeque::new() }
+        let spare_bytes_max = SPARE_BYTES.max(memory.bytes());
+        let reading = VecDeque::new();
+        Reader { operator, spills, pages, spare: memory, spare_bytes_max, reading }
     }
 
     /// Takes the memory of a page back that nobody refers to any more.
     pub(crate) fn forget(&mut self, page: Frozen) {
         let memory = page.into_memory();
-        if self.spare.bytes() < SPARE_BYTES {
+        if self.spare.bytes() < self.spare_bytes_max {
             self.spare.merge(memory);
         }
     }

@@ -18,7 +18,7 @@ pub(super) const QUARTERS: u64 = 3;
 /// Of the budget, the part that counts as there however much of it is taken by what reserves nothing.
 const USABLE_MIN: u64 = 2;
 
-/// Bytes that are spilled until the heap's gaps are looked at, and the part of the budget that may lie idle there.
+/// Bytes that are freed until the heap's gaps are looked at, and the part of the budget that may lie idle there.
 const TRIM_BYTES: u64 = 16 << 20;
 const HEAP_GAPS: u64 = 32;
 
@@ -39,8 +39,8 @@ pub struct Spilling {
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
     settled_bytes: AtomicU64,
-    /// Bytes spilled since the heap's gaps were looked at.
-    spilled_bytes: AtomicU64,
+    /// Bytes freed since the heap's gaps were looked at.
+    freed_bytes: AtomicU64,
 }
 
 impl Spilling {
@@ -48,16 +48,16 @@ impl Spilling {
     pub fn new(area: SpillArea) -> Arc<Spilling> {
         let (turns, sharers, count) = (Turns::new(), AtomicUsize::new(0), AtomicU64::default);
         let compression = RwLock::default();
-        let (settled_bytes, spilled_bytes) = (count(), count());
-        Arc::new(Spilling { area, turns, compression, sharers, settled_bytes, spilled_bytes })
+        let (settled_bytes, freed_bytes) = (count(), count());
+        Arc::new(Spilling { area, turns, compression, sharers, settled_bytes, freed_bytes })
     }
 
-    /// Notes that memory of so many bytes was spilled, and is free. Pages of all sizes and strings come and go: now and then
+    /// Notes that memory of so many bytes was given back. Pages of all sizes and strings come and go: now and then
     /// what lies idle between them has to go back to the system, or the process would outgrow its limit.
-    pub(crate) fn note_spilled(&self, bytes: u64, ledger: &Ledger) {
-        let before = self.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn note_freed(&self, bytes: u64, ledger: &Ledger) {
+        let before = self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         if ledger.is_watching() && before + bytes >= TRIM_BYTES {
-            self.spilled_bytes.store(0, Ordering::Relaxed);
+            self.freed_bytes.store(0, Ordering::Relaxed);
             let known_bytes = ledger.used() + ledger.unreserved();
             heap::trim(known_bytes + ledger.limit() / HEAP_GAPS);
         }

@@ -104,7 +104,12 @@ pub(crate) async fn patiently(
             Either::Right(_) if ledger.freed_for_others() == freed => {
                 return Err(no_memory(operator, ledger, bytes));
             }
-            Either::Right(_) => {}
+            Either::Right(_) => log::debug!(
+                "{operator} waits for {bytes} bytes; {} of {} are reserved, and {} taken without",
+                ledger.used(),
+                ledger.limit(),
+                ledger.unreserved()
+            ),
         }
     }
 }

@@ -48,6 +48,8 @@ pub struct Materializer {
     /// Bits of the hash that are the same for all tuples, and do not count.
     skipped_bits: u32,
     shift: u32,
+    /// Bits of the hash that lead to a partition, once there are any.
+    partition_bits: u32,
     /// The pages of each partition, or of all tuples.
     pub(super) filling: Vec<Filling>,
     /// Those that were filled before there were partitions.
@@ -162,6 +164,7 @@ impl Materializer {
             mode,
             skipped_bits: 0,
             shift: u64::BITS,
+            partition_bits: PARTITIONS.ilog2(),
             filling: Vec::new(),
             loose: Vec::new(),
             pressure: None,
@@ -201,6 +204,19 @@ impl Materializer {
         if let Some(pressure) = &mut self.pressure {
             pressure.form = Form::Packed;
         }
+        self
+    }
+
+    /// One that has 2 to the power of `bits` partitions, from the first tuple on. Fewer of them need less memory.
+    ///
+    /// # Panics
+    /// If there are to be none or more than [`PARTITIONS`], or it has tuples.
+    pub(crate) fn partitioned(mut self, bits: u32) -> Materializer {
+        assert!((1..=PARTITIONS.ilog2()).contains(&bits), "{bits} bits of a hash for partitions");
+        assert!(self.bytes() == 0, "partitioned anew");
+        self.filling.clear();
+        self.partition_bits = bits;
+        self.partition();
         self
     }
 
@@ -337,7 +353,7 @@ impl Materializer {
         }
     }
 
-    /// Number of partitions now: 1 or [`PARTITIONS`].
+    /// Number of partitions now; 1 before there are any.
     pub fn partitions(&self) -> usize {
         self.filling.len()
     }
@@ -475,7 +491,7 @@ impl Materializer {
     pub(super) fn page_bytes(&self, partition: usize, long_bytes: usize) -> usize {
         let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
         let bytes_max = match &self.pressure {
-            Some(pressure) if self.filling.len() > 1 => pressure.page_bytes_max(),
+            Some(pressure) if self.filling.len() > 1 => pressure.page_bytes_max(self.filling.len()),
             _ => usize::MAX,
         };
         self.filling[partition].next_bytes.min(bytes_max).max(tuple_bytes)
@@ -494,9 +510,9 @@ impl Materializer {
     /// From now on tuples are partitioned.
     pub(super) fn partition(&mut self) {
         self.retire();
-        self.shift = u64::BITS - PARTITIONS.ilog2();
+        self.shift = u64::BITS - self.partition_bits;
         self.loose.extend(self.filling.drain(..).flat_map(|filling| filling.full));
-        self.filling.resize_with(PARTITIONS, Filling::new);
+        self.filling.resize_with(1 << self.partition_bits, Filling::new);
     }
 
     /// Puts away the pages that are being filled.

@@ -7,9 +7,7 @@
 
 use super::budget::Budget;
 use super::layout::HASH_OFFSET;
-use super::materializer::{
-    Filling, Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS, Room,
-};
+use super::materializer::{Filling, Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, Room};
 use super::pack::{Form, long_bytes, pack};
 use super::packing::{Packing, packed_bytes};
 use super::page::Page;
@@ -91,10 +89,10 @@ impl Pressure {
         self.share.bytes()
     }
 
-    /// Bytes of the largest pages of partitions, so that a page for each is but a part of the share.
-    pub(super) fn page_bytes_max(&self) -> usize {
+    /// Bytes of the largest pages of so many partitions, so that a page for each is but a part of the share.
+    pub(super) fn page_bytes_max(&self, partitions: usize) -> usize {
         let bytes = self.share.bytes().min(self.refused_at.unwrap_or(u64::MAX));
-        let bytes = (bytes / FILLING) as usize / PARTITIONS;
+        let bytes = (bytes / FILLING) as usize / partitions;
         (1 << bytes.max(1).ilog2()).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX)
     }
 
@@ -106,7 +104,7 @@ impl Pressure {
     /// The partition to spill, if any has tuples.
     fn choose(&self, filling: &[Filling]) -> Option<usize> {
         let mask = &self.writer.spills().mask;
-        let worthwhile = self.page_bytes_max() / 2;
+        let worthwhile = self.page_bytes_max(filling.len()) / 2;
         loop {
             let chosen = mask.snapshot();
             let bytes = |partition: &usize| filling[*partition].used_bytes();

@@ -5,4 +5,6 @@ mod edges;
 mod oracle;
 mod random;
 mod rows;
+#[path = "../spill_context/mod.rs"]
+mod spill_context;
 mod spilling;

@@ -1,40 +1,18 @@
 //! Aggregations that outgrow memory: the answer is that of unlimited memory, and nothing is left.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use weft_exec::aggregate::{Aggregate, Aggregation, Function, Keys, Output};
 use weft_exec::program::{Program, Register, Step};
 use weft_exec::query::{Context, PartitionMode};
-use weft_exec::spill::Spilling;
 use weft_exec::{ExecError, Interpreter, Lane, Result, Str, VECTOR_ROWS_MAX};
-use weft_rt::io::DriverKind;
-use weft_rt::io::sim::{Fault, FaultRule, Operation, SimDisk, SimFaults, SimOptions};
-use weft_rt::memory::Ledger;
-use weft_rt::{Runtime, RuntimeOptions};
-use weft_store::Directory;
-use weft_store::spill::SpillArea;
+use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults};
 
 use crate::drive::run;
 use crate::rows::{Cell, Scalar, Shared, Table, identity};
+use crate::spill_context::{assert_nothing_is_left, context, settled, stats};
 
 const AMPLE: u64 = 1 << 30;
-
-/// A context whose operators spill to a simulated disk, on which every request suspends.
-fn context(workers: usize, bytes: u64, faults: SimFaults) -> Context {
-    let disk = SimDisk::new(SimOptions { faults, ..SimOptions::testing(bytes) });
-    let driver = DriverKind::Sim(disk.clone());
-    let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
-    let runtime = Runtime::new(&options).expect("workers");
-    let mut context = Context::new(Arc::new(runtime), Ledger::new(bytes));
-    let directory = Directory::Sim(disk, "spill".into());
-    context.spilling = Some(Spilling::new(SpillArea::new(vec![directory], 1 << 40)));
-    context
-}
-
-fn stats(context: &Context) -> weft_store::spill::SpillStats {
-    context.spilling.as_ref().expect("a place to spill to").area().stats()
-}
 
 /// How many different keys there are, and how long texts are.
 #[derive(Clone, Copy, Debug)]
@@ -151,11 +129,6 @@ fn aggregate(context: &Context, table: &Shared) -> Result<Vec<Vec<Cell>>> {
     Ok(groups)
 }
 
-fn assert_nothing_is_left(context: &Context) {
-    assert_eq!(context.ledger.used(), 0, "memory");
-    assert_eq!((stats(context).used_bytes, stats(context).file_bytes), (0, 0), "space");
-}
-
 /// Compares with unlimited memory; returns the bytes that were spilled.
 fn check(shape: Shape, workers: usize, vector_rows: usize, bytes: u64) -> u64 {
     let seed = fastrand::u64(..);
@@ -245,17 +218,6 @@ fn failing_devices_are_an_error_that_says_so() {
             }
         }
     }
-}
-
-/// Requests that were on their way when something failed end first.
-fn settled(context: &Context) {
-    for _ in 0..500 {
-        if context.ledger.used() == 0 && stats(context).file_bytes == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_nothing_is_left(context);
 }
 
 #[test]

@@ -6,5 +6,7 @@ mod drive;
 mod filters;
 mod large;
 mod random;
+#[path = "../spill_context/mod.rs"]
+mod spill_context;
 mod spilling;
 mod tables;

@@ -6,42 +6,16 @@ use std::time::Duration;
 use weft_exec::join::{Kind, Nulls, Which};
 use weft_exec::program::Register;
 use weft_exec::query::Context;
-use weft_exec::spill::Spilling;
 use weft_exec::{ExecError, Lane, Result};
-use weft_rt::io::DriverKind;
-use weft_rt::io::sim::{Fault, FaultRule, Operation, SimDisk, SimFaults, SimOptions};
-use weft_rt::memory::Ledger;
-use weft_rt::{Runtime, RuntimeOptions};
-use weft_store::Directory;
-use weft_store::spill::{SpillArea, SpillStats};
+use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults};
 
 use crate::case::{Case, Row, large};
 use crate::drive::{Found, remainder_pipeline, run, take_rows, taken};
+use crate::spill_context::{assert_nothing_is_left, context, settled, stats};
 use crate::tables::{Side, Texts};
 
 const MIB: u64 = 1 << 20;
 const AMPLE: u64 = 1 << 30;
-
-/// A context whose operators spill to a simulated disk, on which every request suspends.
-fn context(workers: usize, bytes: u64, faults: SimFaults) -> Context {
-    let disk = SimDisk::new(SimOptions { faults, ..SimOptions::testing(bytes) });
-    let driver = DriverKind::Sim(disk.clone());
-    let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
-    let runtime = Runtime::new(&options).expect("workers");
-    let mut context = Context::new(Arc::new(runtime), Ledger::new(bytes));
-    let directory = Directory::Sim(disk, "spill".into());
-    context.spilling = Some(Spilling::new(SpillArea::new(vec![directory], 1 << 40)));
-    context
-}
-
-fn stats(context: &Context) -> SpillStats {
-    context.spilling.as_ref().expect("a place to spill to").area().stats()
-}
-
-fn assert_nothing_is_left(context: &Context) {
-    assert_eq!(context.ledger.used(), 0, "memory");
-    assert_eq!((stats(context).used_bytes, stats(context).file_bytes), (0, 0), "space");
-}
 
 /// What a join gives, and what is left of its build side.
 type Answer = (Vec<Row>, Vec<Vec<(i64, Option<bool>)>>);
@@ -235,17 +209,6 @@ fn failing_devices_are_an_error_that_says_so() {
             }
         }
     }
-}
-
-/// Requests that were on their way when something failed end first.
-fn settled(context: &Context) {
-    for _ in 0..500 {
-        if context.ledger.used() == 0 && stats(context).file_bytes == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_nothing_is_left(context);
 }
 
 #[test]

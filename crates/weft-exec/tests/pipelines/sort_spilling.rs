@@ -25,18 +25,10 @@ use crate::support::{cancel_after, random};
 
 const KIB: u64 = 1 << 10;
 
-/// A context on a simulated disk, on which every request suspends.
+/// A context on a simulated disk, on which every request suspends. Several workers go by the machine's clock: simulated time
+/// would end their patience before others have had a turn.
 fn context(workers: usize, bytes: u64, vector_rows: usize) -> (Context, SimDisk) {
-    context_of(workers, bytes, vector_rows, SimClock::Virtual)
-}
-
-/// The same by this clock.
-fn context_of(
-    workers: usize,
-    bytes: u64,
-    vector_rows: usize,
-    clock: SimClock,
-) -> (Context, SimDisk) {
+    let clock = if workers == 1 { SimClock::Virtual } else { SimClock::Real };
     let disk = SimDisk::new(SimOptions { clock, ..SimOptions::testing(bytes) });
     let driver = DriverKind::Sim(disk.clone());
     let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
@@ -232,7 +224,7 @@ fn sorts_that_spill_do_not_wait_for_each_other() {
     let batches = rows(&whole, &[0, 13, 6], 30_000, &mut random());
     let keys = [SortKey { field: 1, ..SortKey::default() }];
     for (workers, kibibytes) in [(1, 1000), (2, 2000)] {
-        let (context, _) = context_of(workers, kibibytes * KIB, 2048, SimClock::Real);
+        let (context, _) = context(workers, kibibytes * KIB, 2048);
         std::thread::scope(|scope| {
             let query = || {
                 let mut context = context.clone();

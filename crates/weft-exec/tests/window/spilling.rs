@@ -9,7 +9,7 @@ use weft_exec::query::Context;
 use weft_exec::spill::Spilling;
 use weft_exec::window::{Aggregate, Bound, Frame, Kind, RangeKey, Shift};
 use weft_rt::io::DriverKind;
-use weft_rt::io::sim::{Fault, FaultRule, Operation, SimDisk, SimFaults, SimOptions};
+use weft_rt::io::sim::{Fault, FaultRule, Operation, SimClock, SimDisk, SimFaults, SimOptions};
 use weft_rt::memory::Ledger;
 use weft_rt::{Runtime, RuntimeOptions};
 use weft_store::Directory;
@@ -21,9 +21,11 @@ use crate::random::{function, random, rows, runtime};
 
 const MIB: u64 = 1 << 20;
 
-/// A context on a simulated disk, on which every request suspends.
+/// A context on a simulated disk, on which every request suspends. Several workers go by the machine's clock: simulated time
+/// would end their patience before others have had a turn.
 fn context(workers: usize, bytes: u64) -> (Context, SimDisk) {
-    let disk = SimDisk::new(SimOptions::testing(bytes));
+    let clock = if workers == 1 { SimClock::Virtual } else { SimClock::Real };
+    let disk = SimDisk::new(SimOptions { clock, ..SimOptions::testing(bytes) });
     let driver = DriverKind::Sim(disk.clone());
     let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
     let mut context = Context::new(Arc::new(Runtime::new(&options).unwrap()), Ledger::new(bytes));

@@ -1,0 +1,68 @@
+//! Into how many partitions tuples of the probe side are put aside. A page is filled for each of them, so with fewer of them
+//! pages are larger, or need less memory; but their build sides are larger when they come back.
+
+use crate::tuple::materializer::PARTITIONS;
+
+/// Most bits of the hash that lead to a partition.
+const BITS_MAX: u32 = PARTITIONS.ilog2();
+
+/// What a worker needs for a partition to write pages of 64 KiB, and to write such that are not much too small.
+const PROBE_BYTES: u64 = 128 << 10;
+const PROBE_BYTES_MIN: u64 = 32 << 10;
+
+/// There are about so many partitions for each worker at least, so that none waits long for others in the end.
+const PARTITIONS_PER_WORKER: usize = 4;
+
+/// Of the memory, the part that the first may take, for as many partitions as there can be, and the second, for as many as
+/// are needed.
+const AMPLE: u64 = 8;
+const MOST: u64 = 2;
+
+/// Bits of the hash that lead to a partition of the probe side, for a build side that has so many bytes on disk in each of
+/// its partitions, and workers that have so much memory together.
+pub(super) fn probe_bits(disk_bytes: &[u64; PARTITIONS], memory_bytes: u64, workers: usize) -> u32 {
+    let workers_bytes = |page_bytes: u64, bits: u32| (page_bytes * workers as u64) << bits;
+    // Half of a worker's memory, as a directory comes with the tuples.
+    let unit_bytes_max = memory_bytes / workers as u64 / 2;
+    let fits = |bits: &u32| {
+        let mut units = disk_bytes.chunks(PARTITIONS >> bits);
+        units.all(|unit| unit.iter().sum::<u64>() <= unit_bytes_max)
+    };
+    let least = (PARTITIONS_PER_WORKER * workers).next_power_of_two().ilog2().clamp(1, BITS_MAX);
+    let most = (least..=BITS_MAX).rev();
+    let finds = |page_bytes, part: u64| {
+        let is_there = |bits: &u32| workers_bytes(page_bytes, *bits) <= memory_bytes / part;
+        most.clone().find(is_there).unwrap_or(least)
+    };
+    let needed = (least..=BITS_MAX).find(fits).unwrap_or(BITS_MAX);
+    needed.min(finds(PROBE_BYTES_MIN, MOST)).max(finds(PROBE_BYTES, AMPLE))
+}
+
+/// Bytes that workers should have for what they put aside, of so much memory.
+pub(super) fn probe_bytes(bits: u32, memory_bytes: u64, workers: usize) -> u64 {
+    ((PROBE_BYTES * workers as u64) << bits).min(memory_bytes / MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_as_many_as_memory_is_for() {
+        let bytes = |each: u64| [each; PARTITIONS];
+        // Ample memory.
+        assert_eq!(probe_bits(&bytes(1 << 20), 1 << 30, 2), 8);
+        assert_eq!(probe_bits(&bytes(1 << 20), 128 << 20, 2), 6);
+        // As many as are needed.
+        assert_eq!(probe_bits(&bytes(64 << 10), 8 << 20, 2), 3);
+        assert_eq!(probe_bits(&bytes(256 << 10), 8 << 20, 2), 5);
+        // More would be needed.
+        assert_eq!(probe_bits(&bytes(1 << 20), 2 << 20, 2), 4);
+        assert_eq!(probe_bits(&bytes(1 << 20), 0, 2), 3);
+        // Only one is on disk.
+        let mut one = bytes(0);
+        one[7] = 2 << 20;
+        assert_eq!(probe_bits(&one, 8 << 20, 2), 3);
+        assert_eq!(probe_bits(&one, 8 << 20, 64), 8);
+    }
+}
