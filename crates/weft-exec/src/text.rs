@@ -120,6 +120,30 @@ impl Str {
         unsafe { std::slice::from_raw_parts(self.tail() as *const u8, length) }
     }
 
+    /// The eight bytes from a place on, so that they compare as the string does; zeros follow a shorter one.
+    ///
+    /// # Safety
+    /// As [`Str::bytes`].
+    #[inline]
+    pub unsafe fn eight_from(self, start: usize) -> u64 {
+        let length = self.len();
+        if length <= INLINE_BYTES_MAX {
+            // Zeros are behind it in the view, too.
+            let rest = (self.0 >> 32).checked_shr(8 * start.min(16) as u32).unwrap_or(0);
+            return (rest as u64).swap_bytes();
+        }
+        // A longer one has eight bytes that end where it does.
+        let first = start.min(length - 8);
+        // SAFETY: the string has so many bytes, as the caller promises.
+        let bytes = unsafe { (self.tail() as *const u8).add(first).cast::<[u8; 8]>().read() };
+        u64::from_be_bytes(bytes).checked_shl(8 * (start - first).min(8) as u32).unwrap_or(0)
+    }
+
+    /// The address of a byte, if the view does not hold it; else any. There may be no such byte.
+    pub(crate) fn address_of(self, byte: usize) -> *const u8 {
+        (self.tail() as *const u8).wrapping_add(byte)
+    }
+
     /// True if both are the same bytes.
     ///
     /// # Safety
@@ -191,6 +215,11 @@ mod tests {
             assert_eq!(x.bytes(), a);
             assert_eq!(x.equals(&y), a == b, "{a:?} = {b:?}");
             assert_eq!(x.compare(&y), a.cmp(b), "{a:?} <=> {b:?}");
+            for start in 0..=a.len() + 9 {
+                let mut eight = a[start.min(a.len())..].to_vec();
+                eight.resize(8.max(eight.len()), 0);
+                assert_eq!(x.eight_from(start).to_be_bytes(), eight[..8], "{a:?} from {start}");
+            }
         }
     }
 

@@ -1,14 +1,19 @@
 //! Entries, a tuple's bits and its address each, and how the workers sort many of them together.
 //!
-//! Pieces that fit into a core's cache are sorted, then neighbours merged until one is left. A merge is cut into
-//! segments of its output by merge path (Green, McColl, Bader, 2012), so that all workers take part in every one of
-//! them, and others are served between segments.
+//! They are sorted by their bits alone; no tuple is looked at. Where entries then have the same bits though their keys
+//! differ, the bits that follow in the keys take the place of those (`digit`), and so on. Groups of such entries are a worker's
+//! each (`groups`), but for large ones, which are all workers'. In the end all entries have the bits that they came with.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 
 use weft_rt::memory::Reservation;
 
+use super::area::{Area, pieces, sort_by_bits};
+use super::digit::{BATCH, Digit, Position};
+use super::groups::{BATCHES, cut_between_groups, sort_groups};
 use super::order::Order;
 use crate::error::Result;
 use crate::pace::Pace;
@@ -18,6 +23,9 @@ use crate::tuple::layout::HASH_OFFSET;
 
 /// Entries that are sorted at once, and that are merged at once.
 pub(super) const PIECE: usize = 16 << 10;
+
+/// A group that is larger than what a worker has to do, divided by this, is sorted by all workers.
+const PARTS_PER_WORKER: usize = 8;
 
 /// A tuple to be sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
@@ -69,47 +77,6 @@ pub(super) async fn entries_of(pages: impl Iterator<Item = &Page> + Clone) -> Ve
     entries
 }
 
-/// Memory that workers write to, each to ranges of its own.
-struct Area {
-    start: *mut Entry,
-    entries: Vec<Entry>,
-}
-
-// SAFETY: the memory is the area's own; who may write where is up to those who use it.
-unsafe impl Send for Area {}
-// SAFETY: as above.
-unsafe impl Sync for Area {}
-
-impl Area {
-    fn new(mut entries: Vec<Entry>) -> Area {
-        Area { start: entries.as_mut_ptr(), entries }
-    }
-
-    fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// # Safety
-    /// Nobody writes to the range meanwhile.
-    unsafe fn get(&self, range: std::ops::Range<usize>) -> &[Entry] {
-        debug_assert!(range.start <= range.end && range.end <= self.len());
-        // SAFETY: within the memory; as the caller promises.
-        unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) }
-    }
-
-    /// # Safety
-    /// Nobody else uses the range meanwhile.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the workers share the area, and each has a range of its own"
-    )]
-    unsafe fn get_mut(&self, range: std::ops::Range<usize>) -> &mut [Entry] {
-        debug_assert!(range.start <= range.end && range.end <= self.len());
-        // SAFETY: within the memory; as the caller promises.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
-    }
-}
-
 /// Bytes that sorting so many entries takes, those of the entries included.
 pub(crate) fn bytes_to_sort(entries: usize) -> u64 {
     2 * (entries * size_of::<Entry>()) as u64
@@ -118,7 +85,7 @@ pub(crate) fn bytes_to_sort(entries: usize) -> u64 {
 /// Sorts entries. `memory` is for them and as many more; half of it is left.
 ///
 /// # Safety
-/// They are of tuples of the order's layout, alive until `tuples` is dropped.
+/// They are of tuples of the order's layout, alive until `tuples` is dropped, to which nobody writes but to their headers.
 pub(crate) async unsafe fn sort<T: Send + Sync + 'static>(
     entries: Vec<Entry>,
     order: &Arc<Order>,
@@ -126,110 +93,155 @@ pub(crate) async unsafe fn sort<T: Send + Sync + 'static>(
     memory: &mut Reservation,
     context: &Context,
 ) -> Result<Vec<Entry>> {
-    let count = entries.len();
-    let pieces = count.div_ceil(PIECE);
-    let piece = move |number: usize| number * PIECE..((number + 1) * PIECE).min(count);
-    let mut from = Arc::new(Area::new(entries));
-    {
-        // Whatever happens to this future, the tuples live as long as the workers' tasks.
-        let (area, order, tuples) = (from.clone(), order.clone(), tuples.clone());
-        let work = move |_, number| {
-            let (area, order, tuples) = (area.clone(), order.clone(), tuples.clone());
+    let spare = if entries.len() > PIECE { entries.len() } else { 0 };
+    let spare = Arc::new(Area::new(vec![Entry::default(); spare]));
+    let area = Arc::new(Area::new(entries));
+    let sorting = Sorting { area, spare, order, tuples, context };
+    // SAFETY: as the caller promises; nobody else uses the areas.
+    unsafe { sorting.sort().await? };
+    let Sorting { area, spare, .. } = sorting;
+    drop(spare);
+    memory.shrink(memory.bytes() / 2);
+    Ok(Arc::into_inner(area).expect("all workers have ended").into_entries())
+}
+
+/// Entries that all workers sort. Whatever happens to the sort's future, the tuples live as long as the workers' tasks.
+struct Sorting<'a, T> {
+    area: Arc<Area>,
+    spare: Arc<Area>,
+    order: &'a Arc<Order>,
+    tuples: &'a Arc<T>,
+    context: &'a Context,
+}
+
+impl<T: Send + Sync + 'static> Sorting<'_, T> {
+    /// # Safety
+    /// As [`sort`].
+    async unsafe fn sort(&self) -> Result<()> {
+        let all = 0..self.area.len();
+        // SAFETY: as the caller promises, and of the last step for the others: each has ended before the next.
+        unsafe {
+            sort_by_bits(&self.area, &self.spare, all.clone(), self.context).await?;
+            if self.order.is_exact() {
+                return Ok(());
+            }
+            let mut large = Vec::new();
+            self.sort_small_groups(all, Digit::of_headers(self.order), &mut large).await?;
+            let bits_of = |(group, _): &(Range<usize>, Position)| {
+                (group.clone(), self.area.get(group.clone())[0].bits)
+            };
+            let kept: Vec<(Range<usize>, u64)> = large.iter().map(bits_of).collect();
+            while let Some((group, position)) = large.pop() {
+                let digit = Digit::at(self.order, position);
+                if self.load(group.clone(), digit.clone()).await? {
+                    sort_by_bits(&self.area, &self.spare, group.clone(), self.context).await?;
+                }
+                self.sort_small_groups(group, digit, &mut large).await?;
+            }
+            for (group, bits) in kept {
+                self.put_back(group, bits).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts the groups of a range, which is sorted by a digit, but for large ones; these are added to those that are left, with
+    /// where they go on.
+    ///
+    /// # Safety
+    /// As [`sort`]; nobody uses the range.
+    async unsafe fn sort_small_groups(
+        &self,
+        range: Range<usize>,
+        digit: Digit,
+        large: &mut Vec<(Range<usize>, Position)>,
+    ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        let entries = unsafe { self.area.get(range.clone()) };
+        let mut small = Vec::new();
+        let parts_min = PARTS_PER_WORKER * self.context.runtime.workers();
+        let most = PIECE.max(self.area.len() / parts_min);
+        for part in cut_between_groups(entries, PIECE) {
+            let bits = entries[part.start].bits;
+            let part = range.start + part.start..range.start + part.end;
+            if part.len() <= most {
+                small.push(part);
+            } else if let Some(position) = digit.next(bits) {
+                large.push((part, position));
+            }
+        }
+        let count = small.len();
+        let shared = Arc::new((small, digit, self.area.clone(), self.order.clone()));
+        let tuples = self.tuples.clone();
+        let work = move |_, number: usize| {
+            let (shared, tuples) = (shared.clone(), tuples.clone());
             async move {
-                // SAFETY: each piece is one morsel's; the tuples are alive.
+                let (small, digit, area, order) = &*shared;
+                let mut pace = Pace::default();
+                // SAFETY: each part is one morsel's; the tuples are alive.
                 unsafe {
-                    let entries = area.get_mut(piece(number));
-                    entries.sort_unstable_by(|a, b| a.compare(b, &order));
+                    let entries = area.get_mut(small[number].clone());
+                    sort_groups(entries, digit, order, &mut pace).await;
                 }
                 drop(tuples);
                 Ok(())
             }
         };
-        context.run_morsels(pieces, work).await?;
+        self.context.run_morsels(count, work).await
     }
-    if pieces > 1 {
-        let mut into = Arc::new(Area::new(vec![Entry::default(); count]));
-        let mut run = PIECE;
-        while run < count {
-            let (source, target) = (from.clone(), into.clone());
-            let (order, tuples) = (order.clone(), tuples.clone());
-            let work = move |_, number| {
-                let (source, target) = (source.clone(), target.clone());
-                let (order, tuples) = (order.clone(), tuples.clone());
-                async move {
-                    // SAFETY: nobody writes to the source; each piece of the target is one morsel's; tuples are alive.
-                    unsafe { merge_piece(&source, &target, piece(number), run, &order) };
-                    drop(tuples);
-                    Ok(())
+
+    /// Puts a digit of each entry in place of its bits; true if they differ.
+    ///
+    /// # Safety
+    /// As [`sort`]; nobody uses the range.
+    async unsafe fn load(&self, range: Range<usize>, digit: Digit) -> Result<bool> {
+        let count = range.len().div_ceil(PIECE);
+        let piece = pieces(&range);
+        // SAFETY: as the caller promises.
+        let mut first = unsafe { self.area.get(range)[0] };
+        // SAFETY: as the caller promises.
+        unsafe { digit.load_all(std::slice::from_mut(&mut first)) };
+        let differ = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new((digit, self.area.clone(), differ.clone()));
+        let tuples = self.tuples.clone();
+        let work = move |_, number: usize| {
+            let (shared, tuples, piece) = (shared.clone(), tuples.clone(), piece(number));
+            async move {
+                let (digit, area, differ) = &*shared;
+                let mut pace = Pace::default();
+                // SAFETY: each piece is one morsel's.
+                let entries = unsafe { area.get_mut(piece) };
+                for batches in entries.chunks_mut(BATCHES * BATCH) {
+                    // SAFETY: the tuples are alive.
+                    unsafe { digit.load_all(batches) };
+                    if batches.iter().any(|entry| entry.bits != first.bits) {
+                        differ.store(true, atomic::Ordering::Relaxed);
+                    }
+                    pace.keep().await;
                 }
-            };
-            context.run_morsels(pieces, work).await?;
-            std::mem::swap(&mut from, &mut into);
-            run *= 2;
-        }
+                drop(tuples);
+                Ok(())
+            }
+        };
+        self.context.run_morsels(count, work).await?;
+        Ok(differ.load(atomic::Ordering::Relaxed))
     }
-    memory.shrink(memory.bytes() / 2);
-    let area = Arc::into_inner(from).expect("all workers have ended");
-    Ok(area.entries)
-}
 
-/// Merges what belongs into `piece` of the target, from runs of `run` entries.
-///
-/// # Safety
-/// Nobody writes to the source, or uses the piece of the target; the entries' tuples are alive.
-unsafe fn merge_piece(
-    source: &Area,
-    target: &Area,
-    piece: std::ops::Range<usize>,
-    run: usize,
-    order: &Order,
-) {
-    let first = piece.start / (2 * run) * (2 * run);
-    let middle = (first + run).min(source.len());
-    let last = (first + 2 * run).min(source.len());
-    // SAFETY: as the caller promises.
-    unsafe {
-        let (left, right) = (source.get(first..middle), source.get(middle..last));
-        let (start, end) = (piece.start - first, piece.end - first);
-        let (left_start, left_end) =
-            (split(left, right, start, order), split(left, right, end, order));
-        let left = &left[left_start..left_end];
-        let right = &right[start - left_start..end - left_end];
-        merge(left, right, target.get_mut(piece), order);
+    /// Gives entries the bits that they came with.
+    ///
+    /// # Safety
+    /// Nobody uses the range.
+    async unsafe fn put_back(&self, range: Range<usize>, bits: u64) -> Result<()> {
+        let (count, piece, area) = (range.len().div_ceil(PIECE), pieces(&range), self.area.clone());
+        let work = move |_, number: usize| {
+            let (area, piece) = (area.clone(), piece(number));
+            async move {
+                // SAFETY: each piece is one morsel's.
+                let entries = unsafe { area.get_mut(piece) };
+                entries.iter_mut().for_each(|entry| entry.bits = bits);
+                Ok(())
+            }
+        };
+        self.context.run_morsels(count, work).await
     }
-}
-
-/// How many of the first `count` entries of both together are of the left: of equal ones the left comes first.
-///
-/// # Safety
-/// The entries' tuples are alive.
-unsafe fn split(left: &[Entry], right: &[Entry], count: usize, order: &Order) -> usize {
-    let (mut low, mut high) = (count.saturating_sub(right.len()), count.min(left.len()));
-    while low < high {
-        let middle = (low + high) / 2;
-        // SAFETY: as the caller promises.
-        let left_is_first =
-            unsafe { left[middle].compare(&right[count - middle - 1], order) != Ordering::Greater };
-        if left_is_first { low = middle + 1 } else { high = middle }
-    }
-    low
-}
-
-/// # Safety
-/// The entries' tuples are alive.
-unsafe fn merge(left: &[Entry], right: &[Entry], out: &mut [Entry], order: &Order) {
-    debug_assert_eq!(left.len() + right.len(), out.len());
-    let (mut at_left, mut at_right, mut at) = (0, 0, 0);
-    while at_left < left.len() && at_right < right.len() {
-        let (a, b) = (left[at_left], right[at_right]);
-        // SAFETY: as the caller promises.
-        let takes_right = unsafe { b.compare(&a, order) == Ordering::Less };
-        out[at] = if takes_right { b } else { a };
-        at_left += usize::from(!takes_right);
-        at_right += usize::from(takes_right);
-        at += 1;
-    }
-    let left_over = left.len() - at_left;
-    out[at..at + left_over].copy_from_slice(&left[at_left..]);
-    out[at + left_over..].copy_from_slice(&right[at_right..]);
 }

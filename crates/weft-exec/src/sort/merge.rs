@@ -251,7 +251,8 @@ async fn merged(pieces: Vec<Piece>, order: &Arc<Order>, context: &Context) -> Re
         parts.map(|(piece, range)| piece.part(range)).collect::<Vec<Piece>>()
     });
     if units.len() == 1 {
-        return Ok(units.next().map(|unit| merged_unit(unit, order)).into_iter().collect());
+        let unit = units.next().expect("there is one");
+        return Ok(vec![merged_unit(unit, order).await]);
     }
     let places: Vec<_> = units.map(|unit| (Mutex::new(unit), OnceLock::<Rows>::new())).collect();
     let (count, places) = (places.len(), Arc::new(places));
@@ -262,7 +263,7 @@ async fn merged(pieces: Vec<Piece>, order: &Arc<Order>, context: &Context) -> Re
         async move {
             let (unit, place) = &places[number];
             let unit = std::mem::take(&mut *unit.lock().unwrap_or_else(PoisonError::into_inner));
-            place.get_or_init(|| merged_unit(unit, &order));
+            place.set(merged_unit(unit, &order).await).expect("a unit is merged once");
             Ok(())
         }
     };
@@ -271,12 +272,12 @@ async fn merged(pieces: Vec<Piece>, order: &Arc<Order>, context: &Context) -> Re
     Ok(places.into_iter().filter_map(|(_, place)| place.into_inner()).collect())
 }
 
-fn merged_unit(pieces: Vec<Piece>, order: &Order) -> Rows {
+async fn merged_unit(pieces: Vec<Piece>, order: &Order) -> Rows {
     let mut entries = Vec::with_capacity(pieces.iter().map(Segment::count).sum());
     for piece in &pieces {
         entries.extend((0..piece.count()).map(|number| piece.entry(number)));
     }
     // SAFETY: the tuples are those of the order's layout, and lie on pages that the pieces keep.
-    unsafe { merge_neighbours(&mut entries, order) };
+    unsafe { merge_neighbours(&mut entries, order).await };
     Rows { entries, pieces }
 }

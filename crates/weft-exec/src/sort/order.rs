@@ -29,13 +29,13 @@ pub struct SortKey {
 
 /// What a key's values are in the bits of tuples.
 #[derive(Clone, Copy, Debug)]
-struct Ranks {
+pub(super) struct Ranks {
     /// The rank that counts as 0.
-    least: u64,
+    pub(super) least: u64,
     /// Bits of the ranks from there on.
-    bits: u32,
+    pub(super) bits: u32,
     /// The bits say all of a value.
-    are_exact: bool,
+    pub(super) are_exact: bool,
 }
 
 impl Ranks {
@@ -57,8 +57,8 @@ impl Ranks {
 #[derive(Clone, Debug)]
 pub struct Order {
     layout: Arc<Layout>,
-    keys: Vec<SortKey>,
-    ranks: Vec<Ranks>,
+    pub(super) keys: Vec<SortKey>,
+    pub(super) ranks: Vec<Ranks>,
     /// Whether the bits of a tuple say all about its place.
     is_exact: bool,
 }
@@ -69,6 +69,11 @@ pub(crate) trait Ranked: Value {
     const BITS: u32;
     /// The rank; of a longer value its first bits.
     fn rank(self) -> u64;
+    /// The rank without its last bits; of what is left, the last 64.
+    #[inline(always)]
+    fn rank_above(self, down: u32) -> u64 {
+        self.rank() >> down
+    }
     /// Compares whole values that lie in tuples.
     fn compare(&self, other: &Self) -> Ordering {
         self.rank().cmp(&other.rank())
@@ -124,6 +129,9 @@ impl Ranked for i128 {
     fn rank(self) -> u64 {
         ((self >> 64) as i64).rank()
     }
+    fn rank_above(self, down: u32) -> u64 {
+        ((self as u128 ^ 1 << 127) >> down) as u64
+    }
     fn compare(&self, other: &i128) -> Ordering {
         self.cmp(other)
     }
@@ -132,12 +140,8 @@ impl Ranked for i128 {
 impl Ranked for Str {
     const BITS: u32 = u32::MAX;
     fn rank(self) -> u64 {
-        let mut first = [0; 8];
         // SAFETY: of a register, or of a tuple that is alive.
-        let bytes = unsafe { self.bytes() };
-        let count = bytes.len().min(8);
-        first[..count].copy_from_slice(&bytes[..count]);
-        u64::from_be_bytes(first)
+        unsafe { self.eight_from(0) }
     }
     fn compare(&self, other: &Str) -> Ordering {
         // SAFETY: both of tuples that are alive.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 
+use super::digit::Digit;
 use super::entries::{Entry, PIECE, entries_of};
+use super::groups::{cut_between_groups, sort_groups};
 use super::order::Order;
-use super::units::{cut, merge_neighbours};
+use super::radix::sort_by_bits;
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::spill::frozen::{FROZEN_BYTES_MAX, Freezing, GRAIN_BYTES, page_bytes_within};
@@ -23,9 +25,6 @@ const PAGE_PART: u64 = 256;
 /// What is sorted into a run at once, at most: more is more runs, of which not all need be written.
 pub(super) const RUN_BYTES_MAX: usize = 128 << 20;
 pub(super) const RUN_TUPLES_MAX: usize = 1 << 20;
-
-/// Entries that are merged at once on their way to disk.
-const UNIT: usize = 4 << 10;
 
 /// Bytes that are needed for each tuple of a page in memory, beside the page: its entry, and room to merge it.
 const BYTES_PER_TUPLE: usize = 2 * size_of::<Entry>();
@@ -207,24 +206,20 @@ impl RunWriter {
         let order = self.order.clone();
         let mut left_bytes: usize = pages.iter().map(Page::used_bytes).sum();
         let mut entries = entries_of(pages.iter()).await;
-        for piece in entries.chunks_mut(PIECE) {
+        sort_by_bits(&mut entries, &mut pace).await;
+        let digit = Digit::of_headers(&order);
+        let mut left = most;
+        for part in cut_between_groups(&entries, PIECE) {
+            let part = &mut entries[part];
+            let count = part.len().min(left);
             // SAFETY: the tuples lie on the pages.
-            piece.sort_unstable_by(|a, b| unsafe { a.compare(b, &order) });
-            pace.keep().await;
-        }
-        let pieces: Vec<&[Entry]> = entries.chunks(PIECE).collect();
-        let (mut unit, mut left) = (Vec::new(), most);
-        // SAFETY: as above.
-        for ranges in unsafe { cut(&pieces, UNIT, &order) } {
-            unit.clear();
-            pieces.iter().zip(ranges).for_each(|(piece, range)| unit.extend(&piece[range]));
-            // SAFETY: as above.
             unsafe {
-                merge_neighbours(&mut unit, &order);
-                unit.truncate(left);
-                self.add_all(&unit, &mut left_bytes, &mut pace).await?;
+                if !order.is_exact() {
+                    sort_groups(part, &digit, &order, &mut pace).await;
+                }
+                self.add_all(&part[..count], &mut left_bytes, &mut pace).await?;
             }
-            left -= unit.len();
+            left -= count;
             if left == 0 {
                 break;
             }

@@ -7,8 +7,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use super::digit::Digit;
 use super::entries::Entry;
+use super::groups::sort_groups;
 use super::order::Order;
+use crate::pace::Pace;
 
 /// Entries in their order.
 pub(super) trait Segment {
@@ -17,16 +20,6 @@ pub(super) trait Segment {
 
     /// The `number`th.
     fn entry(&self, number: usize) -> Entry;
-}
-
-impl Segment for &[Entry] {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn entry(&self, number: usize) -> Entry {
-        self[number]
-    }
 }
 
 /// A place in a segment.
@@ -127,18 +120,35 @@ pub(super) unsafe fn cut<S: Segment>(
 ///
 /// # Safety
 /// The entries are of tuples that are alive, and of the order's layout.
-pub(super) unsafe fn merge_neighbours(entries: &mut [Entry], order: &Order) {
+pub(super) async unsafe fn merge_neighbours(entries: &mut [Entry], order: &Order) {
     // It finds the segments by itself.
-    // SAFETY: as the caller promises.
-    entries.sort_by(|a, b| unsafe { a.compare(b, order) });
+    entries.sort_by_key(|entry| entry.bits);
+    if !order.is_exact() {
+        // SAFETY: as the caller promises.
+        unsafe {
+            sort_groups(entries, &Digit::of_headers(order), order, &mut Pace::default()).await;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use futures::executor::block_on;
+
     use super::*;
     use crate::tuple::Layout;
+
+    impl Segment for &[Entry] {
+        fn count(&self) -> usize {
+            self.len()
+        }
+
+        fn entry(&self, number: usize) -> Entry {
+            self[number]
+        }
+    }
 
     #[test]
     fn units_follow_each_other_and_are_of_a_size() {
@@ -170,7 +180,7 @@ mod tests {
                 let most = 2 * unit.max(PER_SEGMENT * slices.len());
                 assert!(entries.len() <= most, "{} {unit}", entries.len());
                 // SAFETY: as above.
-                unsafe { merge_neighbours(&mut entries, &order) };
+                unsafe { block_on(merge_neighbours(&mut entries, &order)) };
                 merged.extend(entries);
             }
             assert!(merged.is_sorted_by_key(|entry| entry.bits));
