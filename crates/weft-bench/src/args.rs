@@ -4,7 +4,6 @@ mod all;
 mod database;
 mod device;
 mod papers;
-mod spill;
 mod values;
 
 use std::path::PathBuf;
@@ -15,10 +14,9 @@ use clap::{Args, Subcommand};
 use crate::report::FIELD_HELP;
 
 pub use all::AllArgs;
-pub use database::{DataArgs, MemoryArgs, StorageArgs, TpchArgs};
+pub use database::{DataArgs, DatabaseArgs, MemoryArgs, StorageArgs, TpchArgs};
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
-pub use spill::SpillArgs;
 
 /// Measures what coroutines buy on this machine, and redraws the figures of "What Are You Waiting
 /// For? Use Coroutines for Asynchronous I/O to Hide I/O Latencies and Maximize the Read Bandwidth!"
@@ -61,13 +59,13 @@ pub enum Experiment {
     Memory(MemoryArgs),
     /// An aggregation with about as many groups as rows, at one memory limit or several
     #[command(after_long_help = json_help())]
-    Agg(SpillArgs),
+    Agg(DatabaseArgs),
     /// Joins with a large side and with two, at one memory limit or several
     #[command(after_long_help = json_help())]
-    Join(SpillArgs),
+    Join(DatabaseArgs),
     /// A sort of all of lineitem, at one memory limit or several
     #[command(after_long_help = json_help())]
-    Sort(SpillArgs),
+    Sort(DatabaseArgs),
     /// How lineitem lies on disk: bytes per value of each column, cold and hot scans by one thread
     #[command(after_long_help = json_help())]
     Storage(StorageArgs),
@@ -87,7 +85,7 @@ impl Experiment {
             Experiment::Lookup(args) => &args.device,
             Experiment::Tpch(args) => return args.places(),
             Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => {
-                return args.places();
+                return vec![args.database()];
             }
             Experiment::Memory(_) | Experiment::Storage(_) => {
                 return vec![self.common().data.clone()];
@@ -104,7 +102,7 @@ impl Experiment {
             Experiment::Scan(args) => &args.common,
             Experiment::Lookup(args) => &args.common,
             Experiment::Prefetch(args) => &args.common,
-            Experiment::Tpch(args) => &args.common,
+            Experiment::Tpch(args) => &args.database.common,
             Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => &args.common,
             Experiment::Memory(args) => &args.common,
             Experiment::Storage(args) => &args.common,
@@ -119,7 +117,7 @@ impl Experiment {
             Experiment::Scan(args) => &mut args.common,
             Experiment::Lookup(args) => &mut args.common,
             Experiment::Prefetch(args) => &mut args.common,
-            Experiment::Tpch(args) => &mut args.common,
+            Experiment::Tpch(args) => &mut args.database.common,
             Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => {
                 &mut args.common
             }

@@ -77,7 +77,10 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Tpch(tpch) => {
             let report = experiment::tpch::run(tpch, &machine)?;
             summary = Some(report::tpch::render(&report));
-            report.points
+            match tpch.database.memory_limit.is_empty() {
+                true => report.points,
+                false => checked(report.points, &mut verdict),
+            }
         }
     };
     let text = if common.json {

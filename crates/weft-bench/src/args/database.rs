@@ -8,9 +8,9 @@ use super::values::scale_factor;
 use super::{CommonArgs, cores, distinct};
 use crate::workload::tpch_queries::{QUERIES, Query};
 
-/// `weft bench tpch`.
+/// A database of TPC-H, and how it is opened.
 #[derive(Args, Clone, Debug)]
-pub struct TpchArgs {
+pub struct DatabaseArgs {
     /// Options of every experiment.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -23,24 +23,12 @@ pub struct TpchArgs {
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
 
-    /// A directory on a further device that a new database also lies on
-    #[arg(long, value_name = "PATH")]
-    pub device: Vec<PathBuf>,
-
-    /// Memory limit of the database, such as 4GB [default: the database's]
-    #[arg(long, value_name = "BYTES")]
-    pub memory_limit: Option<String>,
-
-    /// How requests reach the device: auto, uring, posix or blocking; a list sweeps
-    #[arg(long, value_delimiter = ',', default_value = "auto", value_name = "LIST", value_parser = ["auto", "uring", "posix", "blocking"])]
-    pub io_driver: Vec<String>,
-
-    /// Which queries, such as 1,6,14 [default: all 22]
-    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=22))]
-    pub queries: Vec<u32>,
+    /// Memory limit of the database, such as 16GB,1GB,512MB; a list sweeps [default: the database's]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub memory_limit: Vec<String>,
 }
 
-impl TpchArgs {
+impl DatabaseArgs {
     /// The database's directory.
     pub fn database(&self) -> PathBuf {
         let default = || self.common.data.join(format!("tpch-sf{}.weft", self.scale));
@@ -52,6 +40,36 @@ impl TpchArgs {
         if self.common.threads.is_empty() { vec![cores()] } else { distinct(&self.common.threads) }
     }
 
+    /// The limits to sweep; nothing stands for the database's own.
+    pub fn limits(&self) -> Vec<Option<&str>> {
+        match self.memory_limit.as_slice() {
+            [] => vec![None],
+            limits => limits.iter().map(|limit| Some(limit.as_str())).collect(),
+        }
+    }
+}
+
+/// `weft bench tpch`.
+#[derive(Args, Clone, Debug)]
+pub struct TpchArgs {
+    /// The database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+
+    /// A directory on a further device that a new database also lies on
+    #[arg(long, value_name = "PATH")]
+    pub device: Vec<PathBuf>,
+
+    /// How requests reach the device: auto, uring, posix or blocking; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "auto", value_name = "LIST", value_parser = ["auto", "uring", "posix", "blocking"])]
+    pub io_driver: Vec<String>,
+
+    /// Which queries, such as 1,6,14 [default: all 22]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=22))]
+    pub queries: Vec<u32>,
+}
+
+impl TpchArgs {
     /// The queries to run, in the order given.
     pub fn queries(&self) -> Vec<&'static Query> {
         let all: Vec<u32> = (1..=QUERIES.len() as u32).collect();
@@ -61,7 +79,7 @@ impl TpchArgs {
 
     /// Where the database lies.
     pub(super) fn places(&self) -> Vec<PathBuf> {
-        let mut places = vec![self.database()];
+        let mut places = vec![self.database.database()];
         places.extend(self.device.iter().cloned());
         places
     }

@@ -11,7 +11,7 @@ use weft_rt::memory::heap;
 
 use super::memory::allowed_bytes;
 use crate::answer::{Answer, AnswerError, TextRows, text_rows};
-use crate::args::SpillArgs;
+use crate::args::DatabaseArgs;
 use crate::data::progress_bar;
 use crate::error::BenchError;
 use crate::report::{Machine, Point};
@@ -88,7 +88,7 @@ pub const SORT: Cases = Cases {
 ///
 /// # Errors
 /// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
-pub fn run(args: &SpillArgs, machine: &Machine, cases: Cases) -> Result<Vec<Point>, BenchError> {
+pub fn run(args: &DatabaseArgs, machine: &Machine, cases: Cases) -> Result<Vec<Point>, BenchError> {
     let threads = args.threads();
     load(args, threads[0])?;
     let bar = progress_bar("runs").with_message(cases.experiment);
@@ -133,14 +133,14 @@ pub fn run(args: &SpillArgs, machine: &Machine, cases: Cases) -> Result<Vec<Poin
 }
 
 /// Loads what is missing.
-fn load(args: &SpillArgs, threads: u32) -> Result<(), BenchError> {
+fn load(args: &DatabaseArgs, threads: u32) -> Result<(), BenchError> {
     let files = tpch_load::parquet_directory(&args.common.data, args.scale);
     let database = open(args, threads, None)?;
     tpch_load::load(&database, &files, args.scale, threads as usize)?;
     Ok(())
 }
 
-fn open(args: &SpillArgs, threads: u32, limit: Option<&str>) -> Result<Database, BenchError> {
+fn open(args: &DatabaseArgs, threads: u32, limit: Option<&str>) -> Result<Database, BenchError> {
     let mut options = DatabaseOptions::default().with("threads", threads);
     if let Some(limit) = limit {
         options = options.with("memory_limit", limit);
@@ -173,7 +173,7 @@ struct Run {
 }
 
 fn run_once(
-    args: &SpillArgs,
+    args: &DatabaseArgs,
     case: &Case,
     threads: u32,
     limit: Option<&str>,

@@ -1,14 +1,17 @@
 //! The 22 queries of TPC-H on a database, cold and hot, with their answers checked.
 //!
 //! A cold run opens the database anew, so that its cache is empty; reads go past the system's. A hot run
-//! follows it in the same database. Loading is measured if tables are missing.
+//! follows it in the same database. Loading is measured if tables are missing. At a memory limit, what is resident is compared with
+//! what may be.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use weft::arrow::array::RecordBatch;
 use weft::{Database, DatabaseOptions, DatabaseStats, QueryResult};
+use weft_rt::memory::heap;
 
+use super::memory::allowed_bytes;
 use crate::answer::{Answer, TextRows, limit_of, text_rows};
 use crate::args::TpchArgs;
 use crate::data::progress_bar;
@@ -35,6 +38,7 @@ pub struct TpchReport {
 struct Setting {
     threads: u32,
     driver: String,
+    memory_limit: Option<String>,
 }
 
 /// Loads the database if needed and runs the queries.
@@ -44,23 +48,17 @@ struct Setting {
 pub fn run(args: &TpchArgs, machine: &Machine) -> Result<TpchReport, BenchError> {
     let queries = args.queries();
     let mut points = Vec::new();
-    let first = Setting { threads: args.threads()[0], driver: args.io_driver[0].clone() };
-    let (loaded, bytes_on_disk) = load(args, machine, &first)?;
+    let settings = settings(args);
+    let (loaded, bytes_on_disk) = load(args, machine, &settings[0])?;
     points.extend(loaded);
-    let settings: Vec<Setting> = args
-        .threads()
-        .into_iter()
-        .flat_map(|threads| {
-            args.io_driver.iter().map(move |driver| Setting { threads, driver: driver.clone() })
-        })
-        .collect();
     let bar = progress_bar("runs").with_message("TPC-H");
     bar.set_length(
-        queries.len() as u64 * settings.len() as u64 * 2 * u64::from(args.common.repeat),
+        queries.len() as u64 * settings.len() as u64 * 2 * u64::from(args.database.common.repeat),
     );
     let mut is_checked = true;
     for query in &queries {
-        let mut reference = query.answer(args.scale).map_err(|source| wrong(query, source))?;
+        let mut reference =
+            query.answer(args.database.scale).map_err(|source| wrong(query, source))?;
         is_checked &= reference.is_some();
         for setting in &settings {
             let [cold, hot] = measure(args, query, setting, &mut reference, &mut || bar.inc(1))?;
@@ -73,21 +71,39 @@ pub fn run(args: &TpchArgs, machine: &Machine) -> Result<TpchReport, BenchError>
     Ok(TpchReport { points, bytes_on_disk, is_checked })
 }
 
+/// All combinations.
+fn settings(args: &TpchArgs) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for threads in args.database.threads() {
+        for limit in args.database.limits() {
+            let memory_limit = limit.map(str::to_owned);
+            let setting = |driver: &String| Setting {
+                threads,
+                driver: driver.clone(),
+                memory_limit: memory_limit.clone(),
+            };
+            settings.extend(args.io_driver.iter().map(setting));
+        }
+    }
+    settings
+}
+
 /// Opens the database, loads what is missing; the point of the load and the size on disk.
 fn load(
     args: &TpchArgs,
     machine: &Machine,
     setting: &Setting,
 ) -> Result<(Option<Point>, u64), BenchError> {
-    let files = tpch_load::parquet_directory(&args.common.data, args.scale);
+    let files = tpch_load::parquet_directory(&args.database.common.data, args.database.scale);
     let threads = setting.threads as usize;
-    if !args.database().exists() {
+    if !args.database.database().exists() {
         // Before memory is counted: making rows takes more of it than loading them.
-        tpch_load::generate(&files, args.scale, threads)?;
+        tpch_load::generate(&files, args.database.scale, threads)?;
     }
+    heap::trim(0);
     resident::reset_peak();
     let database = open(args, setting)?;
-    let loaded = tpch_load::load(&database, &files, args.scale, threads)?;
+    let loaded = tpch_load::load(&database, &files, args.database.scale, threads)?;
     let stats = database.stats();
     let point = (!loaded.tables.is_empty())
         .then(|| load_point(args, machine, setting, &loaded, &stats, &files));
@@ -113,6 +129,8 @@ fn load_point(
         bytes_written: Some(stats.bytes_written),
         bytes_on_disk: Some(stats.bytes_on_disk),
         resident_bytes_peak: resident::peak_bytes(),
+        memory_limit: Some(stats.memory_limit),
+        resident_bytes_allowed: Some(allowed_bytes(stats.memory_limit)),
         answer: None,
         ..setting.point(args, machine)
     }
@@ -122,11 +140,11 @@ fn open(args: &TpchArgs, setting: &Setting) -> Result<Database, BenchError> {
     let mut options = DatabaseOptions::default()
         .with("threads", setting.threads)
         .with("io_driver", &setting.driver);
-    if let Some(limit) = &args.memory_limit {
+    if let Some(limit) = &setting.memory_limit {
         options = options.with("memory_limit", limit);
     }
     options.devices = args.device.clone();
-    let path: PathBuf = args.database();
+    let path: PathBuf = args.database.database();
     let opened = Database::open(&path, &options);
     let what = format!("opening {}", path.display());
     Ok(opened.map_err(WorkloadError::statement(what))?)
@@ -143,6 +161,8 @@ struct Runs {
 struct Run {
     seconds: f64,
     bytes_read: u64,
+    spilled_bytes: u64,
+    limit_bytes: u64,
     resident_bytes: Option<u64>,
 }
 
@@ -154,14 +174,14 @@ fn measure(
     reference: &mut Option<Answer>,
     done: &mut dyn FnMut(),
 ) -> Result<[Runs; 2], BenchError> {
-    let is_checked = query.answer(args.scale).is_ok_and(|answer| answer.is_some());
+    let is_checked = query.answer(args.database.scale).is_ok_and(|answer| answer.is_some());
     let [mut cold, mut hot] = [Runs::default(), Runs::default()];
-    for repetition in 0..args.common.repeat {
+    for repetition in 0..args.database.common.repeat {
         let database = open(args, setting)?;
         cold.runs.push(run_once(&database, query, reference)?);
         done();
-        if repetition + 1 == args.common.repeat {
-            for _ in 0..args.common.repeat {
+        if repetition + 1 == args.database.common.repeat {
+            for _ in 0..args.database.common.repeat {
                 hot.runs.push(run_once(&database, query, reference)?);
                 done();
             }
@@ -180,6 +200,8 @@ fn run_once(
     reference: &mut Option<Answer>,
 ) -> Result<Run, BenchError> {
     let failed = || WorkloadError::statement(query.name());
+    // What an earlier run has left of its memory is not this one's.
+    heap::trim(0);
     let session = database.session().map_err(failed())?;
     resident::reset_peak();
     let before = database.stats();
@@ -192,7 +214,13 @@ fn run_once(
     let rows =
         text_rows(&batches).map_err(|source| WorkloadError::Text { what: query.name(), source })?;
     check(query, rows, reference)?;
-    Ok(Run { seconds, bytes_read: after.bytes_read - before.bytes_read, resident_bytes })
+    Ok(Run {
+        seconds,
+        bytes_read: after.bytes_read - before.bytes_read,
+        spilled_bytes: after.spill_bytes_written - before.spill_bytes_written,
+        limit_bytes: after.memory_limit,
+        resident_bytes,
+    })
 }
 
 /// Checks an answer against the reference, or makes it one.
@@ -219,7 +247,7 @@ impl Setting {
             driver: self.driver.clone(),
             device: machine.device.clone(),
             threads: self.threads,
-            scale: Some(args.scale),
+            scale: Some(args.database.scale),
             ..Point::default()
         }
     }
@@ -243,8 +271,11 @@ impl Runs {
             seconds: run.seconds,
             seconds_min: self.runs.first().map(|run| run.seconds),
             seconds_max: self.runs.last().map(|run| run.seconds),
+            memory_limit: Some(run.limit_bytes),
             bytes_read: Some(run.bytes_read),
+            spilled_bytes: Some(run.spilled_bytes),
             resident_bytes_peak: self.runs.iter().filter_map(|run| run.resident_bytes).max(),
+            resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
             answer: Some(answer.to_owned()),
             ..setting.point(args, machine)
         }
@@ -261,6 +292,7 @@ fn compare_with_blocking(points: &mut [Point]) {
                 && other.pattern == point.pattern
                 && other.cached == point.cached
                 && other.threads == point.threads
+                && other.memory_limit == point.memory_limit
         });
         let ratio = baseline.map(|other| other.seconds / point.seconds);
         points[index].ratio_to_blocking = ratio;

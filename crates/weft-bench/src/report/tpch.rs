@@ -8,8 +8,18 @@ use super::{Point, figures};
 use crate::experiment::tpch::TpchReport;
 
 /// The headers; one that the points have no values for is left out.
-const HEADERS: [&str; 8] =
-    ["query", "driver", "cold", "hot", "read cold", "read hot", "memory peak", "vs blocking"];
+const HEADERS: [&str; 10] = [
+    "query",
+    "driver",
+    "cold",
+    "hot",
+    "read cold",
+    "read hot",
+    "spilled",
+    "memory peak",
+    "allowed",
+    "vs blocking",
+];
 
 /// The report as text.
 pub fn render(report: &TpchReport) -> String {
@@ -24,10 +34,13 @@ pub fn render(report: &TpchReport) -> String {
     for load in points.iter().filter(|point| point.cached.is_none()) {
         text += &describe_load(load);
     }
-    for threads in distinct(queries.iter().map(|point| point.threads)) {
+    let setting = |point: &Point| (point.threads, point.memory_limit);
+    for (threads, limit) in distinct(queries.iter().map(|point| setting(point))) {
         let members: Vec<&Point> =
-            queries.iter().copied().filter(|point| point.threads == threads).collect();
-        text += &format!("\n{}\n", units::plural(threads, "thread"));
+            queries.iter().copied().filter(|point| setting(point) == (threads, limit)).collect();
+        text += &format!("\n{}", units::plural(threads, "thread"));
+        text += &limit.map_or_else(String::new, |limit| format!(", at {}", units::bytes(limit)));
+        text += "\n";
         text += &table(&members);
     }
     text += if report.is_checked {
@@ -50,18 +63,23 @@ fn describe_load(point: &Point) -> String {
 
 fn table(points: &[&Point]) -> String {
     let drivers = distinct(points.iter().map(|point| point.driver.as_str()));
-    let shows = |header: &str| drivers.len() > 1 || !matches!(header, "driver" | "vs blocking");
+    let has_spilled = points.iter().any(|point| point.spilled_bytes > Some(0));
+    let shows = |header: &str| match header {
+        "driver" | "vs blocking" => drivers.len() > 1,
+        "spilled" => has_spilled,
+        _ => true,
+    };
     let mut table = Table::new();
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─')));
     table.set_header(HEADERS.iter().filter(|header| shows(header)).map(|&header| cell(header)));
-    let mut rows: Vec<[String; 8]> = Vec::new();
+    let mut rows: Vec<[String; HEADERS.len()]> = Vec::new();
     for driver in &drivers {
         let of_driver: Vec<&Point> =
             points.iter().copied().filter(|point| point.driver == *driver).collect();
         let pairs = of_driver.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         rows.extend(pairs.clone().map(|(cold, hot)| row(cold, hot)));
         let mean = |values: Vec<f64>| units::seconds(geometric_mean(&values));
-        let mut means = [(); 8].map(|()| String::new());
+        let mut means = HEADERS.map(|_| String::new());
         means[0] = "geometric mean".to_owned();
         means[1] = (*driver).to_owned();
         means[2] = mean(pairs.clone().map(|(cold, _)| cold.seconds).collect());
@@ -83,7 +101,7 @@ fn cell(header: &str) -> Cell {
     Cell::new(header)
 }
 
-fn row(cold: &Point, hot: &Point) -> [String; 8] {
+fn row(cold: &Point, hot: &Point) -> [String; HEADERS.len()] {
     let known = |value: Option<u64>| value.map_or("–".to_owned(), units::bytes);
     [
         cold.pattern.clone().unwrap_or_default(),
@@ -92,7 +110,9 @@ fn row(cold: &Point, hot: &Point) -> [String; 8] {
         units::seconds(hot.seconds),
         known(cold.bytes_read),
         known(hot.bytes_read),
+        known(cold.spilled_bytes.max(hot.spilled_bytes)),
         known(cold.resident_bytes_peak.max(hot.resident_bytes_peak)),
+        known(cold.resident_bytes_allowed),
         cold.ratio_to_blocking.map_or("–".to_owned(), units::ratio),
     ]
 }
@@ -148,6 +168,22 @@ mod tests {
             text.lines().find(|line| line.trim_start().starts_with("geometric mean")).unwrap();
         assert!(means.contains("2.00 s") && means.contains("1.00 s"), "{text}");
         assert!(!text.contains("driver"), "{text}");
+    }
+
+    #[test]
+    fn each_limit_has_a_table() {
+        let at = |limit, spilled, cached| Point {
+            memory_limit: Some(limit),
+            spilled_bytes: Some(spilled),
+            ..point("q01", "auto", cached, 1.0)
+        };
+        let points = [(4 << 30, 0), (1 << 30, 1 << 20)]
+            .map(|(limit, spilled)| [0.0, 1.0].map(|cached| at(limit, spilled, cached)));
+        let points = points.into_iter().flatten().collect();
+        let text = render(&TpchReport { points, bytes_on_disk: 0, is_checked: true });
+        let (first, second) = text.split_once("at 1 GiB").expect("the second limit");
+        assert!(first.contains("at 4 GiB") && !first.contains("spilled"), "{text}");
+        assert!(second.contains("spilled") && second.contains("1 MiB"), "{text}");
     }
 
     #[test]

@@ -120,3 +120,22 @@ fn tables_say_what_is_simulated() {
     assert!(!row("blocking").contains("simulated"), "{text}");
     assert!(text.contains("answers correct"), "{text}");
 }
+
+#[test]
+fn limits_are_swept() {
+    let workplace = Workplace::new();
+    let small = "--scale 0.01 --threads 2 --repeat 1 --memory-limit 1GB,256MB";
+    let points = workplace.points(&format!("tpch {small} --queries 1,6"));
+    let limits = |points: &[Value]| -> Vec<u64> {
+        points.iter().map(|point| point["memory_limit"].as_u64().expect("a limit")).collect()
+    };
+    let (large, little) = (1_000_000_000, 256_000_000);
+    // The load, then each query cold and hot at each limit.
+    let expected = [large, large, large, little, little, large, large, little, little];
+    assert_eq!(limits(&points), expected);
+    check(&workplace, &points, "tpch");
+    assert!(correct(&points[1..]) && points[0]["pattern"] == "load");
+    let points = workplace.points(&format!("sort {small}"));
+    assert!(correct(&points));
+    assert_eq!(limits(&points), [large, little]);
+}
