@@ -57,6 +57,13 @@ impl Spilling {
     pub(crate) fn note_freed(&self, bytes: u64, ledger: &Ledger) {
         let before = self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         if ledger.is_watching() && before + bytes >= TRIM_BYTES {
+            self.trim(ledger);
+        }
+    }
+
+    /// Has what lies idle in the heap's gaps go back to the system, if that is much.
+    pub(crate) fn trim(&self, ledger: &Ledger) {
+        if ledger.is_watching() {
             self.freed_bytes.store(0, Ordering::Relaxed);
             let known_bytes = ledger.used() + ledger.unreserved();
             heap::trim(known_bytes + ledger.limit() / HEAP_GAPS);
