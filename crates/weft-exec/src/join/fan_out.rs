@@ -6,16 +6,17 @@ use crate::tuple::materializer::PARTITIONS;
 /// Most bits of the hash that lead to a partition.
 const BITS_MAX: u32 = PARTITIONS.ilog2();
 
-/// What a worker needs for a partition to write pages of 64 KiB, and to write such that are not much too small.
+/// What a worker needs for a partition to write pages of 64 KiB.
 const PROBE_BYTES: u64 = 128 << 10;
+/// What it needs for pages that are not much too small.
 const PROBE_BYTES_MIN: u64 = 32 << 10;
 
 /// There are about so many partitions for each worker at least, so that none waits long for others in the end.
 const PARTITIONS_PER_WORKER: usize = 4;
 
-/// Of the memory, the part that the first may take, for as many partitions as there can be, and the second, for as many as
-/// are needed.
+/// There are as many partitions as [`PROBE_BYTES`] each take of this part of the memory.
 const AMPLE: u64 = 8;
+/// If more are needed, so that their build sides fit, as many as [`PROBE_BYTES_MIN`] each take of this part.
 const MOST: u64 = 2;
 
 /// Bits of the hash that lead to a partition of the probe side, for a build side that has so many bytes on disk in each of
