@@ -161,6 +161,7 @@ impl Engine {
             ..RuntimeOptions::default()
         })
         .map_err(|error| SqlError::new(ErrorKind::Io, error.to_string()))?;
+        runtime.limit_bandwidth(settings.io_bandwidth_limit);
         let runtime = Arc::new(runtime);
         let store = open_store(options, &settings, Arc::clone(&runtime), ledger.clone())?;
         let temp_directory = match &settings.temp_directory {
@@ -249,6 +250,7 @@ impl Engine {
                     .disk_manager
                     .set_max_temp_directory_size(changed.max_temp_bytes)?;
             }
+            "io_bandwidth_limit" => self.runtime.limit_bandwidth(changed.io_bandwidth_limit),
             "spill_compression" => self.spilling.set_compression(changed.spill_compression),
             "threads" => {
                 let executor = Arc::new(Executor::new(changed.threads)?);

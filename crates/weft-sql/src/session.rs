@@ -293,7 +293,13 @@ impl Session {
     pub(crate) fn reset(&self, name: Option<&str>) -> Result<()> {
         let defaults = self.engine.session_defaults.clone();
         let Some(name) = name else {
-            for name in ["memory_limit", "max_temp_size", "spill_compression", "threads"] {
+            for name in [
+                "memory_limit",
+                "max_temp_size",
+                "spill_compression",
+                "io_bandwidth_limit",
+                "threads",
+            ] {
                 self.engine.set(name, None)?;
             }
             let fresh = Session::new(&self.engine)?;
@@ -364,8 +370,8 @@ enum Scope {
 
 fn scope(name: &str) -> Result<Scope> {
     Ok(match name {
-        "memory_limit" | "threads" | "max_temp_size" | "spill_compression" | "io_driver"
-        | "temp_directory" => Scope::Database,
+        "memory_limit" | "threads" | "max_temp_size" | "spill_compression"
+        | "io_bandwidth_limit" | "io_driver" | "temp_directory" => Scope::Database,
         "batch_size" | "engine" | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),
         "datafusion.execution.batch_size" => return Err(renamed(name, "batch_size")),

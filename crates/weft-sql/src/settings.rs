@@ -29,11 +29,16 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 10] = [
+pub(crate) const SETTINGS: [(&str, &str); 11] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
     (
         "engine",
         "what executes queries: weft as far as it can, datafusion, or auto: weft those that it can wholly; of the session",
+    ),
+    (
+        "io_bandwidth_limit",
+        "bytes per second that the devices move at most, reads and writes of tables and of what is spilled together, or \
+         unlimited; of the database",
     ),
     ("io_depth", "row groups that a scan reads at a time, per thread; of the session"),
     (
@@ -91,6 +96,8 @@ pub(crate) struct DatabaseSettings {
     pub(crate) temp_directory: Option<PathBuf>,
     pub(crate) max_temp_bytes: u64,
     pub(crate) spill_compression: SpillCompression,
+    /// Bytes per second.
+    pub(crate) io_bandwidth_limit: Option<u64>,
 }
 
 /// The settings of a session, beside those in DataFusion's configuration.
@@ -133,6 +140,7 @@ impl Default for DatabaseSettings {
             temp_directory: None,
             max_temp_bytes: 1 << 40,
             spill_compression: SpillCompression::default(),
+            io_bandwidth_limit: None,
         }
     }
 }
@@ -165,9 +173,8 @@ impl DatabaseSettings {
                 "io_driver" if sim.is_none() => database.io_driver = parse_driver(value)?,
                 "io_driver" => {}
                 "temp_directory" => database.temp_directory = Some(PathBuf::from(value)),
-                "memory_limit" | "threads" | "max_temp_size" | "spill_compression" => {
-                    database.set(name, value)?;
-                }
+                "memory_limit" | "threads" | "max_temp_size" | "spill_compression"
+                | "io_bandwidth_limit" => database.set(name, value)?,
                 "batch_size" | "engine" | "io_depth" | "timezone" => session.set(name, value)?,
                 other if other.starts_with("datafusion.") => {
                     others.push((name.clone(), value.clone()));
@@ -205,6 +212,18 @@ impl DatabaseSettings {
                 self.spill_compression =
                     SpillCompression::parse(&name).ok_or_else(|| no_compression(value))?;
             }
+            "io_bandwidth_limit" => {
+                self.io_bandwidth_limit = match value.trim().to_lowercase().as_str() {
+                    "unlimited" => None,
+                    _ => {
+                        let bytes = parse_bytes(name, value, None);
+                        Some(
+                            bytes
+                                .map_err(|error| error.with_hint("'unlimited' is all there is"))?,
+                        )
+                    }
+                }
+            }
             "threads" => self.threads = parse_count(name, value, 1, 1_024)?,
             "io_driver" | "temp_directory" => {
                 return Err(SqlError::new(
@@ -230,6 +249,7 @@ impl DatabaseSettings {
             "memory_limit" => self.memory_limit_bytes = default.memory_limit_bytes,
             "max_temp_size" => self.max_temp_bytes = default.max_temp_bytes,
             "spill_compression" => self.spill_compression = default.spill_compression,
+            "io_bandwidth_limit" => self.io_bandwidth_limit = default.io_bandwidth_limit,
             "threads" => self.threads = default.threads,
             other => self.set(other, "")?,
         }
@@ -286,6 +306,9 @@ pub(crate) fn show(
     Some(match name {
         "batch_size" => session.batch_rows.to_string(),
         "engine" => session.engine.name().to_owned(),
+        "io_bandwidth_limit" => {
+            database.io_bandwidth_limit.map_or_else(|| "unlimited".to_owned(), human_bytes)
+        }
         "io_depth" => session.io_depth.to_string(),
         "io_driver" => driver.to_owned(),
         "max_temp_size" => human_bytes(database.max_temp_bytes),

@@ -11,6 +11,7 @@ use super::current::with_worker;
 use super::task::{JoinError, JoinHandle, join_channel, task};
 use super::worker::{Worker, WorkerShared};
 use crate::io::arena::Arena;
+use crate::io::bandwidth::Bandwidth;
 use crate::io::blocking::BlockingDriver;
 use crate::io::driver::{Driver, DriverKind};
 use crate::io::posix::PosixDriver;
@@ -84,6 +85,7 @@ pub struct Runtime {
     workers: Vec<WorkerHandle>,
     driver: &'static str,
     next: AtomicUsize,
+    bandwidth: Arc<Bandwidth>,
 }
 
 struct WorkerHandle {
@@ -105,6 +107,7 @@ impl Runtime {
             workers: Vec::with_capacity(options.workers),
             driver: driver.name(),
             next: AtomicUsize::new(0),
+            bandwidth: Arc::default(),
         };
         let (report, started) = mpsc::channel();
         for index in 0..options.workers {
@@ -113,7 +116,7 @@ impl Runtime {
             let shared = WorkerShared::new();
             let (report, kind, depth) = (report.clone(), driver.clone(), options.io_depth);
             let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
-            let for_thread = shared.clone();
+            let (for_thread, bandwidth) = (shared.clone(), runtime.bandwidth.clone());
             let thread = thread::Builder::new()
                 .name(format!("weft-{index}"))
                 .spawn(move || {
@@ -122,7 +125,7 @@ impl Runtime {
                     }
                     match make_driver(&kind, index, depth) {
                         Ok(driver) => {
-                            let worker = Worker::new(for_thread, index, driver);
+                            let worker = Worker::new(for_thread, index, driver, bandwidth);
                             // The runtime may have given up already.
                             report.send((index, Ok(()))).ok();
                             drop(report);
@@ -153,6 +156,15 @@ impl Runtime {
     /// Name of the I/O driver in use: `uring`, `posix`, `blocking`, `sim` or `sim-blocking`.
     pub fn driver(&self) -> &'static str {
         self.driver
+    }
+
+    /// Makes the devices slower than they are: all transfers together get so many bytes per second, from now on. `None`: as many as
+    /// there are.
+    ///
+    /// # Panics
+    /// If the limit is 0.
+    pub fn limit_bandwidth(&self, bytes_per_s: Option<u64>) {
+        self.bandwidth.set(bytes_per_s);
     }
 
     /// Runs a task on one worker, counted modulo their number. `make` is called there, so that the

@@ -13,6 +13,7 @@ use super::lookahead::Announcements;
 use super::task::Task;
 use super::timer::Timers;
 use super::waker::{Owner, ReadyCore};
+use crate::io::bandwidth::Bandwidth;
 use crate::io::driver::{Driver, Notify};
 use crate::io::reactor::{Aftermath, Reactor};
 use crate::sync::ready_set::{READY_SET_CAPACITY_MAX, ReadySet};
@@ -109,6 +110,7 @@ pub(crate) struct WorkerContext {
     timers: RefCell<Timers>,
     announcements: RefCell<Announcements>,
     spawned: RefCell<Vec<Task>>,
+    bandwidth: Arc<Bandwidth>,
 }
 
 impl WorkerContext {
@@ -132,6 +134,11 @@ impl WorkerContext {
 
     pub(crate) fn timers(&self) -> RefMut<'_, Timers> {
         self.timers.borrow_mut()
+    }
+
+    /// What the transfers of all workers share.
+    pub(crate) fn bandwidth(&self) -> &Bandwidth {
+        &self.bandwidth
     }
 
     fn take_spawned(&self) -> Vec<Task> {
@@ -163,7 +170,12 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// A worker for this thread.
-    pub(crate) fn new(shared: Arc<WorkerShared>, index: usize, driver: Box<dyn Driver>) -> Worker {
+    pub(crate) fn new(
+        shared: Arc<WorkerShared>,
+        index: usize,
+        driver: Box<dyn Driver>,
+        bandwidth: Arc<Bandwidth>,
+    ) -> Worker {
         let reactor = Reactor::new(driver);
         assert!(shared.notifier.set(reactor.notifier()).is_ok(), "a worker runs once");
         let context = Rc::new(WorkerContext {
@@ -173,6 +185,7 @@ impl Worker {
             timers: RefCell::default(),
             announcements: RefCell::default(),
             spawned: RefCell::default(),
+            bandwidth,
         });
         Worker {
             shared,
@@ -398,7 +411,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             let driver =
                 Failing { bell: BlockingDriver::new(), shared: seen.clone(), last: Some(last) };
-            Worker::new(seen, 0, Box::new(driver)).run();
+            Worker::new(seen, 0, Box::new(driver), Arc::default()).run();
         });
         thread.join().unwrap();
         shared.send(late);

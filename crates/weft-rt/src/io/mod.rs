@@ -5,6 +5,7 @@
 //! meanwhile. How a request reaches the device is the driver's business alone (`driver.rs`).
 
 pub mod arena;
+pub(crate) mod bandwidth;
 pub(crate) mod blocking;
 pub mod buffer;
 #[cfg(test)]

@@ -4,12 +4,14 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use super::buffer::IoBuf;
 use super::driver::Operation;
 use super::file::{File, FileError};
 use super::reactor::{Buffers, Finished, Job, Started};
 use crate::exec::current::{try_worker, with_worker};
+use crate::exec::timer::{Sleep, sleep};
 use crate::exec::worker::WorkerContext;
 
 /// A buffer and what became of its transfer: bytes transferred, or the error.
@@ -95,11 +97,51 @@ impl File {
     }
 }
 
+/// What became of a request.
+type Outcome = (Result<usize, FileError>, Buffers);
+
 /// A request on its way through a worker's reactor.
 enum Stage {
     New(Job),
-    InFlight { key: u32, file: File, operation: Operation, offset: u64, len: u64 },
+    InFlight(u32, Asked),
+    /// It has ended sooner than the bandwidth allows.
+    Held(Box<(Outcome, Sleep)>),
     Done,
+}
+
+/// What a request in flight was.
+struct Asked {
+    file: File,
+    operation: Operation,
+    offset: u64,
+    len: u64,
+    /// Not before this may anybody hear that it has ended.
+    due: Option<Instant>,
+}
+
+impl Asked {
+    fn new(job: &Job, worker: &WorkerContext) -> Asked {
+        let Job { file, operation, offset, len, .. } = job;
+        let take = || worker.bandwidth().take(*len, worker.reactor().now());
+        let due = operation.is_transfer().then(take).flatten();
+        Asked { file: file.clone(), operation: *operation, offset: *offset, len: *len, due }
+    }
+
+    fn outcome(&self, (result, buffers): Finished) -> Outcome {
+        let result = result.map_err(|source| FileError::Transfer {
+            operation: match self.operation {
+                Operation::Read | Operation::ReadVectored => "read",
+                Operation::Write => "write",
+                Operation::Sync => "sync",
+                Operation::Allocate => "allocate",
+            },
+            path: self.file.path().into(),
+            offset: self.offset,
+            len: self.len,
+            source,
+        });
+        (result, buffers)
+    }
 }
 
 struct InFlight {
@@ -113,55 +155,60 @@ impl InFlight {
         InFlight { stage: Stage::New(job), _local: PhantomData }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<usize, FileError>, Buffers)> {
-        let (finished, file, operation, offset, len) =
-            match std::mem::replace(&mut self.stage, Stage::Done) {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        loop {
+            let (finished, asked) = match std::mem::replace(&mut self.stage, Stage::Done) {
                 Stage::New(job) => {
-                    let (file, operation) = (job.file.clone(), job.operation);
-                    let (offset, len) = (job.offset, job.len);
-                    match with_worker(|worker| worker.reactor().start(job)) {
-                        Started::Finished(finished) => (finished, file, operation, offset, len),
-                        Started::InFlight(key) => {
-                            self.stage = Stage::InFlight { key, file, operation, offset, len };
-                            return self.poll(context);
+                    let start = |worker: &WorkerContext| {
+                        let asked = Asked::new(&job, worker);
+                        (worker.reactor().start(job), asked)
+                    };
+                    match with_worker(start) {
+                        (Started::Finished(finished), asked) => (finished, asked),
+                        (Started::InFlight(key), asked) => {
+                            self.stage = Stage::InFlight(key, asked);
+                            continue;
                         }
                     }
                 }
-                Stage::InFlight { key, file, operation, offset, len } => {
+                Stage::InFlight(key, asked) => {
                     let mut replaced = None;
                     let poll =
                         |worker: &WorkerContext| worker.reactor().poll(key, context, &mut replaced);
                     match with_worker(poll) {
-                        Poll::Ready(finished) => (finished, file, operation, offset, len),
+                        Poll::Ready(finished) => (finished, asked),
                         Poll::Pending => {
-                            self.stage = Stage::InFlight { key, file, operation, offset, len };
+                            self.stage = Stage::InFlight(key, asked);
                             return Poll::Pending;
                         }
                     }
                 }
+                Stage::Held(mut held) => {
+                    if Pin::new(&mut held.1).poll(context).is_pending() {
+                        self.stage = Stage::Held(held);
+                        return Poll::Pending;
+                    }
+                    return Poll::Ready(held.0);
+                }
                 Stage::Done => panic!("a finished transfer was polled again"),
             };
-        let (result, buffers): Finished = finished;
-        let result = result.map_err(|source| FileError::Transfer {
-            operation: match operation {
-                Operation::Read | Operation::ReadVectored => "read",
-                Operation::Write => "write",
-                Operation::Sync => "sync",
-                Operation::Allocate => "allocate",
-            },
-            path: file.path().into(),
-            offset,
-            len,
-            source,
-        });
-        Poll::Ready((result, buffers))
+            let outcome = asked.outcome(finished);
+            let now = || with_worker(|worker| worker.reactor().now());
+            let early = asked.due.map(|due| due.saturating_duration_since(now()));
+            match early {
+                Some(early) if !early.is_zero() => {
+                    self.stage = Stage::Held(Box::new((outcome, sleep(early))));
+                }
+                _ => return Poll::Ready(outcome),
+            }
+        }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         // A worker that has ended has waited for all its requests.
-        if let Stage::InFlight { key, .. } = self.stage
+        if let Stage::InFlight(key, _) = self.stage
             && let Some(worker) = try_worker()
         {
             let buffers = worker.reactor().abandon(key);

@@ -1,6 +1,7 @@
 //! The runtime through its public interface, over every driver.
 
 mod abandoned;
+mod bandwidth;
 mod drivers;
 mod executor;
 mod foreign;
