@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use crate::report::FIELD_HELP;
 
 pub use all::AllArgs;
-pub use database::{DataArgs, DatabaseArgs, MemoryArgs, StorageArgs, TpchArgs};
+pub use database::{DataArgs, DatabaseArgs, MemoryArgs, SpillArgs, StorageArgs, TpchArgs};
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
 
@@ -59,13 +59,16 @@ pub enum Experiment {
     Memory(MemoryArgs),
     /// An aggregation with about as many groups as rows, at one memory limit or several
     #[command(after_long_help = json_help())]
-    Agg(DatabaseArgs),
+    Agg(SpillArgs),
     /// Joins with a large side and with two, at one memory limit or several
     #[command(after_long_help = json_help())]
-    Join(DatabaseArgs),
+    Join(SpillArgs),
     /// A sort of all of lineitem, at one memory limit or several
     #[command(after_long_help = json_help())]
-    Sort(DatabaseArgs),
+    Sort(SpillArgs),
+    /// What compression saves and costs on the pages that these spill
+    #[command(after_long_help = json_help())]
+    Compression(SpillArgs),
     /// How lineitem lies on disk: bytes per value of each column, cold and hot scans by one thread
     #[command(after_long_help = json_help())]
     Storage(StorageArgs),
@@ -84,8 +87,11 @@ impl Experiment {
             Experiment::Scan(args) => &args.device,
             Experiment::Lookup(args) => &args.device,
             Experiment::Tpch(args) => return args.places(),
-            Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => {
-                return vec![args.database()];
+            Experiment::Agg(args)
+            | Experiment::Join(args)
+            | Experiment::Sort(args)
+            | Experiment::Compression(args) => {
+                return vec![args.database.database()];
             }
             Experiment::Memory(_) | Experiment::Storage(_) => {
                 return vec![self.common().data.clone()];
@@ -103,7 +109,10 @@ impl Experiment {
             Experiment::Lookup(args) => &args.common,
             Experiment::Prefetch(args) => &args.common,
             Experiment::Tpch(args) => &args.database.common,
-            Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => &args.common,
+            Experiment::Agg(args)
+            | Experiment::Join(args)
+            | Experiment::Sort(args)
+            | Experiment::Compression(args) => &args.database.common,
             Experiment::Memory(args) => &args.common,
             Experiment::Storage(args) => &args.common,
             Experiment::Data(args) => &args.common,
@@ -118,9 +127,10 @@ impl Experiment {
             Experiment::Lookup(args) => &mut args.common,
             Experiment::Prefetch(args) => &mut args.common,
             Experiment::Tpch(args) => &mut args.database.common,
-            Experiment::Agg(args) | Experiment::Join(args) | Experiment::Sort(args) => {
-                &mut args.common
-            }
+            Experiment::Agg(args)
+            | Experiment::Join(args)
+            | Experiment::Sort(args)
+            | Experiment::Compression(args) => &mut args.database.common,
             Experiment::Memory(args) => &mut args.common,
             Experiment::Storage(args) => &mut args.common,
             Experiment::Data(args) => &mut args.common,

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 
 use args::{AllArgs, BenchArgs, CommonArgs, Experiment, cores, distinct};
 pub use error::BenchError;
-use experiment::{io, lookup, memory, prefetch, scan, spill, storage};
+use experiment::{compression, io, lookup, memory, prefetch, scan, spill, storage};
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
 use workload::tpch_load;
@@ -74,6 +74,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         }
         Experiment::Join(args) => checked(spill::run(args, &machine, spill::JOINS)?, &mut verdict),
         Experiment::Sort(args) => checked(spill::run(args, &machine, spill::SORT)?, &mut verdict),
+        Experiment::Compression(args) => checked(compression::run(args, &machine)?, &mut verdict),
         Experiment::Tpch(tpch) => {
             let report = experiment::tpch::run(tpch, &machine)?;
             summary = Some(report::tpch::render(&report));

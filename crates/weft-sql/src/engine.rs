@@ -61,12 +61,24 @@ pub struct Counters {
     pub memory_peak: u64,
     /// The budget.
     pub memory_limit: u64,
+    /// Bytes per second that the devices are limited to.
+    pub io_bandwidth_limit: Option<u64>,
     /// Bytes that operators have spilled at the moment.
     pub spilled_bytes: u64,
     /// Bytes that pipelines have spilled.
     pub spill_bytes_written: u64,
     /// Bytes that they have read back.
     pub spill_bytes_read: u64,
+    /// Bytes that pipelines have spilled, before compression.
+    pub spill_bytes_raw: u64,
+    /// Bytes of it that were compressed, before compression, and the processor time that took, in nanoseconds.
+    pub spill_bytes_compressed: u64,
+    /// See [`Self::spill_bytes_compressed`].
+    pub spill_compression_ns: u64,
+    /// Bytes of it that were decompressed, after that, and the processor time that took, in nanoseconds.
+    pub spill_bytes_decompressed: u64,
+    /// See [`Self::spill_bytes_decompressed`].
+    pub spill_decompression_ns: u64,
     /// Bytes on the devices.
     pub bytes_on_disk: u64,
 }
@@ -302,9 +314,15 @@ impl Engine {
             memory_used: self.ledger.used(),
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),
+            io_bandwidth_limit: self.settings().io_bandwidth_limit,
             spilled_bytes: self.environment.disk_manager.used_disk_space() + spilling.used_bytes,
             spill_bytes_written: spilling.written_bytes,
             spill_bytes_read: spilling.read_bytes,
+            spill_bytes_raw: spilling.raw_bytes,
+            spill_bytes_compressed: spilling.compression.bytes,
+            spill_compression_ns: spilling.compression.time.as_nanos() as u64,
+            spill_bytes_decompressed: spilling.decompression.bytes,
+            spill_decompression_ns: spilling.decompression.time.as_nanos() as u64,
         }
     }
 

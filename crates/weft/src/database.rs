@@ -83,12 +83,24 @@ pub struct DatabaseStats {
     pub memory_peak: u64,
     /// The memory budget in bytes.
     pub memory_limit: u64,
+    /// Bytes per second that the devices are limited to.
+    pub io_bandwidth_limit: Option<u64>,
     /// Bytes that operators have spilled to disk at the moment.
     pub spilled_bytes: u64,
     /// Bytes that pipelines have spilled since the database was opened.
     pub spill_bytes_written: u64,
     /// Bytes of it that they have read back.
     pub spill_bytes_read: u64,
+    /// Bytes that pipelines have spilled, before compression.
+    pub spill_bytes_raw: u64,
+    /// Bytes of it that were compressed, before compression, and the processor time that took, in nanoseconds.
+    pub spill_bytes_compressed: u64,
+    /// See [`Self::spill_bytes_compressed`].
+    pub spill_compression_ns: u64,
+    /// Bytes of it that were decompressed, after that, and the processor time that took, in nanoseconds.
+    pub spill_bytes_decompressed: u64,
+    /// See [`Self::spill_bytes_decompressed`].
+    pub spill_decompression_ns: u64,
     /// Bytes that the database takes on its devices.
     pub bytes_on_disk: u64,
 }
@@ -146,9 +158,15 @@ impl Database {
             memory_used: counters.memory_used,
             memory_peak: counters.memory_peak,
             memory_limit: counters.memory_limit,
+            io_bandwidth_limit: counters.io_bandwidth_limit,
             spilled_bytes: counters.spilled_bytes,
             spill_bytes_written: counters.spill_bytes_written,
             spill_bytes_read: counters.spill_bytes_read,
+            spill_bytes_raw: counters.spill_bytes_raw,
+            spill_bytes_compressed: counters.spill_bytes_compressed,
+            spill_compression_ns: counters.spill_compression_ns,
+            spill_bytes_decompressed: counters.spill_bytes_decompressed,
+            spill_decompression_ns: counters.spill_decompression_ns,
             bytes_on_disk: counters.bytes_on_disk,
         }
     }

@@ -49,6 +49,47 @@ impl DatabaseArgs {
     }
 }
 
+/// `weft bench agg`, `join`, `sort` and `compression`.
+#[derive(Args, Clone, Debug)]
+pub struct SpillArgs {
+    /// The database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+
+    /// How what is spilled is compressed: off, lz4, zstd:N or auto; a list sweeps [default: the database's]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", allow_hyphen_values = true)]
+    pub spill_compression: Vec<String>,
+
+    /// Bytes per second that the devices move at most, such as 100MB,400MB,unlimited; a list sweeps [default: unlimited]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub io_bandwidth_limit: Vec<String>,
+}
+
+impl SpillArgs {
+    /// The settings to sweep, each as names and values that a database is opened with.
+    pub fn settings(&self) -> Vec<Vec<(&'static str, &str)>> {
+        let mut all = vec![Vec::new()];
+        for (name, values) in [
+            ("memory_limit", &self.database.memory_limit),
+            ("io_bandwidth_limit", &self.io_bandwidth_limit),
+            ("spill_compression", &self.spill_compression),
+        ] {
+            if values.is_empty() {
+                continue;
+            }
+            all = all
+                .iter()
+                .flat_map(|before: &Vec<_>| {
+                    values
+                        .iter()
+                        .map(|value| [before.as_slice(), &[(name, value.as_str())]].concat())
+                })
+                .collect();
+        }
+        all
+    }
+}
+
 /// `weft bench tpch`.
 #[derive(Args, Clone, Debug)]
 pub struct TpchArgs {

@@ -1,5 +1,6 @@
 //! The experiments, one per file.
 
+pub mod compression;
 pub mod io;
 pub mod lookup;
 pub mod memory;

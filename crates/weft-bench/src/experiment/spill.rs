@@ -11,7 +11,7 @@ use weft_rt::memory::heap;
 
 use super::memory::allowed_bytes;
 use crate::answer::{Answer, AnswerError, TextRows, text_rows};
-use crate::args::DatabaseArgs;
+use crate::args::SpillArgs;
 use crate::data::progress_bar;
 use crate::error::BenchError;
 use crate::report::{Machine, Point};
@@ -28,9 +28,9 @@ pub struct Case {
 
 /// The queries of an experiment.
 #[derive(Clone, Copy, Debug)]
-pub struct Cases {
-    experiment: &'static str,
-    cases: &'static [Case],
+pub struct Cases<'a> {
+    pub(super) experiment: &'static str,
+    pub(super) cases: &'a [Case],
 }
 
 const GROUPED: &str = "SELECT count(*), sum(length(a)), sum(length(b)), max(a), max(b) FROM \
@@ -42,13 +42,13 @@ const NUMBERED: &str = "SELECT count(*), sum(n), sum(n * l_linenumber), max(l_co
       l_linenumber, l_comment FROM lineitem)";
 
 /// `weft bench agg`: groups of about one row each, whose strings lie behind them.
-pub const AGGREGATION: Cases = Cases {
+pub const AGGREGATION: Cases<'static> = Cases {
     experiment: "agg",
     cases: &[Case { name: "aggregation", sql: GROUPED, reference: GROUPED }],
 };
 
 /// `weft bench join`: a large build side, and two large sides.
-pub const JOINS: Cases = Cases {
+pub const JOINS: Cases<'static> = Cases {
     experiment: "join",
     cases: &[
         Case {
@@ -79,7 +79,7 @@ pub const JOINS: Cases = Cases {
 };
 
 /// `weft bench sort`: every row has its number.
-pub const SORT: Cases = Cases {
+pub const SORT: Cases<'static> = Cases {
     experiment: "sort",
     cases: &[Case { name: "row_number", sql: NUMBERED, reference: NUMBERED }],
 };
@@ -88,21 +88,25 @@ pub const SORT: Cases = Cases {
 ///
 /// # Errors
 /// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
-pub fn run(args: &DatabaseArgs, machine: &Machine, cases: Cases) -> Result<Vec<Point>, BenchError> {
-    let threads = args.threads();
+pub fn run(
+    args: &SpillArgs,
+    machine: &Machine,
+    cases: Cases<'_>,
+) -> Result<Vec<Point>, BenchError> {
+    let threads = args.database.threads();
     load(args, threads[0])?;
     let bar = progress_bar("runs").with_message(cases.experiment);
-    let (limits, repeat) = (args.limits(), args.common.repeat);
-    let points = cases.cases.len() * threads.len() * limits.len();
+    let (settings, repeat) = (args.settings(), args.database.common.repeat);
+    let points = cases.cases.len() * threads.len() * settings.len();
     bar.set_length(points as u64 * u64::from(repeat));
     let mut points = Vec::with_capacity(points);
     for case in cases.cases {
         let mut first = None;
         for &threads in &threads {
-            for limit in &limits {
+            for settings in &settings {
                 let mut runs = Vec::new();
                 for _ in 0..repeat {
-                    let (run, rows) = run_once(args, case, threads, *limit)?;
+                    let (run, rows) = run_once(args, case, threads, settings)?;
                     let first =
                         &*first.get_or_insert_with(|| Answer::of_run(rows.clone(), &[], None));
                     first.check(&rows).map_err(|source| wrong(case, source))?;
@@ -116,14 +120,16 @@ pub fn run(args: &DatabaseArgs, machine: &Machine, cases: Cases) -> Result<Vec<P
                     driver: "auto".to_owned(),
                     device: machine.device.clone(),
                     threads,
-                    scale: Some(args.scale),
+                    scale: Some(args.database.scale),
+                    spill_compression: setting(settings, "spill_compression").map(str::to_owned),
+                    io_bandwidth_limit: runs[0].bandwidth_bytes,
                     ..Point::default()
                 };
                 points.push(point(&runs, of_case));
             }
         }
         if let Some(first) = first {
-            let database = open(args, threads[0], None)?;
+            let database = open(args, threads[0], &[])?;
             let rows = rows(&database, case.name, "datafusion", case.reference)?;
             first.check(&rows).map_err(|source| wrong(case, source))?;
         }
@@ -133,19 +139,19 @@ pub fn run(args: &DatabaseArgs, machine: &Machine, cases: Cases) -> Result<Vec<P
 }
 
 /// Loads what is missing.
-fn load(args: &DatabaseArgs, threads: u32) -> Result<(), BenchError> {
-    let files = tpch_load::parquet_directory(&args.common.data, args.scale);
-    let database = open(args, threads, None)?;
-    tpch_load::load(&database, &files, args.scale, threads as usize)?;
+fn load(args: &SpillArgs, threads: u32) -> Result<(), BenchError> {
+    let (data, scale) = (&args.database.common.data, args.database.scale);
+    let files = tpch_load::parquet_directory(data, scale);
+    let database = open(args, threads, &[])?;
+    tpch_load::load(&database, &files, scale, threads as usize)?;
     Ok(())
 }
 
-fn open(args: &DatabaseArgs, threads: u32, limit: Option<&str>) -> Result<Database, BenchError> {
-    let mut options = DatabaseOptions::default().with("threads", threads);
-    if let Some(limit) = limit {
-        options = options.with("memory_limit", limit);
-    }
-    let path = args.database();
+fn open(args: &SpillArgs, threads: u32, settings: &[(&str, &str)]) -> Result<Database, BenchError> {
+    let options = DatabaseOptions::default().with("threads", threads);
+    let options =
+        settings.iter().fold(options, |options, (name, value)| options.with(*name, *value));
+    let path = args.database.database();
     let what = format!("opening {}", path.display());
     Ok(Database::open(&path, &options).map_err(WorkloadError::statement(what))?)
 }
@@ -168,19 +174,23 @@ struct Run {
     seconds: f64,
     limit_bytes: u64,
     bytes_read: u64,
+    bandwidth_bytes: Option<u64>,
     spilled_bytes: u64,
+    spilled_bytes_raw: u64,
+    compress_ns: Option<f64>,
+    decompress_ns: Option<f64>,
     resident_bytes: Option<u64>,
 }
 
 fn run_once(
-    args: &DatabaseArgs,
+    args: &SpillArgs,
     case: &Case,
     threads: u32,
-    limit: Option<&str>,
+    settings: &[(&str, &str)],
 ) -> Result<(Run, TextRows), BenchError> {
     // What an earlier run has left of its memory is not this one's.
     heap::trim(0);
-    let database = open(args, threads, limit)?;
+    let database = open(args, threads, settings)?;
     resident::reset_peak();
     let start = Instant::now();
     let rows = rows(&database, case.name, "auto", case.sql)?;
@@ -191,10 +201,22 @@ fn run_once(
         seconds,
         limit_bytes: stats.memory_limit,
         bytes_read: stats.bytes_read,
+        bandwidth_bytes: stats.io_bandwidth_limit,
         spilled_bytes: stats.spill_bytes_written,
+        spilled_bytes_raw: stats.spill_bytes_raw,
+        compress_ns: per_byte(stats.spill_compression_ns, stats.spill_bytes_compressed),
+        decompress_ns: per_byte(stats.spill_decompression_ns, stats.spill_bytes_decompressed),
         resident_bytes,
     };
     Ok((run, rows))
+}
+
+fn per_byte(ns: u64, bytes: u64) -> Option<f64> {
+    (bytes > 0).then(|| ns as f64 / bytes as f64)
+}
+
+fn setting<'a>(settings: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    settings.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
 /// The point of runs in the order of their times.
@@ -208,6 +230,9 @@ fn point(runs: &[Run], of_case: Point) -> Point {
         seconds_max: runs.last().map(|run| run.seconds),
         bytes_read: Some(run.bytes_read),
         spilled_bytes: Some(run.spilled_bytes),
+        spilled_bytes_raw: Some(run.spilled_bytes_raw),
+        compress_ns: run.compress_ns,
+        decompress_ns: run.decompress_ns,
         resident_bytes_peak: runs.iter().filter_map(|run| run.resident_bytes).max(),
         resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
         answer: Some("correct".to_owned()),

@@ -52,6 +52,10 @@ pub fn claims(section: Section) -> &'static [Claim] {
         Section::Figures6And7 => &FIGURES_6_AND_7,
         Section::Figure8 => &FIGURE_8,
         Section::Prefetch => &PREFETCH,
+        Section::SpilledAggregation
+        | Section::SpilledJoins
+        | Section::SpilledSort
+        | Section::Compression => &[],
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 41] = [
+pub const COLUMNS: [&str; 46] = [
     "experiment",
     "pattern",
     "driver",
@@ -37,7 +37,12 @@ pub const COLUMNS: [&str; 41] = [
     "bytes_read",
     "bytes_written",
     "memory_limit",
+    "spill_compression",
+    "io_bandwidth_limit",
     "spilled_bytes",
+    "spilled_bytes_raw",
+    "compress_ns",
+    "decompress_ns",
     "bytes_on_disk",
     "reads",
     "reads_shared",

@@ -20,17 +20,41 @@ pub enum Section {
     Figure8,
     /// CoroBase's index probing: prefetching with coroutines.
     Prefetch,
+    /// Spilly's figures 6, 7, 10 and 11: an aggregation that spills.
+    SpilledAggregation,
+    /// The same of joins.
+    SpilledJoins,
+    /// The same of a sort.
+    SpilledSort,
+    /// Spilly's figure 3: what compression saves and costs.
+    Compression,
 }
 
 impl Section {
     /// All sections, in the order of the papers.
-    pub const ALL: [Section; 5] = [
+    pub const ALL: [Section; 9] = [
         Section::Table1,
         Section::Figure5,
         Section::Figures6And7,
         Section::Figure8,
         Section::Prefetch,
+        Section::SpilledAggregation,
+        Section::SpilledJoins,
+        Section::SpilledSort,
+        Section::Compression,
     ];
+
+    /// True if it is one of what asynchronous I/O and prefetching buy: a report of one of these lacks the others.
+    pub fn is_of_asynchronous_io(self) -> bool {
+        matches!(
+            self,
+            Section::Table1
+                | Section::Figure5
+                | Section::Figures6And7
+                | Section::Figure8
+                | Section::Prefetch
+        )
+    }
 
     /// The experiment whose points the section shows.
     pub fn experiment(self) -> &'static str {
@@ -39,6 +63,10 @@ impl Section {
             Section::Figure5 | Section::Figures6And7 => "scan",
             Section::Figure8 => "lookup",
             Section::Prefetch => "prefetch",
+            Section::SpilledAggregation => "agg",
+            Section::SpilledJoins => "join",
+            Section::SpilledSort => "sort",
+            Section::Compression => "compression",
         }
     }
 }
@@ -73,6 +101,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "agg" => "Aggregation: lineitem by order and part".to_string(),
         "join" => "Joins: lineitem with partsupp and with itself".to_string(),
         "sort" => "Sort: the rows of lineitem numbered by comment".to_string(),
+        "compression" => "Compression of what is spilled (Figure 3 of Spilly)".to_string(),
         "storage" => "Storage: the columns of lineitem".to_string(),
         other => format!("Experiment: {other}"),
     }
@@ -157,6 +186,33 @@ const PREFETCH_OVER_BATCH: Plan = Plan {
     bounds: false,
 };
 
+const TIME_OVER_LIMIT: Plan = Plan {
+    title: "Time over the memory limit",
+    x: Dim::MemoryLimit,
+    measure: Measure::Seconds,
+    facets: &[Dim::Device, Dim::Scale, Dim::Threads, Dim::Bandwidth],
+    series: &[Dim::Pattern, Dim::Compression],
+    split: &[Dim::Pattern],
+    bounds: false,
+};
+const TIME_OVER_BANDWIDTH: Plan = Plan {
+    title: "Time over the bandwidth of the devices",
+    x: Dim::Bandwidth,
+    facets: &[Dim::Device, Dim::Scale, Dim::Threads, Dim::Pattern],
+    series: &[Dim::Compression, Dim::MemoryLimit],
+    split: &[Dim::MemoryLimit],
+    ..TIME_OVER_LIMIT
+};
+const RATIO_OVER_SPEED: Plan = Plan {
+    title: "How much smaller pages become, over how fast",
+    x: Dim::CompressionSpeed,
+    measure: Measure::CompressionRatio,
+    facets: &[Dim::Device, Dim::Scale, Dim::Threads, Dim::Bandwidth, Dim::Pattern],
+    series: &[Dim::Compression],
+    split: &[],
+    bounds: false,
+};
+
 /// Every figure that the points give, in the order of the papers.
 pub fn figures(points: &[Point]) -> Vec<Figure> {
     let mut figures = Vec::new();
@@ -197,7 +253,39 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
             charts
         }
         Section::Prefetch => named("figure-prefetch-over-batch", PREFETCH_OVER_BATCH.draw(points)),
+        Section::SpilledAggregation => {
+            spill_charts(points, ["figure-agg-over-limit", "figure-agg-over-bandwidth"])
+        }
+        Section::SpilledJoins => {
+            spill_charts(points, ["figure-join-over-limit", "figure-join-over-bandwidth"])
+        }
+        Section::SpilledSort => {
+            spill_charts(points, ["figure-sort-over-limit", "figure-sort-over-bandwidth"])
+        }
+        Section::Compression => compression_charts(points),
     }
+}
+
+/// Over memory limits and over bandwidths, if they were swept.
+fn spill_charts(points: &[&Point], names: [&'static str; 2]) -> Vec<(&'static str, Chart)> {
+    let mut charts = Vec::new();
+    if Dim::MemoryLimit.values(points).len() > 1 {
+        charts.extend(named(names[0], TIME_OVER_LIMIT.draw(points)));
+    }
+    if Dim::Bandwidth.values(points).len() > 1 {
+        charts.extend(named(names[1], TIME_OVER_BANDWIDTH.draw(points)));
+    }
+    charts
+}
+
+/// What is smaller against what is faster, of each query.
+fn compression_charts(points: &[&Point]) -> Vec<(&'static str, Chart)> {
+    let fixed: Vec<&Point> = points
+        .iter()
+        .copied()
+        .filter(|point| point.spill_compression.as_deref() != Some("auto"))
+        .collect();
+    named("figure-3-compression", RATIO_OVER_SPEED.draw(&fixed))
 }
 
 fn named(name: &'static str, charts: Vec<Chart>) -> Vec<(&'static str, Chart)> {

@@ -38,7 +38,7 @@ pub fn page(
                 main {
                     @for section in &sections { (section_markup(*section, points, figures)) }
                     // A report of something else than the papers' experiments lacks nothing.
-                    @if !sections.is_empty() || points.is_empty() { (missing(&sections)) }
+                    @if points.is_empty() || sections.iter().any(|section| section.is_of_asynchronous_io()) { (missing(&sections)) }
                     @if !points.is_empty() { (tables(points)) }
                 }
                 footer {
@@ -46,7 +46,7 @@ pub fn page(
                         "Figures and claims: L. von Merzljak, P. Fent, T. Neumann, J. Giceva, “What Are You \
                         Waiting For? Use Coroutines for Asynchronous I/O to Hide I/O Latencies and Maximize \
                         the Read Bandwidth!”, ADMS 2022, measured on 64 cores (AMD EPYC 7713), 512 GiB and \
-                        eight Samsung PM9A3 SSDs. Prefetching: Y. He, J. Lu, T. Wang, “CoroBase”, 2020/2021."
+                        eight Samsung PM9A3 SSDs. Prefetching: Y. He, J. Lu, T. Wang, “CoroBase”, 2020/2021. Spilling: M. Kuschewski, J. Giceva, T. Neumann, V. Leis, “High-Performance Query Processing with NVMe Arrays: Spilling without Killing Performance”, SIGMOD 2025."
                     }
                     p { "GB are 10⁹ bytes, KiB 1,024 bytes. The same points: points.csv, points.jsonl." }
                 }
@@ -113,6 +113,10 @@ fn section_title(section: Section) -> &'static str {
         Section::Figures6And7 => "Figures 6 and 7: no cliff when the data exceeds memory",
         Section::Figure8 => "Figure 8: index lookups",
         Section::Prefetch => "Prefetching: the same coroutines hide memory latency",
+        Section::SpilledAggregation => "An aggregation that outgrows memory",
+        Section::SpilledJoins => "Joins that outgrow memory",
+        Section::SpilledSort => "A sort that outgrows memory",
+        Section::Compression => "Compression of what is spilled",
     }
 }
 
@@ -130,6 +134,16 @@ fn section_text(section: Section) -> &'static str {
         Section::Prefetch => {
             "A coroutine that prefetches and suspends lets others run during the cache miss."
         }
+        Section::SpilledAggregation => {
+            "lineitem grouped by order and part, the least comment and instruction of each group: about as many groups as rows."
+        }
+        Section::SpilledJoins => {
+            "lineitem with partsupp, whose wide columns go along, and lineitem with itself: two large sides."
+        }
+        Section::SpilledSort => "Every row of lineitem gets its number in the order of comments.",
+        Section::Compression => {
+            "What compression makes of the pages that the aggregation, the joins and the sort spill, and the processor time that it takes there."
+        }
     }
 }
 
@@ -138,7 +152,7 @@ fn section_markup(section: Section, points: &[Point], figures: &[Figure]) -> Mar
         section.experiment {
             h2 { (section_title(section)) }
             p { (section_text(section)) }
-            (claim_table(section, points))
+            @if !claims(section).is_empty() { (claim_table(section, points)) }
             @for figure in figures.iter().filter(|figure| figure.section == section) {
                 figure id=(figure.name) {
                     div.wide { (figure.chart.render(Layout::Wide)) }
@@ -183,8 +197,10 @@ fn claim_row(claim: &Claim, section: Section, points: &[Point]) -> Markup {
 }
 
 fn missing(sections: &[Section]) -> Markup {
-    let absent: Vec<Section> =
-        Section::ALL.into_iter().filter(|section| !sections.contains(section)).collect();
+    let absent: Vec<Section> = Section::ALL
+        .into_iter()
+        .filter(|section| section.is_of_asynchronous_io() && !sections.contains(section))
+        .collect();
     html! {
         @if !absent.is_empty() {
             section.experiment {

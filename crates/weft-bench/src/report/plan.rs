@@ -24,6 +24,10 @@ pub enum Measure {
     Iops,
     /// Nanoseconds per operation.
     NsPerOp,
+    /// Run time, seconds.
+    Seconds,
+    /// Spilled bytes for each one on disk.
+    CompressionRatio,
 }
 
 impl Measure {
@@ -36,6 +40,8 @@ impl Measure {
             Measure::LookupsPerSPerThread => point.lookups_per_s_per_thread(),
             Measure::Iops => point.iops,
             Measure::NsPerOp => point.ns_per_op,
+            Measure::Seconds => Some(point.seconds),
+            Measure::CompressionRatio => point.compression_ratio(),
         };
         value.filter(|value| value.is_finite())
     }
@@ -48,6 +54,8 @@ impl Measure {
             Measure::LookupsPerSPerThread => "lookups per second per thread",
             Measure::Iops => "reads per second, all threads",
             Measure::NsPerOp => "nanoseconds per access",
+            Measure::Seconds => "seconds",
+            Measure::CompressionRatio => "bytes for each one on disk",
         }
     }
 
@@ -55,7 +63,8 @@ impl Measure {
     fn mark(self, point: &Point, x: f64) -> Option<Mark> {
         let y = self.value(point)?;
         let scale = |seconds: f64| match self {
-            Measure::NsPerOp => y * seconds / point.seconds,
+            Measure::NsPerOp | Measure::Seconds => y * seconds / point.seconds,
+            Measure::CompressionRatio => y,
             _ => y * point.seconds / seconds,
         };
         let range = point.seconds_min.zip(point.seconds_max).filter(|(shortest, _)| {
@@ -195,6 +204,9 @@ impl Plan {
             Dim::Threads => "threads",
             Dim::Cached => "cached in memory",
             Dim::PageSize => "bytes per read",
+            Dim::MemoryLimit => "memory limit, MiB",
+            Dim::Bandwidth => "bandwidth of the devices, MB/s",
+            Dim::CompressionSpeed => "compression by one thread, MB/s",
             _ if self.measure == Measure::NsPerOp => "batch size (coroutines)",
             _ => "I/O depth per thread",
         }
@@ -210,6 +222,9 @@ pub fn subtitle(shown: &[&Point], elsewhere: &[Dim]) -> String {
         Dim::Depth,
         Dim::Boundary,
         Dim::Scale,
+        Dim::MemoryLimit,
+        Dim::Compression,
+        Dim::Bandwidth,
         Dim::Device,
     ];
     let mut words: Vec<String> = Vec::new();
@@ -219,6 +234,9 @@ pub fn subtitle(shown: &[&Point], elsewhere: &[Dim]) -> String {
         match (dim, only.label.as_str()) {
             (_, "") => {}
             (Dim::Depth, _) if shown[0].depth <= 1 => {}
+            (Dim::MemoryLimit, limit) => words.push(format!("{limit} of memory")),
+            (Dim::Compression, name) => words.push(format!("compression {name}")),
+            (Dim::Bandwidth, limit) => words.push(format!("devices at {limit}")),
             (Dim::PageSize, size) => words.push(format!("{size} pages")),
             (_, value) => words.push(value.to_string()),
         }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// that is `None` is left out. [`FIELD_HELP`] explains each field to a reader of the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `memory`, `storage`, `agg`, `join` or `sort`.
+    /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `memory`, `storage`, `agg`, `join`,
+    /// `sort` or `compression`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -42,6 +43,12 @@ pub struct Point {
     /// Memory limit of the database, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
+    /// How what operators spill was compressed: `off`, `lz4`, `zstd:N` or `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spill_compression: Option<String>,
+    /// Bytes per second that the devices were limited to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_bandwidth_limit: Option<u64>,
     /// How often the run was repeated; `seconds` is the median of these.
     pub repetitions: u32,
     /// Median run time, seconds. Every rate of the point belongs to this median run.
@@ -82,9 +89,18 @@ pub struct Point {
     /// Bytes written to the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_written: Option<u64>,
-    /// Bytes that operators have spilled in the median run.
+    /// Bytes that operators have spilled in the median run, as they lay on disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spilled_bytes: Option<u64>,
+    /// The same before compression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spilled_bytes_raw: Option<u64>,
+    /// Processor time of compressing a byte, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compress_ns: Option<f64>,
+    /// Processor time of decompressing a byte, counted as it was before, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decompress_ns: Option<f64>,
     /// Bytes that a database or one of its columns takes on its devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_on_disk: Option<u64>,
@@ -145,6 +161,12 @@ impl Point {
         self.gb_per_s.map(|rate| rate / f64::from(self.threads.max(1)))
     }
 
+    /// Spilled bytes for each one on disk.
+    pub fn compression_ratio(&self) -> Option<f64> {
+        let (raw, written) = (self.spilled_bytes_raw?, self.spilled_bytes?);
+        (written > 0).then(|| raw as f64 / written as f64)
+    }
+
     /// Lookups per second per thread.
     pub fn lookups_per_s_per_thread(&self) -> Option<f64> {
         self.lookups_per_s.map(|rate| rate / f64::from(self.threads.max(1)))
@@ -153,7 +175,8 @@ impl Point {
 
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
-experiment           io | scan | lookup | prefetch | tpch | memory | storage | agg | join | sort
+experiment           io | scan | lookup | prefetch | tpch | memory | storage | agg | join | sort |
+                     compression
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
@@ -167,6 +190,8 @@ page_size            bytes per page or per read
 boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
 scale                TPC-H scale factor
 memory_limit         memory limit of the database, bytes
+spill_compression    how what is spilled was compressed: off | lz4 | zstd:N | auto
+io_bandwidth_limit   bytes per second that the devices were limited to
 repetitions          runs; the values belong to the median run
 seconds              median run time
 seconds_min          shortest run
@@ -186,7 +211,10 @@ ns_per_op            nanoseconds per operation (prefetch: per memory access)
 overhead_ns          nanoseconds of one suspend-resume round above the work itself
 bytes_read           bytes read from the device
 bytes_written        bytes written to the device
-spilled_bytes        bytes that operators have spilled
+spilled_bytes        bytes that operators have spilled, as they lay on disk
+spilled_bytes_raw    the same before compression
+compress_ns          processor time of compressing a byte, nanoseconds
+decompress_ns        processor time of decompressing a byte, counted as it was before
 bytes_on_disk        bytes that a database or a column takes on its devices
 reads                reads sent to the device
 reads_shared         lookups that waited for a read started by another

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 
 use super::{Point, columns, units};
 
+/// Units of axes, in bytes.
+const MIB: f64 = 1_048_576.0;
+const MB: f64 = 1e6;
+
 /// A setting of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dim {
@@ -27,6 +31,14 @@ pub enum Dim {
     Boundary,
     /// TPC-H scale factor.
     Scale,
+    /// Memory limit.
+    MemoryLimit,
+    /// How what is spilled is compressed.
+    Compression,
+    /// Bytes per second that the devices are limited to.
+    Bandwidth,
+    /// Bytes per second that one thread compresses.
+    CompressionSpeed,
 }
 
 /// The value of a setting: ordered by `order`, then by name.
@@ -60,6 +72,16 @@ impl Dim {
             Dim::Scale => point
                 .scale
                 .map_or((0, String::new()), |scale| number(scale, format!("scale factor {scale}"))),
+            Dim::MemoryLimit => {
+                point.memory_limit.map_or((0, String::new()), |bytes| (bytes, units::bytes(bytes)))
+            }
+            Dim::Compression => compression(point),
+            Dim::Bandwidth => point
+                .io_bandwidth_limit
+                .map_or((u64::MAX, String::new()), |bytes| (bytes, units::bytes(bytes) + "/s")),
+            Dim::CompressionSpeed => self
+                .x(point)
+                .map_or((0, String::new()), |speed| number(speed, format!("{speed:.0} MB/s"))),
         };
         Key { order, label }
     }
@@ -71,7 +93,17 @@ impl Dim {
             Dim::Depth => Some(f64::from(point.depth)),
             Dim::Cached => point.cached,
             Dim::PageSize => point.page_size.map(|bytes| bytes as f64),
-            Dim::Pattern | Dim::Driver | Dim::Device | Dim::Boundary | Dim::Scale => None,
+            Dim::MemoryLimit => point.memory_limit.map(|bytes| (bytes as f64 / MIB).round()),
+            Dim::Bandwidth => point.io_bandwidth_limit.map(|bytes| bytes as f64 / MB),
+            Dim::CompressionSpeed => {
+                point.compress_ns.filter(|ns| *ns > 0.0).map(|ns| (1e9 / ns / MB).round())
+            }
+            Dim::Pattern
+            | Dim::Driver
+            | Dim::Device
+            | Dim::Boundary
+            | Dim::Scale
+            | Dim::Compression => None,
         }
     }
 
@@ -90,6 +122,19 @@ fn pattern(point: &Point) -> (u64, String) {
     let known = ["sequential", "random", "dram-sequential", "dram-random"];
     let order = known.iter().position(|pattern| *pattern == name).unwrap_or(known.len());
     (order as u64, name)
+}
+
+/// How what is spilled was compressed, in words: off first, then by how much, `auto` last.
+fn compression(point: &Point) -> (u64, String) {
+    let Some(name) = &point.spill_compression else { return (0, String::new()) };
+    let level = name.strip_prefix("zstd:").and_then(|level| level.parse::<i64>().ok());
+    let order = match (name.as_str(), level) {
+        ("off", _) => 1,
+        ("lz4", _) => 2,
+        (_, Some(level)) => (100 + level).unsigned_abs(),
+        _ => u64::MAX,
+    };
+    (order, name.clone())
 }
 
 /// A driver in words, ordered with the baselines first.

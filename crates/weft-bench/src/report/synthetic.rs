@@ -200,6 +200,11 @@ pub fn complete_point() -> Point {
         bytes_on_disk: Some(1 << 22),
         memory_limit: Some(1 << 30),
         spilled_bytes: Some(1 << 24),
+        spill_compression: Some("lz4".into()),
+        io_bandwidth_limit: Some(100_000_000),
+        spilled_bytes_raw: Some(1 << 25),
+        compress_ns: Some(1.4),
+        decompress_ns: Some(0.4),
         ..scan("uring", 1, 64, 0.6, 6.0)
     }
 }

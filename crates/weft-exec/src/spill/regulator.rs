@@ -1,16 +1,17 @@
 //! Self-regulating compression of what a worker writes (Spilly, section 4.4, listing 3): where the device is the bottleneck
 //! pages are compressed more, where the processor is, less.
 //!
-//! After every run of pages the cost of the device is compared with that of computing, of the operator and of compression, and
-//! compression goes one place up or down the scale. Latencies of writes do not tell what the device costs here: a worker that
-//! computes notices late that a write has ended. What the device costs beyond computing is what the worker has to wait for
-//! writes, with nothing else to do: so the device is the bottleneck if that is a noticeable part of the processor time of the worker's
-//! thread from page to page.
+//! After every run of pages the costs of a byte are compared: of the operator and of compression, in processor time of the worker's thread,
+//! and of the device. Two things differ from the listing. Latencies of writes do not tell what the device costs here: a worker that
+//! computes notices late that a write has ended. But if it has waited for writes with nothing else to do, then the device is
+//! the bottleneck, and what it costs is the time of the run by the bytes that went to disk. And compression goes
+//! to the place on the scale where writing and reading back are expected to take the least time, instead of one
+//! place up whenever the device costs more than the processor: next to a device that is only a little too slow, compression would cost more than it saves.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-use weft_store::spill::{SCALE, Scheme};
+use weft_store::spill::{Grade, SCALE, Scheme, thread_time};
 
 use super::writer::WRITES_MAX;
 
@@ -19,6 +20,19 @@ const RUN_PAGES: u32 = 2 * WRITES_MAX as u32;
 
 /// The device is the bottleneck if it is waited for this part of the time of computing.
 const WAITED_PART: u32 = 16;
+
+/// How much of what was known a run leaves.
+const KEPT: f64 = 0.5;
+
+/// How much of what the device costs is believed after a run that says no more than that it does not cost too much: one that was shared
+/// is looked at again after some tens of runs.
+const BELIEVED: f64 = 0.97;
+
+/// After so many runs without compression, other pages may have come, which it makes smaller.
+const UNCOMPRESSED_RUNS: u32 = 32;
+
+/// The first place of the scale is taken that costs no more than this factor above the best.
+const SLACK: f64 = 1.03;
 
 /// How a database compresses what is spilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,56 +68,162 @@ impl SpillCompression {
     }
 }
 
-/// What one writer's pages are compressed by.
-#[derive(Debug, Default)]
-pub(super) struct Regulator {
+/// What is known of the device and of the pages, which every writer of a database goes on from.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Of the scale.
     place: usize,
+    /// Nanoseconds that a byte on disk costs a worker; 0 if the device was never waited for.
+    device_ns: f64,
+    /// How much longer compressing takes than the scale says.
+    slowness: f64,
+    /// How much of what the scale says is saved.
+    fit: f64,
+    /// Runs that said nothing of that.
+    uncompressed_runs: u32,
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known { place: 0, device_ns: 0.0, slowness: 1.0, fit: 1.0, uncompressed_runs: 0 }
+    }
+}
+
+/// What the writers of a database know together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Experience {
+    known: Arc<Mutex<Known>>,
+}
+
+impl Experience {
+    fn get(&self) -> Known {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, known: Known) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+}
+
+/// What a page was written in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageCosts {
+    pub(super) raw_bytes: usize,
+    pub(super) written_bytes: usize,
+    pub(super) compressing: Duration,
+}
+
+/// Pages since the last decision.
+#[derive(Debug, Default)]
+struct Run {
     pages: u32,
+    raw_bytes: f64,
+    written_bytes: f64,
+    compressing: Duration,
     waited: Duration,
-    /// The thread's processor time when the run began, if one has.
-    began: Option<Duration>,
+}
+
+/// What one writer's pages are compressed by.
+#[derive(Debug)]
+pub(super) struct Regulator {
+    experience: Experience,
+    known: Known,
+    run: Run,
+    /// When the run began, if one has.
+    began: Option<Waiting>,
 }
 
 impl Regulator {
+    /// One that goes on from what others know.
+    pub(super) fn new(experience: Experience) -> Regulator {
+        let known = experience.get();
+        Regulator { experience, known, run: Run::default(), began: None }
+    }
+
     /// The scheme for the next page.
     pub(super) fn scheme(&mut self, compression: SpillCompression) -> Scheme {
         match compression {
             SpillCompression::Fixed(scheme) => scheme,
             SpillCompression::Auto => {
-                self.began.get_or_insert_with(thread_time);
-                SCALE[self.place]
+                self.began.get_or_insert_with(Waiting::now);
+                SCALE[self.known.place].scheme
             }
         }
     }
 
     /// Counts a page that was written.
-    pub(super) fn note_written(&mut self) {
-        self.pages += 1;
-        if self.pages >= RUN_PAGES
+    pub(super) fn note_written(&mut self, page: PageCosts) {
+        self.run.pages += 1;
+        self.run.raw_bytes += page.raw_bytes as f64;
+        self.run.written_bytes += page.written_bytes as f64;
+        self.run.compressing += page.compressing;
+        if self.run.pages >= RUN_PAGES
             && let Some(began) = self.began
         {
-            let now = thread_time();
-            self.decide(now.saturating_sub(began));
+            let now = Waiting::now();
+            let computing = now.thread_time.saturating_sub(began.thread_time);
+            self.decide(now.time.saturating_duration_since(began.time), computing);
             self.began = Some(now);
         }
     }
 
     /// Counts how long a write was waited for: `since` says when that began.
     pub(super) fn note_waited(&mut self, since: Waiting) {
-        self.waited +=
+        self.run.waited +=
             since.time.elapsed().saturating_sub(thread_time().saturating_sub(since.thread_time));
     }
 
-    fn decide(&mut self, computing: Duration) {
-        self.place = match self.waited * WAITED_PART > computing {
-            true => (self.place + 1).min(SCALE.len() - 1),
-            false => self.place.saturating_sub(1),
+    fn decide(&mut self, took: Duration, computing: Duration) {
+        let run = std::mem::take(&mut self.run);
+        self.learn(&run, took, computing);
+        let operator = computing.saturating_sub(run.compressing);
+        let operator_ns = operator.as_nanos() as f64 / run.raw_bytes;
+        let ns = SCALE.map(|grade| self.known.ns(&grade, operator_ns));
+        let least_ns = ns.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_good = |ns: &f64| *ns <= least_ns * SLACK;
+        self.known.place = ns.iter().position(is_good).unwrap_or(0);
+        self.experience.set(self.known);
+    }
+
+    /// What a run tells of the device and of the pages.
+    fn learn(&mut self, run: &Run, took: Duration, computing: Duration) {
+        let known = &mut self.known;
+        let (grade, towards) =
+            (&SCALE[known.place], |old: f64, new: f64| old * KEPT + new * (1.0 - KEPT));
+        let byte_ns = took.as_nanos() as f64 / run.written_bytes;
+        known.device_ns = match run.waited * WAITED_PART > computing {
+            true if known.device_ns > 0.0 => towards(known.device_ns, byte_ns),
+            true => byte_ns,
+            false => (known.device_ns * BELIEVED).min(byte_ns),
         };
-        (self.pages, self.waited) = (0, Duration::ZERO);
+        if grade.scheme == Scheme::Off {
+            known.uncompressed_runs += 1;
+            if known.uncompressed_runs >= UNCOMPRESSED_RUNS {
+                (known.fit, known.uncompressed_runs) = (1.0, 0);
+            }
+            return;
+        }
+        known.uncompressed_runs = 0;
+        let saved = (run.raw_bytes / run.written_bytes - 1.0) / (grade.ratio - 1.0);
+        known.fit = towards(known.fit, saved.max(0.0));
+        let compress_ns = run.compressing.as_nanos() as f64 / run.raw_bytes;
+        known.slowness = towards(known.slowness, compress_ns / grade.compress_ns);
     }
 }
 
-/// When somebody began to wait. What the thread computes meanwhile is not waiting.
+impl Known {
+    /// Nanoseconds that a byte of a page is expected to take at a place of the scale, to be written and to come back. The operator is
+    /// expected to take as long for a byte that comes back as for one that goes.
+    fn ns(&self, grade: &Grade, operator_ns: f64) -> f64 {
+        let device_ns = self.device_ns / (1.0 + (grade.ratio - 1.0) * self.fit);
+        [grade.compress_ns, grade.decompress_ns]
+            .map(|compression_ns| (operator_ns + compression_ns * self.slowness).max(device_ns))
+            .iter()
+            .sum()
+    }
+}
+
+/// A moment, when somebody began to wait, say. What the thread computes from then on is not waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     time: Instant,
@@ -116,40 +236,82 @@ impl Waiting {
     }
 }
 
-/// The processor time of this thread.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A run whose writes are waited for so long each.
-    fn run(regulator: &mut Regulator, waited: Duration) -> Scheme {
-        for _ in 0..RUN_PAGES {
-            regulator.waited += waited;
-            regulator.note_written();
-        }
+    /// A run of a worker that computes so long per byte of a page, on a device that takes so long per byte on disk; pages are as the scale says.
+    fn run(regulator: &mut Regulator, operator_ns: f64, device_ns: f64) -> Scheme {
+        let grade = &SCALE[regulator.known.place];
+        let raw_bytes = 65_536.0 * f64::from(RUN_PAGES);
+        let written_bytes = raw_bytes / grade.ratio;
+        let nanos = |per_byte: f64| Duration::from_nanos((per_byte * raw_bytes) as u64);
+        let compressing = nanos(grade.compress_ns);
+        let computing = nanos(operator_ns) + compressing;
+        let took = computing.max(Duration::from_nanos((device_ns * written_bytes) as u64));
+        let waited = took - computing;
+        regulator.run = Run { pages: RUN_PAGES, raw_bytes, written_bytes, compressing, waited };
+        regulator.decide(took, computing);
         regulator.scheme(SpillCompression::Auto)
+    }
+
+    fn settled(regulator: &mut Regulator, operator_ns: f64, device_ns: f64) -> Scheme {
+        for _ in 0..10 {
+            run(regulator, operator_ns, device_ns);
+        }
+        run(regulator, operator_ns, device_ns)
     }
 
     #[test]
     fn slow_devices_are_spared() {
-        let mut regulator = Regulator::default();
+        let mut regulator = Regulator::new(Experience::default());
         assert_eq!(regulator.scheme(SpillCompression::Auto), Scheme::Off);
-        for scheme in SCALE[1..].iter().chain(&SCALE[SCALE.len() - 1..]) {
-            assert_eq!(run(&mut regulator, Duration::from_secs(1)), *scheme);
+        // The device keeps up; it is a little too slow, so that compression would be slower still; it is far too slow.
+        assert_eq!(settled(&mut regulator, 1.5, 1.0), Scheme::Off);
+        assert_eq!(settled(&mut regulator, 1.5, 2.0), Scheme::Off);
+        assert_eq!(settled(&mut regulator, 1.5, 6.0), Scheme::Lz4);
+        assert_eq!(settled(&mut regulator, 1.5, 40.0), Scheme::Zstd(1));
+        // A writer of the same database begins there.
+        let mut other = Regulator::new(regulator.experience.clone());
+        assert_eq!(other.scheme(SpillCompression::Auto), Scheme::Zstd(1));
+        // The neighbour is gone.
+        for _ in 0..200 {
+            run(&mut regulator, 1.5, 0.5);
         }
-        for scheme in SCALE[..SCALE.len() - 1].iter().rev().chain([&Scheme::Off]) {
-            assert_eq!(run(&mut regulator, Duration::ZERO), *scheme);
+        assert_eq!(regulator.scheme(SpillCompression::Auto), Scheme::Off);
+    }
+
+    #[test]
+    fn what_cannot_be_compressed_is_not() {
+        let mut regulator = Regulator::new(Experience::default());
+        let mut compressed = 0;
+        for _ in 0..100 {
+            let scheme = regulator.scheme(SpillCompression::Auto);
+            let compressing = if scheme == Scheme::Off { 0 } else { 100 };
+            compressed += u32::from(scheme != Scheme::Off);
+            let (raw_bytes, millis) = (65_536.0 * f64::from(RUN_PAGES), Duration::from_millis);
+            let compressing = millis(compressing) / 100;
+            let (written_bytes, took) = (raw_bytes, millis(100));
+            let waited = millis(90);
+            regulator.run = Run { pages: RUN_PAGES, raw_bytes, written_bytes, compressing, waited };
+            regulator.decide(took, millis(10));
         }
+        assert!(compressed < 30, "{compressed} of 100 runs");
+    }
+
+    #[test]
+    fn waiting_is_not_computing() {
+        let mut regulator = Regulator::new(Experience::default());
         let waiting = Waiting::now();
         std::thread::sleep(Duration::from_millis(20));
         regulator.note_waited(waiting);
-        assert!(regulator.waited >= Duration::from_millis(10), "{regulator:?}");
+        assert!(regulator.run.waited >= Duration::from_millis(10), "{regulator:?}");
+    }
+
+    #[test]
+    fn names_are_read_back() {
         let fixed = SpillCompression::Fixed(Scheme::Lz4);
+        let mut regulator = Regulator::new(Experience::default());
         assert_eq!(regulator.scheme(fixed), Scheme::Lz4);
         for compression in [fixed, SpillCompression::Auto] {
             assert_eq!(SpillCompression::parse(&compression.name()), Some(compression));

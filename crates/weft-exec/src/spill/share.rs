@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use weft_rt::memory::{Ledger, heap};
 use weft_store::spill::SpillArea;
 
-use super::regulator::SpillCompression;
+use super::regulator::{Experience, SpillCompression};
 use super::turn::Turns;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 
@@ -35,6 +35,7 @@ pub struct Spilling {
     area: SpillArea,
     turns: Turns,
     compression: RwLock<SpillCompression>,
+    experience: Experience,
     /// Those who may have a share now.
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
@@ -47,9 +48,17 @@ impl Spilling {
     /// Operators spill to this area.
     pub fn new(area: SpillArea) -> Arc<Spilling> {
         let (turns, sharers, count) = (Turns::new(), AtomicUsize::new(0), AtomicU64::default);
-        let compression = RwLock::default();
+        let (compression, experience) = (RwLock::default(), Experience::default());
         let (settled_bytes, freed_bytes) = (count(), count());
-        Arc::new(Spilling { area, turns, compression, sharers, settled_bytes, freed_bytes })
+        Arc::new(Spilling {
+            area,
+            turns,
+            compression,
+            experience,
+            sharers,
+            settled_bytes,
+            freed_bytes,
+        })
     }
 
     /// Notes that memory of so many bytes was given back. Pages of all sizes and strings come and go: now and then
@@ -78,6 +87,11 @@ impl Spilling {
     /// Changes how it is compressed from now on.
     pub fn set_compression(&self, compression: SpillCompression) {
         *self.compression.write().unwrap_or_else(PoisonError::into_inner) = compression;
+    }
+
+    /// What writers know of the device.
+    pub(super) fn experience(&self) -> &Experience {
+        &self.experience
     }
 
     pub(super) fn turns(&self) -> &Turns {

@@ -11,7 +11,7 @@ use weft_store::spill::{Spilled, Written};
 
 use super::frozen::Freezing;
 use super::mask::SpilledPartitions;
-use super::regulator::{Regulator, Waiting};
+use super::regulator::{PageCosts, Regulator, Waiting};
 use super::{Share, Spilling, Turn};
 use crate::error::Result;
 use crate::query::Context;
@@ -129,7 +129,8 @@ impl Writer {
 
     /// One that has memory for pages, best [`SPARE_BYTES`].
     pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
-        let (writing, written, regulator) = (VecDeque::new(), Vec::new(), Regulator::default());
+        let regulator = Regulator::new(spills.spilling.experience().clone());
+        let (writing, written) = (VecDeque::new(), Vec::new());
         Writer { operator, spills, spare, writing, written, regulator }
     }
 
@@ -177,10 +178,11 @@ impl Writer {
             return Ok(false);
         };
         let waiting = Waiting::now();
-        let Written { spilled, held } = write.await?;
+        let Written { spilled, compressing, held } = write.await?;
         self.regulator.note_waited(waiting);
-        self.regulator.note_written();
         let spilled = spilled?;
+        let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());
+        self.regulator.note_written(PageCosts { raw_bytes, written_bytes, compressing });
         if self.spare.bytes() < SPARE_BYTES {
             self.spare.merge(held.memory);
         }

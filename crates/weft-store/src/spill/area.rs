@@ -9,8 +9,10 @@
 //! | 8 to 15 | the address: device, offset and size |
 //! | 16 to 23 | if it is compressed: bytes of what follows |
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use weft_buffer::page::checksum;
 use weft_rt::io::{File, IoBuf};
@@ -19,6 +21,7 @@ use weft_rt::{JoinHandle, spawn_local};
 use super::address::{Address, PIECE_UNITS_MAX};
 use super::scheme::Scheme;
 use super::spill_file::{Quota, SpillFile};
+use super::thread_time::thread_time;
 use crate::device::DEVICES_MAX;
 use crate::directory::Directory;
 use crate::error::{Result, StoreError, is_no_space};
@@ -29,6 +32,14 @@ pub const HEADER_BYTES: usize = 16;
 
 /// Where the body of a compressed piece begins.
 const BODY_AT: usize = HEADER_BYTES + 8;
+
+/// Of the memory that pieces are compressed to, what a thread keeps for the next one.
+const BODY_KEPT_BYTES: usize = 256 << 10;
+
+thread_local! {
+    /// Where a piece is compressed to, before it is known how long it will be.
+    static BODY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A place on disk for what does not fit in memory. Clones are the same area.
 #[derive(Clone, Debug)]
@@ -46,6 +57,34 @@ struct Shared {
     written_bytes: AtomicU64,
     raw_bytes: AtomicU64,
     read_bytes: AtomicU64,
+    compression: Costs,
+    decompression: Costs,
+}
+
+/// Bytes, before compression, that were compressed or came back, and the processor time that it took.
+#[derive(Debug, Default)]
+struct Costs {
+    bytes: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl Costs {
+    /// Does what it counts for so many bytes.
+    fn count<T>(&self, bytes: usize, compute: impl FnOnce() -> T) -> (T, Duration) {
+        let began = thread_time();
+        let result = compute();
+        let took = thread_time().saturating_sub(began);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        (result, took)
+    }
+
+    fn get(&self) -> SpillCosts {
+        SpillCosts {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            time: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)),
+        }
+    }
 }
 
 /// What an area has and has done.
@@ -61,6 +100,19 @@ pub struct SpillStats {
     pub raw_bytes: u64,
     /// Bytes that were read from it.
     pub read_bytes: u64,
+    /// What compressing took.
+    pub compression: SpillCosts,
+    /// What it took to get what was compressed back.
+    pub decompression: SpillCosts,
+}
+
+/// What compression costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpillCosts {
+    /// Bytes, as they were before compression. Those that it did not make smaller count.
+    pub bytes: u64,
+    /// Processor time.
+    pub time: Duration,
 }
 
 /// A piece on disk. Its space is free again when this is dropped.
@@ -80,6 +132,8 @@ pub struct Spilled {
 pub struct Written<H> {
     /// The piece, if all went well.
     pub spilled: Result<Spilled>,
+    /// Processor time that it took to compress it.
+    pub compressing: Duration,
     /// What was to be held until then.
     pub held: H,
 }
@@ -101,6 +155,8 @@ impl SpillArea {
             written_bytes: AtomicU64::new(0),
             raw_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
+            compression: Costs::default(),
+            decompression: Costs::default(),
         };
         SpillArea { shared: Arc::new(shared) }
     }
@@ -119,6 +175,8 @@ impl SpillArea {
             written_bytes: count(&self.shared.written_bytes),
             raw_bytes: count(&self.shared.raw_bytes),
             read_bytes: count(&self.shared.read_bytes),
+            compression: self.shared.compression.get(),
+            decompression: self.shared.decompression.get(),
         }
     }
 
@@ -139,19 +197,33 @@ impl SpillArea {
     ) -> JoinHandle<Written<H>> {
         let area = self.clone();
         spawn_local(async move {
-            let spilled = area.write_now(buffer, scheme).await;
-            Written { spilled, held }
+            let (buffer, raw_bytes, scheme, compressing) = area.compress(buffer, scheme);
+            let spilled = area.write_now(buffer, raw_bytes, scheme).await;
+            Written { spilled, compressing, held }
         })
     }
 
-    async fn write_now(&self, raw: IoBuf, scheme: Scheme) -> Result<Spilled> {
+    /// What is to be written for a piece, its length, how it was compressed, and the time that it took.
+    fn compress(&self, raw: IoBuf, scheme: Scheme) -> (IoBuf, usize, Scheme, Duration) {
         let raw_bytes = raw.len();
         assert!((raw_bytes as u64).is_multiple_of(UNIT_BYTES), "a piece of {raw_bytes} bytes");
         assert!(raw_bytes as u64 / UNIT_BYTES <= PIECE_UNITS_MAX, "a piece of {raw_bytes} bytes");
-        let (mut buffer, scheme) = match compressed(&raw, scheme) {
-            Some(buffer) => (buffer, scheme),
-            None => (raw, Scheme::Off),
-        };
+        if scheme == Scheme::Off {
+            return (raw, raw_bytes, scheme, Duration::ZERO);
+        }
+        let compress = || compressed(&raw, scheme);
+        match self.shared.compression.count(raw_bytes, compress) {
+            (Some(buffer), took) => (buffer, raw_bytes, scheme, took),
+            (None, took) => (raw, raw_bytes, Scheme::Off, took),
+        }
+    }
+
+    async fn write_now(
+        &self,
+        mut buffer: IoBuf,
+        raw_bytes: usize,
+        scheme: Scheme,
+    ) -> Result<Spilled> {
         let bytes = buffer.len() as u64;
         let mut spilled = self.take(bytes / UNIT_BYTES).await?;
         (spilled.raw_bytes, spilled.scheme) = (raw_bytes, scheme);
@@ -201,13 +273,20 @@ impl SpillArea {
 /// is not smaller.
 fn compressed(raw: &IoBuf, scheme: Scheme) -> Option<IoBuf> {
     let largest = raw.len().checked_sub(UNIT_BYTES as usize).filter(|largest| *largest > 0)?;
-    let mut body = vec![0; largest - BODY_AT];
-    let bytes = scheme.compress(&raw[HEADER_BYTES..], &mut body)?;
-    let whole = (BODY_AT + bytes).next_multiple_of(UNIT_BYTES as usize);
-    let mut buffer = IoBuf::zeroed(whole);
-    buffer[HEADER_BYTES..BODY_AT].copy_from_slice(&(bytes as u64).to_le_bytes());
-    buffer[BODY_AT..BODY_AT + bytes].copy_from_slice(&body[..bytes]);
-    Some(buffer)
+    BODY.with_borrow_mut(|body| {
+        if body.len() < largest {
+            body.resize(largest, 0);
+        }
+        let bytes = scheme.compress(&raw[HEADER_BYTES..], &mut body[..largest - BODY_AT])?;
+        let whole = (BODY_AT + bytes).next_multiple_of(UNIT_BYTES as usize);
+        let mut buffer = IoBuf::zeroed(whole);
+        buffer[HEADER_BYTES..BODY_AT].copy_from_slice(&(bytes as u64).to_le_bytes());
+        buffer[BODY_AT..BODY_AT + bytes].copy_from_slice(&body[..bytes]);
+        if body.len() > BODY_KEPT_BYTES {
+            *body = Vec::new();
+        }
+        Some(buffer)
+    })
 }
 
 impl Spilled {
@@ -237,8 +316,11 @@ impl Spilled {
         let read = self.read_written(IoBuf::zeroed(self.written_bytes())).await?;
         let bytes = u64::from_le_bytes(read[HEADER_BYTES..BODY_AT].try_into().expect("8 bytes"));
         let compressed = read.get(BODY_AT..).and_then(|body| body.get(..bytes as usize));
-        let is_right = compressed
-            .is_some_and(|body| self.scheme.decompress(body, &mut buffer[HEADER_BYTES..]));
+        let decompress = || {
+            compressed.is_some_and(|body| self.scheme.decompress(body, &mut buffer[HEADER_BYTES..]))
+        };
+        let costs = &self.area.shared.decompression;
+        let (is_right, _) = costs.count(self.raw_bytes, decompress);
         if is_right { Ok(buffer) } else { Err(self.damaged()) }
     }
 

@@ -11,7 +11,9 @@ mod area;
 mod directory;
 mod scheme;
 mod spill_file;
+mod thread_time;
 
-pub use area::{HEADER_BYTES, SpillArea, SpillStats, Spilled, Written};
+pub use area::{HEADER_BYTES, SpillArea, SpillCosts, SpillStats, Spilled, Written};
 pub(crate) use directory::SpillDirectory;
-pub use scheme::{SCALE, Scheme};
+pub use scheme::{Grade, SCALE, Scheme};
+pub use thread_time::thread_time;

@@ -56,7 +56,7 @@ fn exercise(runtime: &Arc<Runtime>, area: &SpillArea, rounds: usize, seed: u64) 
                             (
                                 area.write(
                                     piece(units * UNIT, seed),
-                                    SCALE[random.usize(..SCALE.len())],
+                                    SCALE[random.usize(..SCALE.len())].scheme,
                                     (),
                                 ),
                                 seed,

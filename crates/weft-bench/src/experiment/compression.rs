@@ -1,0 +1,34 @@
+//! What compression saves and costs on the pages that operators spill (Spilly, section 4.4, figure 3): an aggregation, two joins and a
+//! sort of TPC-H's rows are run with each scheme, and count what is compressed, what comes of it, and the processor time.
+
+use super::spill::{self, AGGREGATION, Cases, JOINS, SORT};
+use crate::args::SpillArgs;
+use crate::error::BenchError;
+use crate::report::{Machine, Point};
+
+/// The schemes where none are given: the scale of `auto`, and what is beside it.
+const SCHEMES: [&str; 9] =
+    ["off", "lz4", "zstd:-7", "zstd:-5", "zstd:-3", "zstd:-1", "zstd:1", "zstd:3", "zstd:6"];
+
+/// Memory per unit of the scale factor where no limit is given, in MB: a fraction of what the queries keep.
+const LIMIT_MB_PER_SCALE: f64 = 128.0;
+
+/// The least limit then, in MB.
+const LIMIT_MB_MIN: f64 = 32.0;
+
+/// Runs the queries with each scheme.
+///
+/// # Errors
+/// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
+pub fn run(args: &SpillArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
+    let mut args = args.clone();
+    if args.spill_compression.is_empty() {
+        args.spill_compression = SCHEMES.map(str::to_owned).to_vec();
+    }
+    if args.database.memory_limit.is_empty() {
+        let limit_mb = (args.database.scale * LIMIT_MB_PER_SCALE).max(LIMIT_MB_MIN);
+        args.database.memory_limit = vec![format!("{limit_mb:.0}MB")];
+    }
+    let cases = [AGGREGATION.cases, JOINS.cases, SORT.cases].concat();
+    spill::run(&args, machine, Cases { experiment: "compression", cases: &cases })
+}
