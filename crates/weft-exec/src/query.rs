@@ -155,10 +155,8 @@ impl Query {
             if error.is_some() {
                 continue;
             }
-            if let Some(spilling) = &context.spilling {
-                // What the next ones take, caches included, need not lie where this one's memory was.
-                spilling.trim(&context.ledger);
-            }
+            // What the next ones take, caches included, need not lie where this one's memory was.
+            context.ledger.trim();
             for dependent in std::mem::take(&mut dependents[number]) {
                 if let Stage::Waiting(_, left) = &mut stages[dependent] {
                     *left -= 1;

@@ -68,6 +68,10 @@ pub trait Cache: Send + Sync {
 /// Says how many bytes of the heap are allocated now. It is called whenever memory is reserved.
 pub type Gauge = fn() -> u64;
 
+/// The part of the budget that may lie idle in the heap's gaps.
+#[cfg(not(loom))]
+const HEAP_GAPS: u64 = 32;
+
 /// A memory budget in bytes. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -105,6 +109,25 @@ impl Ledger {
     /// and then by code that allocates much and reserves little.
     pub fn relieve(&self) {
         self.account.relieve();
+    }
+
+    /// Counts memory of the heap that is freed without having been reserved. Whatever was reserved counts by itself: now and then what lies
+    /// idle in the heap's gaps goes back to the system ([`Ledger::trim`]), as pages of all sizes come and go.
+    #[cfg(not(loom))]
+    pub fn note_freed(&self, bytes: u64) {
+        if self.is_watching() && self.account.is_much_freed(bytes) {
+            self.trim();
+        }
+    }
+
+    /// Has what lies idle in the heap's gaps go back to the system, if that is a noticeable part of the budget, or it would be
+    /// there twice when others take what was freed. For a ledger that watches the heap; nothing otherwise.
+    #[cfg(not(loom))]
+    pub fn trim(&self) {
+        if self.is_watching() {
+            let known_bytes = self.used() + self.unreserved();
+            heap::trim(known_bytes + self.limit() / HEAP_GAPS);
+        }
     }
 
     /// Most bytes that were in use at a time.
@@ -358,6 +381,10 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let bytes = self.forget();
         self.ledger.account.release(bytes);
+        #[cfg(not(loom))]
+        if !self.is_mapped {
+            self.ledger.note_freed(bytes);
+        }
     }
 }
 

@@ -22,9 +22,6 @@ use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show
 /// the memory limit may be code too.
 const CODE_BYTES: u64 = 32 << 20;
 
-/// Of the memory limit, the part that may lie idle in gaps of the heap when a statement begins.
-const HEAP_GAPS: u64 = 32;
-
 /// How a database is opened.
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
@@ -228,16 +225,6 @@ impl Engine {
             && let Err(error) = code::trim(CODE_BYTES + self.ledger.limit() / 20)
         {
             log::debug!("the program's code stays resident: {error}");
-        }
-    }
-
-    /// Has the allocator give back what is free between its blocks, if that is much and the process is to keep to the
-    /// memory limit.
-    pub(crate) fn trim_heap(&self) {
-        let ledger = &self.ledger;
-        if ledger.is_watching() {
-            let known_bytes = ledger.used() + ledger.unreserved();
-            heap::trim(known_bytes + ledger.limit() / HEAP_GAPS);
         }
     }
 

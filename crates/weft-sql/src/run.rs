@@ -81,7 +81,7 @@ async fn drive_uncancelled(
     {
         log::info!("{error}; the statement is planned again to need less");
         run.economy = next;
-        run.session.engine().trim_heap();
+        run.session.engine().ledger().trim();
         result = attempt(&run, &mut reader).await;
     }
     // Before the reader hears of the end: the database may be closed then.
@@ -303,7 +303,7 @@ impl Run {
         let physical = state.create_physical_plan(plan).await?;
         self.control.watch(&physical);
         self.session.engine().trim_code();
-        self.session.engine().trim_heap();
+        self.session.engine().ledger().trim();
         Ok(physical)
     }
 }

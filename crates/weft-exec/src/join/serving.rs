@@ -98,7 +98,6 @@ impl Serving {
                     self.working = work.blocks.memory.split(work.blocks.memory.bytes());
                     let more = self.working.bytes().saturating_sub(WORKING_BYTES);
                     self.working.shrink(more);
-                    aside.spills.spilling.note_freed(more, &aside.spills.ledger);
                     self.work = None;
                 }
                 continue;

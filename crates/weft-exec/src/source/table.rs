@@ -16,7 +16,6 @@ use crate::pipeline::{Morsel, Source, Tuples};
 use crate::query::Context;
 use crate::source::asked::{AskedBounds, AskedColumn};
 use crate::source::batches::BatchTuples;
-use crate::spill::Spilling;
 
 /// A scan of a table, with the predicates that it applies itself.
 #[derive(Debug)]
@@ -27,14 +26,8 @@ pub struct TableScan {
     bounds: Vec<AskedBounds>,
     filters: Vec<Arc<AskedColumn>>,
     scan: Arc<OnceLock<MorselScan>>,
-    decoding: OnceLock<Decoding>,
-}
-
-/// Where it is noted how much was decoded.
-#[derive(Clone, Debug)]
-struct Decoding {
-    spilling: Arc<Spilling>,
-    ledger: Ledger,
+    /// The budget, which hears of what is decoded.
+    ledger: OnceLock<Ledger>,
 }
 
 /// What a scan has done, also after its pipeline is gone.
@@ -49,8 +42,8 @@ impl TableScan {
     /// bits.
     pub fn new(table: Arc<Table>, options: ScanOptions, lanes: Vec<Lane>) -> TableScan {
         let (lanes, scan) = (lanes.into(), Arc::default());
-        let decoding = OnceLock::new();
-        TableScan { table, options, lanes, bounds: Vec::new(), filters: Vec::new(), scan, decoding }
+        let ledger = OnceLock::new();
+        TableScan { table, options, lanes, bounds: Vec::new(), filters: Vec::new(), scan, ledger }
     }
 
     /// The same scan, without row groups and blocks that have nothing between these bounds, and without rows that
@@ -109,9 +102,7 @@ impl Source for TableScan {
             };
             let scan = self.table.scan_morsels(options)?;
             self.scan.get_or_init(|| scan.clone());
-            if let Some(spilling) = context.spilling.clone() {
-                self.decoding.get_or_init(|| Decoding { spilling, ledger: context.ledger.clone() });
-            }
+            self.ledger.get_or_init(|| context.ledger.clone());
             // What reads from devices stays on one worker, which this future need not.
             context.on_a_worker(move || async move { Ok(scan.open().await?) }).await
         }
@@ -120,8 +111,8 @@ impl Source for TableScan {
 
     fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
         let morsel = self.scan.get().expect("the source was opened").next()?;
-        let (lanes, decoding) = (self.lanes.clone(), self.decoding.get().cloned());
-        Some(Box::new(TableMorsel { morsel, lanes, decoding }))
+        let (lanes, ledger) = (self.lanes.clone(), self.ledger.get().cloned());
+        Some(Box::new(TableMorsel { morsel, lanes, ledger }))
     }
 
     fn depth(&self, context: &Context) -> usize {
@@ -132,7 +123,8 @@ impl Source for TableScan {
 struct TableMorsel {
     morsel: ScanMorsel,
     lanes: Arc<[Lane]>,
-    decoding: Option<Decoding>,
+    /// The budget, which hears of what is decoded.
+    ledger: Option<Ledger>,
 }
 
 impl Morsel for TableMorsel {
@@ -141,9 +133,9 @@ impl Morsel for TableMorsel {
             let Some(ScanRows { batch, selected }) = self.morsel.next().await? else {
                 return Ok(None);
             };
-            if let Some(Decoding { spilling, ledger }) = &self.decoding {
+            if let Some(ledger) = &self.ledger {
                 // Others before it had as much, and are gone, or soon will be.
-                spilling.note_freed(batch.get_array_memory_size() as u64, ledger);
+                ledger.note_freed(batch.get_array_memory_size() as u64);
             }
             let tuples = BatchTuples::new(&batch, &self.lanes)?;
             Ok(Some(Box::new(tuples.with_selected(selected)) as Box<dyn Tuples>))

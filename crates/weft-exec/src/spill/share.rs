@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use weft_rt::memory::{Ledger, heap};
+use weft_rt::memory::Ledger;
 use weft_store::spill::SpillArea;
 
 use super::regulator::{Experience, SpillCompression};
@@ -17,10 +17,6 @@ pub(super) const QUARTERS: u64 = 3;
 
 /// Of the budget, the part that counts as there however much of it is taken by what reserves nothing.
 const USABLE_MIN: u64 = 2;
-
-/// Bytes that are freed until the heap's gaps are looked at, and the part of the budget that may lie idle there.
-const TRIM_BYTES: u64 = 16 << 20;
-const HEAP_GAPS: u64 = 32;
 
 /// What a worker needs to go on well: two small pages for each partition.
 pub(super) const WORKER_BYTES: u64 = (2 * PARTITIONS * PAGE_BYTES_MIN) as u64;
@@ -40,43 +36,15 @@ pub struct Spilling {
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
     settled_bytes: AtomicU64,
-    /// Bytes freed since the heap's gaps were looked at.
-    freed_bytes: AtomicU64,
 }
 
 impl Spilling {
     /// Operators spill to this area.
     pub fn new(area: SpillArea) -> Arc<Spilling> {
-        let (turns, sharers, count) = (Turns::new(), AtomicUsize::new(0), AtomicU64::default);
+        let (turns, sharers) = (Turns::new(), AtomicUsize::new(0));
         let (compression, experience) = (RwLock::default(), Experience::default());
-        let (settled_bytes, freed_bytes) = (count(), count());
-        Arc::new(Spilling {
-            area,
-            turns,
-            compression,
-            experience,
-            sharers,
-            settled_bytes,
-            freed_bytes,
-        })
-    }
-
-    /// Notes that memory of so many bytes was given back. Pages of all sizes and strings come and go: now and then
-    /// what lies idle between them has to go back to the system, or the process would outgrow its limit.
-    pub(crate) fn note_freed(&self, bytes: u64, ledger: &Ledger) {
-        let before = self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if ledger.is_watching() && before + bytes >= TRIM_BYTES {
-            self.trim(ledger);
-        }
-    }
-
-    /// Has what lies idle in the heap's gaps go back to the system, if that is much.
-    pub(crate) fn trim(&self, ledger: &Ledger) {
-        if ledger.is_watching() {
-            self.freed_bytes.store(0, Ordering::Relaxed);
-            let known_bytes = ledger.used() + ledger.unreserved();
-            heap::trim(known_bytes + ledger.limit() / HEAP_GAPS);
-        }
+        let settled_bytes = AtomicU64::new(0);
+        Arc::new(Spilling { area, turns, compression, experience, sharers, settled_bytes })
     }
 
     /// How it is compressed.

@@ -190,7 +190,6 @@ impl Writer {
         self.spills.bytes.fetch_add(bytes, Ordering::Relaxed);
         let written_bytes = spilled.written_bytes() as u64;
         self.spills.written_bytes.fetch_add(written_bytes, Ordering::Relaxed);
-        self.spills.spilling.note_freed(bytes, &self.spills.ledger);
         self.written.push(SpilledPage { partition, tuples, spilled });
         Ok(true)
     }

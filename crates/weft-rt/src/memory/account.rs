@@ -15,6 +15,10 @@ use crate::sync::wake_list::WakeList;
 /// line, and is set whenever the line is not empty.
 const WAITING: u64 = 1 << 63;
 
+/// Bytes that are freed until the heap's gaps are looked at.
+#[cfg(not(loom))]
+const FREED_BYTES: u64 = 16 << 20;
+
 pub(super) struct Account {
     /// The bytes in use, and [`WAITING`].
     state: AtomicU64,
@@ -25,6 +29,9 @@ pub(super) struct Account {
     /// Bytes given back while somebody waited.
     freed_bytes: AtomicU64,
     heap: Option<Gauge>,
+    /// Bytes that were freed since the heap's gaps were looked at.
+    #[cfg(not(loom))]
+    freed_since: AtomicU64,
     line: Mutex<Line>,
     /// Who is asked for memory before somebody waits. Never locked together with the line.
     caches: Mutex<Vec<Weak<dyn Cache>>>,
@@ -75,6 +82,8 @@ impl Account {
             mapped_bytes: AtomicU64::new(0),
             freed_bytes: AtomicU64::new(0),
             heap,
+            #[cfg(not(loom))]
+            freed_since: AtomicU64::new(0),
             line: Mutex::new(line),
             caches: Mutex::new(Vec::new()),
         }
@@ -102,6 +111,17 @@ impl Account {
 
     pub(super) fn remove_mapped(&self, bytes: u64) {
         self.mapped_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts what was freed; true if that was much since this was true.
+    #[cfg(not(loom))]
+    pub(super) fn is_much_freed(&self, bytes: u64) -> bool {
+        let before = self.freed_since.fetch_add(bytes, Ordering::Relaxed);
+        let is_much = before + bytes >= FREED_BYTES;
+        if is_much {
+            self.freed_since.store(0, Ordering::Relaxed);
+        }
+        is_much
     }
 
     pub(super) fn is_watching(&self) -> bool {
