@@ -26,6 +26,10 @@ impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
         T::LANE
     }
 
+    fn needs(&self, tuple: Tuple) -> (u64, u64) {
+        (self.chain.needs(tuple).0, 0)
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
         out.validity.set_all();
         for (at, tuple) in tuples.iter().enumerate() {
@@ -82,6 +86,10 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
         O::LANE
     }
 
+    fn needs(&self, tuple: Tuple) -> (u64, u64) {
+        (self.chain.needs(tuple).0, 0)
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
         out.validity.set_all();
         for (at, tuple) in tuples.iter().enumerate() {
@@ -113,6 +121,10 @@ pub(super) struct JoinedTexts {
 impl Outcome for JoinedTexts {
     fn lane(&self) -> Lane {
         Lane::Str
+    }
+
+    fn needs(&self, tuple: Tuple) -> (u64, u64) {
+        self.chain.needs(tuple)
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {

@@ -28,6 +28,10 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
         self.lane
     }
 
+    fn needs(&self, tuple: Tuple) -> (u64, u64) {
+        self.chain.needs(tuple)
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
         out.validity.set_all();
         let mut values = Vector::new(T::LANE);

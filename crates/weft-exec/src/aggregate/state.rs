@@ -160,8 +160,13 @@ pub(super) trait State: fmt::Debug + Send + Sync {
         Ok(false)
     }
 
+    /// True if it keeps a set behind the tuple, which is copied by being merged with one of no rows.
+    fn is_set(&self) -> bool {
+        false
+    }
+
     /// Adds what each tuple of `from` has to the one at the same place of `into`. Afterwards only `into` counts; memory
-    /// of either may be part of it.
+    /// of either may be part of it, unless that is to be copied ([`Memory::copies`]).
     ///
     /// # Errors
     /// As [`State::add`].
@@ -268,6 +273,11 @@ impl Fed {
 pub(super) trait Outcome: fmt::Debug + Send + Sync {
     /// The lane of the result.
     fn lane(&self) -> Lane;
+
+    /// Bytes that it takes to make the result of a group, and those that stay with the result; not counted where they are few.
+    fn needs(&self, _: Tuple) -> (u64, u64) {
+        (0, 0)
+    }
 
     /// Writes the result for each of `tuples` into the first rows of `out`.
     ///

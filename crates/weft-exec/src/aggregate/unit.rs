@@ -115,7 +115,8 @@ impl Unit {
         partition: usize,
     ) -> Result<()> {
         // SAFETY: the pages are ours, and their tuples complete.
-        let bytes = self.pages.iter().map(|page| unsafe { packed_bytes(layout, page) }).sum();
+        let bytes = |page: &Page| unsafe { packed_bytes(layout, page, self.form) };
+        let bytes = self.pages.iter().map(bytes).sum();
         let mut packing = Packing::new(layout, writer, self.form, partition, bytes);
         let mut pace = Pace::default();
         for page in &self.pages {
@@ -190,7 +191,7 @@ impl Source {
 
     /// Makes the tuples live.
     pub(super) fn unpack(&mut self, layout: &Layout) {
-        if self.form == Form::Packed && !layout.kept().is_empty() {
+        if self.form == Form::Packed && layout.keeps() {
             // SAFETY: they are packed tuples of the layout, which are ours alone.
             self.tuples().for_each(|tuple| unsafe { unpack(layout, tuple.address()) });
         }
