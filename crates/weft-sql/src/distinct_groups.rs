@@ -244,13 +244,15 @@ impl<'a> Split<'a> {
             match part {
                 // A count is never null, as DataFusion knows.
                 Part::Other(_) if !field.is_nullable() && field.data_type().is_integer() => {
-                    coalesce(vec![result, lit(0i64)])
+                    let none = ScalarValue::new_zero(field.data_type())?;
+                    Ok(coalesce(vec![result, lit(none)]))
                 }
-                _ => result,
+                _ => Ok(result),
             }
         });
+        let results: DfResult<Vec<Expr>> = results.collect();
         let columns =
-            keys.into_iter().chain(results).zip(self.aggregate.schema.iter()).map(
+            keys.into_iter().chain(results?).zip(self.aggregate.schema.iter()).map(
                 |(expr, (relation, field))| expr.alias_qualified(relation.cloned(), field.name()),
             );
         let columns: Vec<Expr> = columns.collect();

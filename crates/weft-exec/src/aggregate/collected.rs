@@ -7,7 +7,7 @@ use super::fold::Ordered;
 use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
-use super::state::{Outcome, Tuple};
+use super::state::{Needs, Outcome, Tuple};
 use super::sum::Number;
 use crate::error::Result;
 use crate::lane::{Lane, Value};
@@ -26,8 +26,8 @@ impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
         T::LANE
     }
 
-    fn needs(&self, tuple: Tuple) -> (u64, u64) {
-        (self.chain.needs(tuple).0, 0)
+    fn needs(&self, tuple: Tuple) -> Needs {
+        Needs { result_bytes: 0, ..self.chain.needs(tuple) }
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
@@ -86,8 +86,8 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
         O::LANE
     }
 
-    fn needs(&self, tuple: Tuple) -> (u64, u64) {
-        (self.chain.needs(tuple).0, 0)
+    fn needs(&self, tuple: Tuple) -> Needs {
+        Needs { result_bytes: 0, ..self.chain.needs(tuple) }
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
@@ -123,8 +123,12 @@ impl Outcome for JoinedTexts {
         Lane::Str
     }
 
-    fn needs(&self, tuple: Tuple) -> (u64, u64) {
-        self.chain.needs(tuple)
+    fn needs(&self, tuple: Tuple) -> Needs {
+        let mut needs = self.chain.needs(tuple);
+        let between_bytes = self.chain.count.get(tuple) * self.separator.len() as u64;
+        needs.making_bytes += between_bytes;
+        needs.result_bytes += between_bytes;
+        needs
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use super::fold::Ordered;
 use super::kept::Keep;
 use super::memory::Memory;
-use super::state::{Feed, Narrowed, Outcome, Place, State, Tuple};
+use super::state::{Feed, Narrowed, Needs, Outcome, Place, State, Tuple};
 use super::states::States;
 use crate::error::Result;
 use crate::lane::Lane;
@@ -293,9 +293,9 @@ impl<T: Keep + Ordered> Outcome for DistinctOutcome<T> {
         self.inner.outcomes[0].lane()
     }
 
-    fn needs(&self, tuple: Tuple) -> (u64, u64) {
+    fn needs(&self, tuple: Tuple) -> Needs {
         let Some(table) = self.set.table(tuple).filter(|_| self.inner.has_lists) else {
-            return (0, 0);
+            return Needs::default();
         };
         let mut bytes = 0;
         self.set.for_each(table, |_, value, key| {
@@ -303,8 +303,8 @@ impl<T: Keep + Ordered> Outcome for DistinctOutcome<T> {
             let strings: usize = strings.into_iter().flatten().map(Layout::long_bytes).sum();
             bytes += (self.set.slot_bytes() + strings) as u64;
         });
-        // A list of the values, what the result is made by, and the result.
-        (bytes * 3, bytes)
+        // What the result is made by, the result, and a list of the values.
+        Needs { making_bytes: bytes * 2, result_bytes: bytes, kept_bytes: bytes }
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {

@@ -6,7 +6,7 @@ use super::functions::External;
 use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
-use super::state::{Outcome, Tuple};
+use super::state::{Needs, Outcome, Tuple};
 use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::Result;
 use crate::for_lane;
@@ -28,7 +28,7 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
         self.lane
     }
 
-    fn needs(&self, tuple: Tuple) -> (u64, u64) {
+    fn needs(&self, tuple: Tuple) -> Needs {
         self.chain.needs(tuple)
     }
 

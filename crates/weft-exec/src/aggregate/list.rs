@@ -8,7 +8,7 @@
 
 use super::kept::Keep;
 use super::memory::Memory;
-use super::state::{Feed, Place, State, Tuple};
+use super::state::{Feed, Needs, Place, State, Tuple};
 use crate::error::Result;
 use crate::program::Register;
 use crate::text::Str;
@@ -145,8 +145,8 @@ impl<T: Keep> Chain<T> {
         self.count.set(into, self.count.get(into) + self.count.get(from));
     }
 
-    /// Bytes that it takes to make something of all values, and those of the values, which stay if it is a text or a list.
-    pub(super) fn needs(&self, tuple: Tuple) -> (u64, u64) {
+    /// What a text or a list of all values takes.
+    pub(super) fn needs(&self, tuple: Tuple) -> Needs {
         let count = self.count.get(tuple);
         let key_bytes = if self.is_ordered { size_of::<(Str, usize)>() } else { 0 };
         let bytes = (size_of::<Option<T>>() * 2 + key_bytes) as u64 * count;
@@ -156,7 +156,7 @@ impl<T: Keep> Chain<T> {
                 result_bytes += value.map_or(0, |value| as_string(value).len() as u64);
             });
         }
-        (bytes + result_bytes, result_bytes)
+        Needs { making_bytes: bytes + result_bytes, result_bytes, kept_bytes: 0 }
     }
 
     fn for_each(&self, tuple: Tuple, mut work: impl FnMut(Option<T>, Option<Str>)) {

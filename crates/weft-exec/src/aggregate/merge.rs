@@ -234,6 +234,14 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
+    /// Waits for room for a copy of a tuple, if groups are copied.
+    pub(super) async fn make_room(&mut self, tuple: Tuple) -> Result<()> {
+        match &mut self.copies {
+            Some(copies) => copies.make_room(tuple).await,
+            None => Ok(()),
+        }
+    }
+
     /// Those of `from` that are not of the group that they were found for go on from the place after.
     fn compare(&mut self, others: &mut Vec<Tuple>) {
         self.same.clear();

@@ -19,7 +19,7 @@ use crate::spill::writer::Spills;
 use crate::spill::{Settled, Share};
 use crate::text::Str;
 use crate::tuple::materializer::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS};
-use crate::tuple::pack::Form;
+use crate::tuple::pack::{self, Form};
 use crate::tuple::{Layout, Materializer, Page};
 
 /// Bits of the hash that a level of partitions takes.
@@ -76,16 +76,19 @@ pub(super) async fn merge_copying(
                 break;
             }
             merging.add(&mut turn)?;
+            while !can_split && !turn.is_empty() {
+                // Of few groups the tuples take little beside what lies behind them.
+                merging.make_room(turn[0]).await?;
+                merging.add(&mut turn)?;
+            }
             let debt_bytes = merging.memory.debt_bytes();
             let held_bytes =
                 held_bytes + behind.bytes() + merging.copies.as_ref().map_or(0, Copies::bytes);
-            let is_allowed = !can_split || held_bytes + debt_bytes <= share.bytes();
-            let has_room = turn.is_empty() && is_allowed && behind.try_grow(debt_bytes);
-            if !has_room && !can_split {
+            let is_allowed = turn.is_empty() && held_bytes + debt_bytes <= share.bytes();
+            if !can_split {
                 // The set of one group: there must be memory for it.
-                let missing = if turn.is_empty() { debt_bytes } else { u64::MAX / 2 };
-                reserve(&mut behind, missing).await?;
-            } else if !has_room {
+                reserve(&mut behind, debt_bytes).await?;
+            } else if !is_allowed || !behind.try_grow(debt_bytes) {
                 let mut parts = split.begin();
                 split.add(&mut parts, merging.groups.iter().copied(), Form::Live).await?;
                 drop((merging, behind));
@@ -173,9 +176,23 @@ impl Copies {
         Some(copy)
     }
 
-    fn new_page(&mut self, long_bytes: usize) -> Option<&mut Page> {
+    fn page_bytes(&self, long_bytes: usize) -> usize {
         let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
-        let bytes = PAGE_BYTES_MAX.max(tuple_bytes);
+        PAGE_BYTES_MAX.max(tuple_bytes)
+    }
+
+    /// Waits for room for a tuple.
+    pub(super) async fn make_room(&mut self, tuple: Tuple) -> Result<()> {
+        // SAFETY: there is a tuple of the layout.
+        let long_bytes = unsafe { pack::long_bytes(&self.layout, tuple.address()) };
+        let bytes = self.page_bytes(long_bytes);
+        reserve(&mut self.reservation, bytes as u64).await?;
+        self.pages.push(Page::new(bytes, self.layout.bytes()));
+        Ok(())
+    }
+
+    fn new_page(&mut self, long_bytes: usize) -> Option<&mut Page> {
+        let bytes = self.page_bytes(long_bytes);
         let may_grow = self.bytes() + bytes as u64 <= self.bytes_max;
         if !may_grow || !self.reservation.try_grow(bytes as u64) {
             return None;

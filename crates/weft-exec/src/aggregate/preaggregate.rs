@@ -376,7 +376,8 @@ impl Preaggregation {
 
     /// Tells what groups keep, as something may have to be spilled.
     fn weigh(&mut self) {
-        self.groups.weigh(self.memory.whole_bytes(), self.memory.partition_bytes());
+        let Preaggregation { groups, memory, .. } = self;
+        groups.weigh(memory.whole_bytes(), memory.partition_bytes(), memory.debt_bytes());
     }
 
     /// Forgets the groups that are not in memory any more, and what they kept.
@@ -417,8 +418,10 @@ impl Preaggregation {
             }
         }
         if has_spilled {
-            self.groups.spill_all().await?;
-            (0..PARTITIONS).for_each(|partition| self.free(Some(partition)));
+            for partition in 0..PARTITIONS {
+                self.groups.spill(partition).await?;
+                self.free(Some(partition));
+            }
         }
         Ok(())
     }

@@ -269,14 +269,25 @@ impl Fed {
     }
 }
 
+/// Bytes that the result of a group takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    /// While it is made.
+    pub(super) making_bytes: u64,
+    /// In the register with the result, beside what is there anyway.
+    pub(super) result_bytes: u64,
+    /// Behind the group, for as long as that is there.
+    pub(super) kept_bytes: u64,
+}
+
 /// What an aggregate makes of its states in the end.
 pub(super) trait Outcome: fmt::Debug + Send + Sync {
     /// The lane of the result.
     fn lane(&self) -> Lane;
 
-    /// Bytes that it takes to make the result of a group, and those that stay with the result; not counted where they are few.
-    fn needs(&self, _: Tuple) -> (u64, u64) {
-        (0, 0)
+    /// The memory that the result of a group takes; not counted where it is little.
+    fn needs(&self, _: Tuple) -> Needs {
+        Needs::default()
     }
 
     /// Writes the result for each of `tuples` into the first rows of `out`.

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::lane::Lane;
 use crate::pace::Pace;
 use crate::tuple::Layout;
+use crate::vector::VECTOR_ROWS_MAX;
 
 /// The tuple of a group: keys, then states.
 #[derive(Debug)]
@@ -66,6 +67,7 @@ impl States {
             Tuple::at(address)
         }
     }
+
     /// Copies what sets of a tuple have to a copy of it.
     ///
     /// # Errors
@@ -81,21 +83,26 @@ impl States {
         Ok(())
     }
 
-    /// Bytes that it takes to make the results of groups, a group after the other.
+    /// Bytes that it takes to make the results of groups, those of a vector after the other.
     pub(super) async fn needs(&self, groups: &[Tuple]) -> u64 {
         if self.layout.behind().is_empty() {
             return 0;
         }
-        let (mut most_bytes, mut results_bytes) = (0, 0);
+        let (mut most_bytes, mut kept_bytes) = (0, 0);
         let mut pace = Pace::default();
-        for group in groups {
-            for outcome in &self.outcomes {
-                let (bytes, result_bytes) = outcome.needs(*group);
-                most_bytes = bytes.max(most_bytes);
-                results_bytes += result_bytes;
+        for groups in groups.chunks(VECTOR_ROWS_MAX) {
+            let (mut making_bytes, mut results_bytes) = (0, 0);
+            for group in groups {
+                for outcome in &self.outcomes {
+                    let needs = outcome.needs(*group);
+                    making_bytes = needs.making_bytes.max(making_bytes);
+                    results_bytes += needs.result_bytes;
+                    kept_bytes += needs.kept_bytes;
+                }
+                pace.keep().await;
             }
-            pace.keep().await;
+            most_bytes = most_bytes.max(making_bytes + results_bytes);
         }
-        most_bytes + results_bytes
+        most_bytes + kept_bytes
     }
 }

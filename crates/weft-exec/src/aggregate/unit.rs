@@ -114,11 +114,13 @@ impl Unit {
         writer: &mut Writer,
         partition: usize,
     ) -> Result<()> {
-        // SAFETY: the pages are ours, and their tuples complete.
-        let bytes = |page: &Page| unsafe { packed_bytes(layout, page, self.form) };
-        let bytes = self.pages.iter().map(bytes).sum();
-        let mut packing = Packing::new(layout, writer, self.form, partition, bytes);
         let mut pace = Pace::default();
+        let mut bytes = 0;
+        for page in &self.pages {
+            // SAFETY: the pages are ours, and their tuples complete.
+            bytes += unsafe { packed_bytes(layout, page, self.form, &mut pace).await };
+        }
+        let mut packing = Packing::new(layout, writer, self.form, partition, bytes);
         for page in &self.pages {
             for number in 0..page.tuples() {
                 // SAFETY: as above.

@@ -5,8 +5,9 @@
 use std::fmt;
 
 use super::layout::Layout;
-use super::pack::{Form, pack_strings, string_bytes};
+use super::pack::{Form, long_bytes, pack_strings, string_bytes};
 use super::page::Slot;
+use crate::pace::Pace;
 
 /// About so many bytes of lists and sets go with a piece: a few pieces fill a page on disk.
 const PIECE_BYTES: usize = 15 << 10;
@@ -141,13 +142,23 @@ impl<'a> Pieces<'a> {
 /// Bytes of all pieces of a tuple.
 ///
 /// # Safety
-/// There is a complete tuple of the layout, in that form.
-pub(crate) unsafe fn pieces_bytes(layout: &Layout, tuple: *const u8, form: Form) -> usize {
+/// There is a complete tuple of the layout, in that form, which nobody writes to until this has ended.
+pub(crate) async unsafe fn pieces_bytes(
+    layout: &Layout,
+    tuple: *const u8,
+    form: Form,
+    pace: &mut Pace,
+) -> usize {
+    if layout.behind().is_empty() {
+        // SAFETY: as promised.
+        return layout.bytes() + unsafe { long_bytes(layout, tuple) };
+    }
     // SAFETY: as promised.
     let mut pieces = unsafe { Pieces::new(layout, tuple, form) };
     let mut bytes = 0;
     while let Some(behind) = pieces.next() {
         bytes += layout.bytes() + behind;
+        pace.keep().await;
     }
     bytes
 }

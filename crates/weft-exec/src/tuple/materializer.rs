@@ -56,6 +56,8 @@ pub struct Materializer {
     pub(super) loose: Vec<Page>,
     /// Bytes behind their tuples, as far as the owner has told.
     pub(super) behind_bytes: u64,
+    /// Of those, the ones that its memory does not have yet.
+    pub(super) unpaid_bytes: u64,
     /// Of the memory behind tuples that are gone, what was lent and does not come back.
     pub(super) lent_bytes: u64,
     pub(super) pressure: Option<Pressure>,
@@ -179,6 +181,7 @@ impl Materializer {
             filling: Vec::new(),
             loose: Vec::new(),
             behind_bytes: 0,
+            unpaid_bytes: 0,
             lent_bytes: 0,
             pressure: None,
             sketch: counts.then(Sketch::default),
@@ -361,9 +364,15 @@ impl Materializer {
     }
 
     /// Notes how many bytes of its memory lie behind tuples: those from before there were partitions, and those of each partition,
-    /// if there are any. What has most of them is spilled first.
-    pub(crate) fn weigh(&mut self, loose_bytes: u64, partitions: impl Iterator<Item = u64>) {
+    /// if there are any. What has most of them is spilled first. `unpaid_bytes` of them all are still to be taken from it.
+    pub(crate) fn weigh(
+        &mut self,
+        loose_bytes: u64,
+        partitions: impl Iterator<Item = u64>,
+        unpaid_bytes: u64,
+    ) {
         self.behind_bytes = loose_bytes;
+        self.unpaid_bytes = unpaid_bytes;
         for (filling, bytes) in self.filling.iter_mut().zip(partitions) {
             filling.behind_bytes = bytes;
         }
@@ -394,6 +403,7 @@ impl Materializer {
     /// # Panics
     /// If it is being spilled: then [`Materializer::settle`] was to be awaited.
     pub fn finish(mut self) -> Materialized {
+        assert_eq!(self.lent_bytes, 0, "what was lent is gone");
         self.retire();
         let is_partitioned = self.filling.len() > 1;
         let loose = self.loose.into_iter().map(|page| StoredPage { partition: None, page });

@@ -8,6 +8,7 @@ use super::layout::Layout;
 use super::pack::Form;
 use super::page::{Page, Slot};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::spill::frozen::{Freezing, page_bytes};
 use crate::spill::writer::Writer;
 
@@ -20,6 +21,7 @@ pub(crate) struct Packing<'a> {
     page: Option<(Freezing, Reservation)>,
     /// Bytes of the tuples that are still to come.
     left_bytes: usize,
+    pace: Pace,
 }
 
 impl<'a> Packing<'a> {
@@ -31,7 +33,15 @@ impl<'a> Packing<'a> {
         partition: usize,
         bytes: usize,
     ) -> Packing<'a> {
-        Packing { layout, writer, form, partition, page: None, left_bytes: bytes }
+        Packing {
+            layout,
+            writer,
+            form,
+            partition,
+            page: None,
+            left_bytes: bytes,
+            pace: Pace::default(),
+        }
     }
 
     /// Packs a tuple.
@@ -48,6 +58,9 @@ impl<'a> Packing<'a> {
             let slot = self.slot(long_bytes).await?;
             // SAFETY: the slot has room for the piece.
             unsafe { pieces.pack(slot) };
+            if !self.layout.behind().is_empty() {
+                self.pace.keep().await;
+            }
         }
         Ok(())
     }
@@ -87,12 +100,20 @@ impl<'a> Packing<'a> {
 /// Bytes of a page's tuples on disk.
 ///
 /// # Safety
-/// The page's tuples are complete ones of the layout, in that form.
-pub(crate) unsafe fn packed_bytes(layout: &Layout, page: &Page, form: Form) -> usize {
+/// The page's tuples are complete ones of the layout, in that form, which nobody writes to until this has ended.
+pub(crate) async unsafe fn packed_bytes(
+    layout: &Layout,
+    page: &Page,
+    form: Form,
+    pace: &mut Pace,
+) -> usize {
     if !layout.has_strings() && !layout.keeps() {
         return page.tuples() * layout.bytes();
     }
-    let tuples = (0..page.tuples()).map(|number| page.tuple(number));
-    // SAFETY: as promised.
-    tuples.map(|tuple| unsafe { pieces_bytes(layout, tuple, form) }).sum()
+    let mut bytes = 0;
+    for number in 0..page.tuples() {
+        // SAFETY: as promised.
+        bytes += unsafe { pieces_bytes(layout, page.tuple(number), form, pace).await };
+    }
+    bytes
 }

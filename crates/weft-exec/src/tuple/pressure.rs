@@ -221,7 +221,7 @@ impl Materializer {
         self.pressure.as_ref().is_some_and(Pressure::has_spilled)
     }
 
-    /// Spills all tuples.
+    /// Spills all tuples, behind which there is nothing, or nothing that is counted.
     ///
     /// # Errors
     /// What went wrong with spilling.
@@ -237,18 +237,28 @@ impl Materializer {
     }
 
     /// Spills a partition.
-    async fn spill(&mut self, partition: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// What went wrong with spilling.
+    ///
+    /// # Panics
+    /// If it is none that spills.
+    pub(crate) async fn spill(&mut self, partition: usize) -> Result<()> {
         let filling = &mut self.filling[partition];
         let mut pages = std::mem::take(&mut filling.full);
         pages.extend(filling.page.take());
         let behind_bytes = std::mem::take(&mut filling.behind_bytes);
+        let paid_bytes = behind_bytes.saturating_sub(self.unpaid_bytes);
         let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
         let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
-        // SAFETY: the pages are ours, and their tuples complete.
-        let bytes = pages.iter().map(|page| unsafe { packed_bytes(layout, page, *form) }).sum();
-        let mut leaving = Leaving::new(&pages, behind_bytes, budget, writer);
-        let mut packing = Packing::new(layout, writer, *form, partition, bytes);
         let mut pace = Pace::default();
+        let mut bytes = 0;
+        for page in &pages {
+            // SAFETY: the pages are ours, and their tuples complete.
+            bytes += unsafe { packed_bytes(layout, page, *form, &mut pace).await };
+        }
+        let mut leaving = Leaving::new(&pages, paid_bytes, budget, writer);
+        let mut packing = Packing::new(layout, writer, *form, partition, bytes);
         for page in pages {
             for number in 0..page.tuples() {
                 // SAFETY: as above.
@@ -278,14 +288,19 @@ impl Materializer {
         }
         // Stable: tuples of a group stay in their order.
         tuples.sort_by_key(|(partition, _)| *partition);
-        let Materializer { layout, pressure, budget, lent_bytes, behind_bytes, .. } = self;
+        let behind_bytes = std::mem::take(&mut self.behind_bytes);
+        let paid_bytes = behind_bytes.saturating_sub(self.unpaid_bytes);
+        let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
         let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
-        let mut leaving = Leaving::new(&pages, std::mem::take(behind_bytes), budget, writer);
+        let mut leaving = Leaving::new(&pages, paid_bytes, budget, writer);
         let mut pace = Pace::default();
         for tuples in tuples.chunk_by(|a, b| a.0 == b.0) {
-            // SAFETY: the pages are ours, and their tuples complete.
-            let bytes = |tuple: usize| unsafe { pieces_bytes(layout, tuple as *const u8, *form) };
-            let bytes = tuples.iter().map(|(_, tuple)| bytes(*tuple)).sum();
+            let mut bytes = 0;
+            for (_, tuple) in tuples {
+                // SAFETY: the pages are ours, and their tuples complete.
+                bytes +=
+                    unsafe { pieces_bytes(layout, *tuple as *const u8, *form, &mut pace).await };
+            }
             let mut packing = Packing::new(layout, writer, *form, tuples[0].0, bytes);
             for (_, tuple) in tuples {
                 // SAFETY: as above.
@@ -313,6 +328,7 @@ impl Materializer {
         let layout = self.layout.clone();
         // SAFETY: as promised.
         let mut pieces = unsafe { Pieces::new(&layout, tuple, form) };
+        let mut pace = Pace::default();
         while let Some(long_bytes) = pieces.next() {
             let slot = loop {
                 match self.slot(hash, long_bytes) {
@@ -323,6 +339,7 @@ impl Materializer {
             };
             // SAFETY: the slot has room for the piece.
             unsafe { pieces.pack(slot) };
+            pace.keep().await;
         }
         Ok(())
     }
