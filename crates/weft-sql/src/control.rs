@@ -39,6 +39,8 @@ pub(crate) struct Control {
     plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
     /// Pipelines have executed some of it.
     has_pipelines: AtomicBool,
+    /// It has DISTINCT aggregates that can be planned without sets.
+    has_distinct: AtomicBool,
 }
 
 impl Control {
@@ -54,6 +56,16 @@ impl Control {
     /// True if pipelines have executed some of the statement.
     pub(crate) fn has_pipelines(&self) -> bool {
         self.has_pipelines.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the statement has DISTINCT aggregates that can be planned without sets.
+    pub(crate) fn note_distinct(&self) {
+        self.has_distinct.store(true, Ordering::Relaxed);
+    }
+
+    /// True if it has such aggregates.
+    pub(crate) fn has_distinct(&self) -> bool {
+        self.has_distinct.load(Ordering::Relaxed)
     }
 
     pub(crate) fn cancel(&self) {

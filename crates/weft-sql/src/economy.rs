@@ -2,8 +2,8 @@
 //!
 //! Operators are chosen to be fast: pipelines, of which aggregations, joins, sorts and windows spill; what others keep must fit into
 //! memory, as must partitions that a window function has to see as a whole. A statement that failed because it did not, and
-//! has not returned a row yet, is planned once more with DataFusion's operators, of which most can spill; and if that fails
-//! because a join's hash table does not fit, with some that can all spill.
+//! has not returned a row yet, is planned once more: without sets of DISTINCT values, if it has some
+//! (`distinct_groups.rs`), then with DataFusion's operators, of which most can spill; and if that fails because a join's hash table does not fit, with some that can all spill.
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 
@@ -23,6 +23,8 @@ const MERGE_MEMORY: usize = 16;
 pub(crate) enum Economy {
     /// Time alone.
     InMemory,
+    /// The same, but no set of DISTINCT values has to fit into memory.
+    Grouped,
     /// Time, but what can spill does.
     Fast,
     /// Memory.
@@ -30,13 +32,20 @@ pub(crate) enum Economy {
 }
 
 impl Economy {
-    /// What is tried after this, for a statement that pipelines have executed, or that DataFusion has.
-    pub(crate) fn next(self, by_pipelines: bool) -> Option<Economy> {
+    /// What is tried after this, for a statement that pipelines have executed, or that DataFusion has, and that has sets of
+    /// DISTINCT values to do without, or has none.
+    pub(crate) fn next(self, by_pipelines: bool, has_sets: bool) -> Option<Economy> {
         match self {
-            Economy::InMemory if by_pipelines => Some(Economy::Fast),
-            Economy::InMemory | Economy::Fast => Some(Economy::Frugal),
+            Economy::InMemory if has_sets => Some(Economy::Grouped),
+            Economy::InMemory | Economy::Grouped if by_pipelines => Some(Economy::Fast),
+            Economy::InMemory | Economy::Grouped | Economy::Fast => Some(Economy::Frugal),
             Economy::Frugal => None,
         }
+    }
+
+    /// True if it may be executed by pipelines.
+    pub(crate) fn has_pipelines(self) -> bool {
+        matches!(self, Economy::InMemory | Economy::Grouped)
     }
 
     /// Fits DataFusion's options to a memory limit in bytes.
@@ -101,10 +110,13 @@ mod tests {
 
     #[test]
     fn plans_become_more_frugal() {
-        assert_eq!(Economy::InMemory.next(true), Some(Economy::Fast));
-        assert_eq!(Economy::InMemory.next(false), Some(Economy::Frugal));
-        assert_eq!(Economy::Fast.next(true), Some(Economy::Frugal));
-        assert_eq!(Economy::Frugal.next(true), None);
+        assert_eq!(Economy::InMemory.next(true, false), Some(Economy::Fast));
+        assert_eq!(Economy::InMemory.next(false, false), Some(Economy::Frugal));
+        assert_eq!(Economy::InMemory.next(true, true), Some(Economy::Grouped));
+        assert_eq!(Economy::Grouped.next(true, true), Some(Economy::Fast));
+        assert_eq!(Economy::Grouped.next(false, true), Some(Economy::Frugal));
+        assert_eq!(Economy::Fast.next(true, true), Some(Economy::Frugal));
+        assert_eq!(Economy::Frugal.next(true, true), None);
     }
 
     #[test]

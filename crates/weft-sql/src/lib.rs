@@ -27,6 +27,7 @@ mod ddl;
 mod dependents;
 mod depth;
 mod describe;
+mod distinct_groups;
 mod duplicates;
 mod economy;
 mod engine;

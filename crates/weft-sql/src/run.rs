@@ -77,7 +77,8 @@ async fn drive_uncancelled(
     while let Err(error) = &result
         && economy::may_help(error)
         && !reader.has_rows
-        && let Some(next) = run.economy.next(run.control.has_pipelines())
+        && let Some(next) =
+            run.economy.next(run.control.has_pipelines(), run.control.has_distinct())
     {
         log::info!("{error}; the statement is planned again to need less");
         run.economy = next;

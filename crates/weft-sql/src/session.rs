@@ -14,6 +14,7 @@ use crate::checked_sum::checked_sum;
 use crate::collected::collected;
 use crate::control::{CancelHandle, Control};
 use crate::date_times::DateTimes;
+use crate::distinct_groups::{DistinctGroups, DistinctOptions};
 use crate::duplicates::CountedDuplicates;
 use crate::economy::Economy;
 use crate::engine::Engine;
@@ -89,7 +90,8 @@ impl Session {
         analyzer_rules.insert(3, Arc::new(IntervalWindows::new()));
         analyzer_rules.insert(4, Arc::new(WindowFilters));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(6, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(6, Arc::new(DistinctGroups));
+        analyzer_rules.insert(7, Arc::new(GroupingSets::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
@@ -261,7 +263,9 @@ impl Session {
         let io_depth = inner.settings.io_depth;
         let context = ScanContext { control: Arc::clone(control), io_depth, threads };
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
-        if economy == Economy::InMemory && inner.settings.engine != ExecutedBy::DataFusion {
+        let by_groups = economy != Economy::InMemory;
+        config.extensions.insert(DistinctOptions { control: Arc::clone(control), by_groups });
+        if economy.has_pipelines() && inner.settings.engine != ExecutedBy::DataFusion {
             let wholly = inner.settings.engine == ExecutedBy::Auto;
             if !wholly {
                 config.execution.target_partitions = 1;

@@ -7,6 +7,8 @@ use super::state::{Feed, Outcome, Place, State, Tuple};
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::program::Register;
+use crate::tuple::behind::{Behind, Cursor, Part};
+use crate::tuple::pack::Form;
 use crate::vector::Vector;
 
 /// Hashes that are kept as they are: so many groups with few values each cost little.
@@ -55,7 +57,7 @@ impl Approximate {
         };
         let count = hashes.len();
         if count == EXACT_MAX {
-            let ranks = memory.allocate(REGISTERS);
+            let ranks = memory.allocate(tuple, REGISTERS);
             // SAFETY: just allocated as zeros; ranks are bytes.
             let dense = unsafe { &mut *ranks.cast::<Ranks>() };
             hashes.iter().for_each(|hash| add(dense, *hash));
@@ -64,7 +66,8 @@ impl Approximate {
         } else {
             // Room for 1, 2, 4 … hashes.
             if count == 0 || count.is_power_of_two() {
-                let room = memory.allocate((count * 2).max(1) * size_of::<u64>()).cast::<u64>();
+                let bytes = (count * 2).max(1) * size_of::<u64>();
+                let room = memory.allocate(tuple, bytes).cast::<u64>();
                 // SAFETY: just allocated, for more than there are.
                 unsafe { std::ptr::copy_nonoverlapping(hashes.as_ptr(), room, count) };
                 self.place.set(tuple, room as u64);
@@ -90,6 +93,10 @@ impl State for Approximate {
         Ok(())
     }
 
+    fn is_set(&self) -> bool {
+        true
+    }
+
     fn merge(&self, into: &[Tuple], from: &[Tuple], memory: &mut Memory) -> Result<()> {
         for (into, from) in into.iter().zip(from) {
             // SAFETY: the two are different groups' tuples, and `into` is looked at anew where it is changed.
@@ -102,7 +109,17 @@ impl State for Approximate {
                     match unsafe { self.kept(*into) } {
                         Ok(hashes) => {
                             hashes.iter().for_each(|hash| add(ranks, *hash));
-                            self.place.set(*into, self.place.get(*from));
+                            let mut place = self.place.get(*from);
+                            if memory.copies() {
+                                let copy = memory.allocate(*into, REGISTERS);
+                                // SAFETY: just allocated, of as many bytes.
+                                unsafe {
+                                    let from = place as *const u8;
+                                    std::ptr::copy_nonoverlapping(from, copy, REGISTERS);
+                                }
+                                place = copy as u64;
+                            }
+                            self.place.set(*into, place);
                             self.count.set(*into, self.count.get(*from));
                         }
                         Err(into) => {
@@ -115,6 +132,54 @@ impl State for Approximate {
             }
         }
         Ok(())
+    }
+}
+
+impl Approximate {
+    /// Bytes of what a tuple keeps, and of the room that it has.
+    fn bytes(&self, tuple: Tuple) -> (usize, usize) {
+        match self.count.get(tuple) as usize {
+            0 => (0, 0),
+            count if count > EXACT_MAX => (REGISTERS, REGISTERS),
+            // As much room as there would be if they had come one by one.
+            count => (count * size_of::<u64>(), count.next_power_of_two() * size_of::<u64>()),
+        }
+    }
+}
+
+/// A sketch has one part.
+impl Behind for Approximate {
+    unsafe fn start(&self, tuple: *const u8, form: Form) -> Cursor {
+        // SAFETY: as promised; it is only read.
+        let sketch = unsafe { Tuple::at(tuple.cast_mut()) };
+        let base = if form == Form::Packed { tuple as u64 } else { 0 };
+        Cursor { address: base + self.place.get(sketch), at: 0, left: 0, is_start: true }
+    }
+
+    unsafe fn part(&self, tuple: *const u8, _: Form, from: Cursor, _: usize) -> Part {
+        if !from.is_start {
+            return Part::default();
+        }
+        // SAFETY: as promised; it is only read.
+        let (_, bytes) = self.bytes(unsafe { Tuple::at(tuple.cast_mut()) });
+        Part { from, values: 0, bytes, next: Cursor::default() }
+    }
+
+    unsafe fn pack(&self, tuple: *const u8, _: Form, part: &Part, to: *mut u8, place: *mut u8) {
+        // SAFETY: as promised; there are so many bytes, and room for them.
+        unsafe {
+            let (bytes, _) = self.bytes(Tuple::at(tuple.cast_mut()));
+            std::ptr::copy_nonoverlapping(part.from.address as *const u8, place, bytes);
+            self.place.set(Tuple::at(to), place.offset_from(to) as u64);
+        }
+    }
+
+    unsafe fn unpack(&self, tuple: *mut u8) {
+        // SAFETY: as promised.
+        let sketch = unsafe { Tuple::at(tuple) };
+        if self.count.get(sketch) > 0 {
+            self.place.set(sketch, self.place.get(sketch) + tuple as u64);
+        }
     }
 }
 

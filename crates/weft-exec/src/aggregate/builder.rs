@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use super::approximate::{Approximate, ApproximateOutcome};
 use super::collected::{ContinuousQuantile, DiscreteQuantile, JoinedTexts};
@@ -22,6 +23,7 @@ use crate::lane::{Bool, Lane, Value, for_integer, for_number};
 use crate::program::Register;
 use crate::text::Str;
 use crate::tuple::Layout;
+use crate::tuple::behind::Behind;
 
 /// Makes something when places are known.
 pub(super) type Make<T> = Box<dyn FnOnce(&Layout) -> T>;
@@ -35,8 +37,10 @@ pub(super) struct Builder<'a> {
     pub(super) outcomes: Vec<Make<Box<dyn Outcome>>>,
     /// Strings that states keep behind addresses: the fields of the string and of its room.
     pub(super) kept: Vec<(usize, usize)>,
-    /// False if states keep something else behind addresses.
-    pub(super) can_spill: bool,
+    /// Lists and sets that they keep.
+    pub(super) behind: Vec<Make<Arc<dyn Behind>>>,
+    /// True if lists are among them, which merging does not make smaller.
+    pub(super) has_lists: bool,
     /// The first field of states that may be shared.
     shared: HashMap<(Shared, Vec<Register>, Option<Register>), usize>,
 }
@@ -57,7 +61,8 @@ impl<'a> Builder<'a> {
             states: Vec::new(),
             outcomes: Vec::new(),
             kept: Vec::new(),
-            can_spill: true,
+            behind: Vec::new(),
+            has_lists: false,
             shared: HashMap::new(),
         }
     }
@@ -292,7 +297,6 @@ impl<'a> Builder<'a> {
     }
 
     fn approximate(&mut self, aggregate: &Aggregate) {
-        self.can_spill = false;
         let hash = aggregate.hash.expect("a hash of the values");
         let lane = aggregate.result;
         assert!(matches!(lane, Lane::I64 | Lane::U64), "an estimate is no {lane}");
@@ -303,6 +307,7 @@ impl<'a> Builder<'a> {
             place: Place::of(layout, place),
         };
         self.state(aggregate, aggregate.arguments.clone(), move |layout| Box::new(state(layout)));
+        self.behind.push(Box::new(move |layout| Arc::new(state(layout))));
         self.outcome(move |layout| Box::new(ApproximateOutcome { state: state(layout), lane }));
     }
 
@@ -313,7 +318,7 @@ impl<'a> Builder<'a> {
         ignores_nulls: bool,
         outcome: impl FnOnce(Chain<T>) -> Box<dyn Outcome> + 'static,
     ) {
-        self.can_spill = false;
+        self.has_lists = true;
         let (argument, order) = (aggregate.arguments[0], aggregate.order);
         let first = self.field(Lane::U64, false);
         let last = self.field(Lane::U64, false);
@@ -329,12 +334,12 @@ impl<'a> Builder<'a> {
         self.state(aggregate, counted, move |layout| {
             Box::new(List::<T> { argument, order, chain: chain(layout) })
         });
+        self.behind.push(Box::new(move |layout| Arc::new(chain(layout))));
         self.outcome(move |layout| outcome(chain(layout)));
     }
 
     /// A set of the values, and the aggregate of them.
     fn distinct<T: Keep + super::fold::Ordered>(&mut self, aggregate: &Aggregate) {
-        self.can_spill = false;
         let (argument, order) = (aggregate.arguments[0], aggregate.order);
         let hash = aggregate.hash.expect("a hash of the values");
         let table = self.field(Lane::U64, false);
@@ -353,6 +358,7 @@ impl<'a> Builder<'a> {
         );
         let counted = if counts_nulls { Vec::new() } else { vec![argument] };
         self.state(aggregate, counted, move |layout| Box::new(set(layout)));
+        self.behind.push(Box::new(move |layout| Arc::new(set(layout))));
         let inner = Aggregate {
             arguments: vec![INNER_ARGUMENT; aggregate.arguments.len()],
             filter: None,

@@ -7,7 +7,7 @@ use super::fold::Ordered;
 use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
-use super::state::{Outcome, Tuple};
+use super::state::{Needs, Outcome, Tuple};
 use super::sum::Number;
 use crate::error::Result;
 use crate::lane::{Lane, Value};
@@ -24,6 +24,10 @@ pub(super) struct DiscreteQuantile<T> {
 impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
     fn lane(&self) -> Lane {
         T::LANE
+    }
+
+    fn needs(&self, tuple: Tuple) -> Needs {
+        Needs { result_bytes: 0, ..self.chain.needs(tuple) }
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
@@ -82,6 +86,10 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
         O::LANE
     }
 
+    fn needs(&self, tuple: Tuple) -> Needs {
+        Needs { result_bytes: 0, ..self.chain.needs(tuple) }
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
         out.validity.set_all();
         for (at, tuple) in tuples.iter().enumerate() {
@@ -113,6 +121,14 @@ pub(super) struct JoinedTexts {
 impl Outcome for JoinedTexts {
     fn lane(&self) -> Lane {
         Lane::Str
+    }
+
+    fn needs(&self, tuple: Tuple) -> Needs {
+        let mut needs = self.chain.needs(tuple);
+        let between_bytes = self.chain.count.get(tuple) * self.separator.len() as u64;
+        needs.making_bytes += between_bytes;
+        needs.result_bytes += between_bytes;
+        needs
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {

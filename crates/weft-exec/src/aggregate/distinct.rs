@@ -5,7 +5,8 @@
 //! plan aggregates by group and argument first, then by group, which partitions and needs no sets.
 //!
 //! A table begins with the number of its values, its capacity and whether null is among them (8 bytes each, and 8 free);
-//! slots of a hash, a value and perhaps what it is ordered by follow. A hash of 0 is a free slot.
+//! slots of a hash, a value and perhaps what it is ordered by follow. A hash of 0 is a free slot. Packed with its tuple, a part of
+//! a set is a table without free slots: whoever adds to it makes a larger one first.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -13,7 +14,7 @@ use std::marker::PhantomData;
 use super::fold::Ordered;
 use super::kept::Keep;
 use super::memory::Memory;
-use super::state::{Feed, Narrowed, Outcome, Place, State, Tuple};
+use super::state::{Feed, Narrowed, Needs, Outcome, Place, State, Tuple};
 use super::states::States;
 use crate::error::Result;
 use crate::lane::Lane;
@@ -21,9 +22,10 @@ use crate::program::Register;
 use crate::registers::Registers;
 use crate::selection::Selected;
 use crate::text::Str;
+use crate::tuple::Layout;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
 
-const HEADER_BYTES: usize = 32;
+pub(super) const HEADER_BYTES: usize = 32;
 const CAPACITY_MIN: u64 = 4;
 
 /// The different values of a register.
@@ -38,51 +40,51 @@ pub(super) struct Distinct<T> {
     pub(super) value: PhantomData<T>,
 }
 
+/// A table at an address.
 #[derive(Clone, Copy)]
-struct Table(*mut u64);
+pub(super) struct Table(pub(super) *mut u64);
 
 impl Table {
     /// # Safety
     /// The table is one.
-    unsafe fn len(self) -> u64 {
+    pub(super) unsafe fn len(self) -> u64 {
         // SAFETY: the header has it.
         unsafe { self.0.read() }
     }
 
     /// # Safety
     /// The table is one.
-    unsafe fn capacity(self) -> u64 {
+    pub(super) unsafe fn capacity(self) -> u64 {
         // SAFETY: the header has it.
         unsafe { self.0.add(1).read() }
     }
 
     /// # Safety
     /// The table is one.
-    unsafe fn has_null(self) -> bool {
+    pub(super) unsafe fn has_null(self) -> bool {
         // SAFETY: the header has it.
         unsafe { self.0.add(2).read() != 0 }
     }
 }
 
 impl<T: Keep + Ordered> Distinct<T> {
-    fn slot_bytes(&self) -> usize {
+    pub(super) fn slot_bytes(&self) -> usize {
         let key_bytes = if self.order.is_some() { size_of::<Str>() } else { 0 };
         (size_of::<u64>() + size_of::<T>() + key_bytes).next_multiple_of(8)
     }
 
-    fn slot(&self, table: Table, at: u64) -> *mut u8 {
+    pub(super) fn slot(&self, table: Table, at: u64) -> *mut u8 {
         table.0.cast::<u8>().wrapping_add(HEADER_BYTES + at as usize * self.slot_bytes())
     }
 
-    fn table(&self, tuple: Tuple) -> Option<Table> {
+    pub(super) fn table(&self, tuple: Tuple) -> Option<Table> {
         let address = self.table.get(tuple);
         (address != 0).then_some(Table(address as *mut u64))
     }
 
-    fn new_table(&self, capacity: u64, memory: &mut Memory) -> Table {
-        let table = Table(
-            memory.allocate(HEADER_BYTES + capacity as usize * self.slot_bytes()).cast::<u64>(),
-        );
+    fn new_table(&self, tuple: Tuple, capacity: u64, memory: &mut Memory) -> Table {
+        let bytes = HEADER_BYTES + capacity as usize * self.slot_bytes();
+        let table = Table(memory.allocate(tuple, bytes).cast::<u64>());
         // SAFETY: just allocated, with room for the header.
         unsafe { table.0.add(1).write(capacity) };
         table
@@ -91,7 +93,7 @@ impl<T: Keep + Ordered> Distinct<T> {
     /// A table with room for one more value.
     fn with_room(&self, tuple: Tuple, memory: &mut Memory) -> Table {
         let Some(table) = self.table(tuple) else {
-            let table = self.new_table(CAPACITY_MIN, memory);
+            let table = self.new_table(tuple, CAPACITY_MIN, memory);
             self.table.set(tuple, table.0 as u64);
             return table;
         };
@@ -101,16 +103,17 @@ impl<T: Keep + Ordered> Distinct<T> {
             if (table.len() + 1) * 2 <= capacity {
                 return table;
             }
-            let larger = self.new_table(capacity * 2, memory);
+            let room = ((table.len() + 1) * 2).next_power_of_two().max(CAPACITY_MIN);
+            let larger = self.new_table(tuple, room, memory);
             larger.0.write(table.len());
             larger.0.add(2).write(table.0.add(2).read());
             for at in 0..capacity {
                 let from = self.slot(table, at);
                 let hash = from.cast::<u64>().read();
                 if hash != 0 {
-                    let mut to = hash & (capacity * 2 - 1);
+                    let mut to = hash & (room - 1);
                     while self.slot(larger, to).cast::<u64>().read() != 0 {
-                        to = (to + 1) & (capacity * 2 - 1);
+                        to = (to + 1) & (room - 1);
                     }
                     let to = self.slot(larger, to);
                     std::ptr::copy_nonoverlapping(from, to, self.slot_bytes());
@@ -137,9 +140,10 @@ impl<T: Keep + Ordered> Distinct<T> {
                 }
                 if found == 0 {
                     slot.cast::<u64>().write(hash);
-                    place.write_unaligned(value.keep(tuple, &mut 0, memory));
+                    place.write_unaligned(value.copied(tuple, memory));
                     if let Some(key) = key {
-                        place.add(1).cast::<Str>().write_unaligned(memory.copy(key));
+                        let key = memory.copy(tuple, key);
+                        place.add(1).cast::<Str>().write_unaligned(key);
                     }
                     table.0.write(table.len() + 1);
                     return;
@@ -194,10 +198,14 @@ impl<T: Keep + Ordered> State for Distinct<T> {
         Ok(())
     }
 
+    fn is_set(&self) -> bool {
+        true
+    }
+
     fn merge(&self, into: &[Tuple], from: &[Tuple], memory: &mut Memory) -> Result<()> {
         for (into, from) in into.iter().zip(from) {
             let Some(other) = self.table(*from) else { continue };
-            if self.table(*into).is_none() {
+            if self.table(*into).is_none() && !memory.copies() {
                 self.table.set(*into, other.0 as u64);
                 continue;
             }
@@ -226,34 +234,57 @@ pub(super) struct DistinctOutcome<T> {
     pub(super) inner: States,
 }
 
+/// Room for some values of a set, on their way to the aggregate of them.
+struct Passing<T> {
+    values: Vec<(Option<T>, Option<Str>)>,
+    registers: Registers,
+    narrowed: Narrowed,
+}
+
 impl<T: Keep + Ordered> DistinctOutcome<T> {
-    fn fill(&self, tuple: Tuple, table: Table, memory: &mut Memory) -> Result<()> {
-        let mut values = Vec::new();
+    fn fill(
+        &self,
+        tuple: Tuple,
+        table: Table,
+        passing: &mut Passing<T>,
+        memory: &mut Memory,
+    ) -> Result<()> {
         // SAFETY: the set has made it.
         if unsafe { table.has_null() } {
-            values.push((None, None));
+            passing.values.push((None, None));
         }
-        self.set.for_each(table, |_, value, key| values.push((Some(value), key)));
-        let mut registers = Registers::of(&[T::LANE, Lane::Str]);
-        let mut room = Narrowed::default();
-        for values in values.chunks(VECTOR_ROWS_MAX) {
-            registers.begin(values.len());
-            let vector = registers.vector_mut(INNER_ARGUMENT);
-            vector.validity.set_all();
-            for (at, (value, _)) in values.iter().enumerate() {
-                vector.validity.set(at, value.is_some());
-                vector.values_mut::<T>()[at] = value.unwrap_or_default();
+        let mut result = Ok(());
+        self.set.for_each(table, |_, value, key| {
+            if passing.values.len() == VECTOR_ROWS_MAX {
+                if result.is_ok() {
+                    result = self.pass(tuple, passing, memory);
+                }
+                passing.values.clear();
             }
-            let keys = registers.vector_mut(INNER_ORDER).values_mut::<Str>();
-            for (place, (_, key)) in keys.iter_mut().zip(values) {
-                *place = key.unwrap_or_default();
-            }
-            let mut feed = Feed { registers: &registers, memory };
-            for fed in &self.inner.states {
-                fed.add_to_one(tuple, Selected::All(values.len()), &mut feed, &mut room)?;
-            }
+            passing.values.push((Some(value), key));
+        });
+        result = result.and_then(|()| self.pass(tuple, passing, memory));
+        passing.values.clear();
+        result
+    }
+
+    /// Adds some values.
+    fn pass(&self, tuple: Tuple, passing: &mut Passing<T>, memory: &mut Memory) -> Result<()> {
+        let Passing { values, registers, narrowed } = passing;
+        registers.begin(values.len());
+        let vector = registers.vector_mut(INNER_ARGUMENT);
+        vector.validity.set_all();
+        for (at, (value, _)) in values.iter().enumerate() {
+            vector.validity.set(at, value.is_some());
+            vector.values_mut::<T>()[at] = value.unwrap_or_default();
         }
-        Ok(())
+        let keys = registers.vector_mut(INNER_ORDER).values_mut::<Str>();
+        for (place, (_, key)) in keys.iter_mut().zip(values.iter()) {
+            *place = key.unwrap_or_default();
+        }
+        let mut feed = Feed { registers, memory };
+        let all = Selected::All(values.len());
+        self.inner.states.iter().try_for_each(|fed| fed.add_to_one(tuple, all, &mut feed, narrowed))
     }
 }
 
@@ -262,15 +293,34 @@ impl<T: Keep + Ordered> Outcome for DistinctOutcome<T> {
         self.inner.outcomes[0].lane()
     }
 
+    fn needs(&self, tuple: Tuple) -> Needs {
+        let Some(table) = self.set.table(tuple).filter(|_| self.inner.has_lists) else {
+            return Needs::default();
+        };
+        let mut bytes = 0;
+        self.set.for_each(table, |_, value, key| {
+            let strings = [T::IS_STRING.then(|| bytemuck::cast(value)), key];
+            let strings: usize = strings.into_iter().flatten().map(Layout::long_bytes).sum();
+            bytes += (self.set.slot_bytes() + strings) as u64;
+        });
+        // What the result is made by, the result, and a list of the values.
+        Needs { making_bytes: bytes * 2, result_bytes: bytes, kept_bytes: bytes }
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
         let words = self.inner.layout.bytes() / size_of::<u64>();
         let mut groups = vec![0u64; words * tuples.len()];
         let mut inner = Vec::with_capacity(tuples.len());
+        let mut passing = Passing {
+            values: Vec::new(),
+            registers: Registers::of(&[T::LANE, Lane::Str]),
+            narrowed: Narrowed::default(),
+        };
         for (tuple, words) in tuples.iter().zip(groups.chunks_exact_mut(words)) {
             // SAFETY: the words are one tuple of the inner layout, and nothing else uses them.
             let group = unsafe { self.inner.begin(words.as_mut_ptr().cast()) };
             if let Some(table) = self.set.table(*tuple) {
-                self.fill(group, table, memory)?;
+                self.fill(group, table, &mut passing, memory)?;
             }
             inner.push(group);
         }

@@ -6,7 +6,7 @@ use super::functions::External;
 use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
-use super::state::{Outcome, Tuple};
+use super::state::{Needs, Outcome, Tuple};
 use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::Result;
 use crate::for_lane;
@@ -26,6 +26,10 @@ pub(super) struct ExternalOutcome<T> {
 impl<T: Keep> Outcome for ExternalOutcome<T> {
     fn lane(&self) -> Lane {
         self.lane
+    }
+
+    fn needs(&self, tuple: Tuple) -> Needs {
+        self.chain.needs(tuple)
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {

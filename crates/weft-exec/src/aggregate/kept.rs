@@ -15,6 +15,12 @@ pub(super) trait Keep: Value {
     fn keep(self, _tuple: Tuple, _room: &mut u64, _memory: &mut Memory) -> Self {
         self
     }
+
+    /// The same value, alive as long as the group is in memory, for good.
+    #[inline(always)]
+    fn copied(self, _tuple: Tuple, _memory: &mut Memory) -> Self {
+        self
+    }
 }
 
 macro_rules! keep {
@@ -27,6 +33,10 @@ impl Keep for Str {
 
     fn keep(self, tuple: Tuple, room: &mut u64, memory: &mut Memory) -> Str {
         memory.copy_into(tuple, room, self)
+    }
+
+    fn copied(self, tuple: Tuple, memory: &mut Memory) -> Str {
+        memory.copy(tuple, self)
     }
 }
 

@@ -4,15 +4,16 @@
 //! A list is a chain of chunks in the operator's memory, each larger than the one before, so that many small lists cost
 //! little and two lists are joined without a copy. A chunk begins with the address of the next one, its length and its
 //! capacity (8, 4 and 4 bytes); values follow, then what they are ordered by, then a byte each that says whether there is one.
+//! Packed with its tuple, a part of a list is one chunk, and its strings behind it.
 
 use super::kept::Keep;
 use super::memory::Memory;
-use super::state::{Feed, Place, State, Tuple};
+use super::state::{Feed, Needs, Place, State, Tuple};
 use crate::error::Result;
 use crate::program::Register;
 use crate::text::Str;
 
-const HEADER_BYTES: usize = 16;
+pub(super) const HEADER_BYTES: usize = 16;
 const VALUES_MIN: u32 = 4;
 const VALUES_MAX: u32 = 1024;
 
@@ -36,31 +37,37 @@ pub(super) struct Chain<T> {
     pub(super) value: std::marker::PhantomData<T>,
 }
 
+/// A chunk at an address.
 #[derive(Clone, Copy)]
-struct Chunk(*mut u8);
+pub(super) struct Chunk(pub(super) *mut u8);
 
 impl Chunk {
-    fn next(self) -> *mut u64 {
+    pub(super) fn next(self) -> *mut u64 {
         self.0.cast()
     }
 
-    fn length(self) -> *mut u32 {
+    pub(super) fn length(self) -> *mut u32 {
         self.0.wrapping_add(8).cast()
     }
 
-    fn capacity(self) -> *mut u32 {
+    pub(super) fn capacity(self) -> *mut u32 {
         self.0.wrapping_add(12).cast()
     }
 }
 
 impl<T: Keep> Chain<T> {
-    fn chunk_bytes(&self, capacity: usize) -> usize {
+    pub(super) fn chunk_bytes(&self, capacity: usize) -> usize {
         let key_bytes = if self.is_ordered { size_of::<Str>() } else { 0 };
         HEADER_BYTES + capacity * (size_of::<T>() + key_bytes + 1)
     }
 
     /// Where the value, its key and its validity lie.
-    fn places(&self, chunk: Chunk, capacity: usize, at: usize) -> (*mut T, *mut Str, *mut u8) {
+    pub(super) fn places(
+        &self,
+        chunk: Chunk,
+        capacity: usize,
+        at: usize,
+    ) -> (*mut T, *mut Str, *mut u8) {
         let values = HEADER_BYTES;
         let keys = values + capacity * size_of::<T>();
         let valid = keys + if self.is_ordered { capacity * size_of::<Str>() } else { 0 };
@@ -90,10 +97,9 @@ impl<T: Keep> Chain<T> {
             let length = chunk.length().read();
             let capacity = chunk.capacity().read() as usize;
             let places = self.places(chunk, capacity, length as usize);
-            let mut room = 0;
-            places.0.write_unaligned(value.unwrap_or_default().keep(tuple, &mut room, memory));
+            places.0.write_unaligned(value.unwrap_or_default().copied(tuple, memory));
             if self.is_ordered {
-                places.1.write_unaligned(memory.copy(key.unwrap_or_default()));
+                places.1.write_unaligned(memory.copy(tuple, key.unwrap_or_default()));
             }
             places.2.write(value.is_some().into());
             chunk.length().write(length + 1);
@@ -112,7 +118,7 @@ impl<T: Keep> Chain<T> {
             }
             capacity = (before * 2).min(VALUES_MAX);
         }
-        let new = Chunk(memory.allocate(self.chunk_bytes(capacity as usize)));
+        let new = Chunk(memory.allocate(tuple, self.chunk_bytes(capacity as usize)));
         // SAFETY: the memory was just allocated as zeros, with room for the header.
         unsafe { new.capacity().write(capacity) };
         if last.0.is_null() {
@@ -139,11 +145,21 @@ impl<T: Keep> Chain<T> {
         self.count.set(into, self.count.get(into) + self.count.get(from));
     }
 
-    /// The values, in the order of their keys, else as they came.
-    pub(super) fn values(&self, tuple: Tuple) -> Vec<Option<T>> {
-        let count = self.count.get(tuple) as usize;
-        let mut values = Vec::with_capacity(count);
-        let mut keys = Vec::with_capacity(if self.is_ordered { count } else { 0 });
+    /// What a text or a list of all values takes.
+    pub(super) fn needs(&self, tuple: Tuple) -> Needs {
+        let count = self.count.get(tuple);
+        let key_bytes = if self.is_ordered { size_of::<(Str, usize)>() } else { 0 };
+        let bytes = (size_of::<Option<T>>() * 2 + key_bytes) as u64 * count;
+        let mut result_bytes = size_of::<T>() as u64 * count;
+        if T::IS_STRING {
+            self.for_each(tuple, |value, _| {
+                result_bytes += value.map_or(0, |value| as_string(value).len() as u64);
+            });
+        }
+        Needs { making_bytes: bytes + result_bytes, result_bytes, kept_bytes: 0 }
+    }
+
+    fn for_each(&self, tuple: Tuple, mut work: impl FnMut(Option<T>, Option<Str>)) {
         let mut chunk = Chunk(self.first.get(tuple) as *mut u8);
         while !chunk.0.is_null() {
             // SAFETY: chunks of the chain were made above, with so many values written to them.
@@ -151,14 +167,23 @@ impl<T: Keep> Chain<T> {
                 let capacity = chunk.capacity().read() as usize;
                 for at in 0..chunk.length().read() as usize {
                     let places = self.places(chunk, capacity, at);
-                    values.push((places.2.read() != 0).then(|| places.0.read_unaligned()));
-                    if self.is_ordered {
-                        keys.push((places.1.read_unaligned(), keys.len()));
-                    }
+                    let value = (places.2.read() != 0).then(|| places.0.read_unaligned());
+                    work(value, self.is_ordered.then(|| places.1.read_unaligned()));
                 }
                 chunk = Chunk(chunk.next().read() as *mut u8);
             }
         }
+    }
+
+    /// The values, in the order of their keys, else as they came.
+    pub(super) fn values(&self, tuple: Tuple) -> Vec<Option<T>> {
+        let count = self.count.get(tuple) as usize;
+        let mut values = Vec::with_capacity(count);
+        let mut keys = Vec::with_capacity(if self.is_ordered { count } else { 0 });
+        self.for_each(tuple, |value, key| {
+            values.push(value);
+            keys.extend(key.map(|key| (key, keys.len())));
+        });
         if self.is_ordered {
             // SAFETY: the keys were copied into the operator's memory.
             keys.sort_by(|a, b| unsafe { a.0.compare(&b.0) });
@@ -166,6 +191,11 @@ impl<T: Keep> Chain<T> {
         }
         values
     }
+}
+
+/// A value that is a string.
+fn as_string<T: Keep>(value: T) -> Str {
+    bytemuck::cast(value)
 }
 
 impl<T: Keep> State for List<T> {

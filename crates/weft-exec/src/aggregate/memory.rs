@@ -19,6 +19,8 @@ const ALIGNMENT: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     blocks: Vec<Box<[u128]>>,
+    /// Of all blocks.
+    bytes: u64,
     /// Bytes of the last block that are free, at its end.
     free_bytes: usize,
 }
@@ -26,7 +28,7 @@ pub(super) struct Arena {
 impl Arena {
     /// Bytes of all blocks.
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| (block.len() * ALIGNMENT) as u64).sum()
+        self.bytes
     }
 
     /// As [`Memory::allocate`], and the bytes that were taken for it.
@@ -38,6 +40,7 @@ impl Arena {
             let next_bytes = (before * 2).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
             let block_bytes = bytes.max(next_bytes);
             taken_bytes = block_bytes as u64;
+            self.bytes += taken_bytes;
             self.blocks.push(vec![0; block_bytes / ALIGNMENT].into_boxed_slice());
             self.free_bytes = block_bytes;
         }
@@ -56,25 +59,32 @@ pub(super) struct Memory {
     /// What the groups of each partition keep; empty as long as there are no partitions.
     partitions: Vec<Arena>,
     debt_bytes: u64,
+    /// What merged tuples keep will be freed.
+    copies: bool,
 }
 
 impl Memory {
+    /// From now on what merged tuples keep is copied: their owner frees it.
+    pub(super) fn copy_merged(&mut self) {
+        self.copies = true;
+    }
+
+    /// True if what merged tuples keep has to be copied.
+    pub(super) fn copies(&self) -> bool {
+        self.copies
+    }
+
     /// From now on what a group keeps belongs to its partition.
     pub(super) fn partition(&mut self) {
         self.partitions.resize_with(PARTITIONS, Arena::default);
     }
 
-    /// `bytes` of zeros, aligned to 16 bytes, which stay there as long as this is.
-    pub(super) fn allocate(&mut self, bytes: usize) -> *mut u8 {
-        let (address, taken_bytes) = self.whole.allocate(bytes);
-        self.debt_bytes += taken_bytes;
-        address
-    }
-
-    /// The same for a group, as long as it is in memory.
-    fn allocate_for(&mut self, tuple: Tuple, bytes: usize) -> *mut u8 {
+    /// `bytes` of zeros for a group, aligned to 16 bytes, which stay there as long as it is in memory.
+    pub(super) fn allocate(&mut self, tuple: Tuple, bytes: usize) -> *mut u8 {
         if self.partitions.is_empty() {
-            return self.allocate(bytes);
+            let (address, taken_bytes) = self.whole.allocate(bytes);
+            self.debt_bytes += taken_bytes;
+            return address;
         }
         // SAFETY: a tuple begins with its hash.
         let hash = unsafe { tuple.address().add(HASH_OFFSET).cast::<u64>().read() };
@@ -84,17 +94,17 @@ impl Memory {
         address
     }
 
-    /// A view of a copy of a string.
-    pub(super) fn copy(&mut self, string: Str) -> Str {
+    /// A view of a copy of a string, for a group.
+    pub(super) fn copy(&mut self, tuple: Tuple, string: Str) -> Str {
         if string.is_inline() {
             return string;
         }
-        let to = self.allocate(string.len());
+        let to = self.allocate(tuple, string.len());
         // SAFETY: the memory was just allocated, of that many bytes.
         unsafe { copy_to(to, string) }
     }
 
-    /// As [`Memory::copy`], for a group, into the room at an address if the string fits there, else into a new room. Room 0
+    /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Room 0
     /// is none.
     pub(super) fn copy_into(&mut self, tuple: Tuple, room: &mut u64, string: Str) -> Str {
         if string.is_inline() {
@@ -105,7 +115,7 @@ impl Memory {
         let has_room = *room != 0 && unsafe { (*room as *const u64).read() } >= string.len() as u64;
         if !has_room {
             let bytes = string.len().next_power_of_two();
-            let new = self.allocate_for(tuple, ALIGNMENT + bytes);
+            let new = self.allocate(tuple, ALIGNMENT + bytes);
             // SAFETY: the memory was just allocated, and is aligned to more.
             unsafe { new.cast::<u64>().write(bytes as u64) };
             *room = new as u64;
@@ -122,6 +132,16 @@ impl Memory {
                 self.partitions.get_mut(partition).map(std::mem::take).unwrap_or_default()
             }
         }
+    }
+
+    /// Bytes that belong to no partition.
+    pub(super) fn whole_bytes(&self) -> u64 {
+        self.whole.bytes()
+    }
+
+    /// Bytes that the groups of each partition keep, if there are partitions.
+    pub(super) fn partition_bytes(&self) -> impl Iterator<Item = u64> {
+        self.partitions.iter().map(Arena::bytes)
     }
 
     /// Frees what [`Memory::take`] gives; returns how many bytes that were paid for.

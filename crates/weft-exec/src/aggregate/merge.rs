@@ -16,11 +16,17 @@ use crate::error::Result;
 use crate::spill::Settled;
 use crate::spill::writer::Spills;
 use crate::tuple::budget::patiently;
+use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// Tuples after which a merge lets other coroutines run.
 pub(super) const TUPLES_PER_TURN: usize = VECTOR_ROWS_MAX;
 const TABLE_BITS_MIN: u32 = 6;
+/// What tuples with lists and sets need beside them when they are merged, as a multiple of their bytes: tables, and what
+/// results are made by.
+const BEHIND_FACTOR: u64 = 2;
+/// A unit that takes less is not partitioned anew if there is memory for it: pages would be nearly empty.
+const UNSPLIT_BYTES: u64 = (PARTITIONS * PAGE_BYTES_MIN) as u64;
 
 /// What becomes of a unit.
 #[derive(Debug)]
@@ -59,9 +65,14 @@ pub(super) async fn merge(
         Some(spills) if !unit.spilled.is_empty() => {
             let share = spills.share();
             let tuples = unit.tuples();
-            let behind = Table::bytes(table_bits(tuples)) + (tuples * size_of::<Tuple>()) as u64;
+            let mut behind =
+                Table::bytes(table_bits(tuples)) + (tuples * size_of::<Tuple>()) as u64;
+            if !operator.states.layout.behind().is_empty() {
+                behind += BEHIND_FACTOR * (unit.spilled_bytes() + unit.held_bytes());
+            }
             let bytes = unit.spilled_bytes() + behind;
-            let memory = if bytes <= share.bytes() { ledger.try_reserve(bytes) } else { None };
+            let allowed_bytes = share.bytes().max(UNSPLIT_BYTES);
+            let memory = if bytes <= allowed_bytes { ledger.try_reserve(bytes) } else { None };
             match memory {
                 Some(mut memory) => {
                     let settled = Settled::new(&spills.spilling, bytes);
@@ -114,13 +125,17 @@ pub(super) async fn merge_in_place(
         kept.push(source);
     }
     let Merging { groups, memory, .. } = merging;
+    let needed_bytes = operator.states.needs(&groups).await;
+    let free_bytes = needed_bytes.min(free.bytes());
+    reservation.merge(free.split(free_bytes));
+    reserve(&mut reservation, needed_bytes - free_bytes).await?;
     let lie_in = Box::new((kept, sources.end()));
     Ok(Step::Merged(Merged { groups, memory, reservation, _lie_in: lie_in, settled: None }))
 }
 
 /// Waits for memory, but not for long: the worker's sink, which cannot go on meanwhile, may be who has it.
-async fn reserve(reservation: &mut Reservation, bytes: u64) -> Result<()> {
-    if reservation.try_grow(bytes) {
+pub(super) async fn reserve(reservation: &mut Reservation, bytes: u64) -> Result<()> {
+    if bytes == 0 || reservation.try_grow(bytes) {
         return Ok(());
     }
     let ledger = &reservation.ledger().clone();
@@ -198,6 +213,9 @@ impl<'a> Merging<'a> {
                         None => Some(*tuple),
                         Some(copies) => copies.copy(*tuple, &mut self.memory),
                     };
+                    if let Some(copy) = group.filter(|group| group != tuple) {
+                        self.operator.states.copy_sets(copy, *tuple, &mut self.memory)?;
+                    }
                     let Some(group) = group else {
                         without_room.push(*tuple);
                         continue;
@@ -214,6 +232,14 @@ impl<'a> Merging<'a> {
         }
         *tuples = without_room;
         Ok(())
+    }
+
+    /// Waits for room for a copy of a tuple, if groups are copied.
+    pub(super) async fn make_room(&mut self, tuple: Tuple) -> Result<()> {
+        match &mut self.copies {
+            Some(copies) => copies.make_room(tuple).await,
+            None => Ok(()),
+        }
     }
 
     /// Those of `from` that are not of the group that they were found for go on from the place after.

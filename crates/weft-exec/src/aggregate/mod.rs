@@ -15,7 +15,7 @@
 //!   processor registers.
 //! - Few groups of keys that come from dictionaries are found by their codes (`coded`).
 //! - What outgrows a tuple lies in the operator's `memory`: kept strings, all values of a group (`list`), DISTINCT values
-//!   (`distinct`), sketches (`approximate`).
+//!   (`distinct`), sketches (`approximate`). When a group is spilled it goes along, in pieces (`list_pieces`, `set_pieces`).
 //!
 //! GROUPING SETS: the sink stores each row once for each of its [`Keys`]. Whoever makes the plan fills keys that are not in a
 //! set with nulls, and adds a key that is the set's number ([`Step::Fill`](crate::program::Step::Fill)).
@@ -37,6 +37,7 @@ mod groups;
 mod kept;
 mod keys;
 mod list;
+mod list_pieces;
 mod masked;
 mod memory;
 mod merge;
@@ -45,6 +46,7 @@ mod no_groups;
 mod operator;
 mod outgrown;
 mod preaggregate;
+mod set_pieces;
 mod state;
 mod states;
 mod sum;

@@ -123,10 +123,9 @@ impl Aggregation {
         Box::new(Groups::new(self.clone(), outputs))
     }
 
-    /// What workers share to spill; nothing if the query has no place to spill to, or states keep what cannot be spilled.
+    /// What workers share to spill; nothing if the query has no place to spill to.
     pub(super) fn spills(&self, context: &Context) -> Option<Spills> {
-        let make = || if self.states.can_spill { Spills::new(context) } else { None };
-        self.spills.get_or_init(make).clone()
+        self.spills.get_or_init(|| Spills::new(context)).clone()
     }
 
     /// Takes what a worker has gathered.

@@ -1,13 +1,13 @@
 //! Units that may outgrow memory: their groups are copied to pages of their own while what they come from is read page by page
 //! and forgotten. If that does not fit, the unit is partitioned anew by the next bits of the hash, and each partition, of which
-//! some may be spilled again, is a unit.
+//! some may be spilled again, is a unit. Groups with lists are not copied, as a list takes as much memory as its parts do.
 
 use std::sync::Arc;
 
 use weft_rt::memory::Reservation;
 
 use super::memory::Memory;
-use super::merge::{Merged, Merging, Step, TUPLES_PER_TURN, merge_in_place, table_bits};
+use super::merge::{Merged, Merging, Step, TUPLES_PER_TURN, merge_in_place, reserve, table_bits};
 use super::operator::{Aggregation, OPERATOR};
 use super::state::Tuple;
 use super::table::Table;
@@ -19,7 +19,7 @@ use crate::spill::writer::Spills;
 use crate::spill::{Settled, Share};
 use crate::text::Str;
 use crate::tuple::materializer::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS};
-use crate::tuple::pack::Form;
+use crate::tuple::pack::{self, Form};
 use crate::tuple::{Layout, Materializer, Page};
 
 /// Bits of the hash that a level of partitions takes.
@@ -38,7 +38,11 @@ pub(super) async fn merge_copying(
     share: &Share,
 ) -> Result<Step> {
     let ledger = &spills.ledger;
-    if unit.skipped_bits >= SKIPPED_BITS_MAX {
+    let states = &operator.states;
+    let can_split = unit.skipped_bits < SKIPPED_BITS_MAX;
+    // Of lists nothing would become less by being copied, of sets of one group much.
+    let may_copy = !states.has_lists && (can_split || !states.layout.behind().is_empty());
+    if !can_split && !may_copy {
         let sources = Sources::new(unit, Some(spills), ledger.empty());
         return merge_in_place(operator, sources, ledger.empty()).await;
     }
@@ -51,21 +55,19 @@ pub(super) async fn merge_copying(
     let result_bytes = groups as u64 * bytes_per_tuple + Table::bytes(table_bits(groups));
     let mut sources = Sources::new(unit, Some(spills), ledger.empty());
     let mut split = Split { operator, spills, skipped_bits };
-    if result_bytes + held_bytes > share.bytes() {
+    if can_split && (!may_copy || result_bytes + held_bytes > share.bytes()) {
         let mut parts = split.begin();
         split.add_sources(&mut parts, &mut sources).await?;
         return split.end(parts).await;
     }
     let mut merging = Merging::new(operator, groups, skipped_bits);
-    merging.copies = Some(Copies::new(
-        operator.states.layout.clone(),
-        ledger.empty(),
-        share.bytes() - held_bytes,
-    ));
+    merging.memory.copy_merged();
+    let most_bytes = if can_split { share.bytes() - held_bytes } else { u64::MAX };
+    merging.copies = Some(Copies::new(states.layout.clone(), ledger.empty(), most_bytes));
     let mut behind = ledger.empty();
     let mut turn = Vec::with_capacity(TUPLES_PER_TURN);
     while let Some(mut source) = sources.next().await? {
-        source.unpack(&operator.states.layout);
+        source.unpack(&states.layout);
         let mut tuples = source.tuples();
         loop {
             turn.clear();
@@ -74,13 +76,19 @@ pub(super) async fn merge_copying(
                 break;
             }
             merging.add(&mut turn)?;
+            while !can_split && !turn.is_empty() {
+                // Of few groups the tuples take little beside what lies behind them.
+                merging.make_room(turn[0]).await?;
+                merging.add(&mut turn)?;
+            }
             let debt_bytes = merging.memory.debt_bytes();
             let held_bytes =
                 held_bytes + behind.bytes() + merging.copies.as_ref().map_or(0, Copies::bytes);
-            let has_room = turn.is_empty()
-                && held_bytes + debt_bytes <= share.bytes()
-                && behind.try_grow(debt_bytes);
-            if !has_room {
+            let is_allowed = turn.is_empty() && held_bytes + debt_bytes <= share.bytes();
+            if !can_split {
+                // The set of one group: there must be memory for it.
+                reserve(&mut behind, debt_bytes).await?;
+            } else if !is_allowed || !behind.try_grow(debt_bytes) {
                 let mut parts = split.begin();
                 split.add(&mut parts, merging.groups.iter().copied(), Form::Live).await?;
                 drop((merging, behind));
@@ -97,6 +105,7 @@ pub(super) async fn merge_copying(
         sources.free(source);
     }
     let Merging { groups, memory, copies, .. } = merging;
+    reserve(&mut behind, states.needs(&groups).await).await?;
     let bytes = behind.bytes() + copies.as_ref().map_or(0, Copies::bytes);
     let settled = Some(Settled::new(&spills.spilling, bytes));
     let lie_in = Box::new(copies);
@@ -167,9 +176,23 @@ impl Copies {
         Some(copy)
     }
 
-    fn new_page(&mut self, long_bytes: usize) -> Option<&mut Page> {
+    fn page_bytes(&self, long_bytes: usize) -> usize {
         let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
-        let bytes = PAGE_BYTES_MAX.max(tuple_bytes);
+        PAGE_BYTES_MAX.max(tuple_bytes)
+    }
+
+    /// Waits for room for a tuple.
+    pub(super) async fn make_room(&mut self, tuple: Tuple) -> Result<()> {
+        // SAFETY: there is a tuple of the layout.
+        let long_bytes = unsafe { pack::long_bytes(&self.layout, tuple.address()) };
+        let bytes = self.page_bytes(long_bytes);
+        reserve(&mut self.reservation, bytes as u64).await?;
+        self.pages.push(Page::new(bytes, self.layout.bytes()));
+        Ok(())
+    }
+
+    fn new_page(&mut self, long_bytes: usize) -> Option<&mut Page> {
+        let bytes = self.page_bytes(long_bytes);
         let may_grow = self.bytes() + bytes as u64 <= self.bytes_max;
         if !may_grow || !self.reservation.try_grow(bytes as u64) {
             return None;
@@ -222,11 +245,18 @@ impl Split<'_> {
     }
 
     async fn end(&self, mut parts: Materializer) -> Result<Step> {
+        if !self.operator.states.layout.behind().is_empty() {
+            // Merging some takes memory that others would have, and nobody else can spill them.
+            parts.spill_all().await?;
+        }
         parts.settle().await?;
         let mut parts = parts.finish();
-        let skipped_bits = self.skipped_bits + LEVEL_BITS;
+        let mut skipped_bits = self.skipped_bits + LEVEL_BITS;
         let tuples = parts.tuples();
         let groups = parts.sketch.as_ref().map_or(tuples, |sketch| sketch.estimate() as usize);
+        if groups <= 1 {
+            skipped_bits = SKIPPED_BITS_MAX;
+        }
         let ledger = &self.spills.ledger;
         let mut units: Vec<Unit> =
             (0..PARTITIONS).map(|_| Unit::new(skipped_bits, ledger)).collect();

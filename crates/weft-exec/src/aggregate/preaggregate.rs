@@ -47,6 +47,8 @@ const GROUPS_PER_TRIAL: u64 = 1 << 16;
 const ROWS_PER_GROUP_MIN: u64 = 2;
 /// The table is a part of the memory that there may be.
 const TABLE_SHARE: u64 = 8;
+/// So is what groups keep that are not partitioned, which stays in memory until all groups are passed on.
+const LOOSE_SHARE: u64 = 4;
 
 /// A worker's part of an aggregation by keys.
 #[derive(Debug)]
@@ -345,6 +347,7 @@ impl Preaggregation {
 
     /// Waits for room for a tuple on the page of its partition. Groups whose pages are not there any more are forgotten.
     async fn make_room(&mut self, hash: u64, long_bytes: usize) -> Result<()> {
+        self.weigh();
         let room = self.groups.make_room(hash, long_bytes).await?;
         self.forget(room);
         Ok(())
@@ -357,6 +360,11 @@ impl Preaggregation {
             if bytes == 0 {
                 return Ok(());
             }
+            if self.groups.try_reserve(bytes) {
+                self.memory.pay(bytes);
+                return Ok(());
+            }
+            self.weigh();
             let room = self.groups.relieve(bytes).await?;
             if room == Room::Made {
                 self.memory.pay(bytes);
@@ -364,6 +372,12 @@ impl Preaggregation {
             }
             self.forget(room);
         }
+    }
+
+    /// Tells what groups keep, as something may have to be spilled.
+    fn weigh(&mut self) {
+        let Preaggregation { groups, memory, .. } = self;
+        groups.weigh(memory.whole_bytes(), memory.partition_bytes(), memory.debt_bytes());
     }
 
     /// Forgets the groups that are not in memory any more, and what they kept.
@@ -383,12 +397,39 @@ impl Preaggregation {
                 Some(partition)
             }
         };
-        let freed_bytes = self.memory.free(gone);
-        self.groups.release(freed_bytes);
+        self.free(gone);
         // A table that takes much of what there may be had better be small.
         if Table::bytes(self.table.bits()) > self.groups.share_bytes() / TABLE_SHARE {
             self.renew_table(VAIN_BITS);
         }
+    }
+
+    /// At the end, spills groups with lists or sets that nobody else could spill any more, and all if some have been: it takes more
+    /// than their memory to merge them.
+    async fn leave_room(&mut self) -> Result<()> {
+        if self.operator.states.layout.behind().is_empty() {
+            return Ok(());
+        }
+        let has_spilled = self.groups.has_spilled();
+        if has_spilled || self.memory.whole_bytes() > self.groups.share_bytes() / LOOSE_SHARE {
+            self.weigh();
+            if self.groups.spill_unpartitioned().await? == Room::LooseSpilled {
+                self.free(None);
+            }
+        }
+        if has_spilled {
+            for partition in 0..PARTITIONS {
+                self.groups.spill(partition).await?;
+                self.free(Some(partition));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees what groups kept that are gone.
+    fn free(&mut self, partition: Option<usize>) {
+        let freed_bytes = self.memory.free(partition);
+        self.groups.release(freed_bytes);
     }
 
     /// Asks whether the table should be of another size: larger if the groups would fit there, small if it is in vain.
@@ -416,9 +457,7 @@ impl Preaggregation {
         self.memory.owe(after.saturating_sub(before));
         let freed_bytes = self.memory.refund(before.saturating_sub(after));
         self.groups.release(freed_bytes);
-        if self.operator.states.can_spill {
-            self.memory.partition();
-        }
+        self.memory.partition();
         self.table = Table::new(bits, PARTITIONS.ilog2(), 0);
         self.clusters.forget(false);
     }
@@ -513,6 +552,7 @@ impl LocalSink for Preaggregation {
         Box::pin(async move {
             let mut ended = self;
             ended.pay().await?;
+            ended.leave_room().await?;
             let Preaggregation { operator, mut groups, memory, table, .. } = *ended;
             groups.release(Table::bytes(table.bits()));
             drop(table);

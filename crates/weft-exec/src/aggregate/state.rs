@@ -160,8 +160,13 @@ pub(super) trait State: fmt::Debug + Send + Sync {
         Ok(false)
     }
 
+    /// True if it keeps a set behind the tuple, which is copied by being merged with one of no rows.
+    fn is_set(&self) -> bool {
+        false
+    }
+
     /// Adds what each tuple of `from` has to the one at the same place of `into`. Afterwards only `into` counts; memory
-    /// of either may be part of it.
+    /// of either may be part of it, unless that is to be copied ([`Memory::copies`]).
     ///
     /// # Errors
     /// As [`State::add`].
@@ -264,10 +269,26 @@ impl Fed {
     }
 }
 
+/// Bytes that the result of a group takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    /// While it is made.
+    pub(super) making_bytes: u64,
+    /// In the register with the result, beside what is there anyway.
+    pub(super) result_bytes: u64,
+    /// Behind the group, for as long as that is there.
+    pub(super) kept_bytes: u64,
+}
+
 /// What an aggregate makes of its states in the end.
 pub(super) trait Outcome: fmt::Debug + Send + Sync {
     /// The lane of the result.
     fn lane(&self) -> Lane;
+
+    /// The memory that the result of a group takes; not counted where it is little.
+    fn needs(&self, _: Tuple) -> Needs {
+        Needs::default()
+    }
 
     /// Writes the result for each of `tuples` into the first rows of `out`.
     ///

@@ -8,9 +8,13 @@ use std::sync::Arc;
 
 use super::builder::Builder;
 use super::functions::Aggregate;
+use super::memory::Memory;
 use super::state::{Fed, Outcome, Tuple};
+use crate::error::Result;
 use crate::lane::Lane;
+use crate::pace::Pace;
 use crate::tuple::Layout;
+use crate::vector::VECTOR_ROWS_MAX;
 
 /// The tuple of a group: keys, then states.
 #[derive(Debug)]
@@ -20,10 +24,8 @@ pub(super) struct States {
     pub(super) states: Vec<Fed>,
     /// One for each aggregate.
     pub(super) outcomes: Vec<Box<dyn Outcome>>,
-    /// True if groups can be spilled: what lies behind them is nothing but strings.
-    pub(super) can_spill: bool,
-    /// A group without rows, its keys not null.
-    image: Vec<u64>,
+    /// True if what lies behind them does not become smaller when it is merged.
+    pub(super) has_lists: bool,
 }
 
 impl States {
@@ -35,7 +37,8 @@ impl States {
         let mut builder = Builder::new(lanes, keys);
         aggregates.iter().for_each(|aggregate| builder.add(aggregate));
         let layout = Layout::new(&builder.fields).keeping(&builder.kept);
-        let can_spill = builder.can_spill;
+        let has_lists = builder.has_lists;
+        let behind = builder.behind.into_iter().map(|make| make(&layout)).collect();
         let states: Vec<Fed> = builder.states.into_iter().map(|make| make(&layout)).collect();
         let outcomes = builder.outcomes.into_iter().map(|make| make(&layout)).collect();
         let mut image = vec![0u64; layout.bytes() / size_of::<u64>()];
@@ -47,7 +50,8 @@ impl States {
             }
         }
         states.iter().for_each(|fed| fed.state.begin(tuple));
-        States { layout: Arc::new(layout), states, outcomes, can_spill, image }
+        let layout = Arc::new(layout.with_behind(behind, keys.len(), image));
+        States { layout, states, outcomes, has_lists }
     }
 
     /// Makes the tuple at an address a group without rows, of keys 0. Its header is 0, too.
@@ -58,9 +62,47 @@ impl States {
     pub(super) unsafe fn begin(&self, address: *mut u8) -> Tuple {
         // SAFETY: as promised; the image has the size of a tuple.
         unsafe {
-            let image = self.image.as_ptr().cast::<u8>();
+            let image = self.layout.without_rows().as_ptr().cast::<u8>();
             std::ptr::copy_nonoverlapping(image, address, self.layout.bytes());
             Tuple::at(address)
         }
+    }
+
+    /// Copies what sets of a tuple have to a copy of it.
+    ///
+    /// # Errors
+    /// None of sets.
+    pub(super) fn copy_sets(&self, copy: Tuple, tuple: Tuple, memory: &mut Memory) -> Result<()> {
+        if self.layout.behind().is_empty() {
+            return Ok(());
+        }
+        for Fed { state, .. } in self.states.iter().filter(|fed| fed.state.is_set()) {
+            state.begin(copy);
+            state.merge(&[copy], &[tuple], memory)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that it takes to make the results of groups, those of a vector after the other.
+    pub(super) async fn needs(&self, groups: &[Tuple]) -> u64 {
+        if self.layout.behind().is_empty() {
+            return 0;
+        }
+        let (mut most_bytes, mut kept_bytes) = (0, 0);
+        let mut pace = Pace::default();
+        for groups in groups.chunks(VECTOR_ROWS_MAX) {
+            let (mut making_bytes, mut results_bytes) = (0, 0);
+            for group in groups {
+                for outcome in &self.outcomes {
+                    let needs = outcome.needs(*group);
+                    making_bytes = needs.making_bytes.max(making_bytes);
+                    results_bytes += needs.result_bytes;
+                    kept_bytes += needs.kept_bytes;
+                }
+                pace.keep().await;
+            }
+            most_bytes = most_bytes.max(making_bytes + results_bytes);
+        }
+        most_bytes + kept_bytes
     }
 }

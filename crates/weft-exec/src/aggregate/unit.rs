@@ -114,10 +114,13 @@ impl Unit {
         writer: &mut Writer,
         partition: usize,
     ) -> Result<()> {
-        // SAFETY: the pages are ours, and their tuples complete.
-        let bytes = self.pages.iter().map(|page| unsafe { packed_bytes(layout, page) }).sum();
-        let mut packing = Packing::new(layout, writer, self.form, partition, bytes);
         let mut pace = Pace::default();
+        let mut bytes = 0;
+        for page in &self.pages {
+            // SAFETY: the pages are ours, and their tuples complete.
+            bytes += unsafe { packed_bytes(layout, page, self.form, &mut pace).await };
+        }
+        let mut packing = Packing::new(layout, writer, self.form, partition, bytes);
         for page in &self.pages {
             for number in 0..page.tuples() {
                 // SAFETY: as above.
@@ -190,7 +193,7 @@ impl Source {
 
     /// Makes the tuples live.
     pub(super) fn unpack(&mut self, layout: &Layout) {
-        if self.form == Form::Packed && !layout.kept().is_empty() {
+        if self.form == Form::Packed && layout.keeps() {
             // SAFETY: they are packed tuples of the layout, which are ours alone.
             self.tuples().for_each(|tuple| unsafe { unpack(layout, tuple.address()) });
         }

@@ -161,6 +161,11 @@ impl Writer {
         }
     }
 
+    /// True if there was a page to write.
+    pub(crate) fn has_written(&self) -> bool {
+        !self.writing.is_empty() || !self.written.is_empty()
+    }
+
     /// Sends a page to disk.
     pub(crate) fn write(&mut self, partition: usize, page: Freezing, memory: Reservation) {
         let tuples = page.tuples();

@@ -10,6 +10,9 @@
 //! A string of more than twelve bytes lies behind the tuples of its page; the field has its distance from the tuple's
 //! address. All tuples of a layout take [`Layout::bytes`], a multiple of 8.
 
+use std::sync::Arc;
+
+use super::behind::Behind;
 use crate::lane::Lane;
 use crate::text::Str;
 
@@ -49,12 +52,21 @@ impl Field {
 }
 
 /// How tuples lie on a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Layout {
     fields: Vec<Field>,
     bytes: usize,
     has_strings: bool,
     kept: Vec<KeptString>,
+    behind: Vec<Arc<dyn Behind>>,
+    /// The number of keys, and a tuple whose states have no rows, if there are states.
+    without_rows: (usize, Vec<u64>),
+}
+
+impl PartialEq for Layout {
+    fn eq(&self, other: &Layout) -> bool {
+        self.fields == other.fields && self.kept == other.kept
+    }
 }
 
 /// A string that lies behind an address of its own, not on the page, as long as the tuple is in memory.
@@ -89,7 +101,14 @@ impl Layout {
             })
             .collect();
         let has_strings = fields.iter().any(|field| field.lane == Lane::Str);
-        Layout { fields, bytes: offset.next_multiple_of(8), has_strings, kept: Vec::new() }
+        Layout {
+            fields,
+            bytes: offset.next_multiple_of(8),
+            has_strings,
+            kept: Vec::new(),
+            behind: Vec::new(),
+            without_rows: (0, Vec::new()),
+        }
     }
 
     /// The same with strings that lie behind addresses: fields of strings, each with the field of its room.
@@ -100,6 +119,54 @@ impl Layout {
         });
         self.kept = kept.collect();
         self
+    }
+
+    /// The same with lists and sets behind tuples. After the keys come states, of which `without_rows` has those of no rows.
+    pub(crate) fn with_behind(
+        mut self,
+        behind: Vec<Arc<dyn Behind>>,
+        keys: usize,
+        without_rows: Vec<u64>,
+    ) -> Layout {
+        assert_eq!(size_of_val(&without_rows[..]), self.bytes, "a tuple");
+        self.behind = behind;
+        self.without_rows = (keys, without_rows);
+        self
+    }
+
+    /// The lists and sets behind tuples.
+    pub(crate) fn behind(&self) -> &[Arc<dyn Behind>] {
+        &self.behind
+    }
+
+    /// True if states keep something behind addresses.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.kept.is_empty() || !self.behind.is_empty()
+    }
+
+    /// A tuple without rows: keys of 0, and states.
+    pub(crate) fn without_rows(&self) -> &[u64] {
+        &self.without_rows.1
+    }
+
+    /// Makes the states of a tuple those of no rows.
+    ///
+    /// # Safety
+    /// There is a tuple of the layout, which nobody else uses.
+    pub(super) unsafe fn begin_states(&self, tuple: *mut u8) {
+        let (keys, without_rows) = &self.without_rows;
+        let from = without_rows.as_ptr().cast::<u8>();
+        for field in &self.fields[*keys..] {
+            // SAFETY: fields and their null bits lie within both tuples.
+            unsafe {
+                let (from_field, to) = (from.add(field.offset), tuple.add(field.offset));
+                std::ptr::copy_nonoverlapping(from_field, to, field.lane.width());
+                if let Some((byte, bit)) = field.null_place() {
+                    let null = from.add(byte).read() & bit;
+                    tuple.add(byte).write(tuple.add(byte).read() & !bit | null);
+                }
+            }
+        }
     }
 
     /// The strings that lie behind addresses.

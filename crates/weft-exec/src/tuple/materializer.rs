@@ -54,6 +54,12 @@ pub struct Materializer {
     pub(super) filling: Vec<Filling>,
     /// Those that were filled before there were partitions.
     pub(super) loose: Vec<Page>,
+    /// Bytes behind their tuples, as far as the owner has told.
+    pub(super) behind_bytes: u64,
+    /// Of those, the ones that its memory does not have yet.
+    pub(super) unpaid_bytes: u64,
+    /// Of the memory behind tuples that are gone, what was lent and does not come back.
+    pub(super) lent_bytes: u64,
     pub(super) pressure: Option<Pressure>,
     sketch: Option<Sketch>,
     slots: Box<[Slot; VECTOR_ROWS_MAX]>,
@@ -67,17 +73,24 @@ unsafe impl Send for Materializer {}
 pub(super) struct Filling {
     pub(super) page: Option<Page>,
     pub(super) full: Vec<Page>,
+    /// Bytes behind their tuples, as far as the owner has told.
+    pub(super) behind_bytes: u64,
     next_bytes: usize,
 }
 
 impl Filling {
     fn new() -> Filling {
-        Filling { page: None, full: Vec::new(), next_bytes: PAGE_BYTES_MIN }
+        Filling { page: None, full: Vec::new(), behind_bytes: 0, next_bytes: PAGE_BYTES_MIN }
     }
 
     /// Bytes of all its tuples.
     pub(super) fn used_bytes(&self) -> usize {
         self.full.iter().chain(&self.page).map(Page::used_bytes).sum()
+    }
+
+    /// The same, and what lies behind them.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.used_bytes() + self.behind_bytes as usize
     }
 }
 
@@ -167,6 +180,9 @@ impl Materializer {
             partition_bits: PARTITIONS.ilog2(),
             filling: Vec::new(),
             loose: Vec::new(),
+            behind_bytes: 0,
+            unpaid_bytes: 0,
+            lent_bytes: 0,
             pressure: None,
             sketch: counts.then(Sketch::default),
             slots: Box::new(
@@ -342,7 +358,24 @@ impl Materializer {
     /// # Panics
     /// If it was less.
     pub fn release(&mut self, bytes: u64) {
-        self.budget.release(bytes);
+        let lent_bytes = self.lent_bytes.min(bytes);
+        self.lent_bytes -= lent_bytes;
+        self.budget.release(bytes - lent_bytes);
+    }
+
+    /// Notes how many bytes of its memory lie behind tuples: those from before there were partitions, and those of each partition,
+    /// if there are any. What has most of them is spilled first. `unpaid_bytes` of them all are still to be taken from it.
+    pub(crate) fn weigh(
+        &mut self,
+        loose_bytes: u64,
+        partitions: impl Iterator<Item = u64>,
+        unpaid_bytes: u64,
+    ) {
+        self.behind_bytes = loose_bytes;
+        self.unpaid_bytes = unpaid_bytes;
+        for (filling, bytes) in self.filling.iter_mut().zip(partitions) {
+            filling.behind_bytes = bytes;
+        }
     }
 
     /// Counts a hash, if hashes are counted.
@@ -370,6 +403,7 @@ impl Materializer {
     /// # Panics
     /// If it is being spilled: then [`Materializer::settle`] was to be awaited.
     pub fn finish(mut self) -> Materialized {
+        assert_eq!(self.lent_bytes, 0, "what was lent is gone");
         self.retire();
         let is_partitioned = self.filling.len() > 1;
         let loose = self.loose.into_iter().map(|page| StoredPage { partition: None, page });

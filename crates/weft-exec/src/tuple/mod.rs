@@ -6,6 +6,7 @@
 //! operator may make in memory.
 
 pub(crate) mod allowed;
+pub(crate) mod behind;
 pub(crate) mod budget;
 mod copy;
 pub mod layout;

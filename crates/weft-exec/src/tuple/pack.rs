@@ -1,5 +1,6 @@
 //! Tuples without addresses: strings that states keep behind addresses ([`KeptString`]) are packed, that is, they lie on
 //! the tuple's page like all others, so that the tuple can be written to disk. Unpacked again they are views of that page.
+//! Lists and sets are packed with them (`behind`).
 
 use super::layout::{HASH_OFFSET, KeptString, Layout};
 use super::page::{Page, Slot};
@@ -26,20 +27,46 @@ unsafe fn string_at(tuple: *const u8, offset: usize) -> Str {
 /// # Safety
 /// There is a tuple of the layout at the address.
 pub(crate) unsafe fn long_bytes(layout: &Layout, tuple: *const u8) -> usize {
-    let kept = layout.kept().iter().map(|kept| kept.offset);
+    // SAFETY: as promised.
+    unsafe { string_bytes(layout, tuple, true) }
+}
+
+/// The same, with those that its states keep or without.
+///
+/// # Safety
+/// As [`long_bytes`].
+pub(super) unsafe fn string_bytes(layout: &Layout, tuple: *const u8, with_kept: bool) -> usize {
+    let kept = if with_kept { layout.kept() } else { &[] };
+    let kept = kept.iter().map(|kept| kept.offset);
     // SAFETY: the fields lie in the tuple.
     let bytes = |offset| Layout::long_bytes(unsafe { string_at(tuple, offset) });
     layout.strings_on_page().chain(kept).map(bytes).sum()
 }
 
-/// Copies a tuple, packed.
+/// Copies a tuple, packed, of a layout without lists and sets.
 ///
 /// # Safety
-/// There is a tuple of the layout and that form at `tuple`, and `slot` has room for it and for [`long_bytes`], which nobody
+/// There is a tuple of the layout and that form at `tuple`, and `slot` has room for it and for all [`long_bytes`], which nobody
 /// else uses.
 pub(crate) unsafe fn pack(layout: &Layout, tuple: *const u8, form: Form, slot: Slot) {
     // SAFETY: as promised.
-    unsafe { std::ptr::copy_nonoverlapping(tuple, slot.tuple, layout.bytes()) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(tuple, slot.tuple, layout.bytes());
+        pack_strings(layout, tuple, form, slot, true);
+    }
+}
+
+/// Packs the strings of a tuple that was copied, those that its states keep if there are any.
+///
+/// # Safety
+/// As [`pack`]; the copy is in the slot. Without what states keep it has states without rows.
+pub(super) unsafe fn pack_strings(
+    layout: &Layout,
+    tuple: *const u8,
+    form: Form,
+    slot: Slot,
+    with_kept: bool,
+) {
     let mut place = slot.strings;
     let mut store = |offset: usize, is_packed: bool| {
         // SAFETY: the field lies in the tuple.
@@ -58,14 +85,15 @@ pub(crate) unsafe fn pack(layout: &Layout, tuple: *const u8, form: Form, slot: S
         }
     };
     layout.strings_on_page().for_each(|offset| store(offset, true));
-    for KeptString { offset, room_offset } in layout.kept() {
+    let kept = if with_kept { layout.kept() } else { &[] };
+    for KeptString { offset, room_offset } in kept {
         store(*offset, form == Form::Packed);
         // SAFETY: the field lies in the slot's tuple.
         unsafe { slot.tuple.add(*room_offset).cast::<u64>().write_unaligned(0) };
     }
 }
 
-/// Makes the strings that a packed tuple's states keep views of its page, which stay valid as long as that is.
+/// Makes what a packed tuple's states keep views of its page, which stay valid as long as that is.
 ///
 /// # Safety
 /// There is a packed tuple of the layout at the address, and nobody else uses it.
@@ -77,6 +105,8 @@ pub(crate) unsafe fn unpack(layout: &Layout, tuple: *mut u8) {
             tuple.add(kept.offset).cast::<Str>().write_unaligned(string);
         }
     }
+    // SAFETY: as promised.
+    layout.behind().iter().for_each(|behind| unsafe { behind.unpack(tuple) });
 }
 
 /// Forgets the tuples of a page whose hashes are not to be kept; the others move together. Nothing is kept behind addresses.
@@ -84,7 +114,7 @@ pub(crate) unsafe fn unpack(layout: &Layout, tuple: *mut u8) {
 /// # Safety
 /// The page has tuples of the layout, and nobody refers to them.
 pub(crate) unsafe fn retain(layout: &Layout, page: &mut Page, keep: impl Fn(u64) -> bool) {
-    debug_assert!(layout.kept().is_empty(), "strings lie on the page");
+    debug_assert!(!layout.keeps(), "strings lie on the page");
     let mut kept = 0;
     for number in 0..page.tuples() {
         let (from, to) = (page.tuple(number), page.tuple(kept));

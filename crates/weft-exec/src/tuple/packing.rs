@@ -3,10 +3,12 @@
 use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 
+use super::behind::{Pieces, pieces_bytes};
 use super::layout::Layout;
-use super::pack::{Form, long_bytes, pack};
-use super::page::Page;
+use super::pack::Form;
+use super::page::{Page, Slot};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::spill::frozen::{Freezing, page_bytes};
 use crate::spill::writer::Writer;
 
@@ -19,6 +21,7 @@ pub(crate) struct Packing<'a> {
     page: Option<(Freezing, Reservation)>,
     /// Bytes of the tuples that are still to come.
     left_bytes: usize,
+    pace: Pace,
 }
 
 impl<'a> Packing<'a> {
@@ -30,7 +33,15 @@ impl<'a> Packing<'a> {
         partition: usize,
         bytes: usize,
     ) -> Packing<'a> {
-        Packing { layout, writer, form, partition, page: None, left_bytes: bytes }
+        Packing {
+            layout,
+            writer,
+            form,
+            partition,
+            page: None,
+            left_bytes: bytes,
+            pace: Pace::default(),
+        }
     }
 
     /// Packs a tuple.
@@ -42,7 +53,20 @@ impl<'a> Packing<'a> {
     /// As [`Writer::memory`].
     pub(crate) async unsafe fn add(&mut self, tuple: *const u8) -> Result<()> {
         // SAFETY: as promised.
-        let long_bytes = unsafe { long_bytes(self.layout, tuple) };
+        let mut pieces = unsafe { Pieces::new(self.layout, tuple, self.form) };
+        while let Some(long_bytes) = pieces.next() {
+            let slot = self.slot(long_bytes).await?;
+            // SAFETY: the slot has room for the piece.
+            unsafe { pieces.pack(slot) };
+            if !self.layout.behind().is_empty() {
+                self.pace.keep().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Room for a tuple.
+    async fn slot(&mut self, long_bytes: usize) -> Result<Slot> {
         let bytes = self.layout.bytes() + long_bytes;
         let slot = loop {
             let slot = self.page.as_mut().and_then(|(page, _)| page.slot(long_bytes));
@@ -56,9 +80,7 @@ impl<'a> Packing<'a> {
             self.page = Some((Freezing::new(buffer, self.layout.bytes()), memory));
         };
         self.left_bytes -= bytes;
-        // SAFETY: as promised; the slot has room for the tuple.
-        unsafe { pack(self.layout, tuple, self.form, slot) };
-        Ok(())
+        Ok(slot)
     }
 
     /// Sends the page to disk, if there is one.
@@ -78,12 +100,20 @@ impl<'a> Packing<'a> {
 /// Bytes of a page's tuples on disk.
 ///
 /// # Safety
-/// The page's tuples are complete ones of the layout.
-pub(crate) unsafe fn packed_bytes(layout: &Layout, page: &Page) -> usize {
-    if !layout.has_strings() {
+/// The page's tuples are complete ones of the layout, in that form, which nobody writes to until this has ended.
+pub(crate) async unsafe fn packed_bytes(
+    layout: &Layout,
+    page: &Page,
+    form: Form,
+    pace: &mut Pace,
+) -> usize {
+    if !layout.has_strings() && !layout.keeps() {
         return page.tuples() * layout.bytes();
     }
-    let tuples = (0..page.tuples()).map(|number| page.tuple(number));
-    // SAFETY: as promised.
-    tuples.map(|tuple| unsafe { layout.bytes() + long_bytes(layout, tuple) }).sum()
+    let mut bytes = 0;
+    for number in 0..page.tuples() {
+        // SAFETY: as promised.
+        bytes += unsafe { pieces_bytes(layout, page.tuple(number), form, pace).await };
+    }
+    bytes
 }

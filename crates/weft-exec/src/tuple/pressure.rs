@@ -5,10 +5,11 @@
 //! all workers hear of by a bitmask. What was stored before there were partitions goes first, sorted by partition. Tuples
 //! are packed onto pages for the disk, of which a bounded number is on its way.
 
+use super::behind::{Pieces, pieces_bytes};
 use super::budget::Budget;
 use super::layout::HASH_OFFSET;
 use super::materializer::{Filling, Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, Room};
-use super::pack::{Form, long_bytes, pack};
+use super::pack::Form;
 use super::packing::{Packing, packed_bytes};
 use super::page::Page;
 use crate::error::Result;
@@ -101,13 +102,18 @@ impl Pressure {
         self.writer.finish()
     }
 
+    /// True if something was spilled.
+    pub(super) fn has_spilled(&self) -> bool {
+        self.writer.has_written()
+    }
+
     /// The partition to spill, if any has tuples.
     fn choose(&self, filling: &[Filling]) -> Option<usize> {
         let mask = &self.writer.spills().mask;
         let worthwhile = self.page_bytes_max(filling.len()) / 2;
         loop {
             let chosen = mask.snapshot();
-            let bytes = |partition: &usize| filling[*partition].used_bytes();
+            let bytes = |partition: &usize| filling[*partition].held_bytes();
             let (known, others): (Vec<usize>, Vec<usize>) =
                 (0..filling.len()).partition(|partition| chosen.has(*partition));
             let known = known.into_iter().max_by_key(bytes).filter(|at| bytes(at) > 0);
@@ -143,12 +149,9 @@ impl Materializer {
                     return Ok(Room::Made);
                 }
             }
-            if self.filling.len() == 1 && self.filling[0].used_bytes() > 0 {
-                self.partition();
-            }
-            if !self.loose.is_empty() {
-                self.spill_loose().await?;
-                return Ok(Room::LooseSpilled);
+            let is_unpartitioned = self.filling.len() == 1 && self.filling[0].used_bytes() > 0;
+            if is_unpartitioned || !self.loose.is_empty() {
+                return self.spill_unpartitioned().await;
             }
             let chosen = self.pressure.as_ref().and_then(|pressure| pressure.choose(&self.filling));
             if let Some(partition) = chosen
@@ -166,7 +169,7 @@ impl Materializer {
 
     /// True unless pages would go on to be written nearly empty.
     fn is_worth_spilling(&mut self, partition: usize) -> bool {
-        let is_poor = self.filling[partition].used_bytes() < POOR_BYTES;
+        let is_poor = self.filling[partition].held_bytes() < POOR_BYTES;
         self.pressure.as_mut().is_none_or(|pressure| {
             pressure.poor_pages += usize::from(is_poor);
             !is_poor || pressure.poor_pages <= POOR_PAGES_MAX
@@ -198,7 +201,27 @@ impl Materializer {
         Ok(())
     }
 
-    /// Spills all tuples.
+    /// Spills what was stored before there are partitions, which nobody can spill any more when this has finished.
+    ///
+    /// # Errors
+    /// What went wrong with spilling.
+    pub(crate) async fn spill_unpartitioned(&mut self) -> Result<Room> {
+        if self.filling.len() == 1 {
+            self.partition();
+        }
+        if self.pressure.is_none() || self.loose.is_empty() {
+            return Ok(Room::Partitioned);
+        }
+        self.spill_loose().await?;
+        Ok(Room::LooseSpilled)
+    }
+
+    /// True if some tuples were spilled.
+    pub(crate) fn has_spilled(&self) -> bool {
+        self.pressure.as_ref().is_some_and(Pressure::has_spilled)
+    }
+
+    /// Spills all tuples, behind which there is nothing, or nothing that is counted.
     ///
     /// # Errors
     /// What went wrong with spilling.
@@ -214,17 +237,28 @@ impl Materializer {
     }
 
     /// Spills a partition.
-    async fn spill(&mut self, partition: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// What went wrong with spilling.
+    ///
+    /// # Panics
+    /// If it is none that spills.
+    pub(crate) async fn spill(&mut self, partition: usize) -> Result<()> {
         let filling = &mut self.filling[partition];
         let mut pages = std::mem::take(&mut filling.full);
         pages.extend(filling.page.take());
-        // SAFETY: the pages are ours, and their tuples complete.
-        let bytes = pages.iter().map(|page| unsafe { packed_bytes(&self.layout, page) }).sum();
-        let Materializer { layout, pressure, budget, .. } = self;
+        let behind_bytes = std::mem::take(&mut filling.behind_bytes);
+        let paid_bytes = behind_bytes.saturating_sub(self.unpaid_bytes);
+        let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
         let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
-        let mut leaving = Leaving::new(&pages, budget, writer);
-        let mut packing = Packing::new(layout, writer, *form, partition, bytes);
         let mut pace = Pace::default();
+        let mut bytes = 0;
+        for page in &pages {
+            // SAFETY: the pages are ours, and their tuples complete.
+            bytes += unsafe { packed_bytes(layout, page, *form, &mut pace).await };
+        }
+        let mut leaving = Leaving::new(&pages, paid_bytes, budget, writer);
+        let mut packing = Packing::new(layout, writer, *form, partition, bytes);
         for page in pages {
             for number in 0..page.tuples() {
                 // SAFETY: as above.
@@ -234,6 +268,7 @@ impl Materializer {
             pace.keep().await;
         }
         packing.close();
+        *lent_bytes += leaving.lent_bytes;
         Ok(())
     }
 
@@ -253,15 +288,19 @@ impl Materializer {
         }
         // Stable: tuples of a group stay in their order.
         tuples.sort_by_key(|(partition, _)| *partition);
-        let Materializer { layout, pressure, budget, .. } = self;
+        let behind_bytes = std::mem::take(&mut self.behind_bytes);
+        let paid_bytes = behind_bytes.saturating_sub(self.unpaid_bytes);
+        let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
         let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
-        let mut leaving = Leaving::new(&pages, budget, writer);
+        let mut leaving = Leaving::new(&pages, paid_bytes, budget, writer);
         let mut pace = Pace::default();
         for tuples in tuples.chunk_by(|a, b| a.0 == b.0) {
-            // SAFETY: the pages are ours, and their tuples complete.
-            let bytes =
-                |tuple: usize| unsafe { layout.bytes() + long_bytes(layout, tuple as *const u8) };
-            let bytes = tuples.iter().map(|(_, tuple)| bytes(*tuple)).sum();
+            let mut bytes = 0;
+            for (_, tuple) in tuples {
+                // SAFETY: the pages are ours, and their tuples complete.
+                bytes +=
+                    unsafe { pieces_bytes(layout, *tuple as *const u8, *form, &mut pace).await };
+            }
             let mut packing = Packing::new(layout, writer, *form, tuples[0].0, bytes);
             for (_, tuple) in tuples {
                 // SAFETY: as above.
@@ -271,6 +310,7 @@ impl Materializer {
             pace.keep().await;
         }
         pages.into_iter().for_each(|page| leaving.free(page, budget));
+        *lent_bytes += leaving.lent_bytes;
         Ok(())
     }
 
@@ -285,31 +325,36 @@ impl Materializer {
         // SAFETY: a tuple begins with its hash.
         let hash = unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() };
         self.count(hash);
+        let layout = self.layout.clone();
         // SAFETY: as promised.
-        let long_bytes = unsafe { long_bytes(&self.layout, tuple) };
-        let slot = loop {
-            match self.slot(hash, long_bytes) {
-                Some(slot) => break slot,
-                // Nobody knows addresses.
-                None => drop(self.make_room(hash, long_bytes).await?),
-            }
-        };
-        // SAFETY: as promised; the slot has room for the tuple.
-        unsafe { pack(&self.layout, tuple, form, slot) };
+        let mut pieces = unsafe { Pieces::new(&layout, tuple, form) };
+        let mut pace = Pace::default();
+        while let Some(long_bytes) = pieces.next() {
+            let slot = loop {
+                match self.slot(hash, long_bytes) {
+                    Some(slot) => break slot,
+                    // Nobody knows addresses.
+                    None => drop(self.make_room(hash, long_bytes).await?),
+                }
+            };
+            // SAFETY: the slot has room for the piece.
+            unsafe { pieces.pack(slot) };
+            pace.keep().await;
+        }
         Ok(())
     }
 }
 
-/// Pages on their way out. If the writer has no memory to write a page, they lend what they will give back: whoever has all
-/// other memory can spill.
+/// Pages on their way out, and what lies behind their tuples. If the writer has no memory to write a page, they lend what they will
+/// give back: whoever has all other memory can spill.
 struct Leaving {
     lent_bytes: u64,
 }
 
 impl Leaving {
-    fn new(pages: &[Page], budget: &mut Budget, writer: &mut Writer) -> Leaving {
-        let bytes: usize = pages.iter().map(Page::bytes).sum();
-        let lent = budget.lend(writer.lacks_bytes().min(bytes as u64));
+    fn new(pages: &[Page], behind_bytes: u64, budget: &mut Budget, writer: &mut Writer) -> Leaving {
+        let bytes = pages.iter().map(|page| page.bytes() as u64).sum::<u64>() + behind_bytes;
+        let lent = budget.lend(writer.lacks_bytes().min(bytes));
         let lent_bytes = lent.bytes();
         writer.lend(lent);
         Leaving { lent_bytes }

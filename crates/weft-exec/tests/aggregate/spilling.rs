@@ -9,7 +9,7 @@ use weft_exec::{ExecError, Interpreter, Lane, Result, Str, VECTOR_ROWS_MAX};
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults};
 
 use crate::drive::run;
-use crate::rows::{Cell, Scalar, Shared, Table, identity};
+use crate::rows::{Cell, Scalar, Shared, Table, hash, identity};
 use crate::spill_context::{assert_nothing_is_left, context, settled, stats};
 
 const AMPLE: u64 = 1 << 30;
@@ -66,7 +66,8 @@ fn in_one_partition(count: usize) -> Vec<u64> {
     found
 }
 
-/// Columns: a number and a text as keys, with nulls; a number, a text with nulls, and an order as arguments.
+/// Columns: a number and a text as keys, with nulls; a number, a text with nulls, and an order as arguments; hashes of number and
+/// text.
 fn table(shape: Shape, seed: u64) -> Shared {
     let mut random = fastrand::Rng::with_seed(seed);
     let text = |random: &mut fastrand::Rng, number: u64| {
@@ -84,19 +85,35 @@ fn table(shape: Shape, seed: u64) -> Shared {
         let key_text = key_text(group);
         let number = random.u64(..1_000);
         let has_text = random.u8(..) > 20;
-        vec![
+        let arguments =
+            [Some(Scalar::Integer(number.into())), has_text.then(|| text(&mut random, number))];
+        let hashes = [0, 1].map(|at| {
+            let argument = std::slice::from_ref(&arguments[at]);
+            Some(Scalar::Integer(hash(argument).into()))
+        });
+        let mut row = vec![
             Some(Scalar::Integer((group / 2).into())),
             (!is_null).then_some(Scalar::Text(key_text)),
-            Some(Scalar::Integer(number.into())),
-            has_text.then(|| text(&mut random, number)),
-            Some(Scalar::Text(random.u64(..).to_be_bytes().repeat(2))),
-        ]
+        ];
+        row.extend(arguments);
+        row.push(Some(Scalar::Text(random.u64(..).to_be_bytes().repeat(2))));
+        row.extend(hashes);
+        row
     };
     let rows = (0..shape.rows).map(row).collect();
-    Arc::new(Table::new(vec![Lane::I64, Lane::Str, Lane::I64, Lane::Str, Lane::Str], rows))
+    let arguments = [Lane::I64, Lane::Str, Lane::Str, Lane::U64, Lane::U64];
+    Arc::new(Table::new([&[Lane::I64, Lane::Str], &arguments[..]].concat(), rows))
 }
 
-fn aggregate(context: &Context, table: &Shared) -> Result<Vec<Vec<Cell>>> {
+/// Aggregates of which each group keeps something in its tuple alone, or a list or set behind it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Values,
+    Lists,
+    Sets,
+}
+
+fn aggregate(context: &Context, table: &Shared, kept: Kept) -> Result<Vec<Vec<Cell>>> {
     let mut program = Program::default();
     table.lanes.iter().for_each(|lane| {
         program.input(*lane);
@@ -117,6 +134,33 @@ fn aggregate(context: &Context, table: &Shared) -> Result<Vec<Vec<Cell>>> {
     ];
     aggregates[5].order = Some(register(4));
     aggregates[6].order = Some(register(4));
+    let texts = || Function::Texts { separator: b", ".as_slice().into() };
+    if kept == Kept::Lists {
+        aggregates.extend([
+            of(Function::ContinuousQuantile { fraction: 0.5 }, 2, Lane::I64),
+            of(Function::DiscreteQuantile { fraction: 0.25 }, 3, Lane::Str),
+            Aggregate { order: Some(register(4)), ..of(texts(), 3, Lane::Str) },
+        ]);
+    }
+    if kept != Kept::Values {
+        let distinct = |function, column: u16, lane| Aggregate {
+            is_distinct: true,
+            hash: Some(register(column + 3)),
+            ..of(function, column, lane)
+        };
+        aggregates.extend([
+            distinct(Function::Count, 3, Lane::I64),
+            distinct(Function::Sum, 2, Lane::I128),
+            Aggregate {
+                is_distinct: false,
+                ..distinct(Function::ApproximateDistinct, 3, Lane::I64)
+            },
+        ]);
+        if kept == Kept::Lists {
+            let order = Some(register(3));
+            aggregates.push(Aggregate { order, ..distinct(texts(), 3, Lane::Str) });
+        }
+    }
     let keys = [(Lane::I64, false), (Lane::Str, true)];
     let set = Keys::new(&mut program, vec![register(0), register(1)]);
     let aggregation = Aggregation::by_keys(&program, &keys, vec![set], &aggregates, Vec::new());
@@ -131,18 +175,24 @@ fn aggregate(context: &Context, table: &Shared) -> Result<Vec<Vec<Cell>>> {
 
 /// Compares with unlimited memory; returns the bytes that were spilled.
 fn check(shape: Shape, workers: usize, vector_rows: usize, bytes: u64) -> u64 {
+    check_kept(Kept::Values, shape, workers, vector_rows, bytes)
+}
+
+fn check_kept(kept: Kept, shape: Shape, workers: usize, vector_rows: usize, bytes: u64) -> u64 {
     let seed = fastrand::u64(..);
-    println!("seed {seed}, {shape:?}, {workers} workers, {vector_rows} rows, {bytes} bytes");
+    println!(
+        "seed {seed}, {kept:?}, {shape:?}, {workers} workers, {vector_rows} rows, {bytes} bytes"
+    );
     let table = table(shape, seed);
     let ample = context(2, AMPLE, SimFaults::none());
-    let expected = aggregate(&ample, &table).expect("memory suffices");
+    let expected = aggregate(&ample, &table, kept).expect("memory suffices");
     assert_eq!(stats(&ample).written_bytes, 0, "spilled without need");
     let mut little = context(workers, bytes, SimFaults::none());
     little.vector_rows = vector_rows;
     if shape.is_one_partition {
         little.partition = PartitionMode::Always;
     }
-    let found = aggregate(&little, &table).expect("it spills");
+    let found = aggregate(&little, &table, kept).expect("it spills");
     assert_eq!(found.len(), expected.len(), "number of groups");
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!(found, expected);
@@ -192,6 +242,44 @@ fn partitions_that_outgrow_memory_are_partitioned_anew() {
 }
 
 #[test]
+fn lists_and_sets_are_spilled() {
+    let shape = Shape { rows: 12_000, groups: 1_000, text_bytes: 60, ..SHAPE };
+    for kept in [Kept::Lists, Kept::Sets] {
+        // Many small ones, some, few that are larger than pages.
+        for groups in [1 << 40, 2_000, 20] {
+            for (workers, megabytes) in [(1, 3), (2, 5), (2, 24)] {
+                let spilled =
+                    check_kept(kept, Shape { groups, ..shape }, workers, 2048, megabytes * MIB);
+                let fits = megabytes == 24 || kept == Kept::Sets;
+                assert!(spilled > 0 || fits, "{kept:?}, {groups} groups, {megabytes} MiB");
+            }
+        }
+        check_kept(kept, Shape { rows: 3_000, text_bytes: 400, ..shape }, 2, 7, 6 * MIB);
+        let skewed = Shape { is_skewed: true, ..shape };
+        check_kept(kept, skewed, 2, 2048, 20 * MIB);
+        let one = Shape { is_one_partition: true, groups: 500, ..shape };
+        check_kept(kept, one, 1, 2048, 6 * MIB);
+    }
+}
+
+/// The set of a group fits, what was spilled of it before it was merged does not.
+#[test]
+fn sets_of_few_groups_become_smaller() {
+    let shape = Shape { rows: 60_000, groups: 3, text_bytes: 0, ..SHAPE };
+    check_kept(Kept::Sets, shape, 2, 2048, 2 * MIB);
+}
+
+#[test]
+fn a_list_larger_than_memory_is_an_error() {
+    let shape = Shape { rows: 40_000, groups: 1, text_bytes: 200, ..SHAPE };
+    let table = table(shape, 5);
+    let context = context(2, 4 * MIB, SimFaults::none());
+    let error = aggregate(&context, &table, Kept::Lists).expect_err("one list");
+    assert!(matches!(error, ExecError::Memory { .. }), "{error}");
+    settled(&context);
+}
+
+#[test]
 fn texts_larger_than_any_page() {
     let shape =
         Shape { rows: 600, groups: 1 << 40, is_skewed: false, text_bytes: 200_000, ..SHAPE };
@@ -211,7 +299,8 @@ fn failing_devices_are_an_error_that_says_so() {
                 }
                 let faults = SimFaults::none().with(FaultRule::from(operation, number, fault));
                 let context = context(2, 6 * MIB, faults);
-                let error = aggregate(&context, &table).expect_err("the device failed");
+                let error =
+                    aggregate(&context, &table, Kept::Values).expect_err("the device failed");
                 assert!(matches!(error, ExecError::Store(_)), "{error}");
                 assert!(error.to_string().contains(words), "{error}");
                 settled(&context);
@@ -224,13 +313,14 @@ fn failing_devices_are_an_error_that_says_so() {
 fn short_and_interrupted_transfers_are_not_noticed() {
     let shape = Shape { rows: 20_000, groups: 1 << 40, is_skewed: false, text_bytes: 60, ..SHAPE };
     let table = table(shape, 2);
-    let expected = aggregate(&context(1, AMPLE, SimFaults::none()), &table).expect("ample");
+    let expected =
+        aggregate(&context(1, AMPLE, SimFaults::none()), &table, Kept::Values).expect("ample");
     let faults = SimFaults::none()
         .with(FaultRule::chance(Operation::Write, 0.3, Fault::Short))
         .with(FaultRule::chance(Operation::Read, 0.3, Fault::Short))
         .with(FaultRule::chance(Operation::Write, 0.1, Fault::INTERRUPTED));
     let context = context(1, 3 * MIB, faults);
-    assert_eq!(aggregate(&context, &table).expect("it spills"), expected);
+    assert_eq!(aggregate(&context, &table, Kept::Values).expect("it spills"), expected);
     assert!(stats(&context).written_bytes > 0);
     assert_nothing_is_left(&context);
 }
