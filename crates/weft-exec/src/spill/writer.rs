@@ -204,6 +204,11 @@ impl Writer {
         Ok(())
     }
 
+    /// What was written since this was asked for last.
+    pub(crate) fn take_written(&mut self) -> Vec<SpilledPage> {
+        std::mem::take(&mut self.written)
+    }
+
     /// What was written.
     ///
     /// # Panics

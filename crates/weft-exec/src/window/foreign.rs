@@ -1,5 +1,6 @@
 //! Aggregates of frames that are not ours: their results are gathered until they are worth a column's while.
 
+use std::fmt;
 use std::ops::Range;
 
 use arrow_array::{Array, ArrayRef};
@@ -29,6 +30,16 @@ impl ForeignHeld {
         ForeignHeld { accumulator, values: Vec::new(), rows: Vec::new() }
     }
 
+    /// See [`Accumulator::go_on`].
+    pub(super) fn go_on(&mut self, inputs: Vec<ArrayRef>) {
+        self.accumulator.go_on(inputs);
+    }
+
+    /// See [`Accumulator::bytes`].
+    pub(super) fn bytes(&self) -> usize {
+        self.accumulator.bytes()
+    }
+
     fn flush(&mut self, out: &mut Column) -> Result<()> {
         if self.values.is_empty() {
             return Ok(());
@@ -38,6 +49,12 @@ impl ForeignHeld {
         self.values.clear();
         self.rows.clear();
         Ok(())
+    }
+}
+
+impl fmt::Debug for ForeignHeld {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ForeignHeld({} results)", self.rows.len())
     }
 }
 

@@ -1,0 +1,453 @@
+//! The rows of a large partition in blocks, which come from the merge when somebody asks for them, and stay as long as
+//! somebody may ask again: in memory, or on disk if those in memory are enough.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use weft_rt::memory::Reservation;
+
+use super::super::sorted_rows::{Chunk, Copied, Input};
+use super::super::source::{OPERATOR, Shared};
+use super::super::starts::{Starts, starts_of_few};
+use super::super::stream::FUNCTION_BYTES;
+use crate::error::Result;
+use crate::pace::Pace;
+use crate::sort::entries::Entry;
+use crate::spill::reader::Reader;
+use crate::spill::writer::{SpilledPage, Spills, Writer};
+use crate::tuple::budget::reserved;
+use crate::tuple::pack::{Form, long_bytes};
+use crate::tuple::packing::Packing;
+
+/// Of the budget, the part that the tuples of a block take about, and the least and the most bytes that are worth it.
+const BLOCK_PART: u64 = 256;
+const BLOCK_BYTES: (u64, u64) = (8 << 10, 1 << 20);
+
+/// How far from the block that is evaluated others lie as they came from the merge, on pages that they share with more
+/// rows.
+const NEAR: usize = 1;
+
+/// Most rows of a block.
+const BLOCK_ROWS_MAX: u64 = 8 << 10;
+
+/// Of the budget, the part that results and what is needed on the way take for the rows of a block.
+const EVALUATED_PART: u64 = 16;
+
+/// Of the budget, the part that blocks take which wait in memory.
+const HELD_PART: u64 = 8;
+
+/// A block in memory.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) number: usize,
+    /// The number of its first row in the partition.
+    pub(super) first: usize,
+    pub(super) chunk: Arc<Chunk>,
+    /// Of each set of fields, the rows that begin something.
+    pub(super) starts: Arc<Vec<Starts>>,
+    _memory: Reservation,
+}
+
+impl Loaded {
+    /// Number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.chunk.entries().len()
+    }
+
+    /// The number of the row behind the last.
+    pub(super) fn end(&self) -> usize {
+        self.first + self.rows()
+    }
+
+    /// True if it has the row.
+    pub(super) fn has(&self, row: usize) -> bool {
+        (self.first..self.end()).contains(&row)
+    }
+}
+
+/// What is known of a block wherever it is.
+#[derive(Debug)]
+struct Block {
+    first: usize,
+    rows: usize,
+    begun: Vec<Begun>,
+    loaded: Weak<Loaded>,
+    place: Place,
+}
+
+/// What begins in a block by a set of fields.
+#[derive(Debug)]
+struct Begun {
+    /// How much before it.
+    before: usize,
+    count: usize,
+    /// The first row that begins something.
+    first: Option<usize>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// As the block came from the merge.
+    Near(Arc<Loaded>),
+    /// Copied, in so many bytes.
+    Memory { _loaded: Arc<Loaded>, bytes: u64 },
+    /// The pages, as far as they were written.
+    Disk(Vec<Arc<SpilledPage>>),
+}
+
+/// The blocks.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    pub(super) input: Input,
+    pub(super) shared: Arc<Shared>,
+    spills: Spills,
+    writer: Writer,
+    block_rows: usize,
+    block_bytes: u64,
+    held_bytes: u64,
+    /// Those that somebody may ask for; `gone` others were before them.
+    blocks: VecDeque<Block>,
+    gone: usize,
+    /// The block that is evaluated.
+    current: usize,
+    rows: usize,
+    /// What has begun in all of them, by each set.
+    begun: Vec<usize>,
+    /// The last row.
+    last: Option<Copied>,
+    has_ended: bool,
+}
+
+impl Blocks {
+    pub(super) fn new(input: Input, spills: Spills, shared: Arc<Shared>) -> Blocks {
+        let limit = input.ledger.limit();
+        let block_bytes = (limit / BLOCK_PART).clamp(BLOCK_BYTES.0, BLOCK_BYTES.1);
+        let bytes_per_row = ((shared.functions.len() + 1) * 2 * FUNCTION_BYTES) as u64;
+        let block_rows = (limit / EVALUATED_PART / bytes_per_row).clamp(64, BLOCK_ROWS_MAX);
+        let mut writer = Writer::new(OPERATOR, spills.clone());
+        writer.keep_spare();
+        Blocks {
+            input,
+            spills,
+            writer,
+            block_rows: block_rows as usize,
+            block_bytes,
+            held_bytes: 0,
+            blocks: VecDeque::new(),
+            gone: 0,
+            current: 0,
+            rows: 0,
+            begun: vec![0; shared.sets.len()],
+            last: None,
+            has_ended: false,
+            shared,
+        }
+    }
+
+    /// How many blocks there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.gone + self.blocks.len()
+    }
+
+    /// How many rows there are so far.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn block(&self, number: usize) -> &Block {
+        &self.blocks[number - self.gone]
+    }
+
+    /// The number of a block's first row, or of the row behind the last one.
+    pub(super) fn first(&self, number: usize) -> usize {
+        if number == self.count() { self.rows } else { self.block(number).first }
+    }
+
+    /// The number of the block that has a row, or of the one behind the last.
+    pub(super) fn of_row(&self, row: usize) -> usize {
+        self.gone + self.blocks.partition_point(|block| block.first + block.rows <= row)
+    }
+
+    /// What begins before a block, by a set.
+    pub(super) fn begun_before(&self, number: usize, set: usize) -> usize {
+        self.block(number).begun[set].before
+    }
+
+    /// The number of rows, if they are all there or at least `rows`.
+    ///
+    /// # Errors
+    /// As [`Blocks::extend`].
+    pub(super) async fn reach(&mut self, rows: usize) -> Result<usize> {
+        while self.rows < rows && self.extend().await?.is_some() {}
+        Ok(self.rows)
+    }
+
+    /// The first row in a block behind another one that begins something, or the end of the partition.
+    ///
+    /// # Errors
+    /// As [`Blocks::extend`].
+    pub(super) async fn next_start(&mut self, behind: usize, set: usize) -> Result<usize> {
+        let mut number = behind + 1;
+        loop {
+            if number == self.count() && self.extend().await?.is_none() {
+                return Ok(self.rows);
+            }
+            let block = self.block(number);
+            if let Some(first) = block.begun[set].first {
+                return Ok(block.first + first);
+            }
+            number += 1;
+        }
+    }
+
+    /// The block in which something with a number begins, by a set, and how much begins before the block; `None` if there is
+    /// not so much.
+    ///
+    /// # Errors
+    /// As [`Blocks::extend`].
+    pub(super) async fn of_begun(
+        &mut self,
+        number: usize,
+        set: usize,
+    ) -> Result<Option<(usize, usize)>> {
+        while self.begun[set] <= number {
+            if self.extend().await?.is_none() {
+                return Ok(None);
+            }
+        }
+        let is_before = |block: &Block| block.begun[set].before + block.begun[set].count <= number;
+        let block = self.gone + self.blocks.partition_point(is_before);
+        Ok(Some((block, self.begun_before(block, set))))
+    }
+
+    /// One more block, if the partition has not ended.
+    ///
+    /// # Errors
+    /// Those of the merge, and of writing; [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(super) async fn extend(&mut self) -> Result<Option<Arc<Loaded>>> {
+        let mut pace = Pace::default();
+        if self.has_ended {
+            return Ok(None);
+        }
+        self.input.gather(self.block_rows, self.block_bytes).await?;
+        let mut count = self.input.rows().min(self.block_rows);
+        if self.input.bytes() > self.block_bytes {
+            let share = count as u64 * self.block_bytes / self.input.bytes();
+            count = count.min(share.max(1) as usize);
+        }
+        let begins = self.begins(&mut pace).await;
+        if count == 0 || self.last.is_some() && begins[0] {
+            self.has_ended = true;
+            return Ok(None);
+        }
+        let memory = reserved(OPERATOR, &self.input.ledger, self.loaded_bytes(count)).await?;
+        let (mut chunk, _) = self.input.chunk(count);
+        // SAFETY: the tuples are those of the sort, as the layout is.
+        let starts = unsafe { self.starts(&chunk, &begins, &mut pace).await };
+        let end = starts[0].next(0, count);
+        if end < count {
+            self.has_ended = true;
+            chunk.truncate(end);
+        }
+        let row = chunk.entries()[end - 1];
+        // SAFETY: as above.
+        let last = unsafe { Copied::new(row, &self.shared.layout, &self.input.ledger).await? };
+        self.last = Some(last);
+        self.input.forget(end);
+        let (number, first) = (self.count(), self.rows);
+        let begun = self.begun.iter_mut().zip(&starts).map(|(before, starts)| {
+            let count = starts.count(end);
+            let first = if starts.begins(0) { Some(0) } else { Some(starts.next(0, end)) };
+            let begun = Begun { before: *before, count, first: first.filter(|row| *row < end) };
+            *before += count;
+            begun
+        });
+        let begun = begun.collect();
+        let chunk = Arc::new(chunk);
+        let starts = Arc::new(starts);
+        let mut loaded = Arc::new(Loaded { number, first, chunk, starts, _memory: memory });
+        let mut place = Place::Near(loaded.clone());
+        if number > self.current + NEAR {
+            place = self.put_away(&mut loaded, &mut pace).await?;
+        }
+        self.rows += end;
+        let live = Arc::downgrade(&loaded);
+        self.blocks.push_back(Block { first, rows: end, begun, loaded: live, place });
+        self.note_written();
+        Ok(Some(loaded))
+    }
+
+    /// Puts a block where it does not share memory with rows that are gone sooner: it is copied, or written to disk.
+    async fn put_away(&mut self, loaded: &mut Arc<Loaded>, pace: &mut Pace) -> Result<Place> {
+        let (layout, ledger) = (self.shared.layout.clone(), self.input.ledger.clone());
+        let (entries, rows) = (loaded.chunk.entries(), loaded.rows());
+        let mut bytes = rows * layout.bytes();
+        if layout.has_strings() {
+            let tuples = entries.iter().map(|entry| entry.tuple as *const u8);
+            // SAFETY: the tuples are those of the sort, as the layout is.
+            bytes += tuples.map(|tuple| unsafe { long_bytes(&layout, tuple) }).sum::<usize>();
+        }
+        let held_bytes = bytes as u64 + self.loaded_bytes(rows);
+        let fits = self.held_bytes + held_bytes <= ledger.limit() / HELD_PART;
+        let memory = if fits { ledger.try_reserve(held_bytes) } else { None };
+        let Some(memory) = memory else {
+            // SAFETY: as above.
+            unsafe { self.write(loaded, bytes, pace).await? };
+            return Ok(Place::Disk(Vec::new()));
+        };
+        // SAFETY: as above; the bytes are those of the tuples and their strings.
+        let chunk = Arc::new(unsafe { loaded.chunk.copy(&layout, bytes, pace).await });
+        let (number, first, starts) = (loaded.number, loaded.first, loaded.starts.clone());
+        *loaded = Arc::new(Loaded { number, first, chunk, starts, _memory: memory });
+        self.held_bytes += held_bytes;
+        Ok(Place::Memory { _loaded: loaded.clone(), bytes: held_bytes })
+    }
+
+    /// This block is evaluated now. Another one that was, and is still needed, is put away.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) async fn go_on(&mut self, current: usize) -> Result<()> {
+        self.current = current;
+        let Some(number) = current.checked_sub(NEAR + 1).filter(|number| *number >= self.gone)
+        else {
+            return Ok(());
+        };
+        let at = number - self.gone;
+        let block = &self.blocks[at];
+        if let Place::Near(loaded) = &block.place {
+            let mut loaded = loaded.clone();
+            let place = self.put_away(&mut loaded, &mut Pace::default()).await?;
+            self.blocks[at].place = place;
+            self.blocks[at].loaded = Arc::downgrade(&loaded);
+            self.note_written();
+        }
+        Ok(())
+    }
+
+    /// Bytes of a block's entries, and of what is known of them.
+    fn loaded_bytes(&self, rows: usize) -> u64 {
+        (rows * size_of::<Entry>()) as u64 + Starts::bytes(rows) * self.shared.sets.len() as u64
+    }
+
+    /// Of each set, whether the next row begins something.
+    async fn begins(&self, pace: &mut Pace) -> Vec<bool> {
+        let sets = &self.shared.sets;
+        let (Some(last), Some(next)) = (&self.last, self.input.first()) else {
+            return vec![true; sets.len()];
+        };
+        let rows = [last.entry(), next];
+        // SAFETY: the tuples are those of the sort, as the layout is.
+        let starts = unsafe { starts_of_few(&rows, &self.shared.layout, sets, pace).await };
+        starts.iter().map(|starts| starts.begins(1)).collect()
+    }
+
+    /// # Safety
+    /// The tuples have the layout.
+    async unsafe fn starts(&self, chunk: &Chunk, begins: &[bool], pace: &mut Pace) -> Vec<Starts> {
+        let Shared { layout, sets, .. } = &*self.shared;
+        // SAFETY: as the caller promises.
+        let starts = unsafe { starts_of_few(chunk.entries(), layout, sets, pace).await };
+        let goes_on = starts.iter().zip(begins).filter(|(_, begins)| !**begins);
+        goes_on.for_each(|(starts, _)| starts.go_on());
+        starts
+    }
+
+    /// Sends a block to disk, whose tuples and strings take so many bytes.
+    ///
+    /// # Safety
+    /// The tuples have the layout.
+    async unsafe fn write(&mut self, loaded: &Loaded, bytes: usize, pace: &mut Pace) -> Result<()> {
+        let (layout, entries) = (self.shared.layout.clone(), loaded.chunk.entries());
+        let writer = &mut self.writer;
+        let mut packing = Packing::new(&layout, writer, Form::Live, loaded.number, bytes);
+        for (row, entry) in entries.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe { packing.add(entry.tuple as *const u8).await? };
+            if row % 256 == 0 {
+                pace.keep().await;
+            }
+        }
+        packing.close();
+        Ok(())
+    }
+
+    /// Blocks know their pages.
+    fn note_written(&mut self) {
+        for page in self.writer.take_written() {
+            let Some(at) = page.partition.checked_sub(self.gone) else { continue };
+            if let Place::Disk(pages) = &mut self.blocks[at].place {
+                pages.push(Arc::new(page));
+            }
+        }
+    }
+
+    /// A block.
+    ///
+    /// # Errors
+    /// Those of reading; [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(super) async fn load(&mut self, number: usize) -> Result<Arc<Loaded>> {
+        let block = self.block(number);
+        if let Some(loaded) = block.loaded.upgrade() {
+            return Ok(loaded);
+        }
+        let Block { first, rows, .. } = *block;
+        let begins: Vec<bool> = block.begun.iter().map(|begun| begun.first == Some(0)).collect();
+        let pages = self.pages(number).await?;
+        let mut pace = Pace::default();
+        let ledger = &self.input.ledger;
+        let memory = reserved(OPERATOR, ledger, self.loaded_bytes(rows)).await?;
+        let mut reader = Reader::new(OPERATOR, self.spills.clone(), pages, ledger.empty());
+        let mut read = Vec::new();
+        while let Some(page) = reader.next().await? {
+            read.push(page);
+        }
+        let chunk = Chunk::of_pages(read);
+        assert_eq!(chunk.entries().len(), rows, "the block that was written");
+        // SAFETY: the tuples were written with the layout.
+        let starts = unsafe { self.starts(&chunk, &begins, &mut pace).await };
+        let (chunk, starts) = (Arc::new(chunk), Arc::new(starts));
+        let loaded = Arc::new(Loaded { number, first, chunk, starts, _memory: memory });
+        self.blocks[number - self.gone].loaded = Arc::downgrade(&loaded);
+        Ok(loaded)
+    }
+
+    /// The pages of a block on disk.
+    async fn pages(&mut self, number: usize) -> Result<Vec<Arc<SpilledPage>>> {
+        let rows = self.block(number).rows;
+        for is_settled in [false, true] {
+            let Place::Disk(pages) = &self.block(number).place else {
+                unreachable!("a block that is not in memory is on disk")
+            };
+            if pages.iter().map(|page| page.tuples).sum::<usize>() == rows {
+                return Ok(pages.clone());
+            }
+            assert!(!is_settled, "all pages were written");
+            self.writer.settle().await?;
+            self.note_written();
+        }
+        unreachable!("the second time ends it")
+    }
+
+    /// Nobody asks for rows before this any more.
+    pub(super) fn forget(&mut self, row: usize) {
+        while let Some(block) = self.blocks.front()
+            && block.first + block.rows <= row
+        {
+            if let Place::Memory { bytes, .. } = block.place {
+                self.held_bytes -= bytes;
+            }
+            self.blocks.pop_front();
+            self.gone += 1;
+        }
+    }
+
+    /// The rows of the next partitions.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) async fn end(mut self) -> Result<Input> {
+        self.writer.settle().await?;
+        Ok(self.input)
+    }
+}
