@@ -137,7 +137,7 @@ fn large_partitions_are_evaluated_as_their_rows_come() {
     let mut random = random();
     for (workers, megabytes, groups) in [(1, 5, 1), (2, 5, 3), (8, 8, 1), (2, 5, 9_000)] {
         let order = KeyOrder { descending: random.bool(), nulls_first: random.bool() };
-        let mut rows = rows(40_000, groups, &mut random);
+        let mut rows = rows(30_000, groups, &mut random);
         if random.bool() {
             // Or else peers may be so many that they are not at hand at once.
             rows.iter_mut()
@@ -146,7 +146,7 @@ fn large_partitions_are_evaluated_as_their_rows_come() {
         let (near, far) = (near(order), far(order));
         let ample = Context::new(runtime(2), Ledger::new(256 * MIB));
         // Of many functions that look at rows far away, each has some of them in memory.
-        let lists = [(&near[..], 0), (&far[..9], 0), (&far[..], 3)];
+        let lists = [(&near[..], 0), (&far[..9], 0), (&far[..], 8)];
         for (some, more) in lists {
             let expected = run(&ample, &rows, true, order, some).unwrap();
             let (context, _) = context(workers, (megabytes + more) * MIB);

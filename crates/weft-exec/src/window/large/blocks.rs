@@ -19,8 +19,10 @@ use crate::tuple::budget::reserved;
 use crate::tuple::pack::{Form, long_bytes};
 use crate::tuple::packing::Packing;
 
-/// Of the budget, the part that the tuples of a block take about, and the least and the most bytes that are worth it.
+/// Of the budget, the part that the tuples of a block take about if there are so many functions at most, each of which may
+/// have a few of its own in memory; and the least and the most bytes that are worth it.
 const BLOCK_PART: u64 = 256;
+const FUNCTIONS: usize = 8;
 const BLOCK_BYTES: (u64, u64) = (8 << 10, 1 << 20);
 
 /// How far from the block that is evaluated others lie as they came from the merge, on pages that they share with more
@@ -121,7 +123,8 @@ pub(super) struct Blocks {
 impl Blocks {
     pub(super) fn new(input: Input, spills: Spills, shared: Arc<Shared>) -> Blocks {
         let limit = input.ledger.limit();
-        let block_bytes = (limit / BLOCK_PART).clamp(BLOCK_BYTES.0, BLOCK_BYTES.1);
+        let times = shared.functions.len().div_ceil(FUNCTIONS).max(1) as u64;
+        let block_bytes = (limit / BLOCK_PART / times).clamp(BLOCK_BYTES.0, BLOCK_BYTES.1);
         let bytes_per_row = ((shared.functions.len() + 1) * 2 * FUNCTION_BYTES) as u64;
         let block_rows = (limit / EVALUATED_PART / bytes_per_row).clamp(64, BLOCK_ROWS_MAX);
         let mut writer = Writer::new(OPERATOR, spills.clone());
