@@ -145,8 +145,8 @@ fn large_partitions_are_evaluated_as_their_rows_come() {
         }
         let (near, far) = (near(order), far(order));
         let ample = Context::new(runtime(2), Ledger::new(256 * MIB));
-        // Of many functions that look at rows far away, each has some of them in memory.
-        let lists = [(&near[..], 0), (&far[..9], 0), (&far[..], 8)];
+        // Of many functions, each has some rows in memory that it looks at.
+        let lists = [(&near[..4], 0), (&near[..], 4), (&far[..9], 0), (&far[..], 8)];
         for (some, more) in lists {
             let expected = run(&ample, &rows, true, order, some).unwrap();
             let (context, _) = context(workers, (megabytes + more) * MIB);
