@@ -137,7 +137,7 @@ fn large_partitions_are_evaluated_as_their_rows_come() {
     let mut random = random();
     for (workers, megabytes, groups) in [(1, 5, 1), (2, 5, 3), (8, 8, 1), (2, 5, 9_000)] {
         let order = KeyOrder { descending: random.bool(), nulls_first: random.bool() };
-        let mut rows = rows(30_000, groups, &mut random);
+        let mut rows = rows(60_000, groups, &mut random);
         if random.bool() {
             // Or else peers may be so many that they are not at hand at once.
             rows.iter_mut()
@@ -145,11 +145,10 @@ fn large_partitions_are_evaluated_as_their_rows_come() {
         }
         let (near, far) = (near(order), far(order));
         let ample = Context::new(runtime(2), Ledger::new(256 * MIB));
-        // Of many functions, each has some rows in memory that it looks at.
-        let lists = [(&near[..4], 0), (&near[..], 4), (&far[..9], 0), (&far[..], 8)];
-        for (some, more) in lists {
+        // Each function has some rows in memory that it looks at.
+        for some in near.chunks(4).chain(far.chunks(3)) {
             let expected = run(&ample, &rows, true, order, some).unwrap();
-            let (context, _) = context(workers, (megabytes + more) * MIB);
+            let (context, _) = context(workers, megabytes * MIB);
             let got = run(&context, &rows, true, order, some)
                 .unwrap_or_else(|error| panic!("{workers} {groups} {some:?}: {error:?}"));
             assert_eq!(got.0, expected.0, "the order of rows");
