@@ -183,6 +183,11 @@ impl Column {
         Ok(())
     }
 
+    /// True if no memory was reserved for some strings that the column owns.
+    pub(super) fn is_unaccounted(&self) -> bool {
+        self.unreserved > 0
+    }
+
     /// Reserves memory for the strings that the column owns.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub(super) struct Chunk {
     _segments: Vec<Segment>,
     _pages: Vec<Frozen>,
     _copies: Option<Page>,
+    /// For what is only its own, if it was not reserved elsewhere.
+    memory: Option<Reservation>,
 }
 
 impl Chunk {
@@ -61,7 +63,7 @@ impl Chunk {
         let tuples = pages.iter().flat_map(|page| (0..page.tuples()).map(|at| page.tuple(at)));
         // SAFETY: the pages have them.
         let entries = tuples.map(|tuple| unsafe { Entry::of(tuple) }).collect();
-        Chunk { entries, _segments: Vec::new(), _pages: pages, _copies: None }
+        Chunk { entries, _segments: Vec::new(), _pages: pages, _copies: None, memory: None }
     }
 
     /// Copies of the rows, which have this layout, on a page of so many bytes.
@@ -88,7 +90,13 @@ impl Chunk {
             }
             pace.keep().await;
         }
-        Chunk { entries, _segments: Vec::new(), _pages: Vec::new(), _copies: Some(page) }
+        let (segments, pages, copies) = (Vec::new(), Vec::new(), Some(page));
+        Chunk { entries, _segments: segments, _pages: pages, _copies: copies, memory: None }
+    }
+
+    /// Has memory for as long as the rows are there.
+    pub(super) fn adopt(&mut self, memory: Reservation) {
+        self.memory = Some(memory);
     }
 
     /// The rows behind the first `count` are forgotten.
@@ -235,7 +243,10 @@ impl Input {
             bytes += segment.bytes_of(taken);
             segments.push(segment.clone());
         }
-        (Chunk { entries, _segments: segments, _pages: Vec::new(), _copies: None }, bytes)
+        let pages = Vec::new();
+        let chunk =
+            Chunk { entries, _segments: segments, _pages: pages, _copies: None, memory: None };
+        (chunk, bytes)
     }
 
     /// Forgets the first `count` rows.

@@ -38,6 +38,7 @@ pub(super) struct Aggregated {
     stacked: Option<usize>,
     /// Where the last frame begins.
     last_start: usize,
+    /// For states.
     memory: Reservation,
 }
 
@@ -83,8 +84,18 @@ impl Aggregated {
             let first = blocks.first(self.stacks.summarized());
             self.summed.go(first, blocks).await?;
             let rows = self.summed.block().rows();
-            let bytes = self.stacks.summarize(self.summed.column(), rows)?;
-            self.memory.merge(reserved(OPERATOR, &blocks.input.ledger, bytes as u64).await?);
+            self.stacks.summarize(self.summed.column(), rows);
+            self.account(blocks).await?;
+        }
+        Ok(())
+    }
+
+    /// Has memory for all states.
+    async fn account(&mut self, blocks: &Blocks) -> Result<()> {
+        let bytes = self.stacks.bytes() as u64;
+        let more = bytes.saturating_sub(self.memory.bytes());
+        if more > 0 {
+            self.memory.merge(reserved(OPERATOR, &blocks.input.ledger, more).await?);
         }
         Ok(())
     }
@@ -124,6 +135,7 @@ impl Aggregated {
             self.stacks.write(from, out, rows)?;
         }
         self.stacks.forget(blocks.of_row(self.needs_from()));
+        self.memory.shrink(self.memory.bytes().saturating_sub(self.stacks.bytes() as u64));
         Ok(())
     }
 
@@ -133,11 +145,11 @@ impl Aggregated {
         let (first, last) = (blocks.of_row(start), blocks.of_row(end));
         if last > first && blocks.first(last) < end {
             self.end.go(blocks.first(last), blocks).await?;
-            self.stacks.add(self.end.column(), 0..self.end.place(end))?;
+            self.stacks.add(self.end.column(), 0..self.end.place(end));
         }
-        self.stacks.stack_blocks(first + 1..last)?;
+        self.stacks.stack_blocks(first + 1..last);
         (self.front_end, self.added, self.stacked) = (end, end, None);
-        Ok(())
+        self.account(blocks).await
     }
 
     /// Adds all rows before `end`.
@@ -146,7 +158,7 @@ impl Aggregated {
             let block = blocks.of_row(self.added);
             let (first, next) = (blocks.first(block), blocks.first(block + 1));
             if self.added == first && next <= end && block < self.stacks.summarized() {
-                self.stacks.add_block(block)?;
+                self.stacks.add_block(block);
                 self.added = next;
                 continue;
             }
@@ -155,7 +167,7 @@ impl Aggregated {
             }
             let until = end.min(next);
             let rows = self.end.place(self.added)..self.end.place(until);
-            self.stacks.add(self.end.column(), rows)?;
+            self.stacks.add(self.end.column(), rows);
             self.added = until;
         }
         Ok(())
@@ -170,9 +182,9 @@ impl Aggregated {
         self.start.go(start, blocks).await?;
         let (block, end) = (self.start.block().number, self.start.block().end());
         let rows = self.start.place(start)..self.start.place(end.min(self.front_end));
-        self.stacks.stack_rows(self.start.column(), rows, start, block)?;
+        self.stacks.stack_rows(self.start.column(), rows, start, block);
         self.stacked = Some(block);
-        Ok(())
+        self.account(blocks).await
     }
 
     /// The first row that will be looked at again.

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::pace::Pace;
 use crate::sort::entries::Entry;
 use crate::spill::reader::Reader;
-use crate::spill::writer::{SpilledPage, Spills, Writer};
+use crate::spill::writer::{SPARE_BYTES, SpilledPage, Spills, Writer};
 use crate::tuple::budget::reserved;
 use crate::tuple::pack::{Form, long_bytes};
 use crate::tuple::packing::Packing;
@@ -47,7 +47,6 @@ pub(super) struct Loaded {
     pub(super) chunk: Arc<Chunk>,
     /// Of each set of fields, the rows that begin something.
     pub(super) starts: Arc<Vec<Starts>>,
-    _memory: Reservation,
 }
 
 impl Loaded {
@@ -110,6 +109,8 @@ pub(super) struct Blocks {
     /// Those that somebody may ask for; `gone` others were before them.
     blocks: VecDeque<Block>,
     gone: usize,
+    /// For what is known of each.
+    known_memory: Reservation,
     /// The block that is evaluated.
     current: usize,
     rows: usize,
@@ -129,8 +130,10 @@ impl Blocks {
         let block_rows = (limit / EVALUATED_PART / bytes_per_row).clamp(64, BLOCK_ROWS_MAX);
         let mut writer = Writer::new(OPERATOR, spills.clone());
         writer.keep_spare();
+        let known_memory = input.ledger.empty();
         Blocks {
             input,
+            known_memory,
             spills,
             writer,
             block_rows: block_rows as usize,
@@ -243,8 +246,11 @@ impl Blocks {
             self.has_ended = true;
             return Ok(None);
         }
-        let memory = reserved(OPERATOR, &self.input.ledger, self.loaded_bytes(count)).await?;
+        let bytes = self.loaded_bytes(count) + self.known_bytes();
+        let mut memory = reserved(OPERATOR, &self.input.ledger, bytes).await?;
+        self.known_memory.merge(memory.split(self.known_bytes()));
         let (mut chunk, _) = self.input.chunk(count);
+        chunk.adopt(memory);
         // SAFETY: the tuples are those of the sort, as the layout is.
         let starts = unsafe { self.starts(&chunk, &begins, &mut pace).await };
         let end = starts[0].next(0, count);
@@ -268,7 +274,7 @@ impl Blocks {
         let begun = begun.collect();
         let chunk = Arc::new(chunk);
         let starts = Arc::new(starts);
-        let mut loaded = Arc::new(Loaded { number, first, chunk, starts, _memory: memory });
+        let mut loaded = Arc::new(Loaded { number, first, chunk, starts });
         let mut place = Place::Near(loaded.clone());
         if number > self.current + NEAR {
             place = self.put_away(&mut loaded, &mut pace).await?;
@@ -299,9 +305,10 @@ impl Blocks {
             return Ok(Place::Disk(Vec::new()));
         };
         // SAFETY: as above; the bytes are those of the tuples and their strings.
-        let chunk = Arc::new(unsafe { loaded.chunk.copy(&layout, bytes, pace).await });
+        let mut chunk = unsafe { loaded.chunk.copy(&layout, bytes, pace).await };
+        chunk.adopt(memory);
         let (number, first, starts) = (loaded.number, loaded.first, loaded.starts.clone());
-        *loaded = Arc::new(Loaded { number, first, chunk, starts, _memory: memory });
+        *loaded = Arc::new(Loaded { number, first, chunk: Arc::new(chunk), starts });
         self.held_bytes += held_bytes;
         Ok(Place::Memory { _loaded: loaded.clone(), bytes: held_bytes })
     }
@@ -328,7 +335,14 @@ impl Blocks {
         Ok(())
     }
 
-    /// Bytes of a block's entries, and of what is known of them.
+    /// Bytes of what is known of a block wherever it is.
+    fn known_bytes(&self) -> u64 {
+        let begun = self.shared.sets.len() * size_of::<Begun>();
+        let pages = (self.block_bytes as usize).div_ceil(SPARE_BYTES as usize) + 1;
+        (size_of::<Block>() + begun + pages * size_of::<SpilledPage>()) as u64
+    }
+
+    /// Bytes of a block's entries, and of where something begins among them.
     fn loaded_bytes(&self, rows: usize) -> u64 {
         (rows * size_of::<Entry>()) as u64 + Starts::bytes(rows) * self.shared.sets.len() as u64
     }
@@ -405,12 +419,13 @@ impl Blocks {
         while let Some(page) = reader.next().await? {
             read.push(page);
         }
-        let chunk = Chunk::of_pages(read);
+        let mut chunk = Chunk::of_pages(read);
+        chunk.adopt(memory);
         assert_eq!(chunk.entries().len(), rows, "the block that was written");
         // SAFETY: the tuples were written with the layout.
         let starts = unsafe { self.starts(&chunk, &begins, &mut pace).await };
         let (chunk, starts) = (Arc::new(chunk), Arc::new(starts));
-        let loaded = Arc::new(Loaded { number, first, chunk, starts, _memory: memory });
+        let loaded = Arc::new(Loaded { number, first, chunk, starts });
         self.blocks[number - self.gone].loaded = Arc::downgrade(&loaded);
         Ok(loaded)
     }
@@ -440,6 +455,7 @@ impl Blocks {
             if let Place::Memory { bytes, .. } = block.place {
                 self.held_bytes -= bytes;
             }
+            self.known_memory.shrink(self.known_bytes());
             self.blocks.pop_front();
             self.gone += 1;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::column::Column;
 use super::super::held::{write_integer, write_sum};
-use crate::aggregate::{Ordered, Summand, overflow};
+use crate::aggregate::{Number, Ordered, Summand, overflow};
 use crate::error::Result;
 use crate::lane::{Bool, Value};
 use crate::text::Str;
@@ -16,31 +16,20 @@ pub(super) trait Fold: Send + 'static {
     type State: Clone + Default + Send + 'static;
 
     /// More rows.
-    ///
-    /// # Errors
-    /// [`crate::ExecError::Overflow`], as of the others.
-    fn add(
-        &self,
-        state: &mut Self::State,
-        argument: Option<&Column>,
-        rows: Range<usize>,
-    ) -> Result<()>;
+    fn add(&self, state: &mut Self::State, argument: Option<&Column>, rows: Range<usize>);
 
     /// What is kept of the rows behind is added.
-    ///
-    /// # Errors
-    /// See [`Fold::add`].
-    fn merge(&self, state: &mut Self::State, behind: &Self::State) -> Result<()>;
+    fn merge(&self, state: &mut Self::State, behind: &Self::State);
 
     /// Writes the result for some rows.
     ///
     /// # Errors
-    /// See [`Fold::add`].
+    /// [`crate::ExecError::Overflow`]
     fn write(&self, state: &Self::State, out: &mut Column, rows: Range<usize>) -> Result<()>;
 
-    /// Bytes that a state has elsewhere.
-    fn bytes(_state: &Self::State) -> usize {
-        0
+    /// What a state has elsewhere, which those that were cloned from it share.
+    fn text(_state: &Self::State) -> Option<&Arc<[u8]>> {
+        None
     }
 }
 
@@ -50,17 +39,15 @@ pub(super) struct Count;
 impl Fold for Count {
     type State = u64;
 
-    fn add(&self, state: &mut u64, argument: Option<&Column>, rows: Range<usize>) -> Result<()> {
+    fn add(&self, state: &mut u64, argument: Option<&Column>, rows: Range<usize>) {
         *state += match argument {
             Some(argument) => argument.count_valid(rows) as u64,
             None => rows.len() as u64,
         };
-        Ok(())
     }
 
-    fn merge(&self, state: &mut u64, behind: &u64) -> Result<()> {
+    fn merge(&self, state: &mut u64, behind: &u64) {
         *state += behind;
-        Ok(())
     }
 
     fn write(&self, state: &u64, out: &mut Column, rows: Range<usize>) -> Result<()> {
@@ -80,40 +67,47 @@ impl<T> Sum<T> {
     }
 }
 
-fn sum_overflow<T: Summand>() -> crate::ExecError {
-    overflow("the sum of a window's frame", <T::Sum as Value>::LANE)
+/// A sum of so many values. That it overflows is wrong only if somebody asks for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Summed<S> {
+    sum: S,
+    count: u64,
+    overflows: bool,
+}
+
+impl<S: Number> Summed<S> {
+    fn add(&mut self, more: S, count: u64) {
+        match self.sum.plus(more) {
+            Some(sum) => self.sum = sum,
+            None => self.overflows = true,
+        }
+        self.count += count;
+    }
 }
 
 impl<T: Summand> Fold for Sum<T> {
-    type State = (T::Sum, u64);
+    type State = Summed<T::Sum>;
 
-    fn add(
-        &self,
-        (sum, count): &mut (T::Sum, u64),
-        argument: Option<&Column>,
-        rows: Range<usize>,
-    ) -> Result<()> {
-        use crate::aggregate::Number;
+    fn add(&self, state: &mut Self::State, argument: Option<&Column>, rows: Range<usize>) {
         let argument = argument.expect("sums have an argument");
         let values = argument.values::<T>();
         for row in rows {
             if argument.is_valid(row) {
-                *sum = sum.plus(values[row].widen()).ok_or_else(sum_overflow::<T>)?;
-                *count += 1;
+                state.add(values[row].widen(), 1);
             }
         }
-        Ok(())
     }
 
-    fn merge(&self, (sum, count): &mut (T::Sum, u64), behind: &(T::Sum, u64)) -> Result<()> {
-        use crate::aggregate::Number;
-        *sum = sum.plus(behind.0).ok_or_else(sum_overflow::<T>)?;
-        *count += behind.1;
-        Ok(())
+    fn merge(&self, state: &mut Self::State, behind: &Self::State) {
+        state.overflows |= behind.overflows;
+        state.add(behind.sum, behind.count);
     }
 
-    fn write(&self, state: &(T::Sum, u64), out: &mut Column, rows: Range<usize>) -> Result<()> {
-        write_sum(out, rows, state.0, state.1, self.digits)
+    fn write(&self, state: &Self::State, out: &mut Column, rows: Range<usize>) -> Result<()> {
+        if state.overflows {
+            return Err(overflow("the sum of a window's frame", <T::Sum as Value>::LANE));
+        }
+        write_sum(out, rows, state.sum, state.count, self.digits)
     }
 }
 
@@ -140,25 +134,18 @@ impl<T: Ordered> Extreme<T> {
 impl<T: Ordered> Fold for Extreme<T> {
     type State = Option<T>;
 
-    fn add(
-        &self,
-        state: &mut Option<T>,
-        argument: Option<&Column>,
-        rows: Range<usize>,
-    ) -> Result<()> {
+    fn add(&self, state: &mut Option<T>, argument: Option<&Column>, rows: Range<usize>) {
         let argument = argument.expect("extremes have an argument");
         let values = argument.values::<T>();
         for row in rows.filter(|row| argument.is_valid(*row)) {
             *state = Some(self.better(*state, values[row]));
         }
-        Ok(())
     }
 
-    fn merge(&self, state: &mut Option<T>, behind: &Option<T>) -> Result<()> {
+    fn merge(&self, state: &mut Option<T>, behind: &Option<T>) {
         if let Some(value) = behind {
             *state = Some(self.better(*state, *value));
         }
-        Ok(())
     }
 
     fn write(&self, state: &Option<T>, out: &mut Column, rows: Range<usize>) -> Result<()> {
@@ -176,12 +163,7 @@ pub(super) struct ExtremeText(pub(super) Extreme<Str>);
 impl Fold for ExtremeText {
     type State = Option<Arc<[u8]>>;
 
-    fn add(
-        &self,
-        state: &mut Self::State,
-        argument: Option<&Column>,
-        rows: Range<usize>,
-    ) -> Result<()> {
+    fn add(&self, state: &mut Self::State, argument: Option<&Column>, rows: Range<usize>) {
         let argument = argument.expect("extremes have an argument");
         let values = argument.values::<Str>();
         let mut best = None;
@@ -194,16 +176,14 @@ impl Fold for ExtremeText {
             // SAFETY: the column's rows are alive.
             *state = Some(Arc::from(unsafe { best.bytes() }));
         }
-        Ok(())
     }
 
-    fn merge(&self, state: &mut Self::State, behind: &Self::State) -> Result<()> {
+    fn merge(&self, state: &mut Self::State, behind: &Self::State) {
         if let Some(value) = behind
             && state.as_ref().is_none_or(|best| self.0.is_better(Str::new(value), Str::new(best)))
         {
             *state = Some(value.clone());
         }
-        Ok(())
     }
 
     fn write(&self, state: &Self::State, out: &mut Column, rows: Range<usize>) -> Result<()> {
@@ -214,8 +194,8 @@ impl Fold for ExtremeText {
         Ok(())
     }
 
-    fn bytes(state: &Self::State) -> usize {
-        state.as_ref().map_or(0, |text| text.len())
+    fn text(state: &Self::State) -> Option<&Arc<[u8]>> {
+        state.as_ref()
     }
 }
 
@@ -227,23 +207,16 @@ pub(super) struct Truth {
 impl Fold for Truth {
     type State = [u64; 2];
 
-    fn add(
-        &self,
-        state: &mut [u64; 2],
-        argument: Option<&Column>,
-        rows: Range<usize>,
-    ) -> Result<()> {
+    fn add(&self, state: &mut [u64; 2], argument: Option<&Column>, rows: Range<usize>) {
         let argument = argument.expect("truth values are an argument");
         let values = argument.values::<Bool>();
         for row in rows.filter(|row| argument.is_valid(*row)) {
             state[usize::from(values[row].get())] += 1;
         }
-        Ok(())
     }
 
-    fn merge(&self, state: &mut [u64; 2], behind: &[u64; 2]) -> Result<()> {
+    fn merge(&self, state: &mut [u64; 2], behind: &[u64; 2]) {
         state.iter_mut().zip(behind).for_each(|(count, more)| *count += more);
-        Ok(())
     }
 
     fn write(

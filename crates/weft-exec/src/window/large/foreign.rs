@@ -11,6 +11,7 @@ use super::super::column::{Column, array};
 use super::super::foreign::ForeignHeld;
 use super::super::functions::{Foreign, Function};
 use super::super::source::OPERATOR;
+use super::account;
 use super::blocks::{Blocks, Loaded};
 use super::cursor::Cursor;
 use super::frames::{Framed, Frames};
@@ -91,7 +92,7 @@ impl Accumulated {
         Ok(())
     }
 
-    /// The results for a block.
+    /// The results for a block, for which memory is reserved as they grow.
     ///
     /// # Errors
     /// Those of [`Blocks::extend`] and [`Blocks::load`]; [`ExecError::TooLarge`]; what the aggregate finds wrong.
@@ -100,6 +101,7 @@ impl Accumulated {
         here: &Arc<Loaded>,
         blocks: &mut Blocks,
         out: &mut Column,
+        memory: &mut Reservation,
         pace: &mut Pace,
     ) -> Result<()> {
         let framed = self.frames.of_block(here, blocks, pace).await?;
@@ -108,6 +110,10 @@ impl Accumulated {
                 self.hold(frame, blocks, pace).await?;
             }
             self.held.write(out, rows)?;
+            if out.is_unaccounted() {
+                // Results may be much longer than rows.
+                account(out, memory).await?;
+            }
             pace.keep().await;
         }
         self.held.end(out)
@@ -120,8 +126,8 @@ impl Accumulated {
         blocks: &mut Blocks,
         pace: &mut Pace,
     ) -> Result<()> {
-        let removes = self.holds.start == frame.start || self.held.removes();
-        let goes_on = removes && is_ahead(&self.holds, &frame);
+        let is_more = self.holds.start == frame.start && self.holds.end <= frame.end;
+        let goes_on = is_more || self.held.removes() && is_ahead(&self.holds, &frame);
         let first = if goes_on { self.holds.end } else { frame.start };
         if !goes_on {
             if !self.held.removes() && frame.len() > ANEW_MAX {

@@ -24,6 +24,8 @@ mod values;
 
 use std::sync::Arc;
 
+use weft_rt::memory::Reservation;
+
 use aggregates::Aggregated;
 use blocks::{Blocks, Loaded};
 use foreign::Accumulated;
@@ -113,12 +115,13 @@ impl Evaluation {
         }
     }
 
-    /// The results for a block.
+    /// The results for a block; `memory` is theirs.
     async fn write(
         &mut self,
         here: &Arc<Loaded>,
         blocks: &mut Blocks,
         out: &mut Column,
+        memory: &mut Reservation,
         pace: &mut Pace,
     ) -> Result<()> {
         match self {
@@ -126,8 +129,9 @@ impl Evaluation {
             Evaluation::Shifted(of) => of.write(here, blocks, out, pace).await,
             Evaluation::Nth(of) => of.write(here, blocks, out, pace).await,
             Evaluation::Aggregated(of) => of.write(here, blocks, out, pace).await,
-            Evaluation::Accumulated(of) => of.write(here, blocks, out, pace).await,
-        }
+            Evaluation::Accumulated(of) => of.write(here, blocks, out, memory, pace).await,
+        }?;
+        account(out, memory).await
     }
 
     /// The first row that will be looked at again, if it comes before those that were not evaluated.
@@ -140,6 +144,14 @@ impl Evaluation {
             Evaluation::Accumulated(of) => of.needs_from(),
         }
     }
+}
+
+/// Reserves memory for the strings that results own.
+async fn account(out: &mut Column, memory: &mut Reservation) -> Result<()> {
+    let mut budget = Budget::new(OPERATOR, memory.ledger());
+    out.account(&mut budget).await?;
+    memory.merge(budget.finish());
+    Ok(())
 }
 
 impl Large {
@@ -183,10 +195,7 @@ impl Large {
         for (number, evaluation) in evaluations.iter_mut().enumerate() {
             evaluation.note(blocks, &mut pace).await?;
             let mut out = Column::new(blocks.shared.functions[number].result, rows);
-            evaluation.write(&here, blocks, &mut out, &mut pace).await?;
-            let mut budget = Budget::new(OPERATOR, &blocks.input.ledger);
-            out.account(&mut budget).await?;
-            memory.merge(budget.finish());
+            evaluation.write(&here, blocks, &mut out, &mut memory, &mut pace).await?;
             results.push(out);
         }
         *next += 1;

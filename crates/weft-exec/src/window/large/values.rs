@@ -205,6 +205,8 @@ pub(super) struct Nth {
     is_from_start: bool,
     taken: Taken,
     known: Option<Known>,
+    /// The row that all frames have from now on.
+    settled: Option<usize>,
     from: usize,
 }
 
@@ -216,8 +218,8 @@ impl Nth {
         is_from_start: bool,
         field: usize,
     ) -> Nth {
-        let known = ignores_nulls.then(|| Known::new(field));
-        Nth { number, field, frames, is_from_start, taken: Taken::new(field), known, from: 0 }
+        let (taken, known) = (Taken::new(field), ignores_nulls.then(|| Known::new(field)));
+        Nth { number, field, frames, is_from_start, taken, known, settled: None, from: 0 }
     }
 
     /// True if all rows of the partition have to be seen first.
@@ -228,8 +230,8 @@ impl Nth {
     /// See [`Known::note`].
     pub(super) async fn note(&mut self, blocks: &mut Blocks) -> Result<()> {
         match &mut self.known {
-            Some(known) => known.note(blocks).await,
-            None => Ok(()),
+            Some(known) if self.settled.is_none() => known.note(blocks).await,
+            _ => Ok(()),
         }
     }
 
@@ -246,18 +248,14 @@ impl Nth {
     ) -> Result<()> {
         let framed = self.frames.of_block(here, blocks, pace).await?;
         let (mut start, mut end) = (Place::new(self.field), Place::new(self.field));
-        // The same row for all frames that have it.
-        let stays = match self.number {
-            1.. => self.is_from_start,
-            _ => self.frames.is_to_end(),
-        };
         for (count, Framed { rows, frame }) in framed.into_iter().enumerate() {
             if count % STRIDE == 0 {
                 pace.keep().await;
             }
-            let found = match &mut self.known {
-                None => in_range(self.number, frame.clone()),
-                Some(known) => {
+            let found = match (self.settled, &mut self.known) {
+                (Some(row), _) => Some(row),
+                (None, None) => in_range(self.number, frame.clone()),
+                (None, Some(known)) => {
                     let first = known.before(frame.start, &mut start, blocks).await?;
                     let last = known.before(frame.end, &mut end, blocks).await?;
                     match in_range(self.number, first..last) {
@@ -266,23 +264,40 @@ impl Nth {
                     }
                 }
             };
-            self.from = if stays && self.number > 0 {
-                if found.is_some() && self.known.is_none() { usize::MAX } else { frame.end }
-            } else if self.known.is_some() {
-                frame.start
-            } else {
-                found.unwrap_or(frame.start).min(frame.end)
-            };
-            if let Some(found) = found
-                && stays
-            {
-                self.taken.keep(found, blocks).await?;
-            }
+            self.note_found(found, &frame, blocks).await?;
             self.taken.write(found, here, out, rows, blocks).await?;
         }
         if let Some(known) = &mut self.known {
             known.forget(blocks.of_row(self.from.min(here.end())));
         }
+        Ok(())
+    }
+
+    /// What is needed of the rows behind the one that a frame has.
+    async fn note_found(
+        &mut self,
+        found: Option<usize>,
+        frame: &Range<usize>,
+        blocks: &mut Blocks,
+    ) -> Result<()> {
+        let is_forward = self.number > 0;
+        // All frames that have such a row have the same.
+        let stays = if is_forward { self.is_from_start } else { self.frames.is_to_end() };
+        if stays && let Some(row) = found {
+            self.taken.keep(row, blocks).await?;
+            if is_forward {
+                (self.settled, self.from) = (Some(row), usize::MAX);
+                return Ok(());
+            }
+        }
+        self.from = match found {
+            // It is none of the frame's.
+            None if stays && is_forward => frame.end,
+            // Rows are counted from where frames begin on.
+            Some(_) if self.known.is_some() && !self.is_from_start => frame.start,
+            Some(row) => row,
+            None => frame.start,
+        };
         Ok(())
     }
 
