@@ -195,6 +195,11 @@ impl Writer {
         Ok(true)
     }
 
+    /// True if pages may be on their way.
+    pub(crate) fn is_writing(&self) -> bool {
+        !self.writing.is_empty()
+    }
+
     /// Waits for all writes.
     ///
     /// # Errors

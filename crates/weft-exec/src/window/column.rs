@@ -183,9 +183,9 @@ impl Column {
         Ok(())
     }
 
-    /// True if no memory was reserved for some strings that the column owns.
-    pub(super) fn is_unaccounted(&self) -> bool {
-        self.unreserved > 0
+    /// Bytes of strings that the column owns, for which somebody reserves memory now.
+    pub(super) fn take_unreserved(&mut self) -> u64 {
+        std::mem::take(&mut self.unreserved) as u64
     }
 
     /// Reserves memory for the strings that the column owns.
@@ -193,7 +193,7 @@ impl Column {
     /// # Errors
     /// [`ExecError::Memory`](crate::ExecError::Memory)
     pub(super) async fn account(&mut self, budget: &mut Budget) -> Result<()> {
-        budget.reserve(std::mem::take(&mut self.unreserved) as u64).await
+        budget.reserve(self.take_unreserved()).await
     }
 
     /// Puts rows from `start` on into a vector. Its strings are alive as long as the column, and the tuples that it was

@@ -176,6 +176,8 @@ pub(super) struct Input {
     merged: MergedRows,
     /// The merge has no more.
     is_last: bool,
+    /// Rows for which there is no memory yet.
+    waiting: Option<Rows>,
     at_hand: VecDeque<Segment>,
     rows: usize,
     bytes: u64,
@@ -184,7 +186,7 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn new(merged: MergedRows, ledger: &Ledger) -> Input {
         let (ledger, at_hand) = (ledger.clone(), VecDeque::new());
-        Input { ledger, merged, is_last: false, at_hand, rows: 0, bytes: 0 }
+        Input { ledger, merged, is_last: false, waiting: None, at_hand, rows: 0, bytes: 0 }
     }
 
     /// How many rows are at hand.
@@ -207,21 +209,45 @@ impl Input {
     /// # Errors
     /// Those of the merge; [`ExecError::Memory`](crate::ExecError::Memory)
     pub(super) async fn gather(&mut self, rows: usize, bytes: u64) -> Result<()> {
+        while let Some(missing_bytes) = self.gather_for_free(rows, bytes).await? {
+            let mut budget = Budget::new(OPERATOR, &self.ledger);
+            budget.reserve(missing_bytes).await?;
+            self.adopt(budget.finish());
+        }
+        Ok(())
+    }
+
+    /// The same as long as memory is free; else the bytes that the next rows need ([`Input::adopt`]).
+    ///
+    /// # Errors
+    /// Those of the merge.
+    pub(super) async fn gather_for_free(&mut self, rows: usize, bytes: u64) -> Result<Option<u64>> {
         while !self.is_last && self.rows < rows && (self.rows == 0 || self.bytes < bytes) {
-            let Some(rows) = self.merged.next().await? else {
+            if self.waiting.is_none() {
+                self.waiting = self.merged.next().await?;
+            }
+            let Some(waiting) = &self.waiting else {
                 self.is_last = true;
                 break;
             };
-            let mut budget = Budget::new(OPERATOR, &self.ledger);
-            budget.reserve(rows.bytes_to_adopt()).await?;
-            let bytes = budget.bytes();
-            rows.adopt(budget.finish());
-            let range = 0..rows.entries().len();
-            self.rows += range.len();
-            self.bytes += bytes;
-            self.at_hand.push_back(Segment { rows: Arc::new(rows), range, bytes });
+            let missing_bytes = waiting.bytes_to_adopt();
+            let mut memory = self.ledger.empty();
+            if missing_bytes > 0 && !memory.try_grow(missing_bytes) {
+                return Ok(Some(missing_bytes));
+            }
+            self.adopt(memory);
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// The rows for which there was no memory are at hand, with this.
+    pub(super) fn adopt(&mut self, memory: Reservation) {
+        let rows = self.waiting.take().expect("rows have waited for it");
+        let (range, bytes) = (0..rows.entries().len(), memory.bytes());
+        rows.adopt(memory);
+        self.rows += range.len();
+        self.bytes += bytes;
+        self.at_hand.push_back(Segment { rows: Arc::new(rows), range, bytes });
     }
 
     /// The first row at hand.

@@ -7,14 +7,12 @@ use weft_rt::memory::Reservation;
 use super::super::column::Column;
 use super::super::frames::Frame;
 use super::super::functions::Aggregate;
-use super::super::source::OPERATOR;
 use super::blocks::{Blocks, Loaded};
 use super::cursor::Cursor;
 use super::frames::{Framed, Frames};
 use super::two_stacks::{Stacks, stacks};
 use crate::error::Result;
 use crate::pace::Pace;
-use crate::tuple::budget::reserved;
 
 /// Frames between two looks at the clock.
 const STRIDE: usize = 256;
@@ -91,11 +89,11 @@ impl Aggregated {
     }
 
     /// Has memory for all states.
-    async fn account(&mut self, blocks: &Blocks) -> Result<()> {
+    async fn account(&mut self, blocks: &mut Blocks) -> Result<()> {
         let bytes = self.stacks.bytes() as u64;
         let more = bytes.saturating_sub(self.memory.bytes());
         if more > 0 {
-            self.memory.merge(reserved(OPERATOR, &blocks.input.ledger, more).await?);
+            self.memory.merge(blocks.reserved(more).await?);
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ enum Place {
     /// As the block came from the merge.
     Near(Arc<Loaded>),
     /// Copied, in so many bytes.
-    Memory { _loaded: Arc<Loaded>, bytes: u64 },
+    Memory { loaded: Arc<Loaded>, bytes: u64 },
     /// The pages, as far as they were written.
     Disk(Vec<Arc<SpilledPage>>),
 }
@@ -235,7 +235,11 @@ impl Blocks {
         if self.has_ended {
             return Ok(None);
         }
-        self.input.gather(self.block_rows, self.block_bytes).await?;
+        let (rows, bytes) = (self.block_rows, self.block_bytes);
+        while let Some(missing_bytes) = self.input.gather_for_free(rows, bytes).await? {
+            let memory = self.reserved(missing_bytes).await?;
+            self.input.adopt(memory);
+        }
         let mut count = self.input.rows().min(self.block_rows);
         if self.input.bytes() > self.block_bytes {
             let share = count as u64 * self.block_bytes / self.input.bytes();
@@ -247,7 +251,7 @@ impl Blocks {
             return Ok(None);
         }
         let bytes = self.loaded_bytes(count) + self.known_bytes();
-        let mut memory = reserved(OPERATOR, &self.input.ledger, bytes).await?;
+        let mut memory = self.reserved(bytes).await?;
         self.known_memory.merge(memory.split(self.known_bytes()));
         let (mut chunk, _) = self.input.chunk(count);
         chunk.adopt(memory);
@@ -277,7 +281,7 @@ impl Blocks {
         let mut loaded = Arc::new(Loaded { number, first, chunk, starts });
         let mut place = Place::Near(loaded.clone());
         if number > self.current + NEAR {
-            place = self.put_away(&mut loaded, &mut pace).await?;
+            place = self.put_away(&mut loaded, true, &mut pace).await?;
         }
         self.rows += end;
         let live = Arc::downgrade(&loaded);
@@ -286,8 +290,14 @@ impl Blocks {
         Ok(Some(loaded))
     }
 
-    /// Puts a block where it does not share memory with rows that are gone sooner: it is copied, or written to disk.
-    async fn put_away(&mut self, loaded: &mut Arc<Loaded>, pace: &mut Pace) -> Result<Place> {
+    /// Puts a block where it does not share memory with rows that are gone sooner: it is copied, or written to disk. If
+    /// somebody looks at it now, that is a copy as well: on each of the pages from the merge may be few of its rows.
+    async fn put_away(
+        &mut self,
+        loaded: &mut Arc<Loaded>,
+        is_looked_at: bool,
+        pace: &mut Pace,
+    ) -> Result<Place> {
         let (layout, ledger) = (self.shared.layout.clone(), self.input.ledger.clone());
         let (entries, rows) = (loaded.chunk.entries(), loaded.rows());
         let mut bytes = rows * layout.bytes();
@@ -298,19 +308,58 @@ impl Blocks {
         }
         let held_bytes = bytes as u64 + self.loaded_bytes(rows);
         let fits = self.held_bytes + held_bytes <= ledger.limit() / HELD_PART;
-        let memory = if fits { ledger.try_reserve(held_bytes) } else { None };
-        let Some(memory) = memory else {
-            // SAFETY: as above.
-            unsafe { self.write(loaded, bytes, pace).await? };
-            return Ok(Place::Disk(Vec::new()));
+        let memory = if fits || is_looked_at { ledger.try_reserve(held_bytes) } else { None };
+        let is_copied = memory.is_some();
+        if let Some(memory) = memory {
+            // SAFETY: as above; the bytes are those of the tuples and their strings.
+            let mut chunk = unsafe { loaded.chunk.copy(&layout, bytes, pace).await };
+            chunk.adopt(memory);
+            let (number, first, starts) = (loaded.number, loaded.first, loaded.starts.clone());
+            *loaded = Arc::new(Loaded { number, first, chunk: Arc::new(chunk), starts });
+        }
+        if fits && is_copied {
+            self.held_bytes += held_bytes;
+            return Ok(Place::Memory { loaded: loaded.clone(), bytes: held_bytes });
+        }
+        // SAFETY: as above.
+        unsafe { self.write(loaded, bytes, pace).await? };
+        Ok(Place::Disk(Vec::new()))
+    }
+
+    /// Waits for memory. If there is none, blocks that wait in it go to disk, and what is being written is waited for.
+    ///
+    /// # Errors
+    /// Those of writing; [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(super) async fn reserved(&mut self, bytes: u64) -> Result<Reservation> {
+        let ledger = self.input.ledger.clone();
+        loop {
+            if let Some(memory) = ledger.try_reserve(bytes) {
+                return Ok(memory);
+            }
+            if !self.spill_held().await? && !self.writer.is_writing() {
+                return reserved(OPERATOR, &ledger, bytes).await;
+            }
+            self.writer.settle().await?;
+            self.note_written();
+        }
+    }
+
+    /// The block in memory that is looked at last goes to disk; false if there is none.
+    async fn spill_held(&mut self) -> Result<bool> {
+        let is_idle = |block: &Block| match &block.place {
+            Place::Memory { loaded, .. } => Arc::strong_count(loaded) == 1,
+            _ => false,
         };
-        // SAFETY: as above; the bytes are those of the tuples and their strings.
-        let mut chunk = unsafe { loaded.chunk.copy(&layout, bytes, pace).await };
-        chunk.adopt(memory);
-        let (number, first, starts) = (loaded.number, loaded.first, loaded.starts.clone());
-        *loaded = Arc::new(Loaded { number, first, chunk: Arc::new(chunk), starts });
-        self.held_bytes += held_bytes;
-        Ok(Place::Memory { _loaded: loaded.clone(), bytes: held_bytes })
+        let Some(at) = self.blocks.iter().rposition(is_idle) else { return Ok(false) };
+        let place = std::mem::replace(&mut self.blocks[at].place, Place::Disk(Vec::new()));
+        let Place::Memory { loaded, bytes: held_bytes } = place else {
+            unreachable!("the block is in memory")
+        };
+        self.held_bytes -= held_bytes;
+        let bytes = (held_bytes - self.loaded_bytes(loaded.rows())) as usize;
+        // SAFETY: the tuples are those of the sort, as the layout is.
+        unsafe { self.write(&loaded, bytes, &mut Pace::default()).await? };
+        Ok(true)
     }
 
     /// This block is evaluated now. Another one that was, and is still needed, is put away.
@@ -327,7 +376,7 @@ impl Blocks {
         let block = &self.blocks[at];
         if let Place::Near(loaded) = &block.place {
             let mut loaded = loaded.clone();
-            let place = self.put_away(&mut loaded, &mut Pace::default()).await?;
+            let place = self.put_away(&mut loaded, false, &mut Pace::default()).await?;
             self.blocks[at].place = place;
             self.blocks[at].loaded = Arc::downgrade(&loaded);
             self.note_written();
@@ -412,9 +461,11 @@ impl Blocks {
         let begins: Vec<bool> = block.begun.iter().map(|begun| begun.first == Some(0)).collect();
         let pages = self.pages(number).await?;
         let mut pace = Pace::default();
-        let ledger = &self.input.ledger;
-        let memory = reserved(OPERATOR, ledger, self.loaded_bytes(rows)).await?;
-        let mut reader = Reader::new(OPERATOR, self.spills.clone(), pages, ledger.empty());
+        // All that is needed is asked for at once, while blocks can still make room for it.
+        let bytes: usize = pages.iter().map(|page| page.spilled.bytes()).sum();
+        let mut memory = self.reserved(self.loaded_bytes(rows) + bytes as u64).await?;
+        let for_pages = memory.split(bytes as u64);
+        let mut reader = Reader::new(OPERATOR, self.spills.clone(), pages, for_pages);
         let mut read = Vec::new();
         while let Some(page) = reader.next().await? {
             read.push(page);

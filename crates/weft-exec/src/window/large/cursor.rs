@@ -5,11 +5,9 @@ use std::sync::Arc;
 use weft_rt::memory::Reservation;
 
 use super::super::column::Column;
-use super::super::source::OPERATOR;
 use super::blocks::{Blocks, Loaded};
 use crate::error::Result;
 use crate::pace::Pace;
-use crate::tuple::budget::reserved;
 
 /// The place.
 #[derive(Debug)]
@@ -50,17 +48,17 @@ impl Cursor {
     ///
     /// # Errors
     /// [`ExecError::Memory`](crate::ExecError::Memory)
-    pub(super) async fn set(&mut self, loaded: Arc<Loaded>, blocks: &Blocks) -> Result<()> {
+    pub(super) async fn set(&mut self, loaded: Arc<Loaded>, blocks: &mut Blocks) -> Result<()> {
         self.at = None;
-        let (ledger, layout) = (&blocks.input.ledger, &blocks.shared.layout);
-        let (mut memory, mut column) = (ledger.empty(), None);
+        let layout = blocks.shared.layout.clone();
+        let (mut memory, mut column) = (blocks.input.ledger.empty(), None);
         if let Some(field) = self.field {
             let bytes = (loaded.rows() * layout.field(field).lane.width()) as u64;
-            memory = reserved(OPERATOR, ledger, bytes).await?;
+            memory = blocks.reserved(bytes).await?;
             let (entries, rows) = (loaded.chunk.entries(), 0..loaded.rows());
             let pace = &mut Pace::default();
             // SAFETY: the tuples are those of the sort, as the layout is.
-            column = Some(unsafe { Column::gather(entries, rows, layout, field, pace).await });
+            column = Some(unsafe { Column::gather(entries, rows, &layout, field, pace).await });
         }
         self.at = Some(At { loaded, column, _memory: memory });
         Ok(())

@@ -10,14 +10,12 @@ use super::super::aggregates::{Held, is_ahead};
 use super::super::column::{Column, array};
 use super::super::foreign::ForeignHeld;
 use super::super::functions::{Foreign, Function};
-use super::super::source::OPERATOR;
 use super::account;
 use super::blocks::{Blocks, Loaded};
 use super::cursor::Cursor;
 use super::frames::{Framed, Frames};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
-use crate::tuple::budget::reserved;
 
 /// Most rows of frames of which each is aggregated anew.
 const ANEW_MAX: usize = 64 << 10;
@@ -110,10 +108,8 @@ impl Accumulated {
                 self.hold(frame, blocks, pace).await?;
             }
             self.held.write(out, rows)?;
-            if out.is_unaccounted() {
-                // Results may be much longer than rows.
-                account(out, memory).await?;
-            }
+            // Results may be much longer than rows.
+            account(out, memory, blocks).await?;
             pace.keep().await;
         }
         self.held.end(out)
@@ -167,10 +163,9 @@ impl Accumulated {
             if next == block_end {
                 let bytes = self.held.bytes() as u64;
                 let more = bytes.saturating_sub(self.memory.bytes());
-                if !self.memory.try_grow(more) {
-                    let ledger = &blocks.input.ledger;
-                    let memory = reserved(OPERATOR, ledger, more).await;
-                    self.memory.merge(memory.map_err(|_| too_large(blocks))?);
+                if more > 0 {
+                    let memory = blocks.reserved(more).await;
+                    self.memory.merge(memory.map_err(|error| or_too_large(error, blocks))?);
                 }
             }
         }
@@ -206,10 +201,15 @@ impl Inputs {
                 self.arrays.push(array);
             }
             let bytes: usize = self.arrays.iter().map(|array| array.get_buffer_memory_size()).sum();
-            self.memory = Some(reserved(OPERATOR, &blocks.input.ledger, bytes as u64).await?);
+            self.memory = Some(blocks.reserved(bytes as u64).await?);
         }
         Ok((self.cursor.place(row), self.cursor.block().end()))
     }
+}
+
+/// What is wrong if there is no memory for a frame.
+fn or_too_large(error: ExecError, blocks: &Blocks) -> ExecError {
+    if matches!(error, ExecError::Memory { .. }) { too_large(blocks) } else { error }
 }
 
 fn too_large(blocks: &Blocks) -> ExecError {

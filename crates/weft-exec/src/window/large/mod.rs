@@ -36,12 +36,11 @@ use values::{Nth, Shifted};
 use super::column::Column;
 use super::functions::{Function, Kind};
 use super::sorted_rows::{Input, SortedRows};
-use super::source::{OPERATOR, Shared};
+use super::source::Shared;
 use super::stream::{FUNCTION_BYTES, Piece};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::spill::writer::Spills;
-use crate::tuple::budget::Budget;
 
 /// A partition on its way.
 #[derive(Debug)]
@@ -131,7 +130,7 @@ impl Evaluation {
             Evaluation::Aggregated(of) => of.write(here, blocks, out, pace).await,
             Evaluation::Accumulated(of) => of.write(here, blocks, out, memory, pace).await,
         }?;
-        account(out, memory).await
+        account(out, memory, blocks).await
     }
 
     /// The first row that will be looked at again, if it comes before those that were not evaluated.
@@ -147,10 +146,11 @@ impl Evaluation {
 }
 
 /// Reserves memory for the strings that results own.
-async fn account(out: &mut Column, memory: &mut Reservation) -> Result<()> {
-    let mut budget = Budget::new(OPERATOR, memory.ledger());
-    out.account(&mut budget).await?;
-    memory.merge(budget.finish());
+async fn account(out: &mut Column, memory: &mut Reservation, blocks: &mut Blocks) -> Result<()> {
+    let bytes = out.take_unreserved();
+    if bytes > 0 {
+        memory.merge(blocks.reserved(bytes).await?);
+    }
     Ok(())
 }
 
@@ -188,9 +188,7 @@ impl Large {
         let here = blocks.load(*next).await?;
         let rows = here.rows();
         let bytes = (rows * (evaluations.len() + 1) * FUNCTION_BYTES) as u64;
-        let mut budget = Budget::new(OPERATOR, &blocks.input.ledger);
-        budget.reserve(bytes).await?;
-        let mut memory = budget.finish();
+        let mut memory = blocks.reserved(bytes).await?;
         let mut results = Vec::with_capacity(evaluations.len());
         for (number, evaluation) in evaluations.iter_mut().enumerate() {
             evaluation.note(blocks, &mut pace).await?;
