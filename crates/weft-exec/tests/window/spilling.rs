@@ -89,6 +89,7 @@ fn far(order: KeyOrder) -> Vec<(Kind, Argument)> {
     let behind = Frame::Rows(Bound::Following(3), Bound::Unbounded);
     let wide = Frame::Rows(Bound::Preceding(9_000), Bound::Following(12_000));
     let late = Frame::Rows(Bound::Preceding(30_000), Bound::Preceding(20_000));
+    let running = Frame::Rows(Bound::Unbounded, Bound::CurrentRow);
     let near_keys = range(Bound::Preceding(far(3)), Bound::Following(far(50)));
     let keys_before = range(Bound::Preceding(far(90)), Bound::Preceding(far(1)));
     let keys_behind = range(Bound::Following(far(2)), Bound::Unbounded);
@@ -111,6 +112,8 @@ fn far(order: KeyOrder) -> Vec<(Kind, Argument)> {
         (nth(1, false, &all), Argument::Text),
         (nth(-1, false, &all), Argument::Text),
         (nth(-1, true, &all), Argument::Number),
+        (nth(1, true, &running), Argument::Text),
+        (nth(-1, true, &running), Argument::Number),
         (nth(2, true, &wide), Argument::Text),
         (nth(-2, false, &near_keys), Argument::Text),
         (nth(1, false, &groups_behind), Argument::Number),
@@ -127,6 +130,7 @@ fn far(order: KeyOrder) -> Vec<(Kind, Argument)> {
         (of(Aggregate::Any, &groups), Argument::Truth),
         (of(Aggregate::Max, &groups_behind), Argument::Float),
         counted(false, &all),
+        counted(false, &running),
         counted(true, &wide),
         counted(true, &keys_before),
     ]
