@@ -37,6 +37,16 @@ pub enum ExecError {
         /// The ledger's reason.
         source: MemoryError,
     },
+    /// Something has to be in memory as a whole, and is too large for it.
+    #[error(
+        "{what} has to be in memory, but outgrows the {limit_bytes} bytes of memory_limit; raise memory_limit"
+    )]
+    TooLarge {
+        /// What it is.
+        what: String,
+        /// The budget.
+        limit_bytes: u64,
+    },
     /// A table could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -42,7 +42,7 @@ impl Entry {
     ///
     /// # Safety
     /// There is one at the address.
-    pub(super) unsafe fn of(tuple: *const u8) -> Entry {
+    pub(crate) unsafe fn of(tuple: *const u8) -> Entry {
         // SAFETY: the hash of a tuple is always written.
         let bits = unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() };
         Entry { bits, tuple: tuple as u64 }

@@ -199,6 +199,11 @@ impl Writer {
         Ok(true)
     }
 
+    /// True if pages may be on their way.
+    pub(crate) fn is_writing(&self) -> bool {
+        !self.writing.is_empty()
+    }
+
     /// Waits for all writes.
     ///
     /// # Errors
@@ -206,6 +211,11 @@ impl Writer {
     pub(crate) async fn settle(&mut self) -> Result<()> {
         while self.end_first().await? {}
         Ok(())
+    }
+
+    /// What was written since this was asked for last.
+    pub(crate) fn take_written(&mut self) -> Vec<SpilledPage> {
+        std::mem::take(&mut self.written)
     }
 
     /// What was written.

@@ -77,6 +77,21 @@ impl Budget {
     }
 }
 
+/// Waits for `bytes` on behalf of `operator`, which may have other memory that it can give back. On a worker.
+///
+/// # Errors
+/// As [`patiently`].
+pub(crate) async fn reserved(
+    operator: &'static str,
+    ledger: &Ledger,
+    bytes: u64,
+) -> Result<Reservation> {
+    match ledger.try_reserve(bytes) {
+        Some(memory) => Ok(memory),
+        None => patiently(operator, ledger, bytes, ledger.reserve_or_spill(bytes)).await,
+    }
+}
+
 /// The `bytes` that `granted` waits for on behalf of `operator`. On a worker.
 ///
 /// It keeps its place in line as long as others give memory back; told to spill, which it cannot, it goes to the end of it.

@@ -1,6 +1,5 @@
 //! Aggregates of frames: what is held of a frame changes by the rows that come in and those that go out.
 
-use std::any::Any;
 use std::ops::Range;
 
 use super::column::Column;
@@ -42,23 +41,6 @@ pub(super) trait Held {
         Ok(())
     }
 }
-
-/// What is held of rows from a partition's start on, where those that are gone need not be seen again.
-pub(super) trait Running: Held {
-    /// What is held, but for a row that has to be kept.
-    fn carry(&self) -> Carried;
-
-    /// The row that has to be kept.
-    fn kept(&self) -> Option<usize> {
-        None
-    }
-
-    /// Goes on with what another one has held, and where the row is now that was kept.
-    fn resume(&mut self, carried: &Carried, kept: Option<usize>);
-}
-
-/// Whatever is held.
-pub(super) type Carried = Box<dyn Any + Send>;
 
 /// Writes what is held of each row's frame.
 ///
@@ -120,6 +102,6 @@ pub(super) async fn write(
 }
 
 /// True if what is held may go over into a frame.
-fn is_ahead(holds: &Range<usize>, frame: &Range<usize>) -> bool {
+pub(super) fn is_ahead(holds: &Range<usize>, frame: &Range<usize>) -> bool {
     holds.start <= frame.start && frame.start < holds.end && holds.end <= frame.end
 }

@@ -1,6 +1,7 @@
 //! Columns of a range of sorted rows: arguments on their way from tuples to functions, results on their way to vectors.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 
@@ -27,7 +28,9 @@ pub(super) struct Column {
     nulls: Vec<u64>,
     /// They own the long strings that came from arrays.
     arrays: Vec<ArrowColumn>,
-    /// Bytes of those arrays that no memory was reserved for, about.
+    /// Long strings that were copied.
+    texts: Vec<Arc<[u8]>>,
+    /// Bytes of those arrays and strings that no memory was reserved for, about.
     unreserved: usize,
 }
 
@@ -35,7 +38,15 @@ impl Column {
     /// A column of zeros.
     pub(super) fn new(lane: Lane, rows: usize) -> Column {
         let words = vec![0; (rows * lane.width()).div_ceil(size_of::<u128>())];
-        Column { lane, rows, words, nulls: Vec::new(), arrays: Vec::new(), unreserved: 0 }
+        Column {
+            lane,
+            rows,
+            words,
+            nulls: Vec::new(),
+            arrays: Vec::new(),
+            texts: Vec::new(),
+            unreserved: 0,
+        }
     }
 
     /// A field of sorted tuples, which have this layout.
@@ -86,6 +97,23 @@ impl Column {
     /// True if the row has a value.
     pub(super) fn is_valid(&self, row: usize) -> bool {
         self.nulls.is_empty() || self.nulls[row / 64] >> (row % 64) & 1 == 0
+    }
+
+    /// How many of some rows have a value.
+    pub(super) fn count_valid(&self, rows: Range<usize>) -> usize {
+        if self.has_nulls() { rows.filter(|row| self.is_valid(*row)).count() } else { rows.len() }
+    }
+
+    /// Rows become a string, of which the column keeps a part if it is long.
+    pub(super) fn set_text(&mut self, rows: Range<usize>, text: &Arc<[u8]>) {
+        let string = Str::new(text);
+        self.values_mut::<Str>()[rows].fill(string);
+        let is_kept =
+            string.is_inline() || self.texts.last().is_some_and(|last| Arc::ptr_eq(last, text));
+        if !is_kept {
+            self.unreserved += text.len();
+            self.texts.push(text.clone());
+        }
     }
 
     /// Makes a row null.
@@ -155,12 +183,17 @@ impl Column {
         Ok(())
     }
 
+    /// Bytes of strings that the column owns, for which somebody reserves memory now.
+    pub(super) fn take_unreserved(&mut self) -> u64 {
+        std::mem::take(&mut self.unreserved) as u64
+    }
+
     /// Reserves memory for the strings that the column owns.
     ///
     /// # Errors
     /// [`ExecError::Memory`](crate::ExecError::Memory)
     pub(super) async fn account(&mut self, budget: &mut Budget) -> Result<()> {
-        budget.reserve(std::mem::take(&mut self.unreserved) as u64).await
+        budget.reserve(self.take_unreserved()).await
     }
 
     /// Puts rows from `start` on into a vector. Its strings are alive as long as the column, and the tuples that it was
@@ -253,8 +286,6 @@ pub(super) async unsafe fn array(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow_array::{Int32Array, StringArray};
 
     use super::*;

@@ -1,5 +1,6 @@
 //! Aggregates of frames that are not ours: their results are gathered until they are worth a column's while.
 
+use std::fmt;
 use std::ops::Range;
 
 use arrow_array::{Array, ArrayRef};
@@ -10,8 +11,9 @@ use super::column::Column;
 use super::functions::Accumulator;
 use crate::error::Result;
 
-/// Results that are gathered, at most.
+/// Results that are gathered, at most, and bytes of them.
 const GATHERED_MAX: usize = 1024;
+const GATHERED_BYTES_MAX: usize = 1 << 20;
 
 /// Rows between two looks at the clock: each may take a while.
 const STRIDE: usize = 64;
@@ -20,13 +22,27 @@ const STRIDE: usize = 64;
 pub(super) struct ForeignHeld {
     accumulator: Box<dyn Accumulator>,
     values: Vec<ArrayRef>,
+    values_bytes: usize,
     /// The rows of each.
     rows: Vec<Range<usize>>,
+    /// The result since rows came in or went out last.
+    value: Option<ArrayRef>,
 }
 
 impl ForeignHeld {
     pub(super) fn new(accumulator: Box<dyn Accumulator>) -> ForeignHeld {
-        ForeignHeld { accumulator, values: Vec::new(), rows: Vec::new() }
+        let (values, rows) = (Vec::new(), Vec::new());
+        ForeignHeld { accumulator, values, values_bytes: 0, rows, value: None }
+    }
+
+    /// See [`Accumulator::go_on`].
+    pub(super) fn go_on(&mut self, inputs: Vec<ArrayRef>) {
+        self.accumulator.go_on(inputs);
+    }
+
+    /// See [`Accumulator::bytes`].
+    pub(super) fn bytes(&self) -> usize {
+        self.accumulator.bytes()
     }
 
     fn flush(&mut self, out: &mut Column) -> Result<()> {
@@ -36,8 +52,15 @@ impl ForeignHeld {
         let values: Vec<&dyn Array> = self.values.iter().map(AsRef::as_ref).collect();
         out.set_runs(&concat(&values)?, &self.rows)?;
         self.values.clear();
+        self.values_bytes = 0;
         self.rows.clear();
         Ok(())
+    }
+}
+
+impl fmt::Debug for ForeignHeld {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ForeignHeld({} results)", self.rows.len())
     }
 }
 
@@ -51,21 +74,32 @@ impl Held for ForeignHeld {
     }
 
     fn clear(&mut self) -> Result<()> {
+        self.value = None;
         self.accumulator.clear()
     }
 
     fn add(&mut self, rows: Range<usize>) -> Result<()> {
+        self.value = None;
         self.accumulator.add(rows)
     }
 
     fn remove(&mut self, rows: Range<usize>) -> Result<()> {
+        self.value = None;
         self.accumulator.remove(rows)
     }
 
     fn write(&mut self, out: &mut Column, rows: Range<usize>) -> Result<()> {
-        self.values.push(self.accumulator.value()?);
+        let value = match self.value.take() {
+            Some(value) => value,
+            None => self.accumulator.value()?,
+        };
+        self.value = Some(value.clone());
+        self.values_bytes += value.get_buffer_memory_size();
+        self.values.push(value);
         self.rows.push(rows);
-        if self.values.len() < GATHERED_MAX { Ok(()) } else { self.flush(out) }
+        let is_enough =
+            self.values.len() >= GATHERED_MAX || self.values_bytes >= GATHERED_BYTES_MAX;
+        if is_enough { self.flush(out) } else { Ok(()) }
     }
 
     fn end(&mut self, out: &mut Column) -> Result<()> {

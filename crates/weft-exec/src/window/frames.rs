@@ -64,13 +64,15 @@ pub enum Bound<T> {
 }
 
 impl<T> Bound<T> {
+    /// True if it is neither the partition's nor the row's.
     fn is_away(&self) -> bool {
         matches!(self, Bound::Preceding(_) | Bound::Following(_))
     }
 }
 
 impl Bound<Distance> {
-    fn field(&self) -> Option<usize> {
+    /// The field that says how far.
+    pub(super) fn field(&self) -> Option<usize> {
         match self {
             Bound::Preceding(Distance::Field(field)) | Bound::Following(Distance::Field(field)) => {
                 Some(*field)
@@ -270,7 +272,7 @@ trait ByKey {
 }
 
 /// Numbers that have sums and differences.
-trait Distanced: Ranked {
+pub(super) trait Distanced: Ranked {
     /// `None` if there is no such number.
     fn plus(self, distance: Self) -> Option<Self>;
     /// `None` if there is no such number.
@@ -340,27 +342,34 @@ struct Keyed<'a, T> {
     to: usize,
 }
 
+impl RangeKey {
+    /// The key that is so far away from another, before it in the order or behind it; `None` if there is none.
+    pub(super) fn away<T: Distanced>(&self, key: T, distance: T, is_behind: bool) -> Option<T> {
+        if self.descending == is_behind { key.minus(distance) } else { key.plus(distance) }
+    }
+
+    /// True if a key comes before another one, or is the same if that `counts`.
+    pub(super) fn is_before<T: Distanced>(&self, key: T, other: T, counts: bool) -> bool {
+        let ordering = key.compare(&other);
+        let ordering = if self.descending { ordering.reverse() } else { ordering };
+        if counts { ordering.is_le() } else { ordering.is_lt() }
+    }
+}
+
 impl<T: Distanced> Keyed<'_, T> {
     /// The key that is so far away from a row's, before it in the order or behind it; `None` if there is none.
     fn key(&self, row: usize, limit: &Limit<'_, T>, is_behind: bool) -> Option<T> {
         match limit {
             Limit::Keys(keys) => keys.is_valid(row).then(|| keys.values::<T>()[row]),
             Limit::Constant(distance) => {
-                let key = self.keys.values::<T>()[row];
-                if self.order.descending == is_behind {
-                    key.minus(*distance)
-                } else {
-                    key.plus(*distance)
-                }
+                self.order.away(self.keys.values::<T>()[row], *distance, is_behind)
             }
         }
     }
 
     /// True if a row comes before another key, or has it if that `counts`.
     fn is_before(&self, row: usize, key: T, counts: bool) -> bool {
-        let ordering = self.keys.values::<T>()[row].compare(&key);
-        let ordering = if self.order.descending { ordering.reverse() } else { ordering };
-        if counts { ordering.is_le() } else { ordering.is_lt() }
+        self.order.is_before(self.keys.values::<T>()[row], key, counts)
     }
 
     fn first_of(&mut self, key: T) -> usize {

@@ -105,9 +105,15 @@ pub trait Foreign: fmt::Debug + Send + Sync {
 }
 
 /// What is aggregated of some rows.
-pub trait Accumulator {
+pub trait Accumulator: Send {
     /// True if rows may go out.
     fn removes(&self) -> bool;
+
+    /// The rows that are named from now on have these arguments.
+    fn go_on(&mut self, inputs: Vec<ArrayRef>);
+
+    /// Bytes that it takes, about.
+    fn bytes(&self) -> usize;
 
     /// Forgets all rows.
     ///

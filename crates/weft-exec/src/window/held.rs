@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::aggregates::{Carried, Held, Running};
+use super::aggregates::Held;
 use super::column::Column;
 use super::functions::Aggregate;
 use crate::aggregate::{Number, Ordered, Summand, average, overflow};
@@ -21,7 +21,7 @@ pub(super) fn held<'a>(
     aggregate: Aggregate,
     is_from_start: bool,
     argument: Option<&'a Column>,
-) -> Box<dyn Running + 'a> {
+) -> Box<dyn Held + 'a> {
     let (Some(values), false) = (argument, aggregate == Aggregate::Count) else {
         return Box::new(Count { argument, rows: 0 });
     };
@@ -46,7 +46,7 @@ pub(super) fn held<'a>(
     }
 }
 
-fn for_integer_sum<'a>(values: &'a Column, digits: Option<i8>) -> Box<dyn Running + 'a> {
+fn for_integer_sum<'a>(values: &'a Column, digits: Option<i8>) -> Box<dyn Held + 'a> {
     for_number!(values.lane(), T => {
         Box::new(Sum::<T> { values: values.values(), column: values, digits, sum: Default::default(), rows: 0 })
     })
@@ -85,16 +85,6 @@ impl Held for Count<'_> {
 
     fn write(&mut self, out: &mut Column, rows: Range<usize>) -> Result<()> {
         write_integer(out, rows, self.rows.into(), "a count")
-    }
-}
-
-impl Running for Count<'_> {
-    fn carry(&self) -> Carried {
-        Box::new(self.rows)
-    }
-
-    fn resume(&mut self, carried: &Carried, _: Option<usize>) {
-        self.rows = *of(carried);
     }
 }
 
@@ -146,16 +136,6 @@ impl<T: Summand> Held for Sum<'_, T> {
 
     fn write(&mut self, out: &mut Column, rows: Range<usize>) -> Result<()> {
         write_sum(out, rows, self.sum, self.rows, self.digits)
-    }
-}
-
-impl<T: Summand> Running for Sum<'_, T> {
-    fn carry(&self) -> Carried {
-        Box::new((self.sum, self.rows))
-    }
-
-    fn resume(&mut self, carried: &Carried, _: Option<usize>) {
-        (self.sum, self.rows) = *of(carried);
     }
 }
 
@@ -225,19 +205,6 @@ impl<T: Summand<Sum = f64>> Held for FloatSum<'_, T> {
     }
 }
 
-impl<T: Summand<Sum = f64>> Running for FloatSum<'_, T> {
-    fn carry(&self) -> Carried {
-        debug_assert!(self.first.is_empty(), "no row has gone out");
-        Box::new((self.last, self.rows))
-    }
-
-    fn resume(&mut self, carried: &Carried, _: Option<usize>) {
-        self.first.clear();
-        self.held = 0..0;
-        (self.last, self.rows) = *of(carried);
-    }
-}
-
 /// The least value, or the greatest.
 struct Extreme<'a, T> {
     values: &'a [T],
@@ -293,21 +260,6 @@ impl<T: Ordered> Held for Extreme<'_, T> {
     }
 }
 
-impl<T: Ordered> Running for Extreme<'_, T> {
-    fn carry(&self) -> Carried {
-        Box::new(())
-    }
-
-    fn kept(&self) -> Option<usize> {
-        self.best.front().copied()
-    }
-
-    fn resume(&mut self, _: &Carried, kept: Option<usize>) {
-        self.best.clear();
-        self.best.extend(kept);
-    }
-}
-
 /// Whether truth values are true.
 struct Truth<'a> {
     values: &'a [Bool],
@@ -358,23 +310,8 @@ impl Held for Truth<'_> {
     }
 }
 
-impl Running for Truth<'_> {
-    fn carry(&self) -> Carried {
-        Box::new(self.counts)
-    }
-
-    fn resume(&mut self, carried: &Carried, _: Option<usize>) {
-        self.counts = *of(carried);
-    }
-}
-
-/// What was carried.
-fn of<T: 'static>(carried: &Carried) -> &T {
-    carried.downcast_ref().expect("what the same aggregate has carried")
-}
-
 /// Writes a sum of so many rows, or their average if it has `digits` more.
-fn write_sum<S: Number>(
+pub(super) fn write_sum<S: Number>(
     out: &mut Column,
     rows: Range<usize>,
     sum: S,
@@ -404,7 +341,8 @@ fn write_sum<S: Number>(
     write_integer(out, rows, integer.ok_or_else(|| overflow(of, out.lane()))?, of)
 }
 
-fn write_integer(
+/// Writes an integer.
+pub(super) fn write_integer(
     out: &mut Column,
     rows: Range<usize>,
     integer: i128,

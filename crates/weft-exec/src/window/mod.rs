@@ -7,8 +7,8 @@
 //! results: `ranks` says where a row is, `shifts` gives the argument of another row, `aggregates` goes through
 //! frames (`frames`) with what is `held` of them, or what is `foreign`. What is neither gets whole partitions as arrays.
 //!
-//! If the sort has spilled, rows come bit by bit (`stream`): partitions may be too large for memory then, and functions that
-//! do not need all of it (`needs`) go on with what is carried over from one piece to the next (`running`).
+//! If the sort has spilled, rows come bit by bit (`stream`): partitions may be too large for memory then (`large`), and
+//! are evaluated block by block.
 
 mod aggregates;
 mod column;
@@ -16,10 +16,9 @@ mod foreign;
 mod frames;
 mod functions;
 mod held;
+mod large;
 mod morsel;
-mod needs;
 mod ranks;
-mod running;
 mod shifts;
 mod sorted_rows;
 mod source;

@@ -54,7 +54,7 @@ async fn write_part(kind: &Kind, rows: &Rows<'_>, out: &mut Column, pace: &mut P
 }
 
 /// Which of so many parts of a partition a row is in, from 0 on.
-fn part_of(row: u64, rows: u64, parts: u64) -> u64 {
+pub(super) fn part_of(row: u64, rows: u64, parts: u64) -> u64 {
     let (least, larger) = (rows / parts, rows % parts);
     let in_larger = larger * (least + 1);
     if row < in_larger { row / (least + 1) } else { larger + (row - in_larger) / least }

@@ -129,7 +129,7 @@ async fn nth<T: Value>(
 }
 
 /// The element with a number of a range.
-fn in_range(number: i64, range: Range<usize>) -> Option<usize> {
+pub(super) fn in_range(number: i64, range: Range<usize>) -> Option<usize> {
     let distance = usize::try_from(number.unsigned_abs()).ok()?;
     let place = match number {
         0 => return None,

@@ -8,12 +8,18 @@ use weft_rt::memory::{Ledger, Reservation};
 
 use super::source::OPERATOR;
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::sort::Sorted;
 use crate::sort::entries::Entry;
+use crate::sort::external::MergedRows;
 use crate::sort::rows::Rows;
-use crate::tuple::budget::Budget;
+use crate::spill::frozen::Frozen;
+use crate::tuple::budget::{Budget, reserved};
 use crate::tuple::pack::{Form, long_bytes, pack};
 use crate::tuple::{Layout, Page};
+
+/// Rows that are copied between two looks at the clock.
+const COPIED_AT_ONCE: usize = 256;
 
 /// Sorted rows. Clones are the same rows.
 #[derive(Clone, Debug)]
@@ -44,23 +50,82 @@ impl SortedRows {
 #[derive(Debug)]
 pub(super) struct Chunk {
     entries: Vec<Entry>,
-    segments: Vec<Segment>,
+    _segments: Vec<Segment>,
+    _pages: Vec<Frozen>,
+    _copies: Option<Page>,
+    /// For what is only its own, if it was not reserved elsewhere.
+    memory: Option<Reservation>,
 }
 
-/// Rows that lie together.
+impl Chunk {
+    /// The tuples of pages that were read.
+    pub(super) fn of_pages(pages: Vec<Frozen>) -> Chunk {
+        let tuples = pages.iter().flat_map(|page| (0..page.tuples()).map(|at| page.tuple(at)));
+        // SAFETY: the pages have them.
+        let entries = tuples.map(|tuple| unsafe { Entry::of(tuple) }).collect();
+        Chunk { entries, _segments: Vec::new(), _pages: pages, _copies: None, memory: None }
+    }
+
+    /// Copies of the rows, which have this layout, on a page of so many bytes.
+    ///
+    /// # Safety
+    /// They have it, and so many bytes are enough.
+    pub(super) async unsafe fn copy(
+        &self,
+        layout: &Layout,
+        bytes: usize,
+        pace: &mut Pace,
+    ) -> Chunk {
+        let mut page = Page::new(bytes, layout.bytes());
+        let mut entries = Vec::with_capacity(self.entries.len());
+        for some in self.entries.chunks(COPIED_AT_ONCE) {
+            for entry in some {
+                let tuple = entry.tuple as *const u8;
+                // SAFETY: as the caller promises; the slot has room for the tuple.
+                unsafe {
+                    let slot = page.slot(long_bytes(layout, tuple)).expect("a page for all rows");
+                    pack(layout, tuple, Form::Live, slot);
+                    entries.push(Entry { tuple: slot.tuple as u64, ..*entry });
+                }
+            }
+            pace.keep().await;
+        }
+        let (segments, pages, copies) = (Vec::new(), Vec::new(), Some(page));
+        Chunk { entries, _segments: segments, _pages: pages, _copies: copies, memory: None }
+    }
+
+    /// Has memory for as long as the rows are there.
+    pub(super) fn adopt(&mut self, memory: Reservation) {
+        self.memory = Some(memory);
+    }
+
+    /// The rows behind the first `count` are forgotten.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.entries.truncate(count);
+    }
+
+    /// The rows in their order.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+/// Rows that a merge has given at once, the part of them that counts, and the bytes that all of them take.
 #[derive(Clone, Debug)]
-enum Segment {
-    /// Of those that a merge has given at once.
-    Merged(Arc<Rows>, Range<usize>),
-    Copied(Arc<Copied>),
+struct Segment {
+    rows: Arc<Rows>,
+    range: Range<usize>,
+    bytes: u64,
 }
 
 impl Segment {
     fn entries(&self) -> &[Entry] {
-        match self {
-            Segment::Merged(rows, range) => &rows.entries()[range.clone()],
-            Segment::Copied(copied) => std::slice::from_ref(&copied.entry),
-        }
+        &self.rows.entries()[self.range.clone()]
+    }
+
+    /// Bytes of a part of the rows, about.
+    fn bytes_of(&self, rows: usize) -> u64 {
+        self.bytes * rows as u64 / self.rows.entries().len().max(1) as u64
     }
 }
 
@@ -84,74 +149,147 @@ impl Copied {
         entry: Entry,
         layout: &Layout,
         ledger: &Ledger,
-    ) -> Result<Arc<Copied>> {
+    ) -> Result<Copied> {
         let tuple = entry.tuple as *const u8;
         // SAFETY: as the caller promises.
         let long_bytes = unsafe { long_bytes(layout, tuple) };
         let bytes = layout.bytes() + long_bytes;
-        let mut budget = Budget::new(OPERATOR, ledger);
-        budget.reserve(bytes as u64).await?;
+        let memory = reserved(OPERATOR, ledger, bytes as u64).await?;
         let mut page = Page::new(bytes, layout.bytes());
         let slot = page.slot(long_bytes).expect("a page for the row");
         // SAFETY: as the caller promises; the slot has room for the tuple.
         unsafe { pack(layout, tuple, Form::Live, slot) };
         let entry = Entry { tuple: page.tuple(0) as u64, ..entry };
-        Ok(Arc::new(Copied { entry, _page: page, _memory: budget.finish() }))
+        Ok(Copied { entry, _page: page, _memory: memory })
+    }
+
+    /// The copy.
+    pub(super) fn entry(&self) -> Entry {
+        self.entry
     }
 }
 
-/// Rows that are at hand, in their order.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    segments: VecDeque<Segment>,
-    count: usize,
+/// The rows of a merge, some of which are at hand.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub(super) ledger: Ledger,
+    merged: MergedRows,
+    /// The merge has no more.
+    is_last: bool,
+    /// Rows for which there is no memory yet.
+    waiting: Option<Rows>,
+    at_hand: VecDeque<Segment>,
+    rows: usize,
+    bytes: u64,
 }
 
-impl Pending {
-    /// How many.
-    pub(super) fn count(&self) -> usize {
-        self.count
+impl Input {
+    pub(super) fn new(merged: MergedRows, ledger: &Ledger) -> Input {
+        let (ledger, at_hand) = (ledger.clone(), VecDeque::new());
+        Input { ledger, merged, is_last: false, waiting: None, at_hand, rows: 0, bytes: 0 }
     }
 
-    /// More of them, behind the others.
-    pub(super) fn push(&mut self, rows: Rows) {
-        let range = 0..rows.entries().len();
-        self.count += range.len();
-        self.segments.push_back(Segment::Merged(Arc::new(rows), range));
+    /// How many rows are at hand.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
     }
 
-    /// The first `count` of them, which stay at hand.
-    pub(super) fn chunk(&self, count: usize) -> Chunk {
-        let mut chunk = Chunk { entries: Vec::with_capacity(count), segments: Vec::new() };
-        for segment in &self.segments {
-            let left = count - chunk.entries.len();
+    /// Bytes of memory that they take, about.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// True if there are no others behind them.
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Gathers until so many rows are at hand, or so many bytes of them.
+    ///
+    /// # Errors
+    /// Those of the merge; [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(super) async fn gather(&mut self, rows: usize, bytes: u64) -> Result<()> {
+        while let Some(missing_bytes) = self.gather_for_free(rows, bytes).await? {
+            let mut budget = Budget::new(OPERATOR, &self.ledger);
+            budget.reserve(missing_bytes).await?;
+            self.adopt(budget.finish());
+        }
+        Ok(())
+    }
+
+    /// The same as long as memory is free; else the bytes that the next rows need ([`Input::adopt`]).
+    ///
+    /// # Errors
+    /// Those of the merge.
+    pub(super) async fn gather_for_free(&mut self, rows: usize, bytes: u64) -> Result<Option<u64>> {
+        while !self.is_last && self.rows < rows && (self.rows == 0 || self.bytes < bytes) {
+            if self.waiting.is_none() {
+                self.waiting = self.merged.next().await?;
+            }
+            let Some(waiting) = &self.waiting else {
+                self.is_last = true;
+                break;
+            };
+            let missing_bytes = waiting.bytes_to_adopt();
+            let mut memory = self.ledger.empty();
+            if missing_bytes > 0 && !memory.try_grow(missing_bytes) {
+                return Ok(Some(missing_bytes));
+            }
+            self.adopt(memory);
+        }
+        Ok(None)
+    }
+
+    /// The rows for which there was no memory are at hand, with this.
+    pub(super) fn adopt(&mut self, memory: Reservation) {
+        let rows = self.waiting.take().expect("rows have waited for it");
+        let (range, bytes) = (0..rows.entries().len(), memory.bytes());
+        rows.adopt(memory);
+        self.rows += range.len();
+        self.bytes += bytes;
+        self.at_hand.push_back(Segment { rows: Arc::new(rows), range, bytes });
+    }
+
+    /// The first row at hand.
+    pub(super) fn first(&self) -> Option<Entry> {
+        self.at_hand.front().and_then(|segment| segment.entries().first().copied())
+    }
+
+    /// The first `count` rows at hand, which stay there, and the bytes that they take, about.
+    pub(super) fn chunk(&self, count: usize) -> (Chunk, u64) {
+        let (mut entries, mut segments, mut bytes) = (Vec::with_capacity(count), Vec::new(), 0);
+        for segment in &self.at_hand {
+            let left = count - entries.len();
             if left == 0 {
                 break;
             }
-            let entries = segment.entries();
-            chunk.entries.extend_from_slice(&entries[..left.min(entries.len())]);
-            chunk.segments.push(segment.clone());
+            let some = segment.entries();
+            let taken = left.min(some.len());
+            entries.extend_from_slice(&some[..taken]);
+            bytes += segment.bytes_of(taken);
+            segments.push(segment.clone());
         }
-        chunk
+        let pages = Vec::new();
+        let chunk =
+            Chunk { entries, _segments: segments, _pages: pages, _copies: None, memory: None };
+        (chunk, bytes)
     }
 
-    /// Forgets the rows before `first`, and has some in place of them.
-    pub(super) fn replace(&mut self, some: Vec<Arc<Copied>>, first: usize) {
-        self.count = some.len() + (self.count - first);
-        let mut segments: VecDeque<Segment> = some.into_iter().map(Segment::Copied).collect();
-        let mut start = 0;
-        for segment in self.segments.drain(..) {
-            let end = start + segment.entries().len();
-            match segment {
-                segment if start >= first => segments.push_back(segment),
-                Segment::Merged(rows, range) if end > first => {
-                    let range = range.start + (first - start)..range.end;
-                    segments.push_back(Segment::Merged(rows, range));
-                }
-                _ => {}
+    /// Forgets the first `count` rows.
+    pub(super) fn forget(&mut self, count: usize) {
+        self.rows -= count;
+        let mut left = count;
+        while left > 0 {
+            let segment = self.at_hand.front_mut().expect("there are so many rows");
+            let gone = left.min(segment.range.len());
+            let before_bytes = segment.bytes_of(segment.range.len());
+            segment.range.start += gone;
+            left -= gone;
+            let after_bytes = segment.bytes_of(segment.range.len());
+            self.bytes = self.bytes.saturating_sub(before_bytes - after_bytes);
+            if segment.range.is_empty() {
+                self.at_hand.pop_front();
             }
-            start = end;
         }
-        self.segments = segments;
     }
 }

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::for_lane;
 use crate::pace::Pace;
 use crate::query::Context;
+use crate::sort::entries::Entry;
 use crate::sort::order::Ranked;
 use crate::tuple::Layout;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
@@ -47,9 +48,17 @@ impl Starts {
         (first..=row).rev().find(|row| self.begins(*row))
     }
 
-    /// A row begins something.
-    pub(super) fn begin(&self, row: usize) {
-        self.words[row / 64].fetch_or(1 << (row % 64), Relaxed);
+    /// The first row begins nothing.
+    pub(super) fn go_on(&self) {
+        self.words[0].fetch_and(!1, Relaxed);
+    }
+
+    /// Those of the first `count` rows that begin something.
+    pub(super) fn count(&self, count: usize) -> usize {
+        let words = self.words[..count / 64].iter().map(|word| word.load(Relaxed));
+        let rest = (!count.is_multiple_of(64))
+            .then(|| self.words[count / 64].load(Relaxed) & ((1 << (count % 64)) - 1));
+        words.chain(rest).map(|word| word.count_ones() as usize).sum()
     }
 
     /// The first row after `row` that begins something, or `end` if that comes first.
@@ -127,53 +136,64 @@ pub(super) async unsafe fn starts(
 /// # Safety
 /// The tuples have the layout.
 pub(super) async unsafe fn starts_of_few(
-    rows: &SortedRows,
-    layout: &Arc<Layout>,
+    sorted: &[Entry],
+    layout: &Layout,
     sets: &[Vec<usize>],
     pace: &mut Pace,
 ) -> Vec<Starts> {
-    let count = rows.entries().len();
-    let starts = sets.iter().map(|_| Starts::new(count)).collect();
-    let (rows, layout, sets) = (rows.clone(), layout.clone(), sets.to_vec());
-    let shared = Shared { rows, layout, sets, starts };
-    for piece in 0..count.div_ceil(PIECE) {
+    let starts: Vec<Starts> = sets.iter().map(|_| Starts::new(sorted.len())).collect();
+    for piece in 0..sorted.len().div_ceil(PIECE) {
         // SAFETY: as the caller promises.
-        unsafe { shared.find(piece) };
+        unsafe { find(sorted, layout, sets, &starts, piece) };
         pace.keep().await;
     }
-    shared.starts
+    starts
 }
 
 impl Shared {
     /// # Safety
     /// The tuples have the layout.
     unsafe fn find(&self, piece: usize) {
-        let sorted = self.rows.entries();
-        let start = piece * PIECE;
-        let rows = PIECE.min(sorted.len() - start);
-        // The row before the first is looked at as well, if there is one.
-        let before = usize::from(start > 0);
-        let mut found = vec![[0u64; PIECE_WORDS]; self.sets.len()];
-        for field in 0..self.layout.fields().len() {
-            if !self.sets.iter().any(|set| set.contains(&field)) {
-                continue;
-            }
-            let mut bits = [0; PIECE_WORDS];
-            let mut fields = Fields::new(&self.layout, field);
-            // SAFETY: as the caller promises.
-            let vector = unsafe { fields.load(sorted, start - before, rows + before) };
-            for_lane!(vector.lane(), T => differences::<T>(vector, before, rows, &mut bits));
-            for (set, found) in self.sets.iter().zip(&mut found) {
-                if set.contains(&field) {
-                    found.iter_mut().zip(&bits).for_each(|(found, bits)| *found |= bits);
-                }
+        // SAFETY: as the caller promises.
+        unsafe { find(self.rows.entries(), &self.layout, &self.sets, &self.starts, piece) };
+    }
+}
+
+/// Finds the starts of a piece of sorted rows.
+///
+/// # Safety
+/// The tuples have the layout.
+unsafe fn find(
+    sorted: &[Entry],
+    layout: &Layout,
+    sets: &[Vec<usize>],
+    starts: &[Starts],
+    piece: usize,
+) {
+    let start = piece * PIECE;
+    let rows = PIECE.min(sorted.len() - start);
+    // The row before the first is looked at as well, if there is one.
+    let before = usize::from(start > 0);
+    let mut found = vec![[0u64; PIECE_WORDS]; sets.len()];
+    for field in 0..layout.fields().len() {
+        if !sets.iter().any(|set| set.contains(&field)) {
+            continue;
+        }
+        let mut bits = [0; PIECE_WORDS];
+        let mut fields = Fields::new(layout, field);
+        // SAFETY: as the caller promises.
+        let vector = unsafe { fields.load(sorted, start - before, rows + before) };
+        for_lane!(vector.lane(), T => differences::<T>(vector, before, rows, &mut bits));
+        for (set, found) in sets.iter().zip(&mut found) {
+            if set.contains(&field) {
+                found.iter_mut().zip(&bits).for_each(|(found, bits)| *found |= bits);
             }
         }
-        for (starts, mut found) in self.starts.iter().zip(found) {
-            found[0] |= u64::from(start == 0);
-            let words = &starts.words[start / 64..];
-            words.iter().zip(found).for_each(|(word, bits)| word.store(bits, Relaxed));
-        }
+    }
+    for (starts, mut found) in starts.iter().zip(found) {
+        found[0] |= u64::from(start == 0);
+        let words = &starts.words[start / 64..];
+        words.iter().zip(found).for_each(|(word, bits)| word.store(bits, Relaxed));
     }
 }
 

@@ -1,9 +1,8 @@
 //! A window over rows that do not fit into memory: they come in their order from a merge, some at a time.
 //!
 //! Workers take turns to cut off what is to be evaluated. Whole partitions are evaluated by whoever has taken them, all
-//! workers at once. If a partition has more rows than are worth gathering, and the functions need no more than some rows
-//! around each and something that is carried over from those before, it is evaluated as its rows come, by who has the
-//! turn; else its rows are gathered as long as there is memory.
+//! workers at once. A partition that is not worth being gathered is evaluated by who has the turn, block by block
+//! ([`Large`]).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft_rt::memory::{Ledger, Reservation};
 
 use super::column::Column;
-use super::functions::{Function, Kind};
-use super::held::held;
-use super::morsel::{Rows, column, evaluate};
-use super::needs::{Needs, end};
-use super::running::{Carry, Evaluating, write_aggregate, write_nth, write_ranks};
-use super::sorted_rows::{Copied, Pending, SortedRows};
+use super::functions::Function;
+use super::large::Large;
+use super::sorted_rows::{Input, SortedRows};
 use super::source::{MORSEL_ROWS, OPERATOR, Shared};
 use super::starts::{Starts, starts_of_few};
 use crate::error::Result;
@@ -26,18 +22,22 @@ use crate::query::Context;
 use crate::sort::entries::Entry;
 use crate::sort::external::MergedRows;
 use crate::spill::Settled;
+use crate::spill::writer::Spills;
 use crate::tuple::budget::Budget;
 
 /// Of the budget, the part that is gathered at once if that is less than the rows of a morsel.
 const CHUNK_PART: u64 = 16;
 
+/// The part that a partition may have which is gathered to be evaluated as a whole.
+const WHOLE_PART: u64 = 8;
+
 /// The part that all that is gathered takes about, at most.
-const CHUNKS_PART: u64 = 4;
+const GATHERED_PART: u64 = 4;
 
 /// Of the budget, the part that results and arguments of rows that are evaluated together take about, and what they take
 /// for each row and function.
 const EVALUATED_PART: u64 = 8;
-const FUNCTION_BYTES: usize = 40;
+pub(super) const FUNCTION_BYTES: usize = 40;
 
 /// The rows of a merge, cut into pieces that can be evaluated.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Stream {
     has_ended: AtomicBool,
     state: Mutex<Option<State>>,
     /// What others leave to it.
-    _settled: Option<Settled>,
+    _settled: Settled,
 }
 
 /// Rows to be evaluated.
@@ -57,7 +57,7 @@ pub(super) struct Piece {
     pub(super) range: Range<usize>,
     /// Of each set of fields.
     pub(super) starts: Vec<Starts>,
-    /// The results of all rows that are at hand, if they are known already.
+    /// The results of all rows, if they are known already.
     pub(super) results: Option<Vec<Column>>,
     /// Memory for all that.
     pub(super) memory: Reservation,
@@ -65,48 +65,38 @@ pub(super) struct Piece {
 
 #[derive(Debug)]
 struct State {
-    ledger: Ledger,
-    merged: MergedRows,
+    rows: Left,
+    spills: Spills,
     /// Rows that are worth being evaluated together.
     rows_wanted: usize,
-    /// The merge has no more.
-    is_last: bool,
-    /// What the functions need; nothing if they need whole partitions.
-    needs: Option<Needs>,
-    /// First the rows that are kept for a function, then some that were evaluated before, then the others.
-    pending: Pending,
-    kept: usize,
-    /// The first row that was not evaluated.
-    first: usize,
-    /// It is of the partition of which rows were evaluated last.
-    is_continued: bool,
-    /// For each function.
-    carries: Vec<Carry>,
+    /// A partition of more rows is evaluated block by block.
+    rows_most: usize,
+}
+
+/// The rows that were not evaluated yet.
+#[derive(Debug)]
+enum Left {
+    /// A partition begins with the first of them.
+    Partitions(Input),
+    /// The first of them are of this partition.
+    Large(Box<Large>),
+    /// They are being looked at, or that has failed.
+    Nothing,
 }
 
 impl Stream {
     /// The rows of a merge for these functions.
     pub(super) fn new(merged: MergedRows, functions: &[Function], context: &Context) -> Stream {
         let ledger = &context.ledger;
-        // What is at hand, and what each worker evaluates.
-        let chunks = context.runtime.workers() as u64 + 1;
-        let bytes = (ledger.limit() / CHUNK_PART * chunks).min(ledger.limit() / CHUNKS_PART);
-        let settled = context.spilling.as_ref().map(|spilling| Settled::new(spilling, bytes));
-        let mut needs = functions.iter().map(Needs::of);
-        let needs = needs.try_fold(Needs::default(), |all, needs| Some(all.join(needs?)));
+        let spills = Spills::new(context).expect("the sort has spilled");
+        let settled = Settled::new(&spills.spilling, ledger.limit() / GATHERED_PART);
         let bytes_per_row = (functions.len().max(1) * FUNCTION_BYTES) as u64;
         let rows_most = (ledger.limit() / EVALUATED_PART / bytes_per_row) as usize;
         let state = State {
-            ledger: ledger.clone(),
-            merged,
+            rows: Left::Partitions(Input::new(merged, ledger)),
+            spills,
             rows_wanted: MORSEL_ROWS.min(rows_most).max(1),
-            is_last: false,
-            needs,
-            pending: Pending::default(),
-            kept: 0,
-            first: 0,
-            is_continued: false,
-            carries: functions.iter().map(|_| Carry::default()).collect(),
+            rows_most,
         };
         let (turn, has_ended) = (Ledger::new(1), AtomicBool::new(false));
         Stream { turn, has_ended, state: Mutex::new(Some(state)), _settled: settled }
@@ -121,7 +111,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the merge; [`ExecError::Memory`](crate::ExecError::Memory); those of functions.
-    pub(super) async fn next(&self, shared: &Shared) -> Result<Option<Piece>> {
+    pub(super) async fn next(&self, shared: &Arc<Shared>) -> Result<Option<Piece>> {
         let _turn = self.turn.reserve(1).await.expect("a turn is never too large");
         // Whoever fails takes it along.
         let Some(mut state) = self.state().take() else { return Ok(None) };
@@ -140,198 +130,64 @@ impl Stream {
 }
 
 impl State {
-    async fn next(&mut self, shared: &Shared) -> Result<Option<Piece>> {
+    async fn next(&mut self, shared: &Arc<Shared>) -> Result<Option<Piece>> {
+        loop {
+            match std::mem::replace(&mut self.rows, Left::Nothing) {
+                Left::Partitions(mut input) => {
+                    let piece = self.partitions(&mut input, shared).await?;
+                    if piece.is_some() || input.rows() == 0 {
+                        self.rows = Left::Partitions(input);
+                        return Ok(piece);
+                    }
+                    let large = Large::new(input, self.spills.clone(), shared.clone())?;
+                    self.rows = Left::Large(Box::new(large));
+                }
+                Left::Large(mut large) => {
+                    if let Some(piece) = large.next().await? {
+                        self.rows = Left::Large(large);
+                        return Ok(Some(piece));
+                    }
+                    self.rows = Left::Partitions(large.end().await?);
+                }
+                Left::Nothing => return Ok(None),
+            }
+        }
+    }
+
+    /// The next whole partitions; `None` if there are no rows, or too many of the next partition.
+    async fn partitions(&self, input: &mut Input, shared: &Shared) -> Result<Option<Piece>> {
+        let limit = input.ledger.limit();
         let mut pace = Pace::default();
         let mut times = 1;
         loop {
-            self.gather(times).await?;
-            let count = self.pending.count().min(self.first + times * self.rows_wanted);
-            if count == self.first {
+            let rows_wanted = times * self.rows_wanted;
+            input.gather(rows_wanted, times as u64 * limit / CHUNK_PART).await?;
+            let count = input.rows().min(rows_wanted);
+            if count == 0 {
                 return Ok(None);
             }
-            let mut budget = Budget::new(OPERATOR, &self.ledger);
+            let mut budget = Budget::new(OPERATOR, &input.ledger);
             let sets = shared.sets.len() as u64;
             let bytes = (count * size_of::<Entry>()) as u64 + Starts::bytes(count) * sets;
             budget.reserve(bytes).await?;
-            let rows = SortedRows::Some(Arc::new(self.pending.chunk(count)));
+            let rows = SortedRows::Some(Arc::new(input.chunk(count).0));
+            let Shared { layout, sets, .. } = shared;
             // SAFETY: the tuples are those of the sort, as the layout is.
-            let starts =
-                unsafe { starts_of_few(&rows, &shared.layout, &shared.sets, &mut pace).await };
-            // Rows that are kept are nobody's neighbours.
-            starts.iter().filter(|_| self.kept > 0).for_each(|starts| starts.begin(self.kept));
-            let Some((end, is_whole)) = self.end(shared, &starts, count) else {
-                times *= 2;
-                continue;
-            };
-            let mut piece = Piece {
-                rows,
-                range: self.first..end,
-                starts,
-                results: None,
-                memory: self.ledger.empty(),
-            };
-            if self.is_continued || !is_whole {
-                let results = self.evaluate(shared, &piece, &mut budget, &mut pace).await?;
-                piece.results = Some(results);
-            }
-            piece.memory = budget.finish();
-            self.go_on(end, is_whole, shared, &piece.rows).await?;
-            return Ok(Some(piece));
-        }
-    }
-
-    /// Gathers rows until so many times as many as are worth it were not evaluated.
-    async fn gather(&mut self, times: usize) -> Result<()> {
-        let rows_wanted = times * self.rows_wanted;
-        let bytes_wanted = times as u64 * self.ledger.limit() / CHUNK_PART;
-        let mut bytes = 0;
-        while !self.is_last {
-            let rows_at_hand = self.pending.count() - self.first;
-            if rows_at_hand >= rows_wanted || rows_at_hand > 0 && bytes >= bytes_wanted {
-                break;
-            }
-            let Some(rows) = self.merged.next().await? else {
-                self.is_last = true;
-                break;
-            };
-            let mut budget = Budget::new(OPERATOR, &self.ledger);
-            budget.reserve(rows.bytes_to_adopt()).await?;
-            bytes += budget.bytes();
-            rows.adopt(budget.finish());
-            self.pending.push(rows);
-        }
-        Ok(())
-    }
-
-    /// The end of what can be evaluated of the first `count` rows at hand, and whether it is that of a partition; `None` if more rows are
-    /// needed.
-    fn end(&self, shared: &Shared, starts: &[Starts], count: usize) -> Option<(usize, bool)> {
-        if self.is_last && count == self.pending.count() {
-            return Some((count, true));
-        }
-        if let Some(start) = starts[0].last(self.first + 1, count - 1) {
-            return Some((start, true));
-        }
-        let needs = self.needs?;
-        let mut end = count.checked_sub(needs.behind).filter(|end| *end > self.first)?;
-        if needs.peers {
-            let needs_peers = |function: &Function| Needs::of(function).is_some_and(|of| of.peers);
-            let functions = shared.functions.iter().zip(&shared.peers);
-            let sets: Vec<usize> = functions
-                .filter(|(function, _)| needs_peers(function))
-                .map(|(_, set)| *set)
-                .collect();
-            // Where the keys of all of them change.
-            end = (self.first + 1..count.min(end + 1))
-                .rev()
-                .find(|row| sets.iter().all(|set| starts[*set].begins(*row)))?;
-        }
-        Some((end, false))
-    }
-
-    /// Evaluates rows of a partition that are not all at hand, and what else there is.
-    async fn evaluate(
-        &mut self,
-        shared: &Shared,
-        piece: &Piece,
-        budget: &mut Budget,
-        pace: &mut Pace,
-    ) -> Result<Vec<Column>> {
-        let mut results = Vec::with_capacity(shared.functions.len());
-        let functions = shared.functions.iter().zip(&shared.peers).zip(&mut self.carries);
-        for ((function, peers), carry) in functions {
-            let rows = Rows {
-                sorted: piece.rows.entries(),
-                layout: &shared.layout,
-                range: 0..piece.rows.entries().len(),
-                partitions: &piece.starts[0],
-                peers: &piece.starts[*peers],
-            };
-            let (range, is_continued) = (piece.range.clone(), self.is_continued);
-            let evaluating = Evaluating { rows: &rows, range, is_continued };
-            // SAFETY: the tuples are those of the sort, as the layout is.
-            results.push(unsafe {
-                match Needs::of(function) {
-                    Some(needs) if needs.running => {
-                        evaluate_running(function, &evaluating, carry, budget, pace).await?
-                    }
-                    _ => evaluate(function, &rows, budget, pace).await?,
+            let starts = unsafe { starts_of_few(rows.entries(), layout, sets, &mut pace).await };
+            let end = match starts[0].last(1, count - 1) {
+                _ if input.is_last() && count == input.rows() => count,
+                Some(start) => start,
+                None if input.bytes() >= limit / WHOLE_PART || 2 * rows_wanted > self.rows_most => {
+                    return Ok(None);
                 }
-            });
+                None => {
+                    times *= 2;
+                    continue;
+                }
+            };
+            input.forget(end);
+            let memory = budget.finish();
+            return Ok(Some(Piece { rows, range: 0..end, starts, results: None, memory }));
         }
-        Ok(results)
     }
-
-    /// All rows before `end` were evaluated, or will be. `rows` are those at hand.
-    async fn go_on(
-        &mut self,
-        end: usize,
-        is_whole: bool,
-        shared: &Shared,
-        rows: &SortedRows,
-    ) -> Result<()> {
-        if is_whole {
-            self.carries.fill_with(Carry::default);
-        }
-        let mut kept: Vec<usize> = Vec::new();
-        for carry in &mut self.carries {
-            if let Some(row) = &mut carry.kept {
-                let place = kept.iter().position(|known| known == row);
-                kept.extend(place.is_none().then_some(*row));
-                *row = place.unwrap_or(kept.len() - 1);
-            }
-        }
-        let mut copies = Vec::with_capacity(kept.len());
-        for row in kept {
-            let entry = rows.entries()[row];
-            // SAFETY: the tuples are those of the sort, as the layout is.
-            copies.push(unsafe { Copied::new(entry, &shared.layout, &self.ledger).await? });
-        }
-        let before = self.needs.map_or(0, |needs| needs.before);
-        let start = if is_whole { end } else { end.saturating_sub(before).max(self.kept) };
-        self.kept = copies.len();
-        self.first = copies.len() + end - start;
-        self.pending.replace(copies, start);
-        self.is_continued = !is_whole;
-        Ok(())
-    }
-}
-
-/// The results of a function that carries something over.
-///
-/// # Safety
-/// The tuples have the layout.
-async unsafe fn evaluate_running(
-    function: &Function,
-    evaluating: &Evaluating<'_>,
-    carry: &mut Carry,
-    budget: &mut Budget,
-    pace: &mut Pace,
-) -> Result<Column> {
-    let rows = evaluating.rows;
-    budget.reserve((rows.count() * function.result.width()) as u64).await?;
-    let mut out = Column::new(function.result, rows.count());
-    let argument = match function.arguments.first() {
-        // SAFETY: as the caller promises.
-        Some(field) => Some(unsafe { column(*field, rows, budget, pace).await? }),
-        None => None,
-    };
-    match (&function.kind, &argument) {
-        (Kind::Aggregate(aggregate, frame), argument) => {
-            let mut held = held(*aggregate, true, argument.as_ref());
-            let end = end(frame).expect("frames that begin with their partition");
-            let with = (&mut *budget, pace);
-            write_aggregate(held.as_mut(), end, evaluating, carry, &mut out, with).await?;
-        }
-        (Kind::Nth { row, frame, .. }, Some(argument)) => {
-            let end = end(frame).expect("frames that begin with their partition");
-            let nth = row.unsigned_abs();
-            write_nth(nth, end, evaluating, carry, argument, &mut out, pace).await;
-        }
-        (kind, _) => write_ranks(kind, evaluating, carry, &mut out, pace).await,
-    }
-    if let Some(argument) = argument {
-        budget.release((rows.count() * argument.lane().width()) as u64);
-    }
-    Ok(out)
 }

@@ -69,6 +69,11 @@ impl Foreign for Counted {
     }
 }
 
+/// The same as a function over a frame.
+pub(crate) fn counted(removes: bool, frame: Frame) -> Kind {
+    Kind::Foreign(Arc::new(Counted { removes, input_types: [DataType::Int64] }), frame)
+}
+
 struct Count {
     removes: bool,
     rows: usize,
@@ -77,6 +82,12 @@ struct Count {
 impl Accumulator for Count {
     fn removes(&self) -> bool {
         self.removes
+    }
+
+    fn go_on(&mut self, _: Vec<ArrayRef>) {}
+
+    fn bytes(&self) -> usize {
+        size_of::<Count>()
     }
 
     fn clear(&mut self) -> weft_exec::Result<()> {
@@ -184,10 +195,7 @@ pub(crate) fn function(order: KeyOrder, random: &mut fastrand::Rng) -> (Kind, Ar
             let input_types = [DataType::Int64];
             (Kind::Partitionwise(Arc::new(Rows { input_types })), Argument::Number)
         }
-        9 => {
-            let counted = Counted { removes: random.bool(), input_types: [DataType::Int64] };
-            (Kind::Foreign(Arc::new(counted), frame(order, random)), Argument::Number)
-        }
+        9 => (counted(random.bool(), frame(order, random)), Argument::Number),
         _ => {
             let of = [
                 (Aggregate::Count, Argument::Nothing),

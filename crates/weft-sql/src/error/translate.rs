@@ -10,6 +10,7 @@ use super::planning::{
 };
 use super::words::{plain_types, sentence, strip_prefixes};
 use super::{ErrorKind, Position, SqlError};
+use crate::sizes::human_bytes;
 
 /// The error that matters among those that DataFusion has nested, in plain words.
 pub(crate) fn translate(error: &DataFusionError) -> SqlError {
@@ -193,6 +194,14 @@ pub(super) fn translate_exec(error: &ExecError) -> SqlError {
         }
         ExecError::Memory { operator, source } => {
             out_of_memory(&format!("out of memory: {operator} needs more: {source}"))
+        }
+        ExecError::TooLarge { what, limit_bytes } => {
+            let limit = human_bytes(*limit_bytes);
+            let message = format!(
+                "{what} has to be in memory, but outgrows what the setting memory_limit leaves, {limit}"
+            );
+            SqlError::new(ErrorKind::OutOfMemory, message)
+                .with_hint("raise the setting memory_limit")
         }
         ExecError::Store(error) => from_store(error),
         ExecError::Arrow(error) => translate_arrow(error),

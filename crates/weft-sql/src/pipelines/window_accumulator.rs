@@ -70,6 +70,14 @@ impl Accumulator for Accumulating {
         self.slides
     }
 
+    fn go_on(&mut self, inputs: Vec<ArrayRef>) {
+        self.inputs = inputs;
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.size()
+    }
+
     fn clear(&mut self) -> weft_exec::Result<()> {
         self.rows = 0;
         self.inner = ours(match self.slides {

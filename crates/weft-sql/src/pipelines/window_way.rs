@@ -12,7 +12,7 @@ use datafusion::physical_plan::windows::WindowUDFExpr;
 use super::expressions::literal;
 
 /// The farthest row that a function is tried with.
-const DISTANCE_MAX: usize = 1_000;
+const DISTANCE_MAX: usize = 128 << 10;
 
 /// The first value that functions are tried with: nobody has it for a default.
 const FIRST_VALUE: i64 = -0x7e57_ab1e_c0de;
