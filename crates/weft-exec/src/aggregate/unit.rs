@@ -13,9 +13,10 @@ use crate::spill::frozen::Frozen;
 use crate::spill::reader::Reader;
 use crate::spill::writer::{SpilledPage, Spills, Writer};
 use crate::spill::{Settled, Spilling};
+use crate::tuple::behind::Sizes;
 use crate::tuple::layout::HASH_OFFSET;
 use crate::tuple::pack::{Form, unpack};
-use crate::tuple::packing::{Packing, packed_bytes};
+use crate::tuple::packing::{Packing, measure};
 use crate::tuple::{Layout, Page};
 
 /// The hash of a tuple.
@@ -104,23 +105,24 @@ impl Unit {
         self.reservation.split(self.held_bytes().min(bytes))
     }
 
-    /// Writes copies of the pages, as those of a partition.
+    /// Writes copies of the pages, as those of a partition. If the writer lacks memory for them it is lent what the pages have.
     ///
     /// # Errors
     /// What went wrong with writing them.
     pub(super) async fn write(
-        &self,
+        &mut self,
         layout: &Layout,
         writer: &mut Writer,
         partition: usize,
     ) -> Result<()> {
         let mut pace = Pace::default();
-        let mut bytes = 0;
+        let mut sizes = Sizes::default();
         for page in &self.pages {
             // SAFETY: the pages are ours, and their tuples complete.
-            bytes += unsafe { packed_bytes(layout, page, self.form, &mut pace).await };
+            unsafe { measure(layout, page, self.form, &mut sizes, &mut pace).await };
         }
-        let mut packing = Packing::new(layout, writer, self.form, partition, bytes);
+        writer.lend(self.lend(writer.lacks_bytes_for(sizes.largest_bytes)));
+        let mut packing = Packing::new(layout, writer, self.form, partition, sizes.bytes);
         for page in &self.pages {
             for number in 0..page.tuples() {
                 // SAFETY: as above.

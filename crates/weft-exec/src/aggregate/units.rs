@@ -130,7 +130,7 @@ impl Units {
     }
 
     async fn spill(&self, units: &mut [Unit], mut writer: Writer) -> Result<()> {
-        for (number, unit) in units.iter().enumerate() {
+        for (number, unit) in units.iter_mut().enumerate() {
             unit.write(&self.layout, &mut writer, number).await?;
         }
         writer.settle().await?;

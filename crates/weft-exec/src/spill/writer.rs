@@ -9,7 +9,7 @@ use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_store::spill::{Spilled, Written};
 
-use super::frozen::Freezing;
+use super::frozen::{Freezing, page_bytes};
 use super::mask::SpilledPartitions;
 use super::regulator::{PageCosts, Regulator, Waiting};
 use super::{Share, Spilling, Turn};
@@ -119,6 +119,12 @@ impl Writer {
     /// Bytes that it lacks to be sure that it can write a page.
     pub(crate) fn lacks_bytes(&self) -> u64 {
         SPARE_BYTES.saturating_sub(self.spare.bytes())
+    }
+
+    /// The same for a page with a tuple of so many bytes.
+    pub(crate) fn lacks_bytes_for(&self, tuple_bytes: usize) -> u64 {
+        let bytes = page_bytes(tuple_bytes, tuple_bytes) as u64;
+        SPARE_BYTES.max(bytes).saturating_sub(self.spare.bytes())
     }
 
     /// Takes memory for a page, so that it can write when there is no other. If it is not free now, it is lent

@@ -139,26 +139,48 @@ impl<'a> Pieces<'a> {
     }
 }
 
+/// How much tuples take on disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sizes {
+    /// All of them.
+    pub(crate) bytes: usize,
+    /// The largest piece, which lies on one page.
+    pub(crate) largest_bytes: usize,
+}
+
+impl Sizes {
+    fn add(&mut self, piece_bytes: usize) {
+        self.bytes += piece_bytes;
+        self.largest_bytes = self.largest_bytes.max(piece_bytes);
+    }
+
+    /// Bytes of tuples without anything beside them.
+    pub(crate) fn add_plain(&mut self, tuples: usize, tuple_bytes: usize) {
+        self.bytes += tuples * tuple_bytes;
+        self.largest_bytes = self.largest_bytes.max(tuple_bytes);
+    }
+}
+
 /// Bytes of all pieces of a tuple.
 ///
 /// # Safety
 /// There is a complete tuple of the layout, in that form, which nobody writes to until this has ended.
-pub(crate) async unsafe fn pieces_bytes(
+pub(crate) async unsafe fn measure_pieces(
     layout: &Layout,
     tuple: *const u8,
     form: Form,
+    sizes: &mut Sizes,
     pace: &mut Pace,
-) -> usize {
+) {
     if layout.behind().is_empty() {
         // SAFETY: as promised.
-        return layout.bytes() + unsafe { long_bytes(layout, tuple) };
+        sizes.add(layout.bytes() + unsafe { long_bytes(layout, tuple) });
+        return;
     }
     // SAFETY: as promised.
     let mut pieces = unsafe { Pieces::new(layout, tuple, form) };
-    let mut bytes = 0;
     while let Some(behind) = pieces.next() {
-        bytes += layout.bytes() + behind;
+        sizes.add(layout.bytes() + behind);
         pace.keep().await;
     }
-    bytes
 }

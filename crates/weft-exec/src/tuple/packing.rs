@@ -3,7 +3,7 @@
 use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 
-use super::behind::{Pieces, pieces_bytes};
+use super::behind::{Pieces, Sizes, measure_pieces};
 use super::layout::Layout;
 use super::pack::Form;
 use super::page::{Page, Slot};
@@ -97,23 +97,23 @@ impl<'a> Packing<'a> {
     }
 }
 
-/// Bytes of a page's tuples on disk.
+/// Adds what a page's tuples take on disk.
 ///
 /// # Safety
 /// The page's tuples are complete ones of the layout, in that form, which nobody writes to until this has ended.
-pub(crate) async unsafe fn packed_bytes(
+pub(crate) async unsafe fn measure(
     layout: &Layout,
     page: &Page,
     form: Form,
+    sizes: &mut Sizes,
     pace: &mut Pace,
-) -> usize {
+) {
     if !layout.has_strings() && !layout.keeps() {
-        return page.tuples() * layout.bytes();
+        sizes.add_plain(page.tuples(), layout.bytes());
+        return;
     }
-    let mut bytes = 0;
     for number in 0..page.tuples() {
         // SAFETY: as promised.
-        bytes += unsafe { pieces_bytes(layout, page.tuple(number), form, pace).await };
+        unsafe { measure_pieces(layout, page.tuple(number), form, sizes, pace).await };
     }
-    bytes
 }

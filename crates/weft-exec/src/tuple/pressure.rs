@@ -5,12 +5,12 @@
 //! all workers hear of by a bitmask. What was stored before there were partitions goes first, sorted by partition. Tuples
 //! are packed onto pages for the disk, of which a bounded number is on its way.
 
-use super::behind::{Pieces, pieces_bytes};
+use super::behind::{Pieces, Sizes, measure_pieces};
 use super::budget::Budget;
 use super::layout::HASH_OFFSET;
 use super::materializer::{Filling, Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, Room};
 use super::pack::Form;
-use super::packing::{Packing, packed_bytes};
+use super::packing::{Packing, measure};
 use super::page::Page;
 use crate::error::Result;
 use crate::pace::Pace;
@@ -252,13 +252,14 @@ impl Materializer {
         let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
         let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
         let mut pace = Pace::default();
-        let mut bytes = 0;
+        let mut sizes = Sizes::default();
         for page in &pages {
             // SAFETY: the pages are ours, and their tuples complete.
-            bytes += unsafe { packed_bytes(layout, page, *form, &mut pace).await };
+            unsafe { measure(layout, page, *form, &mut sizes, &mut pace).await };
         }
-        let mut leaving = Leaving::new(&pages, paid_bytes, budget, writer);
-        let mut packing = Packing::new(layout, writer, *form, partition, bytes);
+        let mut leaving = Leaving::new(&pages, paid_bytes);
+        leaving.lend(sizes, budget, writer);
+        let mut packing = Packing::new(layout, writer, *form, partition, sizes.bytes);
         for page in pages {
             for number in 0..page.tuples() {
                 // SAFETY: as above.
@@ -292,16 +293,18 @@ impl Materializer {
         let paid_bytes = behind_bytes.saturating_sub(self.unpaid_bytes);
         let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
         let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
-        let mut leaving = Leaving::new(&pages, paid_bytes, budget, writer);
+        let mut leaving = Leaving::new(&pages, paid_bytes);
         let mut pace = Pace::default();
         for tuples in tuples.chunk_by(|a, b| a.0 == b.0) {
-            let mut bytes = 0;
+            let mut sizes = Sizes::default();
             for (_, tuple) in tuples {
                 // SAFETY: the pages are ours, and their tuples complete.
-                bytes +=
-                    unsafe { pieces_bytes(layout, *tuple as *const u8, *form, &mut pace).await };
+                unsafe {
+                    measure_pieces(layout, *tuple as *const u8, *form, &mut sizes, &mut pace).await;
+                }
             }
-            let mut packing = Packing::new(layout, writer, *form, tuples[0].0, bytes);
+            leaving.lend(sizes, budget, writer);
+            let mut packing = Packing::new(layout, writer, *form, tuples[0].0, sizes.bytes);
             for (_, tuple) in tuples {
                 // SAFETY: as above.
                 unsafe { packing.add(*tuple as *const u8).await? };
@@ -348,16 +351,22 @@ impl Materializer {
 /// Pages on their way out, and what lies behind their tuples. If the writer has no memory to write a page, they lend what they will
 /// give back: whoever has all other memory can spill.
 struct Leaving {
+    bytes: u64,
     lent_bytes: u64,
 }
 
 impl Leaving {
-    fn new(pages: &[Page], behind_bytes: u64, budget: &mut Budget, writer: &mut Writer) -> Leaving {
+    fn new(pages: &[Page], behind_bytes: u64) -> Leaving {
         let bytes = pages.iter().map(|page| page.bytes() as u64).sum::<u64>() + behind_bytes;
-        let lent = budget.lend(writer.lacks_bytes().min(bytes));
-        let lent_bytes = lent.bytes();
+        Leaving { bytes, lent_bytes: 0 }
+    }
+
+    /// Lends the writer what it lacks to write tuples of these sizes.
+    fn lend(&mut self, sizes: Sizes, budget: &mut Budget, writer: &mut Writer) {
+        let lacks_bytes = writer.lacks_bytes_for(sizes.largest_bytes);
+        let lent = budget.lend(lacks_bytes.min(self.bytes - self.lent_bytes));
+        self.lent_bytes += lent.bytes();
         writer.lend(lent);
-        Leaving { lent_bytes }
     }
 
     /// Gives a page's memory back.
