@@ -91,23 +91,30 @@ impl<T: Keep + Ordered> Distinct<T> {
     }
 
     /// A table with room for one more value.
+    #[inline]
     fn with_room(&self, tuple: Tuple, memory: &mut Memory) -> Table {
-        let Some(table) = self.table(tuple) else {
+        match self.table(tuple) {
+            // SAFETY: tables were made here.
+            Some(table) if unsafe { (table.len() + 1) * 2 <= table.capacity() } => table,
+            small => self.with_more_room(small, tuple, memory),
+        }
+    }
+
+    /// A larger table with the same values, or the first one.
+    #[inline(never)]
+    fn with_more_room(&self, small: Option<Table>, tuple: Tuple, memory: &mut Memory) -> Table {
+        let Some(table) = small else {
             let table = self.new_table(tuple, CAPACITY_MIN, memory);
             self.table.set(tuple, table.0 as u64);
             return table;
         };
         // SAFETY: tables, their headers and the slots below their capacity were made here; a slot is aligned to 8 bytes.
         unsafe {
-            let capacity = table.capacity();
-            if (table.len() + 1) * 2 <= capacity {
-                return table;
-            }
             let room = ((table.len() + 1) * 2).next_power_of_two().max(CAPACITY_MIN);
             let larger = self.new_table(tuple, room, memory);
             larger.0.write(table.len());
             larger.0.add(2).write(table.0.add(2).read());
-            for at in 0..capacity {
+            for at in 0..table.capacity() {
                 let from = self.slot(table, at);
                 let hash = from.cast::<u64>().read();
                 if hash != 0 {
@@ -124,10 +131,11 @@ impl<T: Keep + Ordered> Distinct<T> {
         }
     }
 
+    #[inline]
     fn insert(&self, tuple: Tuple, hash: u64, value: T, key: Option<Str>, memory: &mut Memory) {
         let table = self.with_room(tuple, memory);
         let hash = hash.max(1);
-        // SAFETY: as in `with_room`; there is a free slot.
+        // SAFETY: as in `with_more_room`; there is a free slot.
         unsafe {
             let mask = table.capacity() - 1;
             let mut at = hash & mask;
