@@ -52,8 +52,8 @@ pub(crate) const SETTINGS: [(&str, &str); 11] = [
     ),
     (
         "spill_compression",
-        "how what operators spill is compressed: off, lz4, zstd:N at level N, or auto (as far as writes are waited \
-         for); of the database",
+        "how what operators spill is compressed: off, lz4, zstd:N at level N, or auto (where that makes \
+         spilling faster); of the database",
     ),
     ("temp_directory", "where operators spill; fixed when the database is opened"),
     (
