@@ -87,6 +87,7 @@ mod text;
 mod types;
 mod unsupported;
 mod value;
+mod whole_orders;
 mod window_filters;
 mod write;
 mod yielding;

@@ -42,6 +42,7 @@ use crate::subqueries::{OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
 use crate::value::Value;
+use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
 use crate::{known_aggregates, pushed_filters};
@@ -110,6 +111,7 @@ impl Session {
             .with_physical_optimizer_rules(known_aggregates::replaced(
                 pushed_filters::physical_rules(),
             ))
+            .with_physical_optimizer_rule(Arc::new(WHOLE_ORDERS))
             .with_physical_optimizer_rule(Arc::new(YIELDING_JOINS))
             .with_physical_optimizer_rule(Arc::new(HELD_ROWS))
             .with_physical_optimizer_rule(Arc::new(OWNED_ROWS))

@@ -53,6 +53,11 @@ pub(super) fn passed(plan: &Plan) -> Option<&Plan> {
     PASSING.contains(&plan.name()).then(|| plan.children().first().copied()).flatten()
 }
 
+/// How many partitions a plan has.
+fn partitions(plan: &Plan) -> usize {
+    plan.properties().output_partitioning().partition_count()
+}
+
 /// The number of the column that an expression is.
 pub(super) fn column_of(expr: &Expr) -> Option<usize> {
     expr.downcast_ref::<Column>().map(Column::index)
@@ -185,6 +190,11 @@ impl Translator {
         }
         if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
             let open = self.node(limit.input())?;
+            let is_ordered = limit.input().properties().output_ordering().is_some();
+            if is_ordered && partitions(limit.input()) > 1 {
+                // The first rows of each partition are not those of all: whoever is above takes these.
+                return Ok(open);
+            }
             let window = Window { skip: 0, fetch: Some(limit.fetch() as u64) };
             return self.limited(open, limit.input(), window);
         }
@@ -195,16 +205,14 @@ impl Translator {
             return self.union(union.inputs(), &asks);
         }
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-            let mut open = self.asked(merge.input(), asks.across())?;
-            return if open.order.request() {
-                Ok(open)
-            } else {
-                sort::sort(self, open, &schema, merge.expr(), None)
-            };
+            return self.merge(merge, &schema, asks);
         }
         if let Some(node) = plan.downcast_ref::<SortExec>() {
             let open = self.asked(node.input(), asks.across())?;
-            return sort::sort(self, open, &schema, node.expr(), node.fetch());
+            // The first rows of each partition are not those of all: whoever is above takes these.
+            let is_whole = !node.preserve_partitioning() || partitions(node.input()) == 1;
+            let fetch = node.fetch().filter(|_| is_whole);
+            return sort::sort(self, open, &schema, node.expr(), fetch);
         }
         if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
             // Nobody's filters may drop rows that others want.
@@ -236,6 +244,36 @@ impl Translator {
             return scalar::scalar(self, node, asks);
         }
         internal_err!("there are no pipelines for {}", plan.name())
+    }
+
+    /// The rows of all partitions in their order. Partitions are one here, and what is the same all over each of them need not be the same
+    /// in all: sorts of partitions leave such keys out, so their order, and which rows are their first, do not count.
+    fn merge(
+        &mut self,
+        merge: &SortPreservingMergeExec,
+        schema: &SchemaRef,
+        asks: Asks,
+    ) -> DfResult<Open> {
+        let mut input = merge.input();
+        while let Some(below) = passed(input).filter(|_| input.fetch().is_none()) {
+            input = below;
+        }
+        if let Some(sort) = input.downcast_ref::<SortExec>() {
+            let asks = if sort.fetch().is_some() { Asks::default() } else { asks.across() };
+            let open = self.asked(sort.input(), asks)?;
+            let fetch = merge.fetch().or(sort.fetch());
+            return sort::sort(self, open, schema, merge.expr(), fetch);
+        }
+        let mut open = self.asked(merge.input(), asks.across())?;
+        let promised = merge.input().properties().output_ordering();
+        let is_promised = promised.is_some_and(|promised| {
+            promised.len() >= merge.expr().len()
+                && promised.iter().zip(merge.expr()).all(|(promised, key)| promised == key)
+        });
+        if (is_promised || partitions(merge.input()) == 1) && open.order.request() {
+            return Ok(open);
+        }
+        sort::sort(self, open, schema, merge.expr(), None)
     }
 
     /// The rows that stand for what DataFusion executes.
