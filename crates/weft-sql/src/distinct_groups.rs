@@ -10,12 +10,11 @@
 //! ) GROUP BY k
 //! ```
 
-use std::any::Any;
 use std::sync::Arc;
 
-use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, Result as DfResult, ScalarValue, config_err};
+use datafusion::common::{Column, Result as DfResult, ScalarValue};
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
@@ -25,6 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::control::Control;
+use crate::statement_option::{StatementOption, Told};
 
 /// A number of a grouping set has a bit for each of the columns that are grouped by.
 const COLUMNS_MAX: usize = 64;
@@ -38,30 +38,8 @@ pub(crate) struct DistinctOptions {
     pub(crate) by_groups: bool,
 }
 
-impl ConfigExtension for DistinctOptions {
-    const PREFIX: &'static str = "weft_distinct";
-}
-
-impl ExtensionOptions for DistinctOptions {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-
-    fn set(&mut self, key: &str, _: &str) -> DfResult<()> {
-        config_err!("{key} is no setting")
-    }
-
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
+impl Told for DistinctOptions {
+    const NAME: &'static str = "weft_distinct";
 }
 
 /// Plans DISTINCT aggregates as groups. To be applied before the keys of grouping sets are computed.
@@ -70,7 +48,11 @@ pub(crate) struct DistinctGroups;
 
 impl AnalyzerRule for DistinctGroups {
     fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> DfResult<LogicalPlan> {
-        let Some(options) = options.extensions.get::<DistinctOptions>() else { return Ok(plan) };
+        let Some(StatementOption(options)) =
+            options.extensions.get::<StatementOption<DistinctOptions>>()
+        else {
+            return Ok(plan);
+        };
         let rewrite = |plan| match Split::of(&plan) {
             None => Ok(Transformed::no(plan)),
             Some(split) => {

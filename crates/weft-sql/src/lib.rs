@@ -79,6 +79,7 @@ mod show;
 mod signed_ranks;
 mod sizes;
 mod statement;
+mod statement_option;
 mod struct_types;
 mod subqueries;
 mod suggest;

@@ -38,6 +38,7 @@ use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
+use crate::statement_option::StatementOption;
 use crate::subqueries::{OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::types::WeftTypes;
@@ -266,13 +267,15 @@ impl Session {
         let context = ScanContext { control: Arc::clone(control), io_depth, threads };
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;
-        config.extensions.insert(DistinctOptions { control: Arc::clone(control), by_groups });
+        let distinct = DistinctOptions { control: Arc::clone(control), by_groups };
+        config.extensions.insert(StatementOption(distinct));
         if economy.has_pipelines() && inner.settings.engine != ExecutedBy::DataFusion {
             let wholly = inner.settings.engine == ExecutedBy::Auto;
             if !wholly {
                 config.execution.target_partitions = 1;
             }
-            config.extensions.insert(ByPipelines { context: context.clone(), wholly });
+            let by_pipelines = ByPipelines { context: context.clone(), wholly };
+            config.extensions.insert(StatementOption(by_pipelines));
         }
         economy.configure(config, self.engine.ledger.limit())?;
         drop(inner);

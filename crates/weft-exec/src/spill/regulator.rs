@@ -37,14 +37,14 @@ const SLACK: f64 = 1.03;
 /// How a database compresses what is spilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpillCompression {
-    /// As far as writes are waited for.
+    /// Where that makes spilling faster.
     Auto,
     /// By one scheme.
     Fixed(Scheme),
 }
 
 impl Default for SpillCompression {
-    /// Nothing: where the device is not far slower than the processor, even `auto` costs more than it saves.
+    /// Nothing: where the device is not far slower than the processor, `auto` still compresses more than pays.
     fn default() -> SpillCompression {
         SpillCompression::Fixed(Scheme::Off)
     }

@@ -1,12 +1,11 @@
 //! The last rule of planning: finds the largest parts of a plan that have pipelines, and puts a node for each in its
 //! place.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion::common::{DataFusionError, Result as DfResult, config_err, internal_err};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DataFusionError, Result as DfResult, internal_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -34,6 +33,7 @@ use super::translate::passed;
 use super::{aggregate, join, sort, window};
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
+use crate::statement_option::{StatementOption, Told};
 use crate::table::ScanContext;
 
 /// Says, among the options of a statement, that it is to be executed by pipelines.
@@ -44,30 +44,8 @@ pub(crate) struct ByPipelines {
     pub(crate) wholly: bool,
 }
 
-impl ConfigExtension for ByPipelines {
-    const PREFIX: &'static str = "weft";
-}
-
-impl ExtensionOptions for ByPipelines {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-
-    fn set(&mut self, key: &str, _: &str) -> DfResult<()> {
-        config_err!("{key} is no setting")
-    }
-
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
+impl Told for ByPipelines {
+    const NAME: &'static str = "weft";
 }
 
 /// Puts pipelines in place of whatever has them, if the statement is to be executed so.
@@ -92,7 +70,9 @@ impl fmt::Debug for Pipelines {
 
 impl PhysicalOptimizerRule for Pipelines {
     fn optimize(&self, plan: Plan, options: &ConfigOptions) -> DfResult<Plan> {
-        let Some(ByPipelines { context, wholly }) = options.extensions.get::<ByPipelines>() else {
+        let Some(StatementOption(ByPipelines { context, wholly })) =
+            options.extensions.get::<StatementOption<ByPipelines>>()
+        else {
             return Ok(plan);
         };
         let machine = Machine {
