@@ -14,7 +14,9 @@ use clap::{Args, Subcommand};
 use crate::report::FIELD_HELP;
 
 pub use all::AllArgs;
-pub use database::{DataArgs, DatabaseArgs, MemoryArgs, SpillArgs, StorageArgs, TpchArgs};
+pub use database::{
+    DataArgs, DatabaseArgs, MemoryArgs, Settings, SpillArgs, StorageArgs, TpchArgs, setting,
+};
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
 

@@ -55,8 +55,23 @@ pub enum PartitionMode {
     Adaptive,
     /// From the first tuple on; to be measured against.
     Always,
-    /// At no time; to be measured against.
+    /// Only to be spilled; to be measured against.
     Never,
+}
+
+impl PartitionMode {
+    /// All modes.
+    pub const ALL: [PartitionMode; 3] =
+        [PartitionMode::Adaptive, PartitionMode::Always, PartitionMode::Never];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            PartitionMode::Adaptive => "adaptive",
+            PartitionMode::Always => "always",
+            PartitionMode::Never => "never",
+        }
+    }
 }
 
 impl Context {

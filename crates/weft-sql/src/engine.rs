@@ -180,7 +180,7 @@ impl Engine {
         let spill_area =
             store.spill_area(settings.temp_directory.as_deref(), settings.max_temp_bytes)?;
         let spilling = Spilling::new(spill_area);
-        spilling.set_compression(settings.spill_compression);
+        spilling.set_options(settings.spilling);
         let pool = LedgerPool::new(ledger.clone());
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
@@ -250,7 +250,9 @@ impl Engine {
                     .set_max_temp_directory_size(changed.max_temp_bytes)?;
             }
             "io_bandwidth_limit" => self.runtime.limit_bandwidth(changed.io_bandwidth_limit),
-            "spill_compression" => self.spilling.set_compression(changed.spill_compression),
+            "partition" | "spill_compression" | "spill_mode" => {
+                self.spilling.set_options(changed.spilling);
+            }
             "threads" => {
                 let executor = Arc::new(Executor::new(changed.threads)?);
                 // Statements that run go on with the old threads.

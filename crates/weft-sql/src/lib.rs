@@ -51,6 +51,7 @@ mod join_order;
 mod known_aggregates;
 mod locate;
 mod memory;
+mod merge_joins;
 mod mixed_numbers;
 mod named_windows;
 mod names;

@@ -46,7 +46,7 @@ use crate::value::Value;
 use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
-use crate::{known_aggregates, pushed_filters};
+use crate::{known_aggregates, merge_joins, pushed_filters};
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -102,6 +102,8 @@ impl Session {
         analyzer_rules.push(Arc::new(Subqueries::default()));
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
+        let physical_rules = known_aggregates::replaced(pushed_filters::physical_rules());
+        let physical_rules = merge_joins::kept_whole(physical_rules);
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))
@@ -109,9 +111,7 @@ impl Session {
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
-            .with_physical_optimizer_rules(known_aggregates::replaced(
-                pushed_filters::physical_rules(),
-            ))
+            .with_physical_optimizer_rules(physical_rules)
             .with_physical_optimizer_rule(Arc::new(WHOLE_ORDERS))
             .with_physical_optimizer_rule(Arc::new(YIELDING_JOINS))
             .with_physical_optimizer_rule(Arc::new(HELD_ROWS))
@@ -305,7 +305,9 @@ impl Session {
             for name in [
                 "memory_limit",
                 "max_temp_size",
+                "partition",
                 "spill_compression",
+                "spill_mode",
                 "io_bandwidth_limit",
                 "threads",
             ] {
@@ -379,8 +381,8 @@ enum Scope {
 
 fn scope(name: &str) -> Result<Scope> {
     Ok(match name {
-        "memory_limit" | "threads" | "max_temp_size" | "spill_compression"
-        | "io_bandwidth_limit" | "io_driver" | "temp_directory" => Scope::Database,
+        "memory_limit" | "threads" | "max_temp_size" | "partition" | "spill_compression"
+        | "spill_mode" | "io_bandwidth_limit" | "io_driver" | "temp_directory" => Scope::Database,
         "batch_size" | "engine" | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),
         "datafusion.execution.batch_size" => return Err(renamed(name, "batch_size")),

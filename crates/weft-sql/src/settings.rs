@@ -8,7 +8,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
-use weft_exec::spill::SpillCompression;
+use weft_exec::query::PartitionMode;
+use weft_exec::spill::{SpillCompression, SpillMode, SpillOptions};
 use weft_rt::IO_DEPTH_MAX;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::SimDisk;
@@ -29,7 +30,7 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 11] = [
+pub(crate) const SETTINGS: [(&str, &str); 13] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
     (
         "engine",
@@ -51,9 +52,19 @@ pub(crate) const SETTINGS: [(&str, &str); 11] = [
         "memory for cache, operators and loads, as bytes or a share of the machine's; of the database",
     ),
     (
+        "partition",
+        "when joins and groupings partition what they keep: adaptive (when it outgrows caches), always, or never (only to \
+         spill it); of the database",
+    ),
+    (
         "spill_compression",
         "how what operators spill is compressed: off, lz4, zstd:N at level N, or auto (where that makes \
          spilling faster); of the database",
+    ),
+    (
+        "spill_mode",
+        "what joins and groupings spill: hybrid (no more than has to be) or all (everything, once something has to be); of the \
+         database",
     ),
     ("temp_directory", "where operators spill; fixed when the database is opened"),
     (
@@ -95,7 +106,7 @@ pub(crate) struct DatabaseSettings {
     /// `None`: the database's own spill area.
     pub(crate) temp_directory: Option<PathBuf>,
     pub(crate) max_temp_bytes: u64,
-    pub(crate) spill_compression: SpillCompression,
+    pub(crate) spilling: SpillOptions,
     /// Bytes per second.
     pub(crate) io_bandwidth_limit: Option<u64>,
 }
@@ -122,6 +133,8 @@ pub(crate) enum ExecutedBy {
 }
 
 impl ExecutedBy {
+    const ALL: [ExecutedBy; 3] = [ExecutedBy::Auto, ExecutedBy::DataFusion, ExecutedBy::Weft];
+
     fn name(self) -> &'static str {
         match self {
             ExecutedBy::Auto => "auto",
@@ -139,7 +152,7 @@ impl Default for DatabaseSettings {
             io_driver: DriverKind::Auto,
             temp_directory: None,
             max_temp_bytes: 1 << 40,
-            spill_compression: SpillCompression::default(),
+            spilling: SpillOptions::default(),
             io_bandwidth_limit: None,
         }
     }
@@ -173,8 +186,10 @@ impl DatabaseSettings {
                 "io_driver" if sim.is_none() => database.io_driver = parse_driver(value)?,
                 "io_driver" => {}
                 "temp_directory" => database.temp_directory = Some(PathBuf::from(value)),
-                "memory_limit" | "threads" | "max_temp_size" | "spill_compression"
-                | "io_bandwidth_limit" => database.set(name, value)?,
+                "memory_limit" | "threads" | "max_temp_size" | "partition"
+                | "spill_compression" | "spill_mode" | "io_bandwidth_limit" => {
+                    database.set(name, value)?;
+                }
                 "batch_size" | "engine" | "io_depth" | "timezone" => session.set(name, value)?,
                 other if other.starts_with("datafusion.") => {
                     others.push((name.clone(), value.clone()));
@@ -207,10 +222,17 @@ impl DatabaseSettings {
                 self.memory_limit_bytes = bytes;
             }
             "max_temp_size" => self.max_temp_bytes = parse_bytes(name, value, None)?,
+            "partition" => {
+                self.spilling.partition =
+                    parse_mode(name, value, PartitionMode::ALL, PartitionMode::name)?;
+            }
             "spill_compression" => {
                 let name = value.trim().to_lowercase();
-                self.spill_compression =
+                self.spilling.compression =
                     SpillCompression::parse(&name).ok_or_else(|| no_compression(value))?;
+            }
+            "spill_mode" => {
+                self.spilling.mode = parse_mode(name, value, SpillMode::ALL, SpillMode::name)?;
             }
             "io_bandwidth_limit" => {
                 self.io_bandwidth_limit = match value.trim().to_lowercase().as_str() {
@@ -248,7 +270,9 @@ impl DatabaseSettings {
         match name {
             "memory_limit" => self.memory_limit_bytes = default.memory_limit_bytes,
             "max_temp_size" => self.max_temp_bytes = default.max_temp_bytes,
-            "spill_compression" => self.spill_compression = default.spill_compression,
+            "partition" => self.spilling.partition = default.spilling.partition,
+            "spill_compression" => self.spilling.compression = default.spilling.compression,
+            "spill_mode" => self.spilling.mode = default.spilling.mode,
             "io_bandwidth_limit" => self.io_bandwidth_limit = default.io_bandwidth_limit,
             "threads" => self.threads = default.threads,
             other => self.set(other, "")?,
@@ -281,7 +305,7 @@ impl SessionSettings {
         match name {
             "batch_size" => self.batch_rows = parse_count(name, value, 1, 65_536)?,
             "io_depth" => self.io_depth = parse_count(name, value, 1, IO_DEPTH_MAX)?,
-            "engine" => self.engine = parse_engine(value)?,
+            "engine" => self.engine = parse_mode(name, value, ExecutedBy::ALL, ExecutedBy::name)?,
             "timezone" => {
                 value.parse::<arrow::array::timezone::Tz>().map_err(|_| {
                     SqlError::new(ErrorKind::Setting, format!("there is no time zone '{value}'"))
@@ -313,7 +337,9 @@ pub(crate) fn show(
         "io_driver" => driver.to_owned(),
         "max_temp_size" => human_bytes(database.max_temp_bytes),
         "memory_limit" => human_bytes(database.memory_limit_bytes),
-        "spill_compression" => database.spill_compression.name(),
+        "partition" => database.spilling.partition.name().to_owned(),
+        "spill_compression" => database.spilling.compression.name(),
+        "spill_mode" => database.spilling.mode.name().to_owned(),
         "temp_directory" => temp_directory.to_owned(),
         "threads" => database.threads.to_string(),
         "timezone" => session.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
@@ -360,14 +386,19 @@ fn parse_count(name: &str, value: &str, min: usize, max: usize) -> Result<usize>
     })
 }
 
-fn parse_engine(value: &str) -> Result<ExecutedBy> {
-    let engines = [ExecutedBy::Auto, ExecutedBy::DataFusion, ExecutedBy::Weft];
-    let named = |engine: &ExecutedBy| engine.name().eq_ignore_ascii_case(value.trim());
-    engines.into_iter().find(named).ok_or_else(|| {
-        SqlError::new(
-            ErrorKind::Setting,
-            format!("engine cannot be '{value}': it is auto, datafusion or weft"),
-        )
+/// The one of `modes` whose `name_of` is the value.
+fn parse_mode<M: Copy, const N: usize>(
+    name: &str,
+    value: &str,
+    modes: [M; N],
+    name_of: fn(M) -> &'static str,
+) -> Result<M> {
+    let is_named = |mode: &M| name_of(*mode).eq_ignore_ascii_case(value.trim());
+    modes.into_iter().find(is_named).ok_or_else(|| {
+        let (last, others) = modes.split_last().expect("there are modes");
+        let others: Vec<&str> = others.iter().map(|mode| name_of(*mode)).collect();
+        let known = format!("{} or {}", others.join(", "), name_of(*last));
+        SqlError::new(ErrorKind::Setting, format!("{name} cannot be '{value}': it is {known}"))
     })
 }
 

@@ -26,7 +26,18 @@ pub struct DatabaseArgs {
     /// Memory limit of the database, such as 16GB,1GB,512MB; a list sweeps [default: the database's]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub memory_limit: Vec<String>,
+
+    /// When operators partition what they keep: adaptive, always or never; a list sweeps [default: the database's]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub partition: Vec<String>,
+
+    /// Which partitions operators spill: hybrid or all; a list sweeps [default: the database's]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub spill_mode: Vec<String>,
 }
+
+/// Settings that a database is opened with: names and values.
+pub type Settings<'a> = Vec<(&'static str, &'a str)>;
 
 impl DatabaseArgs {
     /// The database's directory.
@@ -40,13 +51,32 @@ impl DatabaseArgs {
         if self.common.threads.is_empty() { vec![cores()] } else { distinct(&self.common.threads) }
     }
 
-    /// The limits to sweep; nothing stands for the database's own.
-    pub fn limits(&self) -> Vec<Option<&str>> {
-        match self.memory_limit.as_slice() {
-            [] => vec![None],
-            limits => limits.iter().map(|limit| Some(limit.as_str())).collect(),
-        }
+    /// The settings to sweep.
+    pub fn settings(&self) -> Vec<Settings<'_>> {
+        combinations(&[
+            ("memory_limit", &self.memory_limit),
+            ("partition", &self.partition),
+            ("spill_mode", &self.spill_mode),
+        ])
     }
+}
+
+/// The value of one of the settings, if it is given.
+pub fn setting<'a>(settings: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    settings.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+}
+
+/// All combinations of values, of which there are none for what is left as it is.
+fn combinations<'a>(lists: &[(&'static str, &'a [String])]) -> Vec<Settings<'a>> {
+    lists.iter().filter(|(_, values)| !values.is_empty()).fold(
+        vec![Vec::new()],
+        |all, (name, values)| {
+            let with = |before: &Settings<'a>, value: &'a String| {
+                [before.as_slice(), &[(*name, value.as_str())]].concat()
+            };
+            all.iter().flat_map(|before| values.iter().map(|value| with(before, value))).collect()
+        },
+    )
 }
 
 /// `weft bench agg`, `join`, `sort` and `compression`.
@@ -66,25 +96,15 @@ pub struct SpillArgs {
 }
 
 impl SpillArgs {
-    /// The settings to sweep, each as names and values that a database is opened with.
-    pub fn settings(&self) -> Vec<Vec<(&'static str, &str)>> {
-        let mut all = vec![Vec::new()];
-        for (name, values) in [
-            ("memory_limit", &self.database.memory_limit),
+    /// The settings to sweep.
+    pub fn settings(&self) -> Vec<Settings<'_>> {
+        let more = combinations(&[
             ("io_bandwidth_limit", &self.io_bandwidth_limit),
             ("spill_compression", &self.spill_compression),
-        ] {
-            if values.is_empty() {
-                continue;
-            }
-            all = all
-                .iter()
-                .flat_map(|before: &Vec<_>| {
-                    values
-                        .iter()
-                        .map(|value| [before.as_slice(), &[(name, value.as_str())]].concat())
-                })
-                .collect();
+        ]);
+        let mut all = Vec::new();
+        for before in self.database.settings() {
+            all.extend(more.iter().map(|more| [before.as_slice(), more].concat()));
         }
         all
     }

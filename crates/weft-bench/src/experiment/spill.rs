@@ -11,7 +11,7 @@ use weft_rt::memory::heap;
 
 use super::memory::allowed_bytes;
 use crate::answer::{Answer, AnswerError, TextRows, text_rows};
-use crate::args::SpillArgs;
+use crate::args::{SpillArgs, setting};
 use crate::data::progress_bar;
 use crate::error::BenchError;
 use crate::report::{Machine, Point};
@@ -33,13 +33,14 @@ pub struct Cases<'a> {
     pub(super) cases: &'a [Case],
 }
 
-const GROUPED: &str = "SELECT count(*), sum(length(a)), sum(length(b)), max(a), max(b) FROM \
-     (SELECT l_orderkey, l_partkey, min(l_shipinstruct) AS a, min(l_comment) AS b FROM lineitem \
-      GROUP BY l_orderkey, l_partkey)";
+macro_rules! text {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/spill/", $name, ".sql"))
+    };
+}
 
-const NUMBERED: &str = "SELECT count(*), sum(n), sum(n * l_linenumber), max(l_comment) FROM \
-     (SELECT row_number() OVER (ORDER BY l_comment, l_orderkey, l_linenumber) AS n, \
-      l_linenumber, l_comment FROM lineitem)";
+const GROUPED: &str = text!("aggregation");
+const NUMBERED: &str = text!("row_number");
 
 /// `weft bench agg`: groups of about one row each, whose strings lie behind them.
 pub const AGGREGATION: Cases<'static> = Cases {
@@ -53,27 +54,13 @@ pub const JOINS: Cases<'static> = Cases {
     cases: &[
         Case {
             name: "with partsupp",
-            sql: "SELECT count(*), sum(length(l_comment)), sum(length(l_shipinstruct)), \
-                  max(l_shipmode), sum(length(ps_comment)), sum(ps_availqty) \
-                  FROM lineitem JOIN partsupp ON l_partkey = ps_partkey AND l_suppkey = ps_suppkey",
-            // Every row of lineitem has one of partsupp.
-            reference: "SELECT sum(n), sum(c), sum(i), max(m), sum(n * length(ps_comment)), \
-                        sum(n * ps_availqty) FROM \
-                        (SELECT l_partkey, l_suppkey, count(*) AS n, sum(length(l_comment)) AS c, \
-                         sum(length(l_shipinstruct)) AS i, max(l_shipmode) AS m FROM lineitem \
-                         GROUP BY l_partkey, l_suppkey) \
-                        JOIN partsupp ON l_partkey = ps_partkey AND l_suppkey = ps_suppkey",
+            sql: text!("with_partsupp"),
+            reference: text!("with_partsupp.reference"),
         },
         Case {
             name: "with itself",
-            sql: "SELECT count(*), sum(length(a.l_comment)), max(a.l_shipinstruct), \
-                  max(a.l_shipmode), sum(length(b.l_comment)), sum(length(b.l_shipinstruct)), \
-                  max(b.l_shipmode) FROM lineitem a JOIN lineitem b \
-                  ON a.l_orderkey = b.l_orderkey AND a.l_linenumber = b.l_linenumber",
-            // The two columns are a key.
-            reference: "SELECT count(*), sum(length(l_comment)), max(l_shipinstruct), \
-                        max(l_shipmode), sum(length(l_comment)), sum(length(l_shipinstruct)), \
-                        max(l_shipmode) FROM lineitem",
+            sql: text!("with_itself"),
+            reference: text!("with_itself.reference"),
         },
     ],
 };
@@ -121,6 +108,8 @@ pub fn run(
                     device: machine.device.clone(),
                     threads,
                     scale: Some(args.database.scale),
+                    partition: setting(settings, "partition").map(str::to_owned),
+                    spill_mode: setting(settings, "spill_mode").map(str::to_owned),
                     spill_compression: setting(settings, "spill_compression").map(str::to_owned),
                     io_bandwidth_limit: runs[0].bandwidth_bytes,
                     ..Point::default()
@@ -213,10 +202,6 @@ fn run_once(
 
 fn per_byte(ns: u64, bytes: u64) -> Option<f64> {
     (bytes > 0).then(|| ns as f64 / bytes as f64)
-}
-
-fn setting<'a>(settings: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
-    settings.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
 /// The point of runs in the order of their times.

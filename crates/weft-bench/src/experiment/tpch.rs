@@ -13,7 +13,7 @@ use weft_rt::memory::heap;
 
 use super::memory::allowed_bytes;
 use crate::answer::{Answer, TextRows, limit_of, text_rows};
-use crate::args::TpchArgs;
+use crate::args::{Settings, TpchArgs, setting};
 use crate::data::progress_bar;
 use crate::error::BenchError;
 use crate::report::{Machine, Point};
@@ -35,10 +35,10 @@ pub struct TpchReport {
 
 /// How the database is opened for a point.
 #[derive(Clone, Debug)]
-struct Setting {
+struct Setting<'a> {
     threads: u32,
-    driver: String,
-    memory_limit: Option<String>,
+    driver: &'a str,
+    settings: Settings<'a>,
 }
 
 /// Loads the database if needed and runs the queries.
@@ -72,27 +72,22 @@ pub fn run(args: &TpchArgs, machine: &Machine) -> Result<TpchReport, BenchError>
 }
 
 /// All combinations.
-fn settings(args: &TpchArgs) -> Vec<Setting> {
-    let mut settings = Vec::new();
+fn settings(args: &TpchArgs) -> Vec<Setting<'_>> {
+    let mut all = Vec::new();
     for threads in args.database.threads() {
-        for limit in args.database.limits() {
-            let memory_limit = limit.map(str::to_owned);
-            let setting = |driver: &String| Setting {
-                threads,
-                driver: driver.clone(),
-                memory_limit: memory_limit.clone(),
-            };
-            settings.extend(args.io_driver.iter().map(setting));
+        for settings in args.database.settings() {
+            let with = |driver| Setting { threads, driver, settings: settings.clone() };
+            all.extend(args.io_driver.iter().map(String::as_str).map(with));
         }
     }
-    settings
+    all
 }
 
 /// Opens the database, loads what is missing; the point of the load and the size on disk.
 fn load(
     args: &TpchArgs,
     machine: &Machine,
-    setting: &Setting,
+    setting: &Setting<'_>,
 ) -> Result<(Option<Point>, u64), BenchError> {
     let files = tpch_load::parquet_directory(&args.database.common.data, args.database.scale);
     let threads = setting.threads as usize;
@@ -113,7 +108,7 @@ fn load(
 fn load_point(
     args: &TpchArgs,
     machine: &Machine,
-    setting: &Setting,
+    setting: &Setting<'_>,
     loaded: &Loaded,
     stats: &DatabaseStats,
     files: &Path,
@@ -136,12 +131,12 @@ fn load_point(
     }
 }
 
-fn open(args: &TpchArgs, setting: &Setting) -> Result<Database, BenchError> {
+fn open(args: &TpchArgs, setting: &Setting<'_>) -> Result<Database, BenchError> {
     let mut options = DatabaseOptions::default()
         .with("threads", setting.threads)
-        .with("io_driver", &setting.driver);
-    if let Some(limit) = &setting.memory_limit {
-        options = options.with("memory_limit", limit);
+        .with("io_driver", setting.driver);
+    for (name, value) in &setting.settings {
+        options = options.with(*name, *value);
     }
     options.devices = args.device.clone();
     let path: PathBuf = args.database.database();
@@ -170,7 +165,7 @@ struct Run {
 fn measure(
     args: &TpchArgs,
     query: &Query,
-    setting: &Setting,
+    setting: &Setting<'_>,
     reference: &mut Option<Answer>,
     done: &mut dyn FnMut(),
 ) -> Result<[Runs; 2], BenchError> {
@@ -239,15 +234,17 @@ fn wrong(query: &Query, source: crate::answer::AnswerError) -> WorkloadError {
     WorkloadError::WrongAnswer { query: query.name(), source }
 }
 
-impl Setting {
+impl Setting<'_> {
     /// What all points of the setting share.
     fn point(&self, args: &TpchArgs, machine: &Machine) -> Point {
         Point {
             experiment: "tpch".to_owned(),
-            driver: self.driver.clone(),
+            driver: self.driver.to_owned(),
             device: machine.device.clone(),
             threads: self.threads,
             scale: Some(args.database.scale),
+            partition: setting(&self.settings, "partition").map(str::to_owned),
+            spill_mode: setting(&self.settings, "spill_mode").map(str::to_owned),
             ..Point::default()
         }
     }
@@ -259,7 +256,7 @@ impl Runs {
         args: &TpchArgs,
         machine: &Machine,
         query: &Query,
-        setting: &Setting,
+        setting: &Setting<'_>,
         cached: f64,
     ) -> Point {
         let run = &self.runs[self.runs.len() / 2];
@@ -293,6 +290,8 @@ fn compare_with_blocking(points: &mut [Point]) {
                 && other.cached == point.cached
                 && other.threads == point.threads
                 && other.memory_limit == point.memory_limit
+                && other.partition == point.partition
+                && other.spill_mode == point.spill_mode
         });
         let ratio = baseline.map(|other| other.seconds / point.seconds);
         points[index].ratio_to_blocking = ratio;

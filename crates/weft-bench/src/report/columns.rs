@@ -37,6 +37,8 @@ const ALL: &[Column] = &[
     setting("cached", 1, |p| p.cached.map(units::percent)),
     setting("scale", 4, |p| p.scale.map(|scale| format!("SF {scale}"))),
     setting("limit", 0, |p| p.memory_limit.map(units::bytes)),
+    text("partition", 0, |p| p.partition.clone()),
+    text("spills", 0, |p| p.spill_mode.clone()),
     text("compression", 0, |p| p.spill_compression.clone()),
     setting("bandwidth", 0, |p| p.io_bandwidth_limit.map(|limit| units::bytes(limit) + "/s")),
     text("boundary", 3, |p| p.boundary.clone()),

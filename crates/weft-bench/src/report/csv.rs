@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 46] = [
+pub const COLUMNS: [&str; 48] = [
     "experiment",
     "pattern",
     "driver",
@@ -37,6 +37,8 @@ pub const COLUMNS: [&str; 46] = [
     "bytes_read",
     "bytes_written",
     "memory_limit",
+    "partition",
+    "spill_mode",
     "spill_compression",
     "io_bandwidth_limit",
     "spilled_bytes",

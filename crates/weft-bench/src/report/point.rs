@@ -43,6 +43,12 @@ pub struct Point {
     /// Memory limit of the database, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
+    /// When operators partitioned what they kept: `adaptive`, `always` or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// Which partitions they spilled: `hybrid` or `all`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spill_mode: Option<String>,
     /// How what operators spill was compressed: `off`, `lz4`, `zstd:N` or `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_compression: Option<String>,
@@ -190,6 +196,8 @@ page_size            bytes per page or per read
 boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
 scale                TPC-H scale factor
 memory_limit         memory limit of the database, bytes
+partition            when operators partitioned what they kept: adaptive | always | never
+spill_mode           which partitions they spilled: hybrid | all
 spill_compression    how what is spilled was compressed: off | lz4 | zstd:N | auto
 io_bandwidth_limit   bytes per second that the devices were limited to
 repetitions          runs; the values belong to the median run

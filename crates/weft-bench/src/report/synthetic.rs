@@ -200,6 +200,8 @@ pub fn complete_point() -> Point {
         bytes_on_disk: Some(1 << 22),
         memory_limit: Some(1 << 30),
         spilled_bytes: Some(1 << 24),
+        partition: Some("always".into()),
+        spill_mode: Some("all".into()),
         spill_compression: Some("lz4".into()),
         io_bandwidth_limit: Some(100_000_000),
         spilled_bytes_raw: Some(1 << 25),

@@ -405,12 +405,13 @@ impl Preaggregation {
     }
 
     /// At the end, spills groups with lists or sets that nobody else could spill any more, and all if some have been: it takes more
-    /// than their memory to merge them.
+    /// than their memory to merge them, or so it was asked for.
     async fn leave_room(&mut self) -> Result<()> {
-        if self.operator.states.layout.behind().is_empty() {
+        let must_spill = self.groups.must_spill_all();
+        if self.operator.states.layout.behind().is_empty() && !must_spill {
             return Ok(());
         }
-        let has_spilled = self.groups.has_spilled();
+        let has_spilled = must_spill || self.groups.has_spilled();
         if has_spilled || self.memory.whole_bytes() > self.groups.share_bytes() / LOOSE_SHARE {
             self.weigh();
             if self.groups.spill_unpartitioned().await? == Room::LooseSpilled {

@@ -58,6 +58,13 @@ impl SpilledPartitions {
         self.version.store(during + 1, Ordering::Release);
         true
     }
+
+    /// Adds all partitions.
+    pub(crate) fn add_all(&self) {
+        for partition in 0..PARTITIONS {
+            while !self.add(partition, &self.snapshot()) {}
+        }
+    }
 }
 
 #[cfg(test)]

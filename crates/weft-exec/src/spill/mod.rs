@@ -10,14 +10,16 @@
 pub(crate) mod any_page;
 pub(crate) mod frozen;
 pub(crate) mod mask;
+mod mode;
 pub(crate) mod reader;
 mod regulator;
 mod share;
 mod turn;
 pub(crate) mod writer;
 
+pub use mode::SpillMode;
 pub use regulator::SpillCompression;
-pub use share::Spilling;
 pub(crate) use share::{Settled, Share};
+pub use share::{SpillOptions, Spilling};
 pub use turn::Turn;
 pub(crate) use turn::WITHOUT_BYTES;

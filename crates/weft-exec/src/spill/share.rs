@@ -7,8 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use weft_rt::memory::Ledger;
 use weft_store::spill::SpillArea;
 
+use super::mode::SpillMode;
 use super::regulator::{Experience, SpillCompression};
 use super::turn::Turns;
+use crate::query::PartitionMode;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 
 /// Of the budget, in quarters, what all together may have. The rest is for caches, for what is read, and for who needs
@@ -25,12 +27,23 @@ pub(super) const WORKER_BYTES: u64 = (2 * PARTITIONS * PAGE_BYTES_MIN) as u64;
 const SHARE_MIN: (u64, u64) = (WORKER_BYTES, 16);
 const LEAST_SHARED: u64 = 4;
 
+/// How operators partition what they materialize, and spill it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpillOptions {
+    /// When they partition.
+    pub partition: PartitionMode,
+    /// Which partitions go to disk.
+    pub mode: SpillMode,
+    /// How they are compressed.
+    pub compression: SpillCompression,
+}
+
 /// What all operators that spill share, of all queries.
 #[derive(Debug)]
 pub struct Spilling {
     area: SpillArea,
     turns: Turns,
-    compression: RwLock<SpillCompression>,
+    options: RwLock<SpillOptions>,
     experience: Experience,
     /// Those who may have a share now.
     sharers: AtomicUsize,
@@ -42,19 +55,19 @@ impl Spilling {
     /// Operators spill to this area.
     pub fn new(area: SpillArea) -> Arc<Spilling> {
         let (turns, sharers) = (Turns::new(), AtomicUsize::new(0));
-        let (compression, experience) = (RwLock::default(), Experience::default());
+        let (options, experience) = (RwLock::default(), Experience::default());
         let settled_bytes = AtomicU64::new(0);
-        Arc::new(Spilling { area, turns, compression, experience, sharers, settled_bytes })
+        Arc::new(Spilling { area, turns, options, experience, sharers, settled_bytes })
     }
 
-    /// How it is compressed.
-    pub fn compression(&self) -> SpillCompression {
-        *self.compression.read().unwrap_or_else(PoisonError::into_inner)
+    /// How they do that now.
+    pub fn options(&self) -> SpillOptions {
+        *self.options.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes how it is compressed from now on.
-    pub fn set_compression(&self, compression: SpillCompression) {
-        *self.compression.write().unwrap_or_else(PoisonError::into_inner) = compression;
+    /// Changes that: compression for what is spilled from now on, the rest for what begins.
+    pub fn set_options(&self, options: SpillOptions) {
+        *self.options.write().unwrap_or_else(PoisonError::into_inner) = options;
     }
 
     /// What writers know of the device.

@@ -178,7 +178,7 @@ impl Writer {
         let held = Held { memory, _task: self.spills.tasks.count() };
         let buffer: IoBuf = page.finish();
         let spilling = &self.spills.spilling;
-        let scheme = self.regulator.scheme(spilling.compression());
+        let scheme = self.regulator.scheme(spilling.options().compression);
         let write = spilling.area().write(buffer, scheme, held);
         self.writing.push_back(Writing { partition, tuples, write });
     }

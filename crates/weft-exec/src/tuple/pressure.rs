@@ -15,7 +15,7 @@ use super::page::Page;
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::spill::writer::{SpilledPage, Spills, Writer};
-use crate::spill::{Share, WITHOUT_BYTES};
+use crate::spill::{Share, SpillMode, WITHOUT_BYTES};
 
 /// Of its share, the part that the pages which a worker fills may take.
 const FILLING: u64 = 2;
@@ -97,6 +97,11 @@ impl Pressure {
         (1 << bytes.max(1).ilog2()).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX)
     }
 
+    /// True if all partitions are to be spilled once one is.
+    fn spills_all(&self) -> bool {
+        self.writer.spills().spilling.options().mode == SpillMode::All
+    }
+
     /// What was spilled.
     pub(super) fn finish(self) -> Vec<SpilledPage> {
         self.writer.finish()
@@ -127,6 +132,9 @@ impl Pressure {
                 return known;
             };
             if mask.add(other, &chosen) {
+                if self.spills_all() {
+                    mask.add_all();
+                }
                 return Some(other);
             }
         }
@@ -219,6 +227,13 @@ impl Materializer {
     /// True if some tuples were spilled.
     pub(crate) fn has_spilled(&self) -> bool {
         self.pressure.as_ref().is_some_and(Pressure::has_spilled)
+    }
+
+    /// True if all tuples are to be spilled because some of the operator's were.
+    pub(crate) fn must_spill_all(&self) -> bool {
+        self.pressure.as_ref().is_some_and(|pressure| {
+            pressure.spills_all() && pressure.writer.spills().mask.snapshot().count() > 0
+        })
     }
 
     /// Spills all tuples, behind which there is nothing, or nothing that is counted.

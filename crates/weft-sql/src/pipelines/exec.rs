@@ -60,6 +60,7 @@ impl Machine {
         context.cancel = control.token.clone();
         context.progress = Arc::clone(&control.progress);
         context.io_depth = self.context.io_depth;
+        context.partition = self.spilling.options().partition;
         context.spilling = Some(Arc::clone(&self.spilling));
         context.turn = Arc::clone(&self.turn);
         context
