@@ -16,10 +16,30 @@ use crate::lane::Lane;
 use crate::nested::{self, Budget};
 use crate::physical::Physical;
 use crate::rows::Rows;
-use crate::{bools, floats, intervals, ints, strings, views, wide};
+use crate::{bools, floats, intervals, ints, runs, strings, views, wide};
 
 /// If more than one of so many rows is selected, all are decoded and then filtered.
 const DENSE: usize = 4;
+
+/// Values of a block that stand for several rows each.
+#[derive(Clone, Debug)]
+pub struct BlockRuns {
+    /// A value per run.
+    pub values: ArrayRef,
+    /// The last row of every run.
+    lasts: Vec<u16>,
+}
+
+impl BlockRuns {
+    /// A bit per row, given one per run.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn spread(&self, bits: &BooleanBuffer) -> BooleanBuffer {
+        assert_eq!(bits.len(), self.lasts.len(), "a bit per run");
+        runs::spread(bits, &self.lasts)
+    }
+}
 
 impl Block<'_> {
     /// Decodes all rows, as [`Block::data_type`].
@@ -66,6 +86,38 @@ impl Block<'_> {
         }
         let picked: Vec<u32> = selected.set_indices_u32().collect();
         self.read(Rows::picked(rows, &picked), data_type, &mut Budget::new())
+    }
+
+    /// Decodes integers of which each may stand for several rows one after the other, in the type that [`Block::decode_as`]
+    /// would give. `None` if the block is not stored so, or has nulls.
+    ///
+    /// # Errors
+    /// As [`Block::decode_as`].
+    pub fn decode_runs(&self, data_type: &DataType) -> Result<Option<BlockRuns>> {
+        if self.validity().is_some() || Physical::of(data_type)? != self.physical() {
+            return Ok(None);
+        }
+        match self.physical() {
+            Physical::Int32 => self.integer_runs::<Int32Type, u32>(data_type),
+            Physical::Int64 => self.integer_runs::<Int64Type, u64>(data_type),
+            Physical::UInt32 => self.integer_runs::<UInt32Type, u32>(data_type),
+            Physical::UInt64 => self.integer_runs::<UInt64Type, u64>(data_type),
+            _ => Ok(None),
+        }
+    }
+
+    fn integer_runs<T: ArrowPrimitiveType, L: Lane>(
+        &self,
+        data_type: &DataType,
+    ) -> Result<Option<BlockRuns>>
+    where
+        Buffer: From<Vec<L>>,
+    {
+        let runs = ints::read_runs::<L>(self.node(), self.rows())?;
+        Ok(runs.map(|(values, lasts)| BlockRuns {
+            values: primitive::<T>(Buffer::from(values), None, data_type),
+            lasts,
+        }))
     }
 
     /// The error for a block asked for as `requested`.

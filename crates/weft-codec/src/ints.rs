@@ -113,10 +113,20 @@ pub(crate) fn read<T: Lane>(node: &[u8], rows: Rows, depth: u8) -> Result<Vec<T>
         Encoding::RunLength => {
             let runs = Runs::open(reader, rows.of())?;
             let values = decode::<T>(runs.values, runs.len, depth + 1)?;
-            Ok(rows.pick(runs.repeat(&values, rows.of(), depth + 1)?))
+            runs.pick(&values, rows, depth + 1)
         }
         _ => Err(encoding.misplaced("integers")),
     }
+}
+
+/// The values of the runs of a node, and the last row of each; nothing if it has none.
+pub(crate) fn read_runs<T: Lane>(node: &[u8], rows: usize) -> Result<Option<(Vec<T>, Vec<u16>)>> {
+    let (encoding, reader) = Encoding::open(node, 0)?;
+    if encoding != Encoding::RunLength {
+        return Ok(None);
+    }
+    let runs = Runs::open(reader, rows)?;
+    Ok(Some((decode(runs.values, runs.len, 1)?, runs.ends(rows, 1)?)))
 }
 
 /// The value of a row among plain ones.

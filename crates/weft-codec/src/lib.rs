@@ -81,6 +81,7 @@ mod zone;
 
 pub use block::Block;
 pub use compression::Compression;
+pub use decode::BlockRuns;
 pub use encode::{Encoder, Options, encode};
 pub use encoding::Encoding;
 pub use error::{Error, Result};

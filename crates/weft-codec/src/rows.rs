@@ -34,14 +34,6 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The value of each row to read, of the values of all rows.
-    pub(crate) fn pick<T: Copy>(self, values: Vec<T>) -> Vec<T> {
-        match self {
-            Self::All(_) => values,
-            Self::Picked { rows, .. } => rows.iter().map(|&row| values[row as usize]).collect(),
-        }
-    }
-
     /// The bit of each row to read, of the bits of all rows.
     pub(crate) fn pick_bits(self, bits: BooleanBuffer) -> BooleanBuffer {
         match self {

@@ -2,14 +2,21 @@
 //!
 //! Payload: number of runs (u32), their values as a child, their last rows (u16) as the rest.
 
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use std::mem::MaybeUninit;
 
+use arrow_buffer::{BooleanBuffer, Buffer};
+
+use crate::dispatch::{Kernel, dispatch};
 use crate::error::{Result, damaged};
 use crate::ints;
 use crate::reader::{Reader, put, put_child};
+use crate::rows::Rows;
 
 /// Runs of up to this many rows are written at once.
 const SHORT: usize = 8;
+
+/// Runs that are looked at one by one before the one that holds a row is searched for.
+const NEAR: usize = 8;
 
 /// The value and the last row of every run.
 pub(crate) fn find<T: Copy + Eq>(values: &[T]) -> (Vec<T>, Vec<u16>) {
@@ -54,42 +61,34 @@ impl<'a> Runs<'a> {
         Ok(Self { len, values, lasts: reader.rest() })
     }
 
-    /// The length of every run, in rows; together they are `rows`.
-    pub(crate) fn lengths(&self, rows: usize, depth: u8) -> Result<Vec<usize>> {
+    /// The last row of every run; the last of all is that of `rows`.
+    pub(crate) fn ends(&self, rows: usize, depth: u8) -> Result<Vec<u16>> {
         let lasts = ints::decode::<u16>(self.lasts, self.len, depth)?;
-        let mut end = 0;
-        let mut lengths = Vec::with_capacity(lasts.len());
-        for last in lasts {
-            let next = usize::from(last) + 1;
-            if next <= end || next > rows {
-                return Err(damaged("run-length", format!("a run that ends at row {last}")));
-            }
-            lengths.push(next - end);
-            end = next;
+        let ascends = dispatch(Ascends { lasts: &lasts });
+        if !ascends || lasts.last().is_none_or(|last| usize::from(*last) + 1 != rows) {
+            let what = format!("{} runs that do not end one after the other", lasts.len());
+            return Err(damaged("run-length", format!("{what} at the last of {rows} rows")));
         }
-        if end != rows {
-            return Err(damaged("run-length", format!("runs of {end} rows instead of {rows}")));
-        }
-        Ok(lengths)
+        Ok(lasts)
     }
 
-    /// A value per row, given one per run. Short runs are written as whole vectors, the rest of which
-    /// the next run overwrites.
-    pub(crate) fn repeat<T: Copy>(&self, values: &[T], rows: usize, depth: u8) -> Result<Vec<T>> {
-        let Some(&first) = values.first() else {
-            return Err(damaged("run-length", "no runs"));
-        };
-        let mut out = vec![first; rows + SHORT];
-        let mut start = 0;
-        for (&value, len) in values.iter().zip(self.lengths(rows, depth)?) {
-            out[start..start + SHORT].fill(value);
-            if len > SHORT {
-                out[start + SHORT..start + len].fill(value);
-            }
-            start += len;
+    /// The values of rows, given one per run.
+    pub(crate) fn pick<T: Copy>(&self, values: &[T], rows: Rows, depth: u8) -> Result<Vec<T>> {
+        if values.is_empty() || values.len() != self.len {
+            return Err(damaged("run-length", format!("{} values of runs", values.len())));
         }
-        out.truncate(rows);
-        Ok(out)
+        let lasts = self.ends(rows.of(), depth)?;
+        Ok(match rows {
+            Rows::All(rows) => dispatch(Repeat { values, lasts: &lasts, rows }),
+            Rows::Picked { rows, .. } => {
+                let mut run = 0;
+                let at = |row: &u32| {
+                    run += ahead(&lasts[run..], *row);
+                    values[run]
+                };
+                rows.iter().map(at).collect()
+            }
+        })
     }
 
     /// A bit per row, given one per run.
@@ -99,11 +98,7 @@ impl<'a> Runs<'a> {
         rows: usize,
         depth: u8,
     ) -> Result<BooleanBuffer> {
-        let mut out = BooleanBufferBuilder::new(rows);
-        for (value, len) in values.iter().zip(self.lengths(rows, depth)?) {
-            out.append_n(len, value);
-        }
-        Ok(out.finish())
+        Ok(spread(values, &self.ends(rows, depth)?))
     }
 
     /// The run that holds row `row`. All ends are decoded: they are usually delta-encoded, and a
@@ -112,5 +107,133 @@ impl<'a> Runs<'a> {
         let lasts = ints::decode::<u16>(self.lasts, self.len, depth)?;
         let run = lasts.partition_point(|&last| usize::from(last) < row);
         Ok(run.min(self.len - 1))
+    }
+}
+
+/// A bit per row, given one per run and the last row of every run.
+///
+/// # Panics
+/// If there are fewer runs than bits.
+pub(crate) fn spread(values: &BooleanBuffer, lasts: &[u16]) -> BooleanBuffer {
+    const BITS: usize = u64::BITS as usize;
+    let rows = lasts.last().map_or(0, |last| usize::from(*last) + 1);
+    let mut words = vec![0_u64; rows.div_ceil(BITS)];
+    for run in values.set_indices() {
+        let first = run.checked_sub(1).map_or(0, |before| usize::from(lasts[before]) + 1);
+        let last = usize::from(lasts[run]);
+        let (from, to) = (!0 << (first % BITS), !0 >> (BITS - 1 - last % BITS));
+        match (first / BITS, last / BITS) {
+            (word, same) if word == same => words[word] |= from & to,
+            (word, end) => {
+                words[word] |= from;
+                words[word + 1..end].fill(!0);
+                words[end] |= to;
+            }
+        }
+    }
+    BooleanBuffer::new(Buffer::from(words), 0, rows)
+}
+
+/// How many runs end before a row that is not behind the last.
+fn ahead(lasts: &[u16], row: u32) -> usize {
+    let is_before = |last: &u16| u32::from(*last) < row;
+    match lasts.iter().take(NEAR).position(|last| !is_before(last)) {
+        Some(near) => near,
+        None => NEAR + lasts[NEAR..].partition_point(is_before),
+    }
+}
+
+/// Whether each run ends after the one before.
+struct Ascends<'a> {
+    lasts: &'a [u16],
+}
+
+impl Kernel for Ascends<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let pairs = self.lasts.iter().zip(self.lasts.iter().skip(1));
+        !pairs.fold(false, |falls, (last, next)| falls | (next <= last))
+    }
+}
+
+/// A value per row, given one per run. Short runs are written as whole vectors, the rest of which the next run overwrites.
+struct Repeat<'a, T> {
+    values: &'a [T],
+    /// Ascending; the last is that of `rows`.
+    lasts: &'a [u16],
+    rows: usize,
+}
+
+impl<T: Copy> Kernel for Repeat<'_, T> {
+    type Output = Vec<T>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<T> {
+        let mut all: Vec<T> = Vec::with_capacity(self.rows + SHORT);
+        let out = all.spare_capacity_mut();
+        let mut start = 0;
+        for (value, last) in self.values.iter().zip(self.lasts) {
+            let (value, end) = (MaybeUninit::new(*value), usize::from(*last) + 1);
+            out[start..start + SHORT].fill(value);
+            if end > start + SHORT {
+                out[start + SHORT..end].fill(value);
+            }
+            start = end;
+        }
+        assert_eq!(start, self.rows, "the last run ends at the last row");
+        // SAFETY: every row before `start` was written, as runs follow each other from the first row on.
+        unsafe { all.set_len(self.rows) };
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values with runs of random lengths, most of them short.
+    fn random(rng: &mut fastrand::Rng, rows: usize) -> Vec<u64> {
+        let mut values = Vec::with_capacity(rows);
+        while values.len() < rows {
+            let longest = [1, 3, 7, 9, 200][rng.usize(..5)];
+            let len = rng.usize(1..=longest).min(rows - values.len());
+            values.extend(std::iter::repeat_n(rng.u64(..5), len));
+        }
+        values
+    }
+
+    #[test]
+    fn rows_have_the_values_of_their_runs() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..300 {
+            let rows = rng.usize(1..3_000);
+            let values = random(&mut rng, rows);
+            let (of_runs, lasts) = find(&values);
+            let mut node = Vec::new();
+            write(&[], &lasts, 1, &mut node);
+            let runs = Runs::open(Reader::new(&node, "runs"), rows).unwrap();
+            assert_eq!(runs.pick(&of_runs, Rows::All(rows), 0).unwrap(), values);
+            let share = rng.usize(1..200);
+            let picked: Vec<u32> = (0..rows as u32).filter(|_| rng.usize(..share) == 0).collect();
+            let expected: Vec<u64> = picked.iter().map(|row| values[*row as usize]).collect();
+            assert_eq!(runs.pick(&of_runs, Rows::picked(rows, &picked), 0).unwrap(), expected);
+            let bits: BooleanBuffer = of_runs.iter().map(|value| *value < 2).collect();
+            let expected: BooleanBuffer = values.iter().map(|value| *value < 2).collect();
+            assert_eq!(runs.spread(&bits, rows, 0).unwrap(), expected);
+            let row = rng.usize(..rows);
+            assert_eq!(of_runs[runs.run(row, 0).unwrap()], values[row]);
+        }
+    }
+
+    #[test]
+    fn runs_end_one_after_the_other() {
+        for lasts in [&[3_u16, 3, 9][..], &[5, 2, 9], &[1, 2, 8], &[1, 2, 10]] {
+            let mut node = Vec::new();
+            write(&[], lasts, 1, &mut node);
+            let runs = Runs::open(Reader::new(&node, "runs"), 10).unwrap();
+            assert!(runs.ends(10, 0).is_err(), "{lasts:?}");
+        }
     }
 }

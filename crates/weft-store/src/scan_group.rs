@@ -206,9 +206,17 @@ impl GroupScan<'_> {
             let selection = self.selection.as_ref();
             let selection = selection.map(|selection| selection.slice(rows.start, rows.len()));
             let few = |selection: &BooleanBuffer| selection.count_set_bits() * DENSE < rows.len();
+            let ask_all = |decoder: &Decoder<'_>| match decoder.decode_runs(&data_type)? {
+                Some(runs) => {
+                    let bits = filter.wanted(&runs.values, rows.len());
+                    Ok(bits.map(|bits| runs.spread(&bits)))
+                }
+                None => Ok(filter.wanted(&decoder.decode_as(&data_type)?, rows.len())),
+            };
             match selection {
                 Some(selection) if few(&selection) => {
-                    match filter.wanted(&decoder.decode_selected(&selection, &data_type)?) {
+                    let values = decoder.decode_selected(&selection, &data_type)?;
+                    match filter.wanted(&values, values.len()) {
                         Some(bits) => {
                             wanted.append_n(rows.len(), false);
                             let asked = selection.set_indices().zip(&bits);
@@ -217,7 +225,7 @@ impl GroupScan<'_> {
                         None => wanted.append_buffer(&selection),
                     }
                 }
-                selection => match (filter.wanted(&decoder.decode_as(&data_type)?), selection) {
+                selection => match (ask_all(decoder)?, selection) {
                     (Some(bits), Some(selection)) => wanted.append_buffer(&(&bits & &selection)),
                     (Some(bits), None) => wanted.append_buffer(&bits),
                     (None, Some(selection)) => wanted.append_buffer(&selection),

@@ -23,8 +23,9 @@ pub trait ColumnFilter: fmt::Debug + Send + Sync {
     /// False if so many rows are wanted that it is better not to ask.
     fn is_worth_it(&self) -> bool;
 
-    /// A bit for each value, which comes in the type of [`ScanOptions::data_type`]; `None` if all are wanted.
-    fn wanted(&self, values: &ArrayRef) -> Option<BooleanBuffer>;
+    /// A bit for each value, which comes in the type of [`ScanOptions::data_type`]; `None` if all are wanted. The values
+    /// stand for so many rows: several for each, if they follow each other.
+    fn wanted(&self, values: &ArrayRef, rows: usize) -> Option<BooleanBuffer>;
 }
 
 /// What a scan gives and how.

@@ -172,6 +172,8 @@ fn measure(
     let is_checked = query.answer(args.database.scale).is_ok_and(|answer| answer.is_some());
     let [mut cold, mut hot] = [Runs::default(), Runs::default()];
     for repetition in 0..args.database.common.repeat {
+        // What an earlier database has left of its memory is not this one's.
+        heap::trim(0);
         let database = open(args, setting)?;
         cold.runs.push(run_once(&database, query, reference)?);
         done();
@@ -195,8 +197,6 @@ fn run_once(
     reference: &mut Option<Answer>,
 ) -> Result<Run, BenchError> {
     let failed = || WorkloadError::statement(query.name());
-    // What an earlier run has left of its memory is not this one's.
-    heap::trim(0);
     let session = database.session().map_err(failed())?;
     resident::reset_peak();
     let before = database.stats();

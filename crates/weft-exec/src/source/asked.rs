@@ -96,7 +96,7 @@ impl ColumnFilter for AskedColumn {
         self.wanted.filter().is_some() && !self.is_off.load(Ordering::Relaxed)
     }
 
-    fn wanted(&self, values: &ArrayRef) -> Option<BooleanBuffer> {
+    fn wanted(&self, values: &ArrayRef, rows: usize) -> Option<BooleanBuffer> {
         let filter = self.wanted.filter().filter(|_| !self.is_off.load(Ordering::Relaxed))?;
         // What cannot be loaded is an error where the rows are.
         let column = ArrowColumn::new(values, self.lane).ok()?;
@@ -105,13 +105,15 @@ impl ColumnFilter for AskedColumn {
         let (key, hash) = (Register(0), Register(1));
         let mut kept = 0;
         for start in (0..values.len()).step_by(VECTOR_ROWS_MAX) {
-            let rows = VECTOR_ROWS_MAX.min(values.len() - start);
-            registers.begin(rows);
-            column.load(start, rows, registers.vector_mut(key)).ok()?;
-            kept += filter.append_bits(&mut registers, rows, (key, hash), &mut bits);
+            let count = VECTOR_ROWS_MAX.min(values.len() - start);
+            registers.begin(count);
+            column.load(start, count, registers.vector_mut(key)).ok()?;
+            kept += filter.append_bits(&mut registers, count, (key, hash), &mut bits);
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(registers);
-        if !self.rows.count(values.len(), kept, DROPPED_SHARE) {
+        // About as many of the rows as of the values.
+        let kept_rows = kept * rows / values.len().max(1);
+        if !self.rows.count(rows, kept_rows, DROPPED_SHARE) {
             self.is_off.store(true, Ordering::Relaxed);
         }
         Some(bits.finish())

@@ -174,8 +174,8 @@ impl ColumnFilter for Multiples {
         self.seen.load(Ordering::Relaxed) < 100_000
     }
 
-    fn wanted(&self, values: &ArrayRef) -> Option<BooleanBuffer> {
-        let is_asked = self.seen.fetch_add(values.len(), Ordering::Relaxed) < 100_000;
+    fn wanted(&self, values: &ArrayRef, rows: usize) -> Option<BooleanBuffer> {
+        let is_asked = self.seen.fetch_add(rows, Ordering::Relaxed) < 100_000;
         let values = values.as_primitive::<Int64Type>();
         is_asked.then(|| values.values().iter().map(|value| value % self.of == 0).collect())
     }
