@@ -107,6 +107,15 @@ pub enum CastFailure {
     Null,
 }
 
+/// What the length of a text counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LengthUnit {
+    /// Characters of UTF-8.
+    Characters,
+    /// Bytes.
+    Bytes,
+}
+
 /// A part of a date or of a time since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatePart {
@@ -279,6 +288,15 @@ pub enum Step {
         /// How many; to the end if not given.
         length: Option<u64>,
         /// Where the piece goes.
+        out: Register,
+    },
+    /// `out` is the length of the text `a`: of [`Lane::I32`] in characters, of [`Lane::I64`] in bytes.
+    Length {
+        /// Text in UTF-8; any bytes, if those are counted.
+        a: Register,
+        /// What is counted.
+        unit: LengthUnit,
+        /// Where the length goes.
         out: Register,
     },
     /// `out`, of [`Lane::I32`], is a part of a date or timestamp.

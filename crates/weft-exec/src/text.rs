@@ -97,6 +97,11 @@ impl Str {
         self.0 as u64
     }
 
+    /// Where a longer string lies.
+    pub(crate) fn address(self) -> *const u8 {
+        self.tail() as *const u8
+    }
+
     fn tail(self) -> u64 {
         (self.0 >> 64) as u64
     }

@@ -20,6 +20,7 @@ pub(crate) mod filter;
 pub(crate) mod hash;
 pub mod in_set;
 mod is_null;
+mod length;
 pub mod like;
 mod load;
 mod logic;
@@ -69,6 +70,7 @@ pub(crate) fn run(step: &Step, registers: &mut Registers) -> Result<()> {
         Step::Substring { a, start, length, out } => {
             substring::run(registers, *a, *start, *length, *out);
         }
+        Step::Length { a, unit, out } => length::run(registers, *a, *unit, *out),
         Step::Extract { a, unit, part, out } => extract::run(registers, *a, *unit, *part, *out),
         Step::Call { function, inputs, out } => {
             return call::run(registers, function, inputs, *out);

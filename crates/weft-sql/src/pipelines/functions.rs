@@ -5,7 +5,9 @@ use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::physical_expr::ScalarFunctionExpr;
 use weft_exec::Lane;
 use weft_exec::kernels::like::Pattern;
-use weft_exec::program::{Arithmetic, Constant, DatePart, DateUnit, Operand, Overflow, Step};
+use weft_exec::program::{
+    Arithmetic, Constant, DatePart, DateUnit, LengthUnit, Operand, Overflow, Step,
+};
 
 use super::arithmetic::{numbers, rescale};
 use super::compare::{have_one_order, matches, text};
@@ -30,6 +32,8 @@ pub(super) fn function(
         ("date_part", [part, arg]) => date_part(code, part, arg, to),
         ("substr", [arg, start]) => substring(code, arg, start, None, to),
         ("substr", [arg, start, length]) => substring(code, arg, start, Some(length), to),
+        ("character_length", [arg]) => length(code, arg, LengthUnit::Characters, to),
+        ("octet_length", [arg]) => length(code, arg, LengthUnit::Bytes, to),
         ("starts_with", [arg, prefix]) => match literal(prefix).and_then(text) {
             Some(prefix) => matches(code, arg, Pattern::new(&as_prefix(prefix), Some('\\')), false),
             None => Ok(None),
@@ -144,6 +148,28 @@ fn substring(
     let out = code.register(Lane::Str);
     code.push(Step::Substring { a, start, length, out });
     Ok(Some(Term::new(out, Lane::Str, to, term.is_nullable)))
+}
+
+fn length(
+    code: &mut Expressions<'_>,
+    arg: &Expr,
+    unit: LengthUnit,
+    to: &DataType,
+) -> DfResult<Option<Term>> {
+    let is_text = have_one_order(&arg.data_type(code.schema)?, &DataType::Utf8);
+    let lane = match (unit, to) {
+        (LengthUnit::Characters, DataType::Int32) => Lane::I32,
+        (LengthUnit::Bytes, DataType::Int64) => Lane::I64,
+        _ => return Ok(None),
+    };
+    if !is_text {
+        return Ok(None);
+    }
+    let term = code.term(arg)?;
+    let Place::Register(a) = term.place else { return Ok(None) };
+    let out = code.register(lane);
+    code.push(Step::Length { a, unit, out });
+    Ok(Some(Term::new(out, lane, to, term.is_nullable)))
 }
 
 /// The pattern of texts that begin so.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::kernels::in_set::Set;
 use crate::kernels::like::Pattern;
+use crate::program::LengthUnit;
 
 /// LIKE, tried in every possible way.
 fn matches(text: &[char], pattern: &[char], escape: Option<char>) -> bool {
@@ -106,6 +107,22 @@ fn substrings() {
                 Ok(Some(Constant::Str(Arc::from(piece.into_bytes()))))
             });
         }
+    }
+}
+
+#[test]
+fn lengths() {
+    let units = [(LengthUnit::Characters, Lane::I32), (LengthUnit::Bytes, Lane::I64)];
+    for (unit, lane) in units {
+        let step = |inputs: &[Register], out| Step::Length { a: inputs[0], unit, out };
+        check(&[Lane::Str], lane, step, |inputs| {
+            let Some(Constant::Str(bytes)) = &inputs[0] else { return Ok(None) };
+            let text = std::str::from_utf8(bytes).expect("text");
+            Ok(Some(match unit {
+                LengthUnit::Characters => Constant::I32(text.chars().count() as i32),
+                LengthUnit::Bytes => Constant::I64(text.len() as i64),
+            }))
+        });
     }
 }
 
