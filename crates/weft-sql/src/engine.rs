@@ -54,6 +54,8 @@ pub struct Counters {
     pub cache_misses: u64,
     /// Bytes of the budget in use.
     pub memory_used: u64,
+    /// Bytes of these that pages of tables are cached in, or may be.
+    pub memory_cached: u64,
     /// Most bytes of it that were in use at a time.
     pub memory_peak: u64,
     /// The budget.
@@ -62,6 +64,8 @@ pub struct Counters {
     pub io_bandwidth_limit: Option<u64>,
     /// Bytes that operators have spilled at the moment.
     pub spilled_bytes: u64,
+    /// Bytes that the files of pipelines for it take on disk.
+    pub spill_file_bytes: u64,
     /// Bytes that pipelines have spilled.
     pub spill_bytes_written: u64,
     /// Bytes that they have read back.
@@ -181,6 +185,7 @@ impl Engine {
             store.spill_area(settings.temp_directory.as_deref(), settings.max_temp_bytes)?;
         let spilling = Spilling::new(spill_area);
         spilling.set_options(settings.spilling);
+        spilling.set_cached(store.cached_bytes_min());
         let pool = LedgerPool::new(ledger.clone());
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
@@ -242,6 +247,7 @@ impl Engine {
             "memory_limit" => {
                 keep_freed(changed.memory_limit_bytes);
                 self.store.set_memory_limit(changed.memory_limit_bytes);
+                self.spilling.set_cached(self.store.cached_bytes_min());
             }
             "max_temp_size" => {
                 self.spilling.area().set_limit(changed.max_temp_bytes);
@@ -301,10 +307,12 @@ impl Engine {
             cache_misses: read.reads,
             bytes_on_disk: self.store.bytes_on_disk(),
             memory_used: self.ledger.used(),
+            memory_cached: self.store.pool().cache_stats().bytes_reserved,
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),
             io_bandwidth_limit: self.settings().io_bandwidth_limit,
             spilled_bytes: self.environment.disk_manager.used_disk_space() + spilling.used_bytes,
+            spill_file_bytes: spilling.file_bytes,
             spill_bytes_written: spilling.written_bytes,
             spill_bytes_read: spilling.read_bytes,
             spill_bytes_raw: spilling.raw_bytes,

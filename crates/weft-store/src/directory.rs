@@ -106,11 +106,7 @@ impl Directory {
             Directory::Sim(disk, path) => {
                 static NEXT: AtomicU64 = AtomicU64::new(0);
                 let name = path.join(format!("spill-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-                let file = disk.create(&name, 0).and_then(|file| {
-                    disk.remove(&name)?;
-                    Ok(file)
-                });
-                file.map_err(|error| self.error("create", &name, error))
+                disk.create_unnamed(&name).map_err(|error| self.error("create", &name, error))
             }
         }
     }

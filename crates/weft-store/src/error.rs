@@ -77,6 +77,15 @@ pub enum StoreError {
         /// The system's reason.
         source: Box<FileError>,
     },
+    /// What does not fit in memory cannot be written, or read back.
+    #[error(
+        "what does not fit in memory is on a disk that fails: {source}; check that disk, set temp_directory to a \
+         directory of another one, or raise memory_limit"
+    )]
+    SpillFailed {
+        /// What was tried, where, and the system's reason.
+        source: Box<StoreError>,
+    },
     /// What was spilled is not what was written.
     #[error(
         "what was written to {path} at offset {offset} while a query ran came back damaged: check the \
@@ -268,7 +277,9 @@ impl StoreError {
     pub fn is_disk_full(&self) -> bool {
         match self {
             StoreError::DiskFull { .. } | StoreError::SpillFull { .. } => true,
-            StoreError::At { source, .. } => source.is_disk_full(),
+            StoreError::At { source, .. } | StoreError::SpillFailed { source } => {
+                source.is_disk_full()
+            }
             StoreError::File(error) => is_no_space(error),
             _ => false,
         }

@@ -250,6 +250,11 @@ impl Store {
         }
     }
 
+    /// Bytes of the memory budget that the buffer pool keeps whoever lacks them.
+    pub fn cached_bytes_min(&self) -> u64 {
+        pool_bytes_min(self.core.access.ledger.limit())
+    }
+
     /// The buffer pool.
     pub fn pool(&self) -> &Arc<BufferPool> {
         self.core.access.source.pool()

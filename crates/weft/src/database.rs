@@ -79,6 +79,8 @@ pub struct DatabaseStats {
     pub cache_misses: u64,
     /// Bytes of the memory budget in use.
     pub memory_used: u64,
+    /// Bytes of these that pages of tables are cached in, or may be.
+    pub memory_cached: u64,
     /// Most bytes of it that were in use at a time.
     pub memory_peak: u64,
     /// The memory budget in bytes.
@@ -87,6 +89,8 @@ pub struct DatabaseStats {
     pub io_bandwidth_limit: Option<u64>,
     /// Bytes that operators have spilled to disk at the moment.
     pub spilled_bytes: u64,
+    /// Bytes that the files of pipelines for it take on disk.
+    pub spill_file_bytes: u64,
     /// Bytes that pipelines have spilled since the database was opened.
     pub spill_bytes_written: u64,
     /// Bytes of it that they have read back.
@@ -156,10 +160,12 @@ impl Database {
             cache_hits: counters.cache_hits,
             cache_misses: counters.cache_misses,
             memory_used: counters.memory_used,
+            memory_cached: counters.memory_cached,
             memory_peak: counters.memory_peak,
             memory_limit: counters.memory_limit,
             io_bandwidth_limit: counters.io_bandwidth_limit,
             spilled_bytes: counters.spilled_bytes,
+            spill_file_bytes: counters.spill_file_bytes,
             spill_bytes_written: counters.spill_bytes_written,
             spill_bytes_read: counters.spill_bytes_read,
             spill_bytes_raw: counters.spill_bytes_raw,

@@ -91,6 +91,9 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         let is_stray = |page: &SpilledPage| !chosen.has(page.partition);
         let strays = tuples.spilled.iter().filter(|page| is_stray(page));
         let stray_bytes: u64 = strays.clone().map(|page| page.spilled.bytes() as u64).sum();
+        // They are copied from the page that was read.
+        let read_bytes =
+            strays.clone().map(|page| page.spilled.bytes() as u64).max().unwrap_or_default();
         let strays: usize = strays.map(|page| page.tuples).sum();
         let in_memory: usize = tuples.pages.iter().map(|stored| stored.page.tuples()).sum();
         let part = distinct as u128 * (in_memory + strays) as u128 / count.max(1) as u128;
@@ -102,7 +105,7 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         // The rest is for the probe side.
         let probe_bytes = probe_bytes(probe_bits, share_bytes, workers);
         let may_stay = held_bytes <= share_bytes - probe_bytes;
-        let memory = may_stay.then(|| spills.ledger.try_reserve(bytes + stray_bytes));
+        let memory = may_stay.then(|| spills.ledger.try_reserve(bytes + stray_bytes + read_bytes));
         let mut memory = match memory.flatten() {
             Some(memory) => memory,
             None => match largest(&tuples, &chosen) {
@@ -118,8 +121,9 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
             },
         };
         let (strays, spilled) = std::mem::take(&mut tuples.spilled).into_iter().partition(is_stray);
-        let of_strays = memory.split(memory.bytes() - bytes);
-        read_back(&spills, &mut tuples, strays, of_strays).await?;
+        let mut of_strays = memory.split(memory.bytes() - bytes);
+        let of_reader = of_strays.split(read_bytes.min(of_strays.bytes()));
+        read_back(&spills, &mut tuples, strays, of_strays, of_reader).await?;
         let promised = Promised { probe_bits, bytes: probe_bytes };
         return Ok(Remaining { tuples, spilled, promised, entries, memory });
     }
@@ -152,18 +156,19 @@ fn largest(tuples: &Materialized, chosen: &Snapshot) -> Option<usize> {
     (counts[largest] > 0).then_some(largest)
 }
 
-/// Reads pages, to which their tuples are added; `memory` is for them.
+/// Reads pages, to which their tuples are added; `memory` is for them, `of_reader` for one of them on its way.
 async fn read_back(
     spills: &Spills,
     tuples: &mut Materialized,
     pages: Vec<SpilledPage>,
     memory: Reservation,
+    of_reader: Reservation,
 ) -> Result<()> {
     let partitions: Vec<(usize, usize)> =
         pages.iter().map(|page| (page.partition, page.spilled.bytes())).collect();
     let pages = pages.into_iter().map(Arc::new).collect();
     tuples.reservation.merge(memory);
-    let mut reader = Reader::new(BUILD, spills.clone(), pages, spills.ledger.empty());
+    let mut reader = Reader::new(BUILD, spills.clone(), pages, of_reader);
     let layout = tuples.layout.clone();
     let mut pace = Pace::default();
     for (partition, bytes) in partitions {

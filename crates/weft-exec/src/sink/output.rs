@@ -27,8 +27,9 @@ use crate::registers::Registers;
 const QUEUE_BATCHES: usize = 4;
 /// A batch is sent when it has so many rows …
 const BATCH_ROWS: usize = 8192;
-/// … or takes so many bytes.
+/// … or takes so many bytes, or that part of the budget: those that wait for a slow consumer leave memory for who makes more.
 const BATCH_BYTES: usize = 4 << 20;
+const BATCH_PART: u64 = 64;
 
 /// A batch, and its memory while it waits, if there was any to be had.
 type Item = (RecordBatch, Option<Reservation>);
@@ -120,7 +121,8 @@ impl LocalSink for LocalOutput {
             let bytes = self.columns.iter().map(ColumnBuilder::bytes).sum::<usize>();
             // If there is no memory to be had the batch is not accounted for: it is small.
             self.memory.try_grow((bytes as u64).saturating_sub(self.memory.bytes()));
-            if self.rows < BATCH_ROWS && bytes < BATCH_BYTES {
+            let bytes_max = BATCH_BYTES.min((self.ledger.limit() / BATCH_PART) as usize);
+            if self.rows < BATCH_ROWS && bytes < bytes_max {
                 return Ok(if self.sender.is_closed() { Flow::Enough } else { Flow::More });
             }
             self.send().await

@@ -15,7 +15,10 @@ use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 
 /// Of the budget, in quarters, what all together may have. The rest is for caches, for what is read, and for who needs
 /// little and fails without it.
-pub(super) const QUARTERS: u64 = 3;
+const QUARTERS: u64 = 3;
+
+/// Of the budget, the part that caches may keep for themselves of that rest. What they keep beyond is taken from the others.
+const CACHES: u64 = 8;
 
 /// Of the budget, the part that counts as there however much of it is taken by what reserves nothing.
 const USABLE_MIN: u64 = 2;
@@ -49,6 +52,8 @@ pub struct Spilling {
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
     settled_bytes: AtomicU64,
+    /// Bytes that caches keep whoever lacks them.
+    cached_bytes: AtomicU64,
 }
 
 impl Spilling {
@@ -56,8 +61,16 @@ impl Spilling {
     pub fn new(area: SpillArea) -> Arc<Spilling> {
         let (turns, sharers) = (Turns::new(), AtomicUsize::new(0));
         let (options, experience) = (RwLock::default(), Experience::default());
-        let settled_bytes = AtomicU64::new(0);
-        Arc::new(Spilling { area, turns, options, experience, sharers, settled_bytes })
+        let (settled_bytes, cached_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Spilling {
+            area,
+            turns,
+            options,
+            experience,
+            sharers,
+            settled_bytes,
+            cached_bytes,
+        })
     }
 
     /// How they do that now.
@@ -68,6 +81,17 @@ impl Spilling {
     /// Changes that: compression for what is spilled from now on, the rest for what begins.
     pub fn set_options(&self, options: SpillOptions) {
         *self.options.write().unwrap_or_else(PoisonError::into_inner) = options;
+    }
+
+    /// Notes how many bytes of the budget caches keep whoever lacks them, from now on.
+    pub fn set_cached(&self, bytes: u64) {
+        self.cached_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What all who share may have of a budget, of which so much is usable.
+    pub(super) fn shared_bytes(&self, limit: u64, usable: u64) -> u64 {
+        let cached = self.cached_bytes.load(Ordering::Relaxed);
+        (usable / 4 * QUARTERS).saturating_sub(cached.saturating_sub(limit / CACHES))
     }
 
     /// What writers know of the device.
@@ -140,7 +164,8 @@ impl Share {
         let limit = self.ledger.limit();
         let usable = limit.saturating_sub(self.ledger.unreserved()).max(limit / USABLE_MIN);
         let settled = self.spilling.settled_bytes.load(Ordering::Relaxed);
-        ((usable / 4 * QUARTERS).saturating_sub(settled) / self.sharers()).max(self.least())
+        let shared = self.spilling.shared_bytes(limit, usable);
+        (shared.saturating_sub(settled) / self.sharers()).max(self.least())
     }
 }
 
@@ -190,6 +215,10 @@ mod tests {
         assert_eq!((one.bytes(), two.bytes()), (100 << 20, 100 << 20));
         drop((one, settled));
         assert_eq!(two.bytes(), 300 << 20);
+        for (kept, shared) in [(50 << 20, 300 << 20), (150 << 20, 200 << 20), (0, 300 << 20)] {
+            spilling.set_cached(kept);
+            assert_eq!(two.bytes(), shared);
+        }
         let mut little = Share::of_little(&spilling, &ledger);
         assert!(little.allows(SHARE_MIN.0) && two.bytes() == 300 << 20);
         assert!(little.allows(150 << 20) && !little.allows(151 << 20) && two.bytes() == 150 << 20);

@@ -10,7 +10,7 @@ use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::sleep;
 
 use super::Spilling;
-use super::share::{QUARTERS, WORKER_BYTES};
+use super::share::WORKER_BYTES;
 
 /// What a worker may have of tuples without its statement's turn.
 pub(crate) const WITHOUT_BYTES: u64 = 16 << 10;
@@ -42,8 +42,8 @@ impl Turns {
     }
 
     /// What a statement with so many workers needs, at a budget that may have changed.
-    fn need(&self, budget: &Ledger, workers: usize) -> u64 {
-        let limit = budget.limit() / 4 * QUARTERS;
+    fn need(&self, spilling: &Spilling, budget: &Ledger, workers: usize) -> u64 {
+        let limit = spilling.shared_bytes(budget.limit(), budget.limit());
         if self.needed.limit() != limit {
             self.needed.set_limit(limit);
         }
@@ -64,7 +64,7 @@ impl Turn {
     /// Takes the turn if it is there.
     pub(crate) fn try_take(&self, spilling: &Spilling, budget: &Ledger, workers: usize) -> bool {
         if !self.is_taken() {
-            let bytes = spilling.turns().need(budget, workers);
+            let bytes = spilling.turns().need(spilling, budget, workers);
             if let Some(taken) = spilling.turns().needed.try_reserve(bytes) {
                 self.set(Some(taken));
             }
@@ -75,7 +75,7 @@ impl Turn {
     /// Waits for the turn. On a worker.
     pub(crate) async fn take(&self, spilling: &Spilling, budget: &Ledger, workers: usize) {
         let turns = spilling.turns();
-        let mut turn = pin!(turns.needed.reserve(turns.need(budget, workers)));
+        let mut turn = pin!(turns.needed.reserve(turns.need(spilling, budget, workers)));
         let doings = || (budget.used(), spilling.area().stats().written_bytes);
         let (mut done, mut looks) = (doings(), 0);
         while !self.is_taken() {

@@ -185,7 +185,7 @@ impl SpillArea {
     /// [`HEADER_BYTES`] is replaced.
     ///
     /// What is written is an error of [`StoreError::SpillLimit`] or [`StoreError::SpillFull`] if there is no room, and of
-    /// [`StoreError::File`] if the device fails.
+    /// [`StoreError::SpillFailed`] if the device fails.
     ///
     /// # Panics
     /// If this is no worker; if the length is no multiple of 4 KiB, or beyond 4 GiB.
@@ -242,7 +242,7 @@ impl SpillArea {
             Err(error) if is_no_space(&error) => {
                 Err(self.shared.files[usize::from(extent.device)].full(bytes, error))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(failed(error)),
         }
     }
 
@@ -267,6 +267,11 @@ impl SpillArea {
         }
         Err(full.expect("an area has directories"))
     }
+}
+
+/// The device fails.
+pub(super) fn failed(error: impl Into<StoreError>) -> StoreError {
+    StoreError::SpillFailed { source: Box::new(error.into()) }
 }
 
 /// What is written instead of a piece: room for the header, the length, and what the scheme makes of the piece. `None` if that
@@ -303,7 +308,7 @@ impl Spilled {
     /// Reads the piece into a buffer of as many bytes. On a worker.
     ///
     /// # Errors
-    /// [`StoreError::File`] if the device fails, [`StoreError::SpillDamaged`] if the bytes are not those that were written.
+    /// [`StoreError::SpillFailed`] if the device fails, [`StoreError::SpillDamaged`] if the bytes are not those that were written.
     ///
     /// # Panics
     /// If the buffer is of another length.
@@ -332,7 +337,7 @@ impl Spilled {
     async fn read_written(&self, buffer: IoBuf) -> Result<IoBuf> {
         let extent = self.address.extent();
         let (result, buffer) = self.file.read_exact(buffer, extent.offset()).await;
-        result?;
+        result.map_err(failed)?;
         self.area.shared.read_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
         let is_right = buffer[..4] == checksum(&buffer[4..]).to_le_bytes()
             && buffer[8..16] == self.address.bits().to_le_bytes();

@@ -7,6 +7,7 @@ use weft_rt::io::{File, FileError};
 use weft_rt::memory::Ledger;
 
 use super::address::DEVICE_UNITS_MAX;
+use super::area::failed;
 use crate::directory::{Directory, off_worker};
 use crate::error::{Result, StoreError, is_no_space, is_unsupported};
 use crate::extent::{FreeSet, UNIT_BYTES};
@@ -77,8 +78,9 @@ impl SpillFile {
                 return Ok(taken);
             }
             self.state().is_growing = true;
-            let _is_growing = Growing(self);
+            let mut growing = Growing { file: self, quota, has_grown: false };
             self.grow(units, quota).await?;
+            growing.has_grown = true;
         }
     }
 
@@ -92,7 +94,8 @@ impl SpillFile {
             Some(file) => file,
             None => {
                 let directory = self.directory.clone();
-                let file = off_worker(move || directory.create_unnamed()).await??;
+                let made = off_worker(move || directory.create_unnamed()).await?;
+                let file = made.map_err(failed)?;
                 self.state().file = Some(file.clone());
                 file
             }
@@ -111,7 +114,7 @@ impl SpillFile {
                 }
                 Err(error) if !is_unsupported(&error) => {
                     quota.give_back(added);
-                    return Err(error.into());
+                    return Err(failed(error));
                 }
                 // Where the system does not help, space is taken when it is written to.
                 _ => {
@@ -142,7 +145,13 @@ impl SpillFile {
     pub(super) fn give_back(&self, start: u64, units: u64, quota: &Quota) {
         let mut state = self.state();
         state.free.insert(start, units);
-        if state.is_growing || state.free.units() < state.end {
+        if !state.is_growing {
+            self.forget_unused(state, quota);
+        }
+    }
+
+    fn forget_unused(&self, mut state: MutexGuard<'_, State>, quota: &Quota) {
+        if state.free.units() < state.end {
             return;
         }
         let State { file, end, .. } = std::mem::take(&mut *state);
@@ -163,11 +172,20 @@ fn close(file: File) {
 }
 
 /// Somebody grows the file.
-struct Growing<'a>(&'a SpillFile);
+struct Growing<'a> {
+    file: &'a SpillFile,
+    quota: &'a Quota,
+    has_grown: bool,
+}
 
 impl Drop for Growing<'_> {
     fn drop(&mut self) {
-        self.0.state().is_growing = false;
+        let mut state = self.file.state();
+        state.is_growing = false;
+        if !self.has_grown {
+            // All of it may have been given back meanwhile.
+            self.file.forget_unused(state, self.quota);
+        }
     }
 }
 

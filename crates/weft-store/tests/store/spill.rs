@@ -164,6 +164,29 @@ fn full_disks_and_failing_devices_are_named() {
     }
 }
 
+/// The last piece is given back while the file is being made longer, in vain.
+#[test]
+fn a_file_that_cannot_grow_is_forgotten_with_its_last_piece() {
+    let faults = SimFaults::none().with(FaultRule::from(Operation::Allocate, 1, Fault::Error(28)));
+    let (runtime, directory) = simulated(5, faults);
+    let area = SpillArea::new(vec![directory], 1 << 40);
+    let of_task = area.clone();
+    let work = move || async move {
+        let first = write(&of_task, UNIT, 1).await.unwrap();
+        let large = of_task.write(IoBuf::zeroed((64 << 20) + UNIT), Scheme::Off, ());
+        // No time passes meanwhile, by the simulated clock.
+        for _ in 0..20 {
+            weft_rt::yield_now().await;
+        }
+        drop(first);
+        assert!(of_task.stats().file_bytes > 0, "it is being made longer");
+        large.await.unwrap().spilled.unwrap_err()
+    };
+    let error = runtime.block_on(work).unwrap();
+    assert!(error.is_disk_full(), "{error}");
+    assert_eq!((area.stats().used_bytes, area.stats().file_bytes), (0, 0));
+}
+
 #[test]
 fn damage_is_noticed() {
     let faults = SimFaults::none().with(FaultRule::from(Operation::Read, 0, Fault::BitFlip));

@@ -13,6 +13,9 @@ use weft_rt::io::sim::{SimDisk, SimOptions};
 /// The memory limit of the tests with little of it.
 const TINY_MEMORY: &str = "48MB";
 
+/// The least memory limit.
+const LEAST_MEMORY: &str = "16MiB";
+
 /// What a file of tests runs in.
 #[derive(Clone, Copy, Debug)]
 pub enum Setup {
@@ -20,6 +23,8 @@ pub enum Setup {
     Ample,
     /// So little that operators spill and the cache evicts.
     Tiny,
+    /// The least that a database works with.
+    Least,
     /// A simulated disk whose every request suspends and whose completions come back in any order.
     Sim,
 }
@@ -51,13 +56,23 @@ impl Engine {
 
 impl Setup {
     /// All of them.
-    pub const ALL: [Setup; 3] = [Setup::Ample, Setup::Tiny, Setup::Sim];
+    pub const ALL: [Setup; 4] = [Setup::Ample, Setup::Tiny, Setup::Least, Setup::Sim];
+
+    /// What executes queries in it. With the least memory that is Weft's pipelines alone: what differs between the others
+    /// shows with a little more.
+    pub fn engines(self) -> &'static [Engine] {
+        match self {
+            Setup::Least => &[Engine::Weft],
+            Setup::Ample | Setup::Tiny | Setup::Sim => &Engine::ALL,
+        }
+    }
 
     /// Its name in the names of tests, and its label in `skipif` and `onlyif`.
     pub fn name(self) -> &'static str {
         match self {
             Setup::Ample => "ample",
             Setup::Tiny => "tiny",
+            Setup::Least => "least",
             Setup::Sim => "sim",
         }
     }
@@ -76,6 +91,7 @@ impl Setup {
         let database = match self {
             Setup::Ample => Database::in_memory(&options.with("memory_limit", "1GB"))?,
             Setup::Tiny => Database::in_memory(&options.with("memory_limit", TINY_MEMORY))?,
+            Setup::Least => Database::in_memory(&options.with("memory_limit", LEAST_MEMORY))?,
             Setup::Sim => {
                 let disk = SimDisk::new(SimOptions::testing(seed));
                 let options = DatabaseOptions { sim: Some(disk), ..options };

@@ -40,7 +40,7 @@ struct Shared {
     devices: Vec<Mutex<DeviceTiming>>,
     faults: FaultState,
     directory: Mutex<Directory>,
-    allocated_bytes: Mutex<u64>,
+    allocated_bytes: Arc<Mutex<u64>>,
     dma: OnceLock<Dma>,
     late_copies: AtomicU64,
 }
@@ -81,7 +81,7 @@ impl SimDisk {
             devices: devices.collect(),
             faults: FaultState::new(options.faults.clone(), model.seed),
             directory: Mutex::new(directory),
-            allocated_bytes: Mutex::new(allocated_bytes),
+            allocated_bytes: Arc::new(Mutex::new(allocated_bytes)),
             dma: OnceLock::new(),
             late_copies: AtomicU64::new(0),
             options,
@@ -104,13 +104,19 @@ impl SimDisk {
         self.shared.faults.replace(faults);
     }
 
+    /// How many requests each rule has been about since the faults were set, in the order of the rules: the numbers for which
+    /// [`FaultRule::nth`](super::FaultRule::nth) makes a difference.
+    pub fn requests_seen(&self) -> Vec<u64> {
+        self.shared.faults.seen()
+    }
+
     /// Writes, allocations, syncs and changes of directories begun since the faults were set: the
     /// numbers for which [`SimFaults::crash_after_write`] makes a difference.
     pub fn mutations(&self) -> u64 {
         self.shared.faults.mutations()
     }
 
-    /// Bytes allocated, by the ends of the files.
+    /// Bytes allocated, by the ends of the files, of those without names as long as they are open.
     pub fn allocated_bytes(&self) -> u64 {
         *lock(&self.shared.allocated_bytes)
     }
@@ -184,6 +190,20 @@ impl SimDisk {
             return Err(error);
         }
         if made { Ok(File::simulated(name.to_path_buf(), file)) } else { Err(power_lost()) }
+    }
+
+    /// A new, empty file without a name, striped over all devices: it is gone when it is closed. `label` is what errors call it.
+    ///
+    /// # Errors
+    /// `EIO` if the power is off.
+    pub fn create_unnamed(&self, label: impl AsRef<Path>) -> io::Result<File> {
+        if !self.shared.faults.plan_directory_change()? {
+            return Err(power_lost());
+        }
+        let (content, placement) = (Content::zeroed(0)?, self.placement());
+        let file = SimFile::new(self.shared.id, placement, content, self.options().volatile_writes);
+        let file = file.counted_while_open(self.shared.allocated_bytes.clone());
+        Ok(File::simulated(label.as_ref().to_path_buf(), Arc::new(file)))
     }
 
     /// A handle on an existing file.
@@ -293,11 +313,29 @@ impl SimDisk {
 
     /// Takes `bytes` of the capacity; false if there are not as many left.
     fn take_space(&self, bytes: u64) -> bool {
+        self.take_of(&mut lock(&self.shared.allocated_bytes), bytes)
+    }
+
+    fn take_of(&self, allocated: &mut u64, bytes: u64) -> bool {
         let capacity = self.shared.faults.capacity_bytes().unwrap_or(u64::MAX);
-        let mut allocated = lock(&self.shared.allocated_bytes);
         let fits = allocated.checked_add(bytes).filter(|total| *total <= capacity);
         *allocated = fits.unwrap_or(*allocated);
         fits.is_some()
+    }
+
+    /// Takes what a file needs of the capacity to end at `end`; false if there is not as much left.
+    fn lengthen(&self, file: &SimFile, end: u64) -> bool {
+        // Held meanwhile, as requests that lengthen the same file come at once.
+        let mut allocated = lock(&self.shared.allocated_bytes);
+        let growth = file.growth(end);
+        if growth == 0 {
+            return true;
+        }
+        let fits = self.take_of(&mut allocated, growth);
+        if fits {
+            file.allocated_end.store(end, Ordering::Relaxed);
+        }
+        fits
     }
 
     fn give_space(&self, bytes: u64) {
@@ -317,7 +355,7 @@ impl SimDisk {
             Operation::ReadVectored => Operation::Read,
             other => other,
         };
-        let mut plan = self.shared.faults.plan(operation, request.len);
+        let mut plan = self.shared.faults.plan(operation, request.len, request.file.path());
         let Backing::Sim(file) = request.file.backing() else { return plan };
         if file.disk() != self.shared.id {
             // A handle from before a crash, or of another disk.
@@ -330,10 +368,7 @@ impl SimDisk {
                 plan.error = Some(libc::EFBIG);
                 return plan;
             }
-            let before = file.allocated_end.load(Ordering::Relaxed);
-            let growth = file.grow_allocation(end);
-            if growth > 0 && !self.take_space(growth) {
-                file.allocated_end.store(before, Ordering::Relaxed);
+            if !self.lengthen(file, end) {
                 plan.error = Some(libc::ENOSPC);
             }
         }

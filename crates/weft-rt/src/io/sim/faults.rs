@@ -1,6 +1,7 @@
 //! What goes wrong on a simulated disk, by schedule or by chance.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -51,22 +52,40 @@ pub struct FaultRule {
     pub when: FaultWhen,
     /// What.
     pub fault: Fault,
+    /// Only to requests to files whose directory has this name; to all if none.
+    pub directory: Option<&'static str>,
 }
 
 impl FaultRule {
+    fn new(operation: Operation, when: FaultWhen, fault: Fault) -> FaultRule {
+        FaultRule { operation: Some(operation), when, fault, directory: None }
+    }
+
+    /// The same, only to requests to files whose directory has this name.
+    pub fn in_directory(self, name: &'static str) -> FaultRule {
+        FaultRule { directory: Some(name), ..self }
+    }
+
+    fn is_about(&self, operation: Operation, path: &Path) -> bool {
+        let is_in = |name: &str| {
+            path.parent().and_then(Path::file_name).is_some_and(|directory| directory == name)
+        };
+        self.operation.is_none_or(|kind| kind == operation) && self.directory.is_none_or(is_in)
+    }
+
     /// To the request number `n` of this kind, counted from 0.
     pub fn nth(operation: Operation, n: u64, fault: Fault) -> FaultRule {
-        FaultRule { operation: Some(operation), when: FaultWhen::Nth(n), fault }
+        FaultRule::new(operation, FaultWhen::Nth(n), fault)
     }
 
     /// To the request number `n` of this kind, counted from 0, and to all later ones.
     pub fn from(operation: Operation, n: u64, fault: Fault) -> FaultRule {
-        FaultRule { operation: Some(operation), when: FaultWhen::From(n), fault }
+        FaultRule::new(operation, FaultWhen::From(n), fault)
     }
 
     /// To each request of this kind with this probability.
     pub fn chance(operation: Operation, probability: f64, fault: Fault) -> FaultRule {
-        FaultRule { operation: Some(operation), when: FaultWhen::Chance(probability), fault }
+        FaultRule::new(operation, FaultWhen::Chance(probability), fault)
     }
 }
 
@@ -198,6 +217,11 @@ impl FaultState {
         self.schedule().faults.crash_odds
     }
 
+    /// Requests that each rule has been about since the schedule started.
+    pub(crate) fn seen(&self) -> Vec<u64> {
+        self.schedule().seen.clone()
+    }
+
     /// Mutations since the schedule started.
     pub(crate) fn mutations(&self) -> u64 {
         self.mutations.load(Ordering::Relaxed)
@@ -241,7 +265,7 @@ impl FaultState {
     }
 
     /// What is to happen to a request that begins now.
-    pub(crate) fn plan(&self, operation: Operation, len: u64) -> Plan {
+    pub(crate) fn plan(&self, operation: Operation, len: u64, path: &Path) -> Plan {
         let mut plan = Plan::default();
         let mut schedule = self.scheduled.load(Ordering::Relaxed).then(|| self.schedule());
         let fails_at = schedule.as_ref().and_then(|schedule| schedule.faults.power_fails_at);
@@ -252,16 +276,16 @@ impl FaultState {
         if !powered {
             plan.error = Some(libc::EIO);
         } else if let Some(schedule) = &mut schedule {
-            schedule.draw(operation, len, &mut plan);
+            schedule.draw(operation, len, path, &mut plan);
         }
         plan
     }
 }
 
 impl Schedule {
-    fn draw(&mut self, operation: Operation, len: u64, plan: &mut Plan) {
+    fn draw(&mut self, operation: Operation, len: u64, path: &Path, plan: &mut Plan) {
         for (rule, seen) in self.faults.rules.iter().zip(&mut self.seen) {
-            if rule.operation.is_some_and(|kind| kind != operation) {
+            if !rule.is_about(operation, path) {
                 continue;
             }
             let happens = match rule.when {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::content::Content;
 use super::faults::CrashOdds;
@@ -27,6 +27,8 @@ pub struct SimFile {
     pub(super) allocated_end: AtomicU64,
     /// Has no name any more, so that it counts against nothing.
     pub(super) unlinked: AtomicBool,
+    /// Never had a name: where it counts as long as it is open.
+    counted: Option<Arc<Mutex<u64>>>,
 }
 
 #[derive(Debug)]
@@ -106,7 +108,14 @@ impl SimFile {
             completed: 0,
         });
         let state = RwLock::new(State { current: content, durable });
-        SimFile { disk, placement, state, allocated_end, unlinked: AtomicBool::new(false) }
+        let unlinked = AtomicBool::new(false);
+        SimFile { disk, placement, state, allocated_end, unlinked, counted: None }
+    }
+
+    /// The same without a name: what it allocates of the disk's bytes is given back with it.
+    pub(super) fn counted_while_open(mut self, allocated_bytes: Arc<Mutex<u64>>) -> SimFile {
+        self.counted = Some(allocated_bytes);
+        self
     }
 
     /// Bytes in the file.
@@ -235,11 +244,20 @@ impl SimFile {
         image
     }
 
-    /// Bytes by which a write that ends at `end` lengthens the allocated part; marks them.
-    pub(crate) fn grow_allocation(&self, end: u64) -> u64 {
+    /// Bytes by which a write that ends at `end` lengthens the part that counts.
+    pub(super) fn growth(&self, end: u64) -> u64 {
         if self.unlinked.load(Ordering::Relaxed) {
             return 0;
         }
-        end.saturating_sub(self.allocated_end.fetch_max(end, Ordering::Relaxed))
+        end.saturating_sub(self.allocated_end.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        if let Some(allocated_bytes) = &self.counted {
+            let mut allocated = allocated_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+            *allocated -= self.allocated_end.load(Ordering::Relaxed);
+        }
     }
 }

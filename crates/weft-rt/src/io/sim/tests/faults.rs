@@ -183,3 +183,37 @@ fn completions_are_reordered() {
     assert!(reordered(true));
     assert!(!reordered(false));
 }
+
+#[test]
+fn faults_of_a_directory_spare_all_others() {
+    let rule = FaultRule::nth(Operation::Write, 1, Fault::IO).in_directory("spill");
+    let (disk, mut worker) = disk(with(rule));
+    let spilled = disk.create_unnamed("base/spill/1").unwrap();
+    for name in ["base/data", "spill", "spill/below/data"] {
+        let other = disk.create(name, 4096).unwrap();
+        for _ in 0..3 {
+            worker.write(&other, 0, &[1; 4096]).unwrap();
+        }
+    }
+    worker.write(&spilled, 0, &[1; 4096]).unwrap();
+    assert_eq!(disk.requests_seen(), [1]);
+    assert_eq!(errno(worker.write(&spilled, 0, &[1; 4096])), libc::EIO);
+    worker.write(&spilled, 0, &[1; 4096]).unwrap();
+    assert_eq!(disk.requests_seen(), [3]);
+}
+
+#[test]
+fn files_without_names_count_while_they_are_open() {
+    let faults = SimFaults::none().disk_full_after(3 * 4096);
+    let (disk, mut worker) = disk(SimOptions { faults, ..SimOptions::testing(5) });
+    let named = disk.create("data", 4096).unwrap();
+    let unnamed = disk.create_unnamed("unnamed").unwrap();
+    assert_eq!(disk.list("").unwrap(), [named.path()]);
+    worker.write(&unnamed, 4096, &[1; 4096]).unwrap();
+    assert_eq!(disk.allocated_bytes(), 3 * 4096);
+    assert_eq!(errno(worker.write(&unnamed, 8192, &[1; 4096])), libc::ENOSPC);
+    assert_eq!(errno(worker.write(&named, 4096, &[1; 4096])), libc::ENOSPC);
+    drop(unnamed);
+    assert_eq!(disk.allocated_bytes(), 4096);
+    worker.write(&named, 4096, &[1; 4096]).unwrap();
+}

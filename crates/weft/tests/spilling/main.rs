@@ -1,0 +1,9 @@
+//! Statements that spill, on a simulated disk: what goes wrong in the middle of it, in every operator, at its first requests, its
+//! last ones, and some between; and many of them at once, at a limit that fits one or that changes meanwhile.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod budget;
+mod faults;
+mod operators;
