@@ -12,6 +12,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use weft_rt::cancel::CancelToken;
 use weft_rt::sync::channel::{Receiver, bounded};
@@ -23,21 +24,32 @@ use crate::interpret::{Advance, Interpreter};
 use crate::pace::Pace;
 use crate::parallel::unless_cancelled;
 use crate::pipeline::{Flow, LocalSink, Pipeline, Tuples};
+use crate::profile::{PartName, Wait, note_wait, timed};
 use crate::program::{Program, Step};
 use crate::query::Context;
+use crate::work::Work;
 
 /// Runs a pipeline, on a worker.
 ///
 /// # Errors
 /// The first that something in it has.
 pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<()> {
-    unless_cancelled(pipeline.source.open(context), &context.cancel).await?;
+    if let Some(profile) = context.profile() {
+        profile.begin();
+    }
+    let opening = context.of_part(PartName::Source);
+    let open = of_part(PartName::Source, context, pipeline.source.open(&opening));
+    unless_cancelled(open, &context.cancel).await?;
+    let to_do = Work::new(&context.progress);
+    to_do.announce(pipeline.source.tuples());
     let enough = context.cancel.child();
     let mut program = pipeline.program.clone();
     let hybrids = make_hybrid(&mut program, context);
     let program = Arc::new(program);
     let handed_over = Barrier::new(context.runtime.workers());
-    let run = Run { pipeline, program, hybrids, handed_over, context: context.clone(), enough };
+    let context_of_run = context.clone();
+    let run =
+        Run { pipeline, program, hybrids, handed_over, context: context_of_run, enough, to_do };
     let run = Arc::new(run);
     let for_workers = run.clone();
     let work = move |worker| {
@@ -45,7 +57,21 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
         async move { run.work(worker).await }
     };
     context.on_all_workers(work).await?;
-    unless_cancelled(run.pipeline.sink.finish(context), &context.cancel).await
+    let finishing = context.of_part(PartName::Sink);
+    let finish = of_part(PartName::Sink, context, run.pipeline.sink.finish(&finishing));
+    unless_cancelled(finish, &context.cancel).await?;
+    if let Some(profile) = context.profile() {
+        profile.end(&run.pipeline, &run.program.steps);
+    }
+    Ok(())
+}
+
+/// Waits for `future`, whose time is that of a part.
+async fn of_part<T>(part: PartName, context: &Context, future: impl Future<Output = T>) -> T {
+    match context.profile() {
+        Some(profile) => profile.timing(part, future).await,
+        None => future.await,
+    }
 }
 
 /// Puts hybrid steps in place of those that will put tuples aside; gives their numbers.
@@ -73,13 +99,16 @@ struct Run {
     context: Context,
     /// Cancelled when the sink has enough.
     enough: CancelToken,
+    /// How much there is to be done.
+    to_do: Work,
 }
 
 impl Run {
     /// One worker's share.
     async fn work(&self, worker: usize) -> Result<()> {
-        let sink = self.pipeline.sink.local(&self.context, worker)?;
+        let sink = self.pipeline.sink.local(&self.context.of_part(PartName::Sink), worker)?;
         let interpreter = Interpreter::new(self.program.clone(), &self.context);
+        let interpreter = interpreter.measured(&self.context);
         let mut machine = Machine { run: self, interpreter, sink, pace: Pace::default() };
         let depth = self.pipeline.source.depth(&self.context);
         {
@@ -100,11 +129,11 @@ impl Run {
             .await?;
         }
         for step in &self.hybrids {
-            machine.interpreter.hand_over(*step).await?;
+            self.to_do.announce(machine.interpreter.hand_over(*step).await?);
             self.handed_over.wait().await;
             machine.serve(*step).await?;
         }
-        machine.sink.end().await
+        of_part(PartName::Sink, &self.context, machine.sink.end()).await
     }
 
     /// Waits for `future` unless the sink has enough.
@@ -133,7 +162,10 @@ impl Machine<'_> {
     async fn run_morsels(&mut self, worker: usize) -> Result<()> {
         let run = self.run;
         while let Some(mut morsel) = run.pipeline.source.morsel(worker) {
-            while let Some(tuples) = run.unless_enough(morsel.next()).await.transpose()?.flatten() {
+            while let Some(tuples) = {
+                let next = of_part(PartName::Source, &run.context, morsel.next());
+                run.unless_enough(next).await.transpose()?.flatten()
+            } {
                 self.take(tuples.as_ref()).await?;
             }
             if run.enough.is_cancelled() {
@@ -160,15 +192,24 @@ impl Machine<'_> {
                 Ok::<(), ExecError>(())
             })
         };
+        let profile = run.context.profile();
         let mut reading = Some(Batch::new(depth, Boundary::Weak, next));
         let mut running = pin!(self.run_received(receiver));
         poll_fn(|context| {
-            if let Some(batch) = &mut reading
-                && let Poll::Ready(result) = Pin::new(batch).poll(context)
-            {
-                // The last sender goes with it.
-                reading = None;
-                result?;
+            if let Some(batch) = &mut reading {
+                let began = profile.map(|_| Instant::now());
+                let polled = Pin::new(batch).poll(context);
+                if let (Some(profile), Some(began)) = (profile, began) {
+                    profile.note_part(PartName::Source, began.elapsed());
+                }
+                match polled {
+                    Poll::Ready(result) => {
+                        // The last sender goes with it.
+                        reading = None;
+                        result?;
+                    }
+                    Poll::Pending => note_wait(Wait::Device),
+                }
             }
             running.as_mut().poll(context)
         })
@@ -187,10 +228,16 @@ impl Machine<'_> {
         let (rows, mut start) = (tuples.rows(), 0);
         while start < rows && !self.run.enough.is_cancelled() {
             let count = self.run.context.vector_rows.min(rows - start);
+            let began = self.interpreter.meter().map(|_| Instant::now());
             self.interpreter.begin(count);
             let registers = self.interpreter.registers_mut();
             tuples.load(start, count, &self.run.program.inputs, registers)?;
+            let loaded = registers.selection.count();
+            if let (Some(meter), Some(began)) = (self.interpreter.meter(), began) {
+                meter.loaded(loaded, began);
+            }
             self.run_loaded().await?;
+            self.run.to_do.advance(count as u64);
             self.pace.keep().await;
             start += count;
         }
@@ -200,7 +247,9 @@ impl Machine<'_> {
     /// Runs what was put aside at a step.
     async fn serve(&mut self, step: usize) -> Result<()> {
         while !self.run.enough.is_cancelled() && self.interpreter.serve(step).await? {
+            let served = self.interpreter.registers().selection.count();
             self.run_loaded().await?;
+            self.run.to_do.advance(served as u64);
             self.pace.keep().await;
         }
         Ok(())
@@ -215,8 +264,7 @@ impl Machine<'_> {
                 Advance::Nothing => {}
                 Advance::Waits => self.interpreter.wait().await?,
                 Advance::Tuples => {
-                    let registers = self.interpreter.registers_mut();
-                    if self.sink.push(registers).await? == Flow::Enough {
+                    if self.push().await? == Flow::Enough {
                         self.run.enough.cancel();
                         return Ok(());
                     }
@@ -224,5 +272,19 @@ impl Machine<'_> {
             }
             self.pace.keep().await;
         }
+    }
+
+    /// Hands the tuples in the registers to the sink.
+    async fn push(&mut self) -> Result<Flow> {
+        let Machine { interpreter, sink, .. } = self;
+        if interpreter.meter().is_none() {
+            return sink.push(interpreter.registers_mut()).await;
+        }
+        let rows = interpreter.registers().selection.count();
+        let (pushed, ran) = timed(sink.push(interpreter.registers_mut())).await;
+        if let Some(meter) = interpreter.meter() {
+            meter.pushed(rows, ran);
+        }
+        pushed
     }
 }

@@ -13,6 +13,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::error::Result;
 use crate::lane::Lane;
+use crate::profile::Facts;
 use crate::query::Context;
 use crate::registers::Registers;
 
@@ -25,6 +26,11 @@ pub trait Expand: fmt::Debug + Send + Sync {
     /// are of these `lanes`. Called when the pipelines that this one depends on have ended.
     fn hybrid(&self, _lanes: &[Lane], _context: &Context) -> Option<Arc<dyn Expand>> {
         None
+    }
+
+    /// What it has done, when the pipeline has ended.
+    fn facts(&self) -> Facts {
+        Facts::new()
     }
 }
 
@@ -63,11 +69,12 @@ pub trait Expansion: Send {
     }
 
     /// No more tuples will come: hands over what was put aside, to be served by all workers when all have handed over theirs.
+    /// Gives how many tuples that is.
     ///
     /// # Errors
     /// Whatever went wrong.
-    fn hand_over(&mut self) -> LocalBoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+    fn hand_over(&mut self) -> LocalBoxFuture<'_, Result<u64>> {
+        Box::pin(async { Ok(0) })
     }
 
     /// Puts the next tuples that were put aside into registers, as they were before this step, which is to take them next;

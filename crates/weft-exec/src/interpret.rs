@@ -8,11 +8,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::expand::Expansion;
 use crate::kernels::{self, filter};
 use crate::pipeline::{Flow, LocalSink};
+use crate::profile::{Meter, timed};
 use crate::program::{Program, Register, Step};
 use crate::query::Context;
 use crate::registers::Registers;
@@ -31,9 +33,13 @@ pub struct Interpreter {
     pending: Vec<usize>,
     /// Where tuples are that have not come through the steps from there on, if they are in no expansion.
     next: Option<usize>,
+    /// They have not come to the first step either.
+    is_new: bool,
     /// Open ones, and behind them those that were, whose memory is used again.
     scopes: Vec<Scope>,
     open: usize,
+    /// Tells the parts of the pipeline apart, if somebody wants to know.
+    meter: Option<Meter>,
 }
 
 /// How far running the steps has led.
@@ -78,10 +84,22 @@ impl Interpreter {
             expansions,
             pending: Vec::new(),
             next: None,
+            is_new: false,
             scopes: Vec::new(),
             open: 0,
+            meter: None,
             program,
         }
+    }
+
+    /// The same for the program of a pipeline, which is measured if somebody wants to know.
+    pub(crate) fn measured(self, context: &Context) -> Interpreter {
+        Interpreter { meter: context.profile().map(Meter::new), ..self }
+    }
+
+    /// What measures it, if somebody wants to know.
+    pub(crate) fn meter(&mut self) -> Option<&mut Meter> {
+        self.meter.as_mut()
     }
 
     /// What it runs.
@@ -107,7 +125,7 @@ impl Interpreter {
         self.registers.begin(rows);
         self.pending.clear();
         self.open = 0;
-        self.next = Some(0);
+        (self.next, self.is_new) = (Some(0), true);
     }
 
     /// Runs the steps until tuples have come through all of them, which are then selected in the registers. False if
@@ -136,8 +154,16 @@ impl Interpreter {
     /// What a step gives. The tuples are lost then.
     pub fn advance_once(&mut self) -> Result<Advance> {
         let start = if let Some(step) = self.next.take() {
+            let rows = self.registers.selection.count();
+            if let Some(meter) = &mut self.meter {
+                let is_new = std::mem::take(&mut self.is_new);
+                if is_new { meter.begin(rows) } else { meter.resume(step) }
+            }
             step
         } else if let Some(step) = self.pending.pop() {
+            if let Some(meter) = &mut self.meter {
+                meter.resume(step);
+            }
             let expansion = self.expansions[step].as_mut().expect("a step that expands");
             if expansion.next(&mut self.registers)? {
                 self.pending.push(step);
@@ -147,8 +173,12 @@ impl Interpreter {
             return Ok(Advance::Ended);
         };
         self.run_steps(start)?;
-        Ok(match self.registers.selection.count() {
-            _ if self.next.is_some() => Advance::Waits,
+        let (rows, waits) = (self.registers.selection.count(), self.next.is_some());
+        if let Some(meter) = &mut self.meter {
+            if waits { meter.stop() } else { meter.end(rows) }
+        }
+        Ok(match rows {
+            _ if waits => Advance::Waits,
             0 => Advance::Nothing,
             _ => Advance::Tuples,
         })
@@ -162,17 +192,19 @@ impl Interpreter {
         match self.next {
             Some(step) => {
                 let (expansion, registers) = self.expansion(step);
-                expansion.put_aside(registers).await
+                let (put_aside, ran) = timed(expansion.put_aside(registers)).await;
+                self.ran_step(step, ran);
+                put_aside
             }
             None => Ok(()),
         }
     }
 
-    /// No tuples will come any more to a step that may have put some aside.
+    /// No tuples will come any more to a step that may have put some aside; gives how many it has.
     ///
     /// # Errors
     /// What the step gives.
-    pub async fn hand_over(&mut self, step: usize) -> Result<()> {
+    pub async fn hand_over(&mut self, step: usize) -> Result<u64> {
         self.expansion(step).0.hand_over().await
     }
 
@@ -183,9 +215,17 @@ impl Interpreter {
     pub async fn serve(&mut self, step: usize) -> Result<bool> {
         debug_assert!(self.pending.is_empty() && self.open == 0, "all others have come through");
         let (expansion, registers) = self.expansion(step);
-        let is_loaded = expansion.serve(registers).await?;
+        let (is_loaded, ran) = timed(expansion.serve(registers)).await;
+        let is_loaded = is_loaded?;
+        self.ran_step(step, ran);
         self.next = is_loaded.then_some(step);
         Ok(is_loaded)
+    }
+
+    fn ran_step(&mut self, step: usize, ran: Duration) {
+        if let Some(meter) = &mut self.meter {
+            meter.ran_step(step, ran);
+        }
     }
 
     /// A step that expands.
@@ -215,6 +255,9 @@ impl Interpreter {
             if self.registers.selection.count() == 0 && !matches!(step, Step::Else | Step::End) {
                 at = self.skips[at];
                 continue;
+            }
+            if let Some(meter) = &mut self.meter {
+                meter.reach(at, self.registers.selection.count());
             }
             match step {
                 Step::Filter { condition } => filter::keep_true(&mut self.registers, *condition),

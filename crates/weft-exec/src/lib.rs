@@ -15,6 +15,7 @@
 //! - [`aggregate`] is hash aggregation.
 //! - [`mod@tuple`] materializes rows on pages (Umami), for every pipeline breaker alike.
 //! - [`spill`] is what operators do that outgrow memory.
+//! - [`profile`] measures what the parts of a pipeline do, if somebody wants to know.
 //! - [`join`] is the unified hash join: its build side's sink, the step that looks up, the source of what is left.
 //! - [`sort`] sorts all tuples or keeps the first ones, [`window`] evaluates functions over sorted ones, [`sink`] has the other ends of pipelines: results, limits.
 //!
@@ -34,6 +35,7 @@ pub mod lane;
 pub mod pace;
 mod parallel;
 pub mod pipeline;
+pub mod profile;
 pub mod program;
 pub mod query;
 pub mod registers;
@@ -48,6 +50,7 @@ pub mod tuple;
 pub mod validity;
 pub mod vector;
 pub mod window;
+mod work;
 
 pub use error::{ExecError, Result};
 pub use interpret::Interpreter;

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use weft_rt::yield_now;
 
+use crate::profile::{Wait, waiting};
+
 /// Time after which a coroutine yields; a few of them may have to wait for each other within a millisecond.
 const TURN: Duration = Duration::from_micros(250);
 
@@ -23,7 +25,7 @@ impl Pace {
     /// Yields if it is time to. To be called every few ten microseconds.
     pub async fn keep(&mut self) {
         if self.since.elapsed() >= TURN {
-            yield_now().await;
+            waiting(Wait::Other, yield_now()).await;
             self.since = Instant::now();
         }
     }

@@ -10,6 +10,7 @@ use weft_rt::{JoinHandle, MorselQueue};
 
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
+use crate::profile::measured;
 use crate::query::Context;
 
 impl Context {
@@ -54,12 +55,12 @@ impl Context {
         M: FnOnce() -> F + Send + 'static,
         F: Future + 'static,
     {
-        let counted = self.tasks.count();
+        let (counted, measuring) = (self.tasks.count(), self.measuring.clone());
         move || {
             let future = make();
             Box::pin(async move {
                 let counted = counted;
-                let output = future.await;
+                let output = measured(measuring, future).await;
                 drop(counted);
                 output
             })

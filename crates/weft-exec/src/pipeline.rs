@@ -8,6 +8,7 @@ use std::fmt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 
 use crate::error::Result;
+use crate::profile::Facts;
 use crate::program::{Program, Register};
 use crate::query::Context;
 use crate::registers::Registers;
@@ -21,6 +22,21 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// Whatever keeps the source from being read.
     fn open<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// Tuples that its morsels have, if that is known when it is open, about; 0 if it counts by itself how much is done.
+    fn tuples(&self) -> u64 {
+        0
+    }
+
+    /// What it will announce when it is opened, in units of the statement's progress, as far as that is known before.
+    fn units(&self) -> u64 {
+        0
+    }
+
+    /// What it has done, when the pipeline has ended.
+    fn facts(&self) -> Facts {
+        Facts::new()
     }
 
     /// The next morsel for a worker; `None` when none is left for it.
@@ -80,6 +96,11 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// True if it keeps tuples until it has all of them: it needs memory, and may spill.
     fn keeps_tuples(&self) -> bool {
         false
+    }
+
+    /// What it has done, when the pipeline has ended.
+    fn facts(&self) -> Facts {
+        Facts::new()
     }
 
     /// Called once, on a worker, when all workers' parts have ended: what the operator does between its two phases,

@@ -1,19 +1,19 @@
 //! Queries: pipelines in the order of their dependencies, run by the workers.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use weft_rt::Runtime;
 use weft_rt::cancel::CancelToken;
 use weft_rt::memory::Ledger;
 use weft_rt::progress::Progress;
-use weft_rt::{JoinHandle, Runtime};
 
 use crate::drive::drive;
 use crate::error::{ExecError, Result};
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
+use crate::profile::{Measuring, PartName, Profile};
 use crate::spill::{Settled, Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
@@ -39,10 +39,10 @@ pub struct Context {
     pub spilling: Option<Arc<Spilling>>,
     /// When they may have much memory, which all queries of a statement share.
     pub turn: Arc<Turn>,
-    /// Bytes that they have spilled.
-    pub spilled_bytes: Arc<AtomicU64>,
-    /// Bytes that these were on disk.
-    pub spill_written_bytes: Arc<AtomicU64>,
+    /// What each pipeline does, if it is to be measured: as many as the query has pipelines, or none.
+    pub profiles: Arc<[Arc<Profile>]>,
+    /// What the tasks are measured for that are started with this.
+    pub(crate) measuring: Option<Measuring>,
     /// The tasks of the query.
     pub(crate) tasks: Arc<Tasks>,
 }
@@ -87,10 +87,22 @@ impl Context {
             partition: PartitionMode::default(),
             spilling: None,
             turn: Arc::default(),
-            spilled_bytes: Arc::default(),
-            spill_written_bytes: Arc::default(),
+            profiles: Arc::default(),
+            measuring: None,
             tasks: Arc::default(),
         }
+    }
+
+    /// The same for what works for a part of the pipeline only.
+    pub(crate) fn of_part(&self, part: PartName) -> Context {
+        let measuring = self.measuring.clone();
+        let measuring = measuring.map(|of| Measuring { part: Some(part), ..of });
+        Context { measuring, ..self.clone() }
+    }
+
+    /// What measures the pipeline that this is for, if somebody wants to know.
+    pub(crate) fn profile(&self) -> Option<&Arc<Profile>> {
+        self.measuring.as_ref().map(|measuring| &measuring.profile)
     }
 }
 
@@ -122,12 +134,15 @@ impl Query {
     /// The first that a pipeline has; [`ExecError::Cancelled`]; [`ExecError::Join`] for a panic.
     ///
     /// # Panics
-    /// If a pipeline comes before one that it depends on, or if vectors are to have no rows or too many.
+    /// If a pipeline comes before one that it depends on, if vectors are to have no rows or too many, or if only some pipelines are
+    /// to be measured.
     pub async fn run(self, context: &Context) -> Result<()> {
         let vector_rows = context.vector_rows;
         assert!((1..=VECTOR_ROWS_MAX).contains(&vector_rows), "vectors of {vector_rows} rows");
         let (cancel, tasks) = (context.cancel.child(), Arc::default());
         let context = Context { cancel, tasks, ..context.clone() };
+        let profiles = context.profiles.len();
+        assert!(profiles == 0 || profiles == self.pipelines.len(), "a profile for each pipeline");
         let rest = CancelRest::new(&context.cancel);
         let result = self.run_pipelines(&context).await;
         if result.is_ok() {
@@ -152,9 +167,10 @@ impl Query {
             let left = pipeline.after.len();
             if left == 0 {
                 coming[number] = None;
-                running.push(started(number, start(pipeline, context)));
+                running.push(start(number, pipeline, context));
                 stages.push(Stage::Started);
             } else {
+                context.progress.add_total(pipeline.source.units());
                 stages.push(Stage::Waiting(pipeline, left));
             }
         }
@@ -182,7 +198,9 @@ impl Query {
                 let stage = std::mem::replace(&mut stages[dependent], Stage::Started);
                 if let Stage::Waiting(pipeline, _) = stage {
                     coming[dependent] = None;
-                    running.push(started(dependent, start(pipeline, context)));
+                    // When it is open it is known better.
+                    context.progress.remove_total(pipeline.source.units());
+                    running.push(start(dependent, pipeline, context));
                 }
             }
         }
@@ -202,11 +220,16 @@ fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
     pipelines.iter().map(settled).collect()
 }
 
-async fn started(number: usize, task: JoinHandle<Result<()>>) -> (usize, Result<()>) {
-    (number, task.await.map_err(ExecError::Join).flatten())
-}
-
-fn start(pipeline: Pipeline, context: &Context) -> JoinHandle<Result<()>> {
+/// Starts a pipeline; gives its number when it has ended.
+fn start(
+    number: usize,
+    pipeline: Pipeline,
+    context: &Context,
+) -> impl Future<Output = (usize, Result<()>)> + use<> {
+    let profile = context.profiles.get(number).cloned();
+    let measuring = profile.map(|profile| Measuring { profile, part: None });
+    let context = Context { measuring, ..context.clone() };
     let (pipeline, for_task) = (Arc::new(pipeline), context.clone());
-    context.spawn(move || async move { drive(pipeline, &for_task).await })
+    let task = context.spawn(move || async move { drive(pipeline, &for_task).await });
+    async move { (number, task.await.map_err(ExecError::Join).flatten()) }
 }

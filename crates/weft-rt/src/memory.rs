@@ -23,10 +23,12 @@ pub mod code;
 pub mod heap;
 #[cfg(not(loom))]
 pub mod kept;
+mod tally;
 
 use std::sync::{Arc, Weak};
 
 use account::{Account, Outcome, Wait, Want};
+pub use tally::Tally;
 
 /// Why memory was refused for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,18 +78,26 @@ const HEAP_GAPS: u64 = 32;
 #[derive(Clone, Debug)]
 pub struct Ledger {
     account: Arc<Account>,
+    /// What is reserved through this handle counts there, too.
+    tally: Option<Arc<Tally>>,
 }
 
 impl Ledger {
     /// A budget of `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Ledger {
-        Ledger { account: Arc::new(Account::new(limit_bytes, None)) }
+        Ledger { account: Arc::new(Account::new(limit_bytes, None)), tally: None }
     }
 
     /// A budget of `limit_bytes` for all that the process has: the heap, and what is
     /// [`mapped`](Reservation::mapped).
     pub fn watching(limit_bytes: u64, heap: Gauge) -> Ledger {
-        Ledger { account: Arc::new(Account::new(limit_bytes, Some(heap))) }
+        Ledger { account: Arc::new(Account::new(limit_bytes, Some(heap))), tally: None }
+    }
+
+    /// The same budget through a handle that counts what is reserved by it and its clones.
+    pub fn tallied(&self) -> (Ledger, Arc<Tally>) {
+        let tally = Arc::new(Tally::new());
+        (Ledger { account: self.account.clone(), tally: Some(tally.clone()) }, tally)
     }
 
     /// Bytes that are reserved. May be above the limit after the limit was lowered.
@@ -204,6 +214,18 @@ impl Ledger {
         Holder { ledger: self.clone() }
     }
 
+    fn count(&self, bytes: u64) {
+        if let Some(tally) = &self.tally {
+            tally.add(bytes);
+        }
+    }
+
+    fn discount(&self, bytes: u64) {
+        if let Some(tally) = &self.tally {
+            tally.remove(bytes);
+        }
+    }
+
     fn want(&self, bytes: u64) -> Want {
         Want { bytes, whole_bytes: bytes, spillable: false, is_holder: false }
     }
@@ -226,6 +248,7 @@ impl Ledger {
 
     /// The reservation of `bytes` that have been taken already.
     fn reservation(&self, bytes: u64) -> Reservation {
+        self.count(bytes);
         Reservation { ledger: self.clone(), bytes, is_mapped: false }
     }
 }
@@ -301,6 +324,7 @@ impl Reservation {
     pub fn mapped(mut self) -> Reservation {
         let bytes = std::mem::take(&mut self.bytes);
         self.is_mapped = true;
+        self.ledger.discount(bytes);
         self.note(bytes);
         self
     }
@@ -308,6 +332,7 @@ impl Reservation {
     /// Has `bytes` more, which have been taken.
     fn note(&mut self, bytes: u64) {
         self.bytes += bytes;
+        self.ledger.count(bytes);
         if self.is_mapped {
             self.ledger.account.add_mapped(bytes);
         }
@@ -373,6 +398,7 @@ impl Reservation {
         if self.is_mapped {
             self.ledger.account.remove_mapped(self.bytes);
         }
+        self.ledger.discount(self.bytes);
         std::mem::take(&mut self.bytes)
     }
 }

@@ -39,6 +39,11 @@ impl Progress {
         self.units_total.fetch_add(units, Ordering::Relaxed);
     }
 
+    /// Takes back `units` that were announced and are not there to do, or are announced by somebody else.
+    pub fn remove_total(&self, units: u64) {
+        self.units_total.fetch_sub(units, Ordering::Relaxed);
+    }
+
     /// Counts `units` as done.
     pub fn add_done(&self, units: u64) {
         self.units_done.fetch_add(units, Ordering::Relaxed);

@@ -39,6 +39,8 @@ pub(crate) struct Control {
     plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
     /// Pipelines have executed some of it.
     has_pipelines: AtomicBool,
+    /// What its pipelines do is measured.
+    is_measured: AtomicBool,
     /// It has DISTINCT aggregates that can be planned without sets.
     has_distinct: AtomicBool,
 }
@@ -56,6 +58,16 @@ impl Control {
     /// True if pipelines have executed some of the statement.
     pub(crate) fn has_pipelines(&self) -> bool {
         self.has_pipelines.load(Ordering::Relaxed)
+    }
+
+    /// Has what the statement's pipelines do measured. To be called before it is planned.
+    pub(crate) fn measure(&self) {
+        self.is_measured.store(true, Ordering::Relaxed);
+    }
+
+    /// True if what its pipelines do is measured.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.is_measured.load(Ordering::Relaxed)
     }
 
     /// Notes that the statement has DISTINCT aggregates that can be planned without sets.

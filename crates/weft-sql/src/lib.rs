@@ -32,6 +32,7 @@ mod duplicates;
 mod economy;
 mod engine;
 mod error;
+mod explain;
 mod files;
 mod filters;
 mod float_extremes;

@@ -20,6 +20,7 @@ use crate::control::Control;
 use crate::ddl::Dependents;
 use crate::economy::{self, Economy};
 use crate::error::{Result, SqlError, internal};
+use crate::explain;
 use crate::insert;
 use crate::locate::locate;
 use crate::running::{Header, Message, ResultKind};
@@ -291,6 +292,15 @@ impl Run {
 
     /// Starts a plan that returns rows.
     pub(crate) async fn rows(&self, state: &SessionState, plan: LogicalPlan) -> Result<Started> {
+        match &plan {
+            LogicalPlan::Explain(plan) if explain::is_plain(plan, state) => {
+                return explain::explained(state, plan).await;
+            }
+            LogicalPlan::Analyze(plan) if explain::is_plainly_analyzed(plan, state) => {
+                return explain::analyzed(self, state, plan).await;
+            }
+            _ => {}
+        }
         let physical = self.physical(state, &plan).await?;
         Ok(Started::Rows(execute_stream(physical, state.task_ctx())?))
     }
@@ -302,10 +312,15 @@ impl Run {
         plan: &LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let physical = state.create_physical_plan(plan).await?;
-        self.control.watch(&physical);
+        self.prepare(&physical);
+        Ok(physical)
+    }
+
+    /// Has a plan, which is about to be executed, watched.
+    fn prepare(&self, physical: &Arc<dyn ExecutionPlan>) {
+        self.control.watch(physical);
         self.session.engine().trim_code();
         self.session.engine().ledger().trim();
-        Ok(physical)
     }
 }
 
@@ -332,14 +347,24 @@ fn explain_source(
 
 /// A result of text columns that exists already.
 pub(crate) fn text_rows(names: &[&str], columns: Vec<Vec<Option<String>>>) -> Result<Started> {
-    let fields: Vec<Field> =
-        names.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();
-    let arrays = columns
-        .into_iter()
-        .map(|column| Arc::new(StringViewArray::from_iter(column)) as ArrayRef)
-        .collect();
-    let schema: SchemaRef = Arc::new(Schema::new(fields));
-    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+    let schema = text_schema(names);
+    let batch = text_batch(&schema, columns)?;
     let stream = futures::stream::iter([Ok(batch)]);
     Ok(Started::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, stream))))
+}
+
+/// Text columns of these names.
+pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
+    let field = |name: &&str| Field::new(*name, DataType::Utf8View, true);
+    Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// Rows of text columns.
+pub(crate) fn text_batch(
+    schema: &SchemaRef,
+    columns: Vec<Vec<Option<String>>>,
+) -> Result<RecordBatch> {
+    let column = |texts: Vec<_>| Arc::new(StringViewArray::from_iter(texts)) as ArrayRef;
+    let columns = columns.into_iter().map(column).collect();
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }

@@ -110,6 +110,17 @@ impl ScanExec {
         &self.conditions
     }
 
+    /// The conditions as a text.
+    pub(crate) fn conditions_in_words(&self) -> String {
+        let schema = self.table.schema();
+        let condition = |(column, condition): &Condition| {
+            let column = &schema.columns[*column];
+            crate::describe::condition(&column.name, &column.data_type, condition)
+        };
+        let conditions: Vec<String> = self.conditions.iter().map(condition).collect();
+        conditions.join(" AND ")
+    }
+
     fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
@@ -151,7 +162,7 @@ fn estimate(table: &Table, projection: &[usize], conditions: &[Condition]) -> St
 }
 
 /// Adds what a scan has done to what EXPLAIN ANALYZE shows.
-pub(crate) fn add_metrics(stats: &ScanStats, metrics: &mut MetricsSet) {
+fn add_metrics(stats: &ScanStats, metrics: &mut MetricsSet) {
     for (name, value) in [
         ("bytes_read", stats.bytes_read),
         ("reads", stats.reads),
@@ -170,7 +181,7 @@ pub(crate) fn add_metrics(stats: &ScanStats, metrics: &mut MetricsSet) {
 }
 
 /// Adds a count to what EXPLAIN ANALYZE shows.
-pub(crate) fn add_count(name: &'static str, value: u64, metrics: &mut MetricsSet) {
+fn add_count(name: &'static str, value: u64, metrics: &mut MetricsSet) {
     let count = Count::new();
     count.add(usize::try_from(value).unwrap_or(usize::MAX));
     let value = MetricValue::Count { name: name.into(), count };
@@ -186,22 +197,18 @@ impl DisplayAs for ScanExec {
         let schema = self.table.schema();
         let name = |column: &usize| schema.columns[*column].name.as_str();
         let columns: Vec<&str> = self.projection.iter().map(name).collect();
-        let conditions: Vec<String> = self
-            .conditions
-            .iter()
-            .map(|(column, condition)| crate::describe::condition(name(column), condition))
-            .collect();
+        let conditions = self.conditions_in_words();
         match kind {
             DisplayFormatType::TreeRender => {
                 writeln!(f, "table={}", schema.name)?;
                 if !conditions.is_empty() {
-                    writeln!(f, "filter={}", conditions.join(" AND "))?;
+                    writeln!(f, "filter={conditions}")?;
                 }
             }
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, "WeftScan: table={}, columns=[{}]", schema.name, columns.join(", "))?;
                 if !conditions.is_empty() {
-                    write!(f, ", filter=[{}]", conditions.join(" AND "))?;
+                    write!(f, ", filter=[{conditions}]")?;
                 }
                 if let Some(limit) = self.limit {
                     write!(f, ", limit={limit}")?;

@@ -207,14 +207,15 @@ fn conditions_are_pushed_into_scans() {
     }
     let plan = explain("n > 199990 AND s LIKE 'k%'");
     assert!(plan.contains("filter=[n > 199990 AND s LIKE 'k%']"), "{plan}");
-    assert!(!plan.contains("→ filter"), "{plan}");
+    assert!(!plan.contains("  step"), "{plan}");
     let plan = explain("n % 2 = 0");
-    assert!(plan.contains("scan of t → filter"), "{plan}");
+    assert!(plan.contains("source  scan of t\n  step    filter n % 2 = 0\n"), "{plan}");
     let analyzed =
         rows(&session, "EXPLAIN ANALYZE SELECT max(n) FROM t WHERE n > 199990 AND s <> 'x'")
             .join("\n");
-    for metric in ["bytes_read=", "io_wait=", "cache_hits=", "row_groups_pruned=3", "rows_read="] {
-        assert!(analyzed.contains(metric), "{metric}: {analyzed}");
+    for told in ["read ", "waited ", "pages in memory ", "row groups left out 3", "rows looked at "]
+    {
+        assert!(analyzed.contains(told), "{told}: {analyzed}");
     }
 }
 

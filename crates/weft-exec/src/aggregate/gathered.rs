@@ -3,7 +3,7 @@
 //! unit. A unit's memory is free when its groups have been passed on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use weft_rt::memory::Reservation;
 
@@ -15,6 +15,7 @@ use super::unit::{Unit, hash_of, tuples_of};
 use super::units::Units;
 use crate::error::Result;
 use crate::for_lane;
+use crate::profile::{Fact, Facts};
 use crate::program::Constant;
 use crate::query::Context;
 use crate::spill::Settled;
@@ -35,6 +36,12 @@ pub(super) struct Gathered {
     left: AtomicUsize,
     loose: Arc<Loose>,
     spills: Option<Spills>,
+    /// About how many groups there will be.
+    groups: u64,
+    facts: Facts,
+    /// Units that were partitioned anew, and the bytes of the largest hash table, so far.
+    splits: AtomicU64,
+    table_bytes: AtomicU64,
 }
 
 /// What several units have tuples of: pages from before there were partitions, and what lies behind them.
@@ -85,6 +92,7 @@ impl Gathered {
             (0..1 << unit_bits).map(|_| Unit::new(unit_bits, ledger)).collect();
         let unit_of = |partition: usize| partition / (PARTITIONS >> unit_bits);
         let mut reservation = whole.reservation;
+        let held_bytes = reservation.bytes();
         let mut loose_pages = Vec::new();
         let mut loose = 0;
         for StoredPage { partition, page } in whole.pages {
@@ -124,6 +132,16 @@ impl Gathered {
         units.retain(|unit| !unit.is_empty());
         units.sort_by_key(|unit| !unit.spilled.is_empty());
         units.iter_mut().for_each(|unit| unit.expect(estimate, tuples));
+        let on_disk = units.iter().filter(|unit| !unit.spilled.is_empty()).count();
+        let mut facts = vec![
+            Fact::count("partial groups", tuples as u64),
+            Fact::bytes("memory", held_bytes),
+            Fact::count("units", units.len() as u64),
+        ];
+        if on_disk > 0 {
+            facts.push(Fact::count("partitions", PARTITIONS as u64));
+            facts.push(Fact::count("partitions on disk", on_disk as u64));
+        }
         let settled =
             spills.as_ref().map(|spills| Settled::new(&spills.spilling, reservation.bytes()));
         let loose = Loose {
@@ -137,6 +155,10 @@ impl Gathered {
             units: Units::new(units, operator.states.layout.clone(), spills.clone(), context),
             loose: Arc::new(loose),
             spills,
+            groups: estimate as u64,
+            facts,
+            splits: AtomicU64::new(0),
+            table_bytes: AtomicU64::new(0),
         })
     }
 
@@ -149,6 +171,37 @@ impl Gathered {
     /// The next unit, for one of those who have been told that there is another.
     pub(super) async fn take(&self) -> Unit {
         self.units.take().await
+    }
+
+    /// About how many groups there will be.
+    pub(super) fn groups(&self) -> u64 {
+        self.groups
+    }
+
+    /// What was gathered.
+    pub(super) fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+
+    /// What merging it took.
+    pub(super) fn merge_facts(&self) -> Facts {
+        let largest = self.table_bytes.load(Ordering::Relaxed);
+        let mut facts = vec![Fact::bytes("largest hash table", largest)];
+        let splits = self.splits.load(Ordering::Relaxed);
+        if splits > 0 {
+            facts.push(Fact::count("units partitioned anew", splits));
+        }
+        facts
+    }
+
+    /// A unit was partitioned anew.
+    pub(super) fn note_split(&self) {
+        self.splits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A unit was merged, with a hash table of so many bytes.
+    pub(super) fn note_table(&self, bytes: u64) {
+        self.table_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// What several units have tuples of.

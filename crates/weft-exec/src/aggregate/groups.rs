@@ -14,6 +14,7 @@ use super::operator::Aggregation;
 use super::unit::Unit;
 use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
+use crate::profile::Facts;
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -56,6 +57,14 @@ impl Groups {
 }
 
 impl Source for Groups {
+    fn tuples(&self) -> u64 {
+        self.opened.get().map_or(0, |opened| opened.gathered.groups())
+    }
+
+    fn facts(&self) -> Facts {
+        self.opened.get().map(|opened| opened.gathered.merge_facts()).unwrap_or_default()
+    }
+
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let gathered = self.operator.gathered.get().expect("the sink has ended").clone();
@@ -100,8 +109,12 @@ impl Morsel for UnitMorsel {
             };
             while let Some(unit) = units.pop() {
                 match merge(&self.operator, unit, gathered.spills(), ledger).await? {
-                    Step::Split(parts) => units.extend(parts),
+                    Step::Split(parts) => {
+                        gathered.note_split();
+                        units.extend(parts);
+                    }
                     Step::Merged(merged) => {
+                        gathered.note_table(merged.table_bytes);
                         let groups: Box<dyn Tuples> = Box::new(UnitGroups {
                             operator: self.operator.clone(),
                             _loose: gathered.loose().clone(),

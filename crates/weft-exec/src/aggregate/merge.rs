@@ -44,6 +44,8 @@ pub(super) struct Merged {
     /// What lies behind the groups if it did not before.
     pub(super) memory: Memory,
     pub(super) reservation: Reservation,
+    /// Bytes of the hash table by which they were found.
+    pub(super) table_bytes: u64,
     /// What the groups lie in.
     pub(super) _lie_in: Box<dyn Any>,
     /// Of what was read back, as long as it is passed on.
@@ -124,13 +126,16 @@ pub(super) async fn merge_in_place(
         drop(tuples);
         kept.push(source);
     }
+    let table_bytes = merging.table_bytes();
     let Merging { groups, memory, .. } = merging;
     let needed_bytes = operator.states.needs(&groups).await;
     let free_bytes = needed_bytes.min(free.bytes());
     reservation.merge(free.split(free_bytes));
     reserve(&mut reservation, needed_bytes - free_bytes).await?;
     let lie_in = Box::new((kept, sources.end()));
-    Ok(Step::Merged(Merged { groups, memory, reservation, _lie_in: lie_in, settled: None }))
+    let settled = None;
+    let merged = Merged { groups, memory, reservation, table_bytes, _lie_in: lie_in, settled };
+    Ok(Step::Merged(merged))
 }
 
 /// Waits for memory, but not for long: the worker's sink, which cannot go on meanwhile, may be who has it.
@@ -184,6 +189,11 @@ impl<'a> Merging<'a> {
             candidates: Vec::new(),
             same: Vec::new(),
         }
+    }
+
+    /// Bytes of the hash table.
+    pub(super) fn table_bytes(&self) -> u64 {
+        Table::bytes(self.table.bits())
     }
 
     /// Adds tuples: each becomes a group, or a part of one. Those stay for which there is no room.

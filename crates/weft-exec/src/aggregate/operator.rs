@@ -14,6 +14,7 @@ use super::states::States;
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::pipeline::{LocalSink, Sink, Source};
+use crate::profile::Facts;
 use crate::program::{Constant, Program, Register};
 use crate::query::Context;
 use crate::spill::writer::Spills;
@@ -150,6 +151,10 @@ impl Sink for AggregationSink {
 
     fn keeps_tuples(&self) -> bool {
         true
+    }
+
+    fn facts(&self) -> Facts {
+        self.operator.gathered.get().map(|gathered| gathered.facts()).unwrap_or_default()
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {

@@ -104,12 +104,15 @@ pub(super) async fn merge_copying(
         drop(tuples);
         sources.free(source);
     }
+    let table_bytes = merging.table_bytes();
     let Merging { groups, memory, copies, .. } = merging;
     reserve(&mut behind, states.needs(&groups).await).await?;
     let bytes = behind.bytes() + copies.as_ref().map_or(0, Copies::bytes);
     let settled = Some(Settled::new(&spills.spilling, bytes));
     let lie_in = Box::new(copies);
-    Ok(Step::Merged(Merged { groups, memory, reservation: behind, _lie_in: lie_in, settled }))
+    let reservation = behind;
+    let merged = Merged { groups, memory, reservation, table_bytes, _lie_in: lie_in, settled };
+    Ok(Step::Merged(merged))
 }
 
 /// Copies of groups, on pages of their own.

@@ -2,6 +2,7 @@
 //! everything that is needed of them from there on. All workers put tuples aside while the pipeline's source has some; when
 //! all have been, they take units of them, until none is left.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_rt::memory::Reservation;
@@ -12,6 +13,7 @@ use super::spilled::Spilled;
 use super::unit::{Side, Unit};
 use super::{BUILD, Nulls, PROBE};
 use crate::lane::Lane;
+use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::spill::Settled;
@@ -35,6 +37,9 @@ pub(super) struct Aside {
     /// What each worker begins with: nobody may lack it because others have come first.
     begun: Mutex<Vec<Begun>>,
     state: Mutex<State>,
+    /// Tuples that were put aside, and units of them that were served.
+    tuples: AtomicU64,
+    units_served: AtomicU64,
     _settled: Settled,
 }
 
@@ -94,6 +99,8 @@ impl Aside {
             spills,
             begun: Mutex::new(begun),
             state: Mutex::new(State::Gathering(Vec::new())),
+            tuples: AtomicU64::new(0),
+            units_served: AtomicU64::new(0),
         })
     }
 
@@ -111,14 +118,25 @@ impl Aside {
         begun.expect("each worker begins once")
     }
 
-    /// Takes what a worker has put aside.
-    pub(super) fn hand_over(&self, part: Materialized) {
+    /// Takes what a worker has put aside; gives how many tuples that is.
+    pub(super) fn hand_over(&self, part: Materialized) -> u64 {
+        let tuples = part.tuples() as u64;
+        self.tuples.fetch_add(tuples, Ordering::Relaxed);
         match &mut *self.state() {
             State::Gathering(parts) => parts.push(part),
             State::Serving(_) => {
                 unreachable!("tuples are served when all workers have handed over theirs")
             }
         }
+        tuples
+    }
+
+    /// What was put aside, and in how many pieces it was served.
+    pub(super) fn facts(&self) -> Facts {
+        vec![
+            Fact::count("tuples put aside", self.tuples.load(Ordering::Relaxed)),
+            Fact::count("units served", self.units_served.load(Ordering::Relaxed)),
+        ]
     }
 
     /// The next unit. All workers have handed over what they have.
@@ -128,7 +146,11 @@ impl Aside {
             *state = State::Serving(self.units(std::mem::take(parts)));
         }
         match &mut *state {
-            State::Serving(units) => units.pop(),
+            State::Serving(units) => {
+                let unit = units.pop();
+                self.units_served.fetch_add(u64::from(unit.is_some()), Ordering::Relaxed);
+                unit
+            }
             State::Gathering(_) => None,
         }
     }

@@ -25,6 +25,7 @@ use super::wanted::Making;
 use super::{BUILD, Join, Key, Nulls, Table, Whole};
 use crate::error::{ExecError, Result};
 use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::profile::Facts;
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -77,6 +78,10 @@ impl Sink for Build {
 
     fn keeps_tuples(&self) -> bool {
         true
+    }
+
+    fn facts(&self) -> Facts {
+        self.join.facts()
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {

@@ -13,6 +13,7 @@ use super::serving::{Serving, working_memory};
 use super::state::ProbeState;
 use crate::error::Result;
 use crate::expand::{Expand, Expansion};
+use crate::profile::Facts;
 use crate::query::Context;
 use crate::registers::Registers;
 use crate::selection::Selection;
@@ -32,6 +33,10 @@ impl HybridProbe {
 }
 
 impl Expand for HybridProbe {
+    fn facts(&self) -> Facts {
+        self.aside.facts()
+    }
+
     fn expansion(&self, context: &Context) -> Box<dyn Expansion> {
         let probe = self.aside.probe.clone();
         let Begun { storing, working } = self.aside.begin();
@@ -130,14 +135,12 @@ impl Expansion for Hybrid {
         })
     }
 
-    fn hand_over(&mut self) -> LocalBoxFuture<'_, Result<()>> {
+    fn hand_over(&mut self) -> LocalBoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            if let Some(mut storing) = self.storing.take() {
-                storing.spill_excess().await?;
-                storing.settle().await?;
-                self.aside.hand_over(storing.finish());
-            }
-            Ok(())
+            let Some(mut storing) = self.storing.take() else { return Ok(0) };
+            storing.spill_excess().await?;
+            storing.settle().await?;
+            Ok(self.aside.hand_over(storing.finish()))
         })
     }
 

@@ -46,6 +46,7 @@ pub use remainder::{Remainder, Which};
 pub use wanted::{Asked, AskedRows, Wanted};
 use weft_rt::memory::Reservation;
 
+use crate::profile::{Fact, Facts};
 use crate::query::Context;
 use crate::spill::Settled;
 use crate::spill::any_page::AnyPage;
@@ -177,6 +178,28 @@ impl Join {
     /// Bytes of memory of the build side's tuples, directory and filters; `None` while it is not finished.
     pub fn bytes(&self) -> Option<u64> {
         self.table.get().map(|table| table.reservation.bytes())
+    }
+
+    /// What there is of the build side when it is finished.
+    fn facts(&self) -> Facts {
+        let Some(table) = self.table.get() else { return Facts::new() };
+        let in_memory: usize = table.pages.iter().map(AnyPage::tuples).sum();
+        let entries = table.directory.entries().count();
+        let mut facts = vec![
+            Fact::count("tuples in memory", in_memory as u64),
+            Fact::count("pages", table.pages.len() as u64),
+            Fact::bytes("memory", table.reservation.bytes()),
+            Fact::count("directory entries", entries as u64),
+            Fact::bytes("directory", Directory::bytes(entries) as u64),
+        ];
+        if let Some(spilled) = self.spilled.get() {
+            let partitions = spilled.partitions();
+            let on_disk = partitions.iter().filter(|partition| !partition.pages.is_empty());
+            facts.push(Fact::count("tuples on disk", spilled.tuples() as u64));
+            facts.push(Fact::count("partitions", partitions.len() as u64));
+            facts.push(Fact::count("partitions on disk", on_disk.count() as u64));
+        }
+        facts
     }
 
     /// What of the finished build side is in memory.

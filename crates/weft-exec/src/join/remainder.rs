@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 use weft_rt::memory::Holder;
 
 use super::directory::Link;
@@ -96,8 +96,8 @@ impl Remainder {
 }
 
 impl Source for Remainder {
-    fn open<'a>(&'a self, _context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(()) })
+    fn tuples(&self) -> u64 {
+        self.join.tuples().unwrap_or_default() as u64
     }
 
     fn morsel(&self, _worker: usize) -> Option<Box<dyn Morsel>> {

@@ -8,6 +8,7 @@ use futures::future::{BoxFuture, LocalBoxFuture};
 
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::profile::Facts;
 use crate::query::Context;
 use crate::registers::Registers;
 
@@ -35,6 +36,10 @@ impl Limit {
 }
 
 impl Sink for Limit {
+    fn facts(&self) -> Facts {
+        self.inner.facts()
+    }
+
     fn local(&self, context: &Context, worker: usize) -> Result<Box<dyn LocalSink>> {
         let inner = self.inner.local(context, worker)?;
         Ok(Box::new(LocalLimit { inner, places: self.places.clone() }))

@@ -19,6 +19,7 @@ use crate::error::{ExecError, Result};
 use crate::lane::Lane;
 use crate::parallel::CancelRest;
 use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::profile::{Wait, waiting};
 use crate::program::Register;
 use crate::query::{Context, Query};
 use crate::registers::Registers;
@@ -103,7 +104,8 @@ impl LocalOutput {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let memory = std::mem::replace(&mut self.memory, self.ledger.empty());
-        Ok(match self.sender.send((batch, Some(memory))).await {
+        let sent = waiting(Wait::Other, self.sender.send((batch, Some(memory)))).await;
+        Ok(match sent {
             Ok(()) => Flow::More,
             Err(_) => Flow::Enough,
         })

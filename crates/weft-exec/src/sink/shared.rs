@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 
 use crate::error::Result;
 use crate::pipeline::{LocalSink, Sink};
+use crate::profile::Facts;
 use crate::query::Context;
 
 /// A pipeline's share of a sink, which ends when the last of the pipelines does.
@@ -33,6 +34,12 @@ impl Shared {
 impl Sink for Shared {
     fn local(&self, context: &Context, worker: usize) -> Result<Box<dyn LocalSink>> {
         self.sink.local(context, worker)
+    }
+
+    fn facts(&self) -> Facts {
+        // They are of all pipelines.
+        let is_last = self.left.load(Ordering::Relaxed) == 0;
+        if is_last { self.sink.facts() } else { Facts::new() }
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {

@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, LocalBoxFuture};
 
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::registers::Registers;
@@ -47,6 +48,14 @@ impl Sink for Store {
         let never = PartitionMode::Never;
         let materializer = Materializer::new(layout, "shared rows", &context.ledger, never, false);
         Ok(Box::new(LocalStore { shared: self.shared.clone(), materializer }))
+    }
+
+    fn facts(&self) -> Facts {
+        let Some(stored) = self.stored.get() else { return Facts::new() };
+        vec![
+            Fact::count("tuples in memory", stored.tuples() as u64),
+            Fact::bytes("memory", stored.reservation.bytes()),
+        ]
     }
 
     fn finish<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {

@@ -10,6 +10,7 @@ use super::order::Order;
 use super::sorted::Sorted;
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::profile::Facts;
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -83,6 +84,10 @@ impl Sink for Sort {
 
     fn keeps_tuples(&self) -> bool {
         true
+    }
+
+    fn facts(&self) -> Facts {
+        self.sorted.get().map(Sorted::facts).unwrap_or_default()
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {

@@ -16,6 +16,7 @@ use super::rows::{Kept, Piece, Pool, ReadPage, Rows};
 use super::run::{Run, RunPage};
 use super::units::{Place, Segment, cut, merge_neighbours};
 use crate::error::Result;
+use crate::profile::{Fact, Facts, Wait, waiting};
 use crate::query::Context;
 use crate::spill::frozen::Frozen;
 use crate::spill::reader::read;
@@ -96,6 +97,23 @@ impl Merge {
         }
     }
 
+    /// How many rows are still to come.
+    pub(super) fn tuples(&self) -> u64 {
+        let on_disk = self.inputs.iter().flat_map(|input| &input.pages);
+        let on_disk: usize = on_disk.map(|page| page.page.tuples).sum();
+        (on_disk + self.kept.as_ref().map_or(0, Segment::count)).min(self.left) as u64
+    }
+
+    /// What is merged, before it has begun.
+    pub(super) fn facts(&self) -> Facts {
+        let pages = self.inputs.iter().map(|input| input.pages.len() as u64).sum();
+        vec![
+            Fact::count("runs", self.inputs.len() as u64),
+            Fact::count("pages on disk", pages),
+            Fact::count("tuples in memory", self.kept.as_ref().map_or(0, Segment::count) as u64),
+        ]
+    }
+
     /// The next rows in their order, of which all parts are merged by all workers; `None` after the last.
     ///
     /// # Errors
@@ -107,7 +125,7 @@ impl Merge {
         self.read_ahead().await?;
         for input in &mut self.inputs {
             while let Some(page) = input.reading.pop_front() {
-                let page = ReadPage::new(page.await??, self.pool.clone());
+                let page = ReadPage::new(waiting(Wait::Device, page).await??, self.pool.clone());
                 let tuples = page.tuples();
                 input.read.push_back(Piece::Page(Arc::new(page), 0..tuples));
             }

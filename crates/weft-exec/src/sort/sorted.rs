@@ -15,6 +15,7 @@ use super::order::Order;
 use super::rows::{Kept, load_addresses};
 use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
+use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -28,7 +29,10 @@ const BATCH_TUPLES: usize = 64 << 10;
 /// Tuples in an order.
 #[derive(Debug)]
 pub struct Sorted {
-    tuples: InOrder,
+    rows: InOrder,
+    /// How many tuples there are.
+    tuples: u64,
+    facts: Facts,
 }
 
 #[derive(Debug)]
@@ -65,7 +69,8 @@ impl Sorted {
                 let external = External { operator, order: &order, most, spills, context };
                 // SAFETY: as the caller promises.
                 let merge = unsafe { external.merge(parts).await? };
-                return Ok(Sorted { tuples: InOrder::Runs(Mutex::new(Some(merge))) });
+                let (tuples, facts) = (merge.0.tuples(), merge.0.facts());
+                return Ok(Sorted { rows: InOrder::Runs(Mutex::new(Some(merge))), tuples, facts });
             };
             let entries = entries_of(parts.iter().flat_map(Part::pages)).await;
             let tuples = Arc::new(parts.into_iter().map(|part| part.stored).collect());
@@ -75,14 +80,28 @@ impl Sorted {
             entries.truncate(most);
             let kept = Kept { entries, tuples, memory };
             let settled = spills.map(|spills| Settled::new(&spills.spilling, kept.bytes()));
-            Ok(Sorted { tuples: InOrder::InMemory { kept, _settled: settled } })
+            let tuples = kept.entries.len() as u64;
+            let facts =
+                vec![Fact::count("tuples in memory", tuples), Fact::bytes("memory", kept.bytes())];
+            let rows = InOrder::InMemory { kept, _settled: settled };
+            Ok(Sorted { rows, tuples, facts })
         };
         context.on_a_worker(work).await
     }
 
+    /// How many tuples there are.
+    pub(crate) fn tuples(&self) -> u64 {
+        self.tuples
+    }
+
+    /// What is known of how they were sorted.
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+
     /// The entries, if all tuples are in memory.
     pub(crate) fn entries(&self) -> Option<&[Entry]> {
-        match &self.tuples {
+        match &self.rows {
             InOrder::InMemory { kept, .. } => Some(&kept.entries),
             InOrder::Runs(_) => None,
         }
@@ -93,7 +112,7 @@ impl Sorted {
     /// # Panics
     /// If they are in memory, or somebody has them.
     pub(crate) fn merged(&self, context: &Context) -> MergedRows {
-        let InOrder::Runs(merge) = &self.tuples else { panic!("tuples in memory are sorted") };
+        let InOrder::Runs(merge) = &self.rows else { panic!("tuples in memory are sorted") };
         let merge = merge.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (merge, settled) = merge.expect("runs are merged once");
         MergedRows::of(merge, settled, context)
@@ -148,8 +167,11 @@ impl SortedTuples {
 }
 
 impl Source for SortedTuples {
+    fn tuples(&self) -> u64 {
+        self.sorted.get().map_or(0, |sorted| sorted.tuples)
+    }
+
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
-        context.progress.add_total(1);
         if let Some(sorted) = self.sorted.get()
             && sorted.entries().is_none()
         {

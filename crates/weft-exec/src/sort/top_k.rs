@@ -15,6 +15,7 @@ use super::order::Order;
 use super::sorted::Sorted;
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
+use crate::profile::Facts;
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -74,6 +75,10 @@ impl Sink for TopK {
 
     fn keeps_tuples(&self) -> bool {
         true
+    }
+
+    fn facts(&self) -> Facts {
+        self.sorted.get().map(Sorted::facts).unwrap_or_default()
     }
 
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {

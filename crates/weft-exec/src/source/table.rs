@@ -13,6 +13,7 @@ use weft_store::{
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
+use crate::profile::{Fact, Facts};
 use crate::query::Context;
 use crate::source::asked::{AskedBounds, AskedColumn};
 use crate::source::batches::BatchTuples;
@@ -88,6 +89,33 @@ impl TableScanStats {
 }
 
 impl Source for TableScan {
+    fn units(&self) -> u64 {
+        self.table.row_groups() as u64
+    }
+
+    fn facts(&self) -> Facts {
+        let stats = self.stats().get();
+        let mut facts = vec![
+            Fact::bytes("read", stats.bytes_read),
+            Fact::count("reads", stats.reads),
+            Fact::count("pages in memory", stats.cache_hits),
+            Fact::count("row groups", stats.row_groups),
+        ];
+        let pruned = [
+            ("row groups left out", stats.row_groups_pruned),
+            ("blocks left out", stats.blocks_pruned),
+        ];
+        let pruned = pruned.into_iter().filter(|(_, value)| *value > 0);
+        facts.extend(pruned.map(|(name, value)| Fact::count(name, value)));
+        facts.push(Fact::count("rows looked at", stats.rows_in));
+        let asked = self.filters.iter().map(|filter| filter.rows().get());
+        let dropped: u64 = asked.map(|(rows_in, rows_out)| rows_in.saturating_sub(rows_out)).sum();
+        if dropped > 0 {
+            facts.push(Fact::count("rows dropped by filters", dropped));
+        }
+        facts
+    }
+
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             let options = ScanOptions {

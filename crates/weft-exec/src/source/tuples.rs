@@ -38,7 +38,11 @@ impl StoredTuples {
 }
 
 impl Source for StoredTuples {
-    fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
+    fn tuples(&self) -> u64 {
+        self.stored.get().map_or(0, Materialized::tuples) as u64
+    }
+
+    fn open<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
         let pages = self.stored.get().map_or(&[][..], |stored| &stored.pages);
         let mut morsels = Vec::new();
         let (mut start, mut tuples) = (0, 0);
@@ -49,7 +53,6 @@ impl Source for StoredTuples {
                 (start, tuples) = (number + 1, 0);
             }
         }
-        context.progress.add_total(morsels.len() as u64);
         let queue = MorselQueue::new(morsels.len() as u64, 1);
         self.plan.get_or_init(|| Plan { morsels, queue });
         async { Ok(()) }.boxed()

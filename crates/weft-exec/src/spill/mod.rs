@@ -8,6 +8,7 @@
 //! is [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)).
 
 pub(crate) mod any_page;
+mod counts;
 pub(crate) mod frozen;
 pub(crate) mod mask;
 mod mode;
@@ -17,6 +18,7 @@ mod share;
 mod turn;
 pub(crate) mod writer;
 
+pub use counts::{Levels, SpillCounts, level_name, sum};
 pub use mode::SpillMode;
 pub use regulator::SpillCompression;
 pub(crate) use share::{Settled, Share};

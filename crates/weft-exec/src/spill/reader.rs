@@ -10,6 +10,7 @@ use weft_rt::{JoinHandle, spawn_local};
 use super::frozen::Frozen;
 use super::writer::{SpilledPage, Spills};
 use crate::error::Result;
+use crate::profile::{Measuring, Wait, measured, waiting};
 use crate::tuple::budget::patiently;
 
 /// Pages that are read at once.
@@ -81,7 +82,7 @@ impl Reader {
             self.reading.push_back(read(&self.spills, page, memory));
         }
         match self.reading.pop_front() {
-            Some(page) => Ok(Some(page.await??)),
+            Some(page) => Ok(Some(waiting(Wait::Device, page).await??)),
             None => Ok(None),
         }
     }
@@ -94,10 +95,15 @@ pub(crate) fn read(
     page: Arc<SpilledPage>,
     memory: Reservation,
 ) -> JoinHandle<Result<Frozen>> {
-    let task = spills.tasks.count();
-    spawn_local(async move {
+    let (task, progress) = (spills.tasks.count(), spills.progress.clone());
+    let measuring = spills.measuring.clone();
+    spawn_local(measured(measuring.clone(), async move {
         let buffer = IoBuf::zeroed(page.spilled.bytes());
         let read = page.spilled.read(buffer).await?;
+        progress.add_bytes_read(page.spilled.written_bytes() as u64);
+        if let Some(Measuring { profile, .. }) = measuring {
+            profile.spilled().note_read(&page.spilled);
+        }
         Ok(Frozen::new(read, page.tuples, (memory, task)))
-    })
+    }))
 }

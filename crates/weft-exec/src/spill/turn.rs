@@ -11,6 +11,7 @@ use weft_rt::sleep;
 
 use super::Spilling;
 use super::share::WORKER_BYTES;
+use crate::profile::{Wait, waiting};
 
 /// What a worker may have of tuples without its statement's turn.
 pub(crate) const WITHOUT_BYTES: u64 = 16 << 10;
@@ -79,7 +80,7 @@ impl Turn {
         let doings = || (budget.used(), spilling.area().stats().written_bytes);
         let (mut done, mut looks) = (doings(), 0);
         while !self.is_taken() {
-            match select(turn.as_mut(), pin!(sleep(LOOK))).await {
+            match waiting(Wait::Memory, select(turn.as_mut(), pin!(sleep(LOOK)))).await {
                 // More than there is: the budget was lowered.
                 Either::Left((taken, _)) => self.set(taken.ok()),
                 Either::Right(_) => {

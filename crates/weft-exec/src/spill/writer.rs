@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_rt::JoinHandle;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::progress::Progress;
 use weft_store::spill::{Spilled, Written};
 
 use super::frozen::{Freezing, page_bytes};
@@ -14,6 +14,7 @@ use super::mask::SpilledPartitions;
 use super::regulator::{PageCosts, Regulator, Waiting};
 use super::{Share, Spilling, Turn};
 use crate::error::Result;
+use crate::profile::{Measuring, Wait, waiting};
 use crate::query::Context;
 use crate::tasks::{Counted, Tasks};
 use crate::tuple::budget::patiently;
@@ -30,8 +31,9 @@ pub struct Spills {
     pub(crate) ledger: Ledger,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) mask: Arc<SpilledPartitions>,
-    pub(crate) bytes: Arc<AtomicU64>,
-    written_bytes: Arc<AtomicU64>,
+    /// Counts what is written and read.
+    pub(super) progress: Arc<Progress>,
+    pub(super) measuring: Option<Measuring>,
     turn: Arc<Turn>,
     workers: usize,
 }
@@ -41,11 +43,10 @@ impl Spills {
     pub(crate) fn new(context: &Context) -> Option<Spills> {
         let spilling = context.spilling.clone()?;
         let (ledger, tasks) = (context.ledger.clone(), context.tasks.clone());
-        let bytes = context.spilled_bytes.clone();
-        let written_bytes = context.spill_written_bytes.clone();
+        let (progress, measuring) = (context.progress.clone(), context.measuring.clone());
         let (turn, workers) = (context.turn.clone(), context.runtime.workers());
         let mask = Arc::default();
-        Some(Spills { spilling, ledger, tasks, mask, bytes, written_bytes, turn, workers })
+        Some(Spills { spilling, ledger, tasks, mask, progress, measuring, turn, workers })
     }
 
     /// The same for tuples that are partitioned anew, by a worker alone.
@@ -188,19 +189,21 @@ impl Writer {
         let Some(Writing { partition, tuples, write }) = self.writing.pop_front() else {
             return Ok(false);
         };
-        let waiting = Waiting::now();
-        let Written { spilled, compressing, held } = write.await?;
-        self.regulator.note_waited(waiting);
+        let since = Waiting::now();
+        let Written { spilled, compressing, held } = waiting(Wait::Device, write).await?;
+        self.regulator.note_waited(since);
         let spilled = spilled?;
         let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());
         self.regulator.note_written(PageCosts { raw_bytes, written_bytes, compressing });
         if self.spare.bytes() < SPARE_BYTES {
             self.spare.merge(held.memory);
         }
-        let bytes = spilled.bytes() as u64;
-        self.spills.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let written_bytes = spilled.written_bytes() as u64;
-        self.spills.written_bytes.fetch_add(written_bytes, Ordering::Relaxed);
+        self.spills.progress.add_bytes_written(written_bytes as u64);
+        if let Some(measuring) = &self.spills.measuring {
+            // By a task of the area's.
+            measuring.note_run(compressing, compressing);
+            measuring.profile.spilled().note_written(&spilled);
+        }
         self.written.push(SpilledPage { partition, tuples, spilled });
         Ok(true)
     }

@@ -9,6 +9,7 @@ use weft_rt::memory::{Grant, Holder, Ledger, MemoryError, Reservation};
 use weft_rt::sleep;
 
 use crate::error::{ExecError, Result};
+use crate::profile::{Wait, waiting};
 
 /// How long memory is waited for while nobody gives any back. Who has it may never do so: another query, whose rows nobody
 /// fetches, or this one.
@@ -114,7 +115,9 @@ pub(crate) async fn patiently(
     let mut granted = pin!(granted);
     loop {
         let freed = ledger.freed_for_others();
-        match select(granted.as_mut(), pin!(sleep(PATIENCE))).await {
+        let mut out_of_patience = pin!(sleep(PATIENCE));
+        let selected = select(granted.as_mut(), out_of_patience.as_mut());
+        match waiting(Wait::Memory, selected).await {
             Either::Left((granted, _)) => return granted.map_err(failed),
             Either::Right(_) if ledger.freed_for_others() == freed => {
                 return Err(no_memory(operator, ledger, bytes));

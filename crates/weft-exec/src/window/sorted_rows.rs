@@ -37,6 +37,14 @@ impl SortedRows {
         }
     }
 
+    /// How many there are.
+    pub(super) fn tuples(&self) -> u64 {
+        match self {
+            SortedRows::All(sorted) => sorted.get().map_or(0, Sorted::tuples),
+            SortedRows::Some(chunk) => chunk.entries.len() as u64,
+        }
+    }
+
     /// The sort, if its rows are still to be merged.
     pub(super) fn on_disk(&self) -> Option<&Sorted> {
         match self {

@@ -8,7 +8,6 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::MorselQueue;
 use weft_rt::memory::{Ledger, Reservation};
-use weft_rt::progress::Progress;
 
 use super::column::Column;
 use super::functions::Function;
@@ -65,7 +64,6 @@ struct Plan {
     /// Of each set.
     starts: Vec<Starts>,
     ledger: Ledger,
-    progress: Arc<Progress>,
     _memory: Reservation,
 }
 
@@ -126,18 +124,19 @@ impl Shared {
                 pace.keep().await;
             }
         }
-        context.progress.add_total(morsels.len() as u64);
         let queue = MorselQueue::new(morsels.len() as u64, 1);
-        let Context { ledger, progress, .. } = context;
-        Ok(Plan { morsels, queue, starts, ledger, progress, _memory: budget.finish() })
+        Ok(Plan { morsels, queue, starts, ledger: context.ledger, _memory: budget.finish() })
     }
 }
 
 impl Source for WindowRows {
+    fn tuples(&self) -> u64 {
+        self.shared.sorted.tuples()
+    }
+
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         async {
             if let Some(sorted) = self.shared.sorted.on_disk() {
-                context.progress.add_total(1);
                 let (merged, functions) = (sorted.merged(context), &self.shared.functions);
                 let stream = Arc::new(Stream::new(merged, functions, context));
                 self.stream.set(stream).expect("a source is opened once");
@@ -180,10 +179,7 @@ struct WindowMorsel {
 impl Morsel for WindowMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         async {
-            let Some(range) = self.rows.take() else {
-                self.plan.progress.add_done(1);
-                return Ok(None);
-            };
+            let Some(range) = self.rows.take() else { return Ok(None) };
             let (rows, starts) = (self.shared.sorted.clone(), &self.plan.starts);
             let budget = Budget::new(OPERATOR, &self.plan.ledger);
             let evaluated = Evaluated::new(&self.shared, rows, range, starts, budget).await?;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weft_exec::ExecError;
+use weft_exec::profile::{PartDone, PartName, Parts, Profile};
+use weft_exec::program::{Comparison, Constant, Operand, Register, Step};
 use weft_exec::query::{Context, Query};
+use weft_exec::{ExecError, Lane};
 use weft_rt::JoinError;
 use weft_rt::memory::Ledger;
 
@@ -32,6 +34,35 @@ fn every_tuple_comes_once() {
                 assert_eq!(collected.finishes.load(Ordering::Relaxed), 1);
             }
         }
+    }
+}
+
+#[test]
+fn groups_of_steps_are_measured() {
+    for mut context in contexts() {
+        let profile = Arc::new(Profile::new(Parts::new(vec![0, 2], 4)));
+        context.profiles = [profile.clone()].into();
+        let sink = Collect::new();
+        let mut pipeline = numbers(Numbers::new(10_000, 3_333).waits(Waits::Yields, 4), sink);
+        for limit in [6_000, 2_500] {
+            let condition = pipeline.program.register(Lane::Bool);
+            let (op, b) = (Comparison::Less, Operand::Constant(Constant::U64(limit)));
+            let a = Operand::Register(Register(0));
+            pipeline.program.steps.push(Step::Compare { op, a, b, out: condition });
+            pipeline.program.steps.push(Step::Filter { condition });
+        }
+        run(&context, vec![pipeline]).unwrap();
+        let rows = |name| {
+            let PartDone { rows_in, rows_out, .. } = profile.part(name);
+            (rows_in, rows_out)
+        };
+        assert_eq!(rows(PartName::Source), (0, 10_000));
+        assert_eq!(rows(PartName::Step(0)), (10_000, 6_000));
+        assert_eq!(rows(PartName::Step(1)), (6_000, 2_500));
+        assert_eq!(rows(PartName::Sink), (2_500, 0));
+        let done = profile.done();
+        assert!(done.began < done.ended && !done.cpu.is_zero(), "{done:?}");
+        assert!(!profile.part(PartName::Step(1)).cpu.is_zero());
     }
 }
 

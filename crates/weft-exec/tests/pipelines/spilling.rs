@@ -10,6 +10,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use weft_exec::aggregate::{self, Aggregate, Aggregation, Function, Keys};
 use weft_exec::pipeline::Pipeline;
+use weft_exec::profile::{PartName, Parts, Profile};
 use weft_exec::program::{Program, Register};
 use weft_exec::query::{Context, Query};
 use weft_exec::sink::{Output, Results};
@@ -151,10 +152,40 @@ fn aggregations_that_spill_follow_each_other() {
         check(&run(&context, rows(40_000, 40_000)).unwrap(), 40_000, 40_000);
         check(&run(&context, rows(40_000, 10_000)).unwrap(), 40_000, 10_000);
         // One of eight may have done all the work, with room enough.
-        let spilled_bytes = context.spilled_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        let spilled_bytes = context.progress.snapshot().bytes_written;
         assert!(spilled_bytes > 0 || workers == 8);
         assert_nothing_is_left(&context);
     }
+}
+
+#[test]
+fn what_pipelines_have_done_is_measured() {
+    let mut context = context(2, 6 * MIB);
+    let profiles = (0..3).map(|_| Arc::new(Profile::new(Parts::default())));
+    context.profiles = profiles.collect();
+    let whole = context.ledger.clone();
+    let (ledger, tally) = context.ledger.tallied();
+    context.ledger = ledger;
+    check(&run(&context, rows(40_000, 40_000)).unwrap(), 40_000, 40_000);
+    let profiles = &context.profiles;
+    for (number, profile) in profiles.iter().enumerate() {
+        let (source, sink) = (profile.part(PartName::Source), profile.part(PartName::Sink));
+        assert_eq!((source.rows_out, sink.rows_in), (40_000, 40_000), "pipeline {number}");
+        let done = profile.done();
+        assert!(done.began < done.ended && done.cpu >= (source.cpu + sink.cpu).mul_f64(0.99));
+        assert!(source.cpu > Duration::ZERO && sink.cpu > Duration::ZERO, "{source:?} {sink:?}");
+    }
+    let spilled: u64 = profiles.iter().map(|profile| profile.spilled().raw_bytes()).sum();
+    let pages = profiles.iter().flat_map(|profile| profile.spilled().levels_over_time());
+    let pages: u64 = pages.flatten().sum();
+    assert!(spilled > 0 && pages > 0 && spilled >= pages * 4096, "{spilled} bytes, {pages} pages");
+    assert_eq!(context.progress.snapshot().bytes_written, spilled);
+    assert_eq!(context.progress.fraction(), 1.0);
+    let facts = profiles[0].facts(PartName::Sink);
+    assert!(facts.iter().any(|fact| fact.name == "partitions on disk"), "{facts:?}");
+    assert!(tally.bytes() == 0 && (MIB..=6 * MIB).contains(&tally.peak()), "{tally:?}");
+    assert_eq!(whole.used(), 0);
+    assert_nothing_is_left(&context);
 }
 
 /// At a limit that fits one of them, all end. (Who waits for long by the machine's clock goes on without: time must not fly.)

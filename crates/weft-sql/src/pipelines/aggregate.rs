@@ -12,6 +12,7 @@ use weft_exec::program::{Constant, Program, Register, Step};
 
 use super::aggregate_function::aggregate_of;
 use super::asks::Asks;
+use super::description::list;
 use super::expressions::Expressions;
 use super::open::Open;
 use super::term::{Term, in_register};
@@ -62,6 +63,7 @@ pub(super) fn aggregate(
     let here = asks.rest(&[&below]);
     let open = translator.asked(node.input(), below.across())?;
     let mut open = translator.unwindowed(open)?;
+    open.begin_sink();
     let input = node.input().schema();
     let by = node.group_expr();
     let mut code = Expressions::new(&mut open.program, &open.columns, &input);
@@ -95,8 +97,11 @@ pub(super) fn aggregate(
             keys.iter().map(|term| (term.lane, term.is_nullable)).collect();
         (Aggregation::by_keys(program, &lanes, vec![by_all], &aggregates, Vec::new()), keys)
     };
-    let label = if has_keys { "group" } else { "aggregate" };
-    let after = open.close(aggregation.sink(), label, &mut translator.closed);
+    let label = match has_keys {
+        true => format!("group by {}", list(by.expr().iter().map(|(key, _)| key))),
+        false => "aggregate".to_owned(),
+    };
+    let after = open.close(aggregation.sink(), &label, &mut translator.closed);
     let outputs: Vec<Output> = (0..keys.len())
         .map(Output::Key)
         .chain((0..aggregates.len()).map(Output::Aggregate))
@@ -115,7 +120,7 @@ pub(super) fn aggregate(
         of_keys.chain(of_results).collect()
     });
     let mut groups = groups.after(&after);
-    here.ask(translator, &mut groups);
+    here.ask(&mut groups);
     Ok(groups)
 }
 

@@ -17,7 +17,6 @@ use weft_exec::source::{AskedBounds, AskedColumn};
 
 use super::open::Open;
 use super::term::{Place, Term, in_lane, in_register};
-use super::translate::Translator;
 
 /// The build side of a join whose filters may be asked.
 #[derive(Debug)]
@@ -107,7 +106,7 @@ impl Asks {
     }
 
     /// Asks here, for every row.
-    pub(super) fn ask(&self, translator: &mut Translator, open: &mut Open) {
+    pub(super) fn ask(&self, open: &mut Open) {
         if open.window.is_some() {
             return;
         }
@@ -116,13 +115,13 @@ impl Asks {
             if !terms.clone().all(|(term, key)| can_move(term, origin.lanes[key])) {
                 continue;
             }
+            let start = open.steps();
             let registers: Vec<Register> = terms
                 .map(|(term, key)| moved(&mut open.program, term, origin.lanes[key]))
                 .collect();
             let hash = open.program.register(Lane::U64);
             let asked = Asked::new(origin.wanted(keys));
-            open.label(format!("filter by {}", in_words(&origin.pipelines)));
-            translator.asked.push(asked.rows());
+            open.label(start, format!("filter by {}", in_words(&origin.pipelines)));
             let filter = Arc::new(asked);
             open.program.steps.push(Step::MayMatch { keys: registers, hash, filter });
             open.wait_for(&origin.pipelines);

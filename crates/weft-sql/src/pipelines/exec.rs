@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -23,20 +22,18 @@ use datafusion::physical_plan::{
 };
 use futures::{Stream, StreamExt};
 use weft_exec::ExecError;
-use weft_exec::join::AskedRows;
+use weft_exec::profile::Profile;
 use weft_exec::sink::ResultStream;
 use weft_exec::source::stream::channel;
-use weft_exec::source::table::TableScanStats;
 use weft_exec::spill::{Spilling, Turn};
 use weft_rt::Runtime;
-use weft_rt::memory::Ledger;
+use weft_rt::memory::{Ledger, Tally};
 
-use super::open::Description;
+use super::description::Description;
 use super::scalar;
 use super::translate::{Translated, translate};
 use crate::error::SqlError;
 use crate::plan_node::{Plan, plan_node};
-use crate::scan::{add_count, add_metrics};
 use crate::table::ScanContext;
 
 /// Batches of an input that wait for the workers, at most.
@@ -47,6 +44,8 @@ const INPUT_BATCHES: usize = 2;
 pub(super) struct Machine {
     pub(super) runtime: Arc<Runtime>,
     pub(super) ledger: Ledger,
+    /// What they reserve together, if they are measured.
+    pub(super) memory: Option<Arc<Tally>>,
     pub(super) spilling: Arc<Spilling>,
     pub(super) turn: Arc<Turn>,
     pub(super) context: ScanContext,
@@ -68,7 +67,7 @@ impl Machine {
 }
 
 /// Executes a part of a plan by pipelines.
-pub(super) struct PipelinesExec {
+pub(crate) struct PipelinesExec {
     /// What it stands for, whose leaves may be inputs.
     part: Plan,
     inputs: Vec<Plan>,
@@ -76,14 +75,8 @@ pub(super) struct PipelinesExec {
     properties: Arc<PlanProperties>,
     /// The pipelines in words, once they are known.
     descriptions: Mutex<Option<Vec<Description>>>,
-    /// What the scans of all executions have done.
-    scans: Mutex<Vec<TableScanStats>>,
-    /// What the filters of all executions have dropped.
-    asked: Mutex<Vec<Arc<AskedRows>>>,
-    /// Bytes that all executions have spilled.
-    spilled: Arc<AtomicU64>,
-    /// What these were on disk.
-    spill_written: Arc<AtomicU64>,
+    /// What the pipelines of each execution have done, if they are measured.
+    executions: Mutex<Vec<Arc<[Arc<Profile>]>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -112,10 +105,7 @@ impl PipelinesExec {
             machine,
             properties: Arc::new(properties),
             descriptions: Mutex::default(),
-            scans: Mutex::default(),
-            asked: Mutex::default(),
-            spilled: Arc::default(),
-            spill_written: Arc::default(),
+            executions: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
@@ -124,12 +114,28 @@ impl PipelinesExec {
         self.descriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn scans(&self) -> MutexGuard<'_, Vec<TableScanStats>> {
-        self.scans.lock().unwrap_or_else(PoisonError::into_inner)
+    fn executed(&self) -> MutexGuard<'_, Vec<Arc<[Arc<Profile>]>>> {
+        self.executions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn asked(&self) -> MutexGuard<'_, Vec<Arc<AskedRows>>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The pipelines in words.
+    pub(super) fn descriptions(&self) -> Vec<Description> {
+        self.described().clone().unwrap_or_default()
+    }
+
+    /// What the pipelines of each execution have done.
+    pub(super) fn executions(&self) -> Vec<Arc<[Arc<Profile>]>> {
+        self.executed().clone()
+    }
+
+    /// Most bytes that the statement's pipelines have reserved at a time, if they are measured.
+    pub(super) fn memory_peak(&self) -> u64 {
+        self.machine.memory.as_ref().map_or(0, |memory| memory.peak())
+    }
+
+    /// Workers that execute it.
+    pub(super) fn workers(&self) -> usize {
+        self.machine.runtime.workers()
     }
 }
 
@@ -208,14 +214,14 @@ impl ExecutionPlan for PipelinesExec {
         }
         self.machine.context.control.note_pipelines();
         scalar::forget(&self.part);
-        let Translated { query, results, descriptions, scans, asked } =
-            translate(&self.part, streams)?;
-        *self.described() = Some(descriptions);
-        self.scans().extend(scans);
-        self.asked().extend(asked);
+        let Translated { query, results, descriptions } = translate(&self.part, streams)?;
         let mut machine = self.machine.context();
-        machine.spilled_bytes = Arc::clone(&self.spilled);
-        machine.spill_written_bytes = Arc::clone(&self.spill_written);
+        if self.machine.memory.is_some() {
+            let profile = |of: &Description| Arc::new(Profile::new(of.parts.clone()));
+            machine.profiles = descriptions.iter().map(profile).collect();
+            self.executed().push(Arc::clone(&machine.profiles));
+        }
+        *self.described() = Some(descriptions);
         Ok(Box::pin(PipelineRows {
             schema: self.schema(),
             rows: results.of(query, &machine),
@@ -225,22 +231,7 @@ impl ExecutionPlan for PipelinesExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        let mut metrics = self.metrics.clone_inner();
-        for scan in self.scans().iter() {
-            add_metrics(&scan.get(), &mut metrics);
-        }
-        for asked in self.asked().iter() {
-            let (rows_in, rows_out) = asked.get();
-            add_count("filter_rows_in", rows_in, &mut metrics);
-            add_count("filter_rows_out", rows_out, &mut metrics);
-        }
-        let spilled_bytes = self.spilled.load(Ordering::Relaxed);
-        if spilled_bytes > 0 {
-            add_count("spilled_bytes", spilled_bytes, &mut metrics);
-            let written_bytes = self.spill_written.load(Ordering::Relaxed);
-            add_count("spilled_bytes_on_disk", written_bytes, &mut metrics);
-        }
-        Some(metrics)
+        Some(self.metrics.clone_inner())
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) fn joined(
     };
     let fate = fate(joining.join_type, sides);
     let mut build_open = input(translator, build, build_asks)?;
+    build_open.begin_sink();
     let mut build_keys = terms(&mut build_open, build, joining.keys, sides == Sides::BuildLeft)?;
     let reserved = build_open.reserve(&mut translator.closed);
     let lanes = build_keys.iter().map(|key| key.lane).collect();
@@ -48,6 +49,7 @@ pub(super) fn joined(
         });
     }
     let mut probe_open = input(translator, probe, probe_asks)?;
+    let start = probe_open.steps();
     let mut probe_keys = terms(&mut probe_open, probe, joining.keys, sides == Sides::BuildRight)?;
     for (a, b) in build_keys.iter_mut().zip(&mut probe_keys) {
         let lane = common_lane([a.lane, b.lane]).unwrap_or(a.lane);
@@ -80,9 +82,10 @@ pub(super) fn joined(
     let sink = Box::new(Build::new(join.clone(), hash, registers));
     build_open.close_as(&reserved, sink, "build", &mut translator.closed);
     let probe_open = probe_open.after(&reserved.numbers);
-    let joiner = Joiner { joining, fate, columns, filter_columns, sides, join, stored: kept };
+    let stored = kept;
+    let joiner = Joiner { joining, fate, columns, filter_columns, sides, join, stored, start };
     let mut open = joiner.probe(translator, probe_open, probe_keys)?;
-    here.ask(translator, &mut open);
+    here.ask(&mut open);
     Ok(open)
 }
 

@@ -11,6 +11,7 @@ use weft_exec::program::{Program, Register, Step};
 use weft_exec::sink::Nothing;
 use weft_exec::tuple::Layout;
 
+use super::description::{shortened, sql};
 use super::expressions::Expressions;
 use super::join::{JoinColumn, Joining};
 use super::join_build::hash;
@@ -32,6 +33,8 @@ pub(super) struct Joiner<'a> {
     pub(super) join: Arc<Join>,
     /// Columns of the build side that are needed.
     pub(super) stored: Vec<Option<StoredTerm>>,
+    /// The first step of the probe side that is the join's.
+    pub(super) start: usize,
 }
 
 impl Joiner<'_> {
@@ -75,10 +78,16 @@ impl Joiner<'_> {
     }
 
     /// The steps of a probe.
-    fn push(&self, open: &mut Open, probe: Probe) -> DfResult<()> {
-        open.label(format!("{} join", self.joining.join_type).to_lowercase());
+    fn push(&self, open: &mut Open, probe: Probe) {
+        let mut text = format!("{} join", self.joining.join_type).to_lowercase();
+        let keys = self.joining.keys.iter();
+        let on: Vec<String> =
+            keys.map(|(left, right)| format!("{} = {}", sql(left), sql(right))).collect();
+        if !on.is_empty() {
+            text.push_str(&format!(" on {}", shortened(&on.join(", "))));
+        }
+        open.label(self.start, text);
         open.program.steps.push(Step::Expand(Arc::new(probe)));
-        Ok(())
     }
 
     /// Pairs that fulfil the condition.
@@ -136,7 +145,7 @@ impl Joiner<'_> {
             JoinColumn::Mark => None,
         });
         let kept = kept.collect();
-        self.push(&mut open, Probe { residual, kept, ..probe })?;
+        self.push(&mut open, Probe { residual, kept, ..probe });
         // Rows whose part of the build side is on disk come last.
         open.order = InOrder::No;
         let columns: DfResult<Vec<Term>> = self
@@ -163,7 +172,7 @@ impl Joiner<'_> {
         which: Which,
     ) -> DfResult<Open> {
         let residual = self.residual(&mut open)?;
-        self.push(&mut open, Probe { residual, ..probe })?;
+        self.push(&mut open, Probe { residual, ..probe });
         let after = open.close(Box::new(Nothing), "marks", &mut translator.closed);
         let rest = self.remainder(which, |program, tuples, mark| {
             self.columns
@@ -206,7 +215,7 @@ impl Joiner<'_> {
                 _ => term.clone(),
             });
         }
-        self.push(open, Probe { carried, tuples: Some(tuples), ..probe })?;
+        self.push(open, Probe { carried, tuples: Some(tuples), ..probe });
         open.order = InOrder::No;
         let mut of_build_side: Vec<Option<Term>> = vec![None; self.stored.len()];
         let mut terms = Vec::new();

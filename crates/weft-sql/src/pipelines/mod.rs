@@ -10,6 +10,7 @@
 //! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call`
 //!   has DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no
 //!   checks.
+//! - `description` has pipelines in words, and `report` what they have done.
 
 mod aggregate;
 mod aggregate_function;
@@ -19,6 +20,7 @@ mod bounds;
 mod call;
 mod cast;
 mod compare;
+mod description;
 mod exec;
 mod expressions;
 mod fallback;
@@ -30,6 +32,7 @@ mod join_probe;
 mod join_sides;
 mod logic;
 mod open;
+mod report;
 mod rule;
 mod scalar;
 mod shared;
@@ -44,4 +47,6 @@ mod window_frame;
 mod window_function;
 mod window_way;
 
+pub(crate) use exec::PipelinesExec;
+pub(crate) use report::{Totals, grouped, lines, seconds};
 pub(crate) use rule::{ByPipelines, Pipelines};

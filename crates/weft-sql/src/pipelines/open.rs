@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_exec::Lane;
 use weft_exec::pipeline::{Pipeline, Sink, Source};
+use weft_exec::profile::Parts;
 use weft_exec::program::{Operand, Program, Register, Step};
 use weft_exec::sink::{Limit, Shared};
 
+use super::description::Description;
 use super::term::{Place, Term, common_lane, in_lane};
 
 /// Where rows come from.
@@ -27,6 +29,15 @@ pub(super) struct Head {
     /// Heads before it, by their distance, whose pipelines must have ended.
     after_heads: Vec<usize>,
     label: String,
+    labels: Vec<Label>,
+}
+
+/// What some steps do, in words.
+#[derive(Clone, Debug)]
+struct Label {
+    text: String,
+    /// The first of them; they go on to the next label's, or the sink's.
+    start: usize,
 }
 
 /// Rows to be left out, and most rows that are wanted then.
@@ -79,11 +90,10 @@ pub(super) struct Open {
     /// What is let through to the sink.
     pub(super) window: Option<Window>,
     /// What the steps do, for EXPLAIN.
-    labels: Vec<String>,
+    labels: Vec<Label>,
+    /// The first step that the sink needs, if it was told.
+    sink_start: Option<usize>,
 }
-
-/// A pipeline in words.
-pub(super) type Description = String;
 
 /// Pipelines in the order of their dependencies.
 #[derive(Debug, Default)]
@@ -131,6 +141,7 @@ impl Open {
             after: Vec::new(),
             after_heads: Vec::new(),
             label: label.into(),
+            labels: Vec::new(),
         };
         Open {
             heads: vec![head],
@@ -139,6 +150,7 @@ impl Open {
             order: InOrder::No,
             window: None,
             labels: Vec::new(),
+            sink_start: None,
         }
     }
 
@@ -153,9 +165,19 @@ impl Open {
         self.heads.iter_mut().for_each(|head| head.after.extend_from_slice(pipelines));
     }
 
-    /// Adds to what EXPLAIN says of the steps.
-    pub(super) fn label(&mut self, label: impl Into<String>) {
-        self.labels.push(label.into());
+    /// Number of steps so far.
+    pub(super) fn steps(&self) -> usize {
+        self.program.steps.len()
+    }
+
+    /// Says for EXPLAIN what the steps from `start` on do.
+    pub(super) fn label(&mut self, start: usize, text: impl Into<String>) {
+        self.labels.push(Label { text: text.into(), start });
+    }
+
+    /// The steps from here on are the sink's.
+    pub(super) fn begin_sink(&mut self) {
+        self.sink_start = Some(self.steps());
     }
 
     /// Gives the rows of all in one, those of `later` after the pipelines of those before have ended if it `waits`.
@@ -206,7 +228,8 @@ impl Open {
                 heads.push(head);
             }
         }
-        Open { heads, program, columns, order: InOrder::No, window: None, labels: Vec::new() }
+        let (window, labels, sink_start) = (None, Vec::new(), None);
+        Open { heads, program, columns, order: InOrder::No, window, labels, sink_start }
     }
 
     /// Takes the next numbers for the pipelines, which are to be closed later. From here on, no head is added to them
@@ -232,13 +255,15 @@ impl Open {
         label: &str,
         closed: &mut Closed,
     ) {
-        let Open { heads, program, window, mut labels, .. } = self;
+        let sink_steps = self.sink_start.map_or(0, |start| self.steps() - start);
+        let Open { heads, program, window, labels, .. } = self;
+        let mut label = label.to_owned();
         let sink = match window {
             None => sink,
             Some(Window { skip, fetch }) => {
-                labels.push(match fetch {
-                    Some(fetch) => format!("rows {skip} to {}", skip.saturating_add(fetch)),
-                    None => format!("rows from {skip}"),
+                label.push_str(&match fetch {
+                    Some(fetch) => format!(", rows {skip} to {}", skip.saturating_add(fetch)),
+                    None => format!(", rows from {skip}"),
                 });
                 Box::new(Limit::new(sink, skip, fetch))
             }
@@ -252,7 +277,23 @@ impl Open {
                 head.after.iter().chain(&reserved.first).copied().chain(before).collect();
             after.sort_unstable();
             after.dedup();
-            let description = format!("{} → {label}", head.label);
+            let sink_start = head.steps.len() - sink_steps;
+            let mut labels = head.labels;
+            // Some do nothing.
+            for at in (0..labels.len()).rev() {
+                let end = labels.get(at + 1).map_or(sink_start, |next: &Label| next.start);
+                if labels[at].start >= end {
+                    labels.remove(at);
+                }
+            }
+            let starts = labels.iter().map(|label| label.start).collect();
+            let description = Description {
+                source: head.label,
+                steps: labels.into_iter().map(|label| label.text).collect(),
+                sink: label.clone(),
+                after: after.clone(),
+                parts: Parts::new(starts, sink_start),
+            };
             let program =
                 Program { registers: head.registers, inputs: head.inputs, steps: head.steps };
             let pipeline = Pipeline { source: head.source, program, sink, after };
@@ -263,15 +304,14 @@ impl Open {
 
 impl Head {
     /// Goes on with the steps of a program, whose registers begin behind its own.
-    fn absorb(&mut self, program: &Program, labels: &[String]) {
+    fn absorb(&mut self, program: &Program, labels: &[Label]) {
         let own = std::mem::take(&mut self.registers);
         self.registers = program.registers.clone();
         self.registers[..own.len()].copy_from_slice(&own);
+        let before = self.steps.len();
         self.steps.extend_from_slice(&program.steps);
-        for label in labels {
-            self.label.push_str(" → ");
-            self.label.push_str(label);
-        }
+        let moved = |label: &Label| Label { text: label.text.clone(), start: before + label.start };
+        self.labels.extend(labels.iter().map(moved));
     }
 }
 
@@ -346,7 +386,28 @@ mod tests {
         assert_eq!(programs[0].registers[1], Lane::Str);
         assert!(matches!(programs[1].steps[..], [Step::Fill { value: None, out: Register(4) }]));
         assert!(matches!(programs[2].steps[..], [Step::Assign { out: Register(4), .. }]));
-        assert_eq!(descriptions[0], "rows → nothing");
+        assert_eq!(descriptions[0].to_string(), "rows → nothing");
+    }
+
+    #[test]
+    fn steps_have_labels() {
+        let mut open = open(1);
+        let step = || Step::Fill { value: None, out: Register(1) };
+        open.program.steps.push(step());
+        open.label(1, "first");
+        open.program.steps.extend([step(), step()]);
+        open.label(3, "nothing to do");
+        open.label(3, "second");
+        open.program.steps.push(step());
+        open.begin_sink();
+        open.program.steps.push(step());
+        let union = Open::union(vec![open], false);
+        let mut closed = Closed::default();
+        union.close(Box::new(Nothing), "nothing", &mut closed);
+        let (_, descriptions) = closed.finish();
+        assert_eq!(descriptions[0].to_string(), "rows → first → second → nothing");
+        // The branch is put into the registers of all by one more step.
+        assert_eq!(descriptions[0].parts, Parts::new(vec![1, 3], 6));
     }
 
     #[test]
@@ -372,7 +433,8 @@ mod tests {
         closed.first.push(1);
         build.close_as(&reserved, Box::new(Nothing), "build", &mut closed);
         let (pipelines, descriptions) = closed.finish();
-        assert_eq!(descriptions, ["rows → build", "rows → nothing"]);
+        let texts: Vec<String> = descriptions.iter().map(Description::to_string).collect();
+        assert_eq!(texts, ["rows → build", "rows → nothing"]);
         assert!(pipelines[0].after.is_empty());
         assert_eq!(pipelines[1].after, [0]);
     }

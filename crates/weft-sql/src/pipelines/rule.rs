@@ -75,9 +75,16 @@ impl PhysicalOptimizerRule for Pipelines {
         else {
             return Ok(plan);
         };
+        let (ledger, memory) = if context.control.is_measured() {
+            let (ledger, tally) = self.ledger.tallied();
+            (ledger, Some(tally))
+        } else {
+            (self.ledger.clone(), None)
+        };
         let machine = Machine {
             runtime: Arc::clone(&self.runtime),
-            ledger: self.ledger.clone(),
+            ledger,
+            memory,
             spilling: Arc::clone(&self.spilling),
             turn: Arc::default(),
             context: context.clone(),

@@ -40,6 +40,7 @@ pub(super) fn scalar(
         };
         let (data_type, lane) = (field.data_type().clone(), term.lane);
         let term = term.clone();
+        open.begin_sink();
         let register = in_register(&mut open.program, &term);
         let results = node.results().clone();
         let kept = Arc::default();

@@ -102,6 +102,7 @@ pub(super) fn shared(
 /// Stores the rows of a pipeline.
 fn store(translator: &mut Translator, open: Open) -> DfResult<SharedRows> {
     let mut open = translator.unwindowed(open)?;
+    open.begin_sink();
     let mut stored = Stored::default();
     let columns = open.columns.iter().map(|term| stored.add(term)).collect();
     let (layout, fields) = stored.finish();

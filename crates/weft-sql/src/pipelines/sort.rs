@@ -5,13 +5,14 @@ use std::sync::Arc;
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::Result as DfResult;
-use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use weft_exec::Lane;
 use weft_exec::pipeline::Sink;
 use weft_exec::sort::{Order, Sort, SortKey, Sorted, SortedTuples, TopK};
 use weft_exec::tuple::Layout;
 
 use super::compare::is_ordered;
+use super::description::{shortened, sql};
 use super::expressions::Expressions;
 use super::open::{InOrder, Open};
 use super::stored::{Stored, StoredTerm};
@@ -42,6 +43,8 @@ pub(super) fn sort(
     fetch: Option<usize>,
 ) -> DfResult<Open> {
     let mut open = translator.unwindowed(open)?;
+    open.begin_sink();
+    let by = in_words(ordering);
     let mut code = Expressions::new(&mut open.program, &open.columns, schema);
     let mut keys = Vec::new();
     for key in ordering {
@@ -63,18 +66,27 @@ pub(super) fn sort(
         Some(most) if most <= TOP_MAX => {
             let top = TopK::new(order, fields, bits, most);
             let sorted = top.sorted();
-            (Box::new(top), sorted, format!("first {most}"))
+            (Box::new(top), sorted, format!("first {most} by {by}"))
         }
         _ => {
             let sort = Sort::first(order, fields, bits, fetch.unwrap_or(usize::MAX));
             let sorted = sort.sorted();
-            (Box::new(sort), sorted, "sort".to_owned())
+            (Box::new(sort), sorted, format!("sort by {by}"))
         }
     };
     let after = open.close(sink, &label, &mut translator.closed);
-    let mut open = read(&sorted, &layout, &columns, &label).after(&after);
+    let mut open = read(&sorted, &layout, &columns, "sorted rows").after(&after);
     open.order = InOrder::Yes;
     Ok(open)
+}
+
+fn in_words(ordering: &LexOrdering) -> String {
+    let key = |key: &PhysicalSortExpr| {
+        let direction = if key.options.descending { " DESC" } else { "" };
+        format!("{}{direction}", sql(&key.expr))
+    };
+    let keys: Vec<String> = ordering.iter().map(key).collect();
+    shortened(&keys.join(", "))
 }
 
 /// A key that is stored as a field.
@@ -86,6 +98,7 @@ pub(super) fn key(term: &Term, field: usize, options: SortOptions) -> SortKey {
 
 /// The rows, gathered before anything else is done with them.
 pub(super) fn gather(translator: &mut Translator, mut open: Open) -> Open {
+    open.begin_sink();
     let mut stored = Stored::default();
     let columns: Vec<StoredTerm> = open.columns.iter().map(|term| stored.add(term)).collect();
     let (layout, fields) = stored.finish();

@@ -7,14 +7,13 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result as DfResult;
 use futures::stream::BoxStream;
 use weft_exec::Lane;
-use weft_exec::join::AskedRows;
 use weft_exec::program::Register;
-use weft_exec::source::table::TableScanStats;
-use weft_exec::source::{AskedColumn, BatchStreams, Batches, TableScan};
+use weft_exec::source::{BatchStreams, Batches, TableScan};
 use weft_store::{ScanOptions, Zone};
 
 use super::asks::{Asks, OfScan, in_words};
 use super::bounds::Bounds;
+use super::description::shortened;
 use super::open::{InOrder, Open};
 use super::term::Term;
 use crate::scan::ScanExec;
@@ -37,13 +36,8 @@ fn lanes(schema: &Schema) -> Vec<Lane> {
     schema.fields().iter().map(|field| Lane::of(field.data_type())).collect()
 }
 
-/// The rows of a table, with the conditions that the scan applies, and where what it does is counted, and what it drops
-/// of what `asks` say: row groups and blocks by the bounds of keys, and rows by single keys, as long as these are many.
-pub(super) fn table(
-    scan: &ScanExec,
-    schema: &Schema,
-    asks: &Asks,
-) -> (Open, TableScanStats, Vec<Arc<AskedRows>>) {
+/// The rows of a table, with the conditions that the scan applies, and without what it drops as `asks` say: row groups and blocks by the bounds of keys, and rows by single keys, as long as these are many.
+pub(super) fn table(scan: &ScanExec, schema: &Schema, asks: &Asks) -> Open {
     let (table, projection) = (scan.table(), scan.projection());
     let options = ScanOptions {
         projection: projection.to_vec(),
@@ -52,15 +46,16 @@ pub(super) fn table(
     };
     let lanes = lanes(schema);
     let OfScan { bounds, filters, after } = asks.of_scan(&lanes);
-    let filtered = filters.iter().map(AskedColumn::rows).collect();
     let source = TableScan::new(table.clone(), options, lanes.clone()).asking(bounds, filters);
     let zones: Vec<Option<Zone>> =
         projection.iter().map(|column| table.zone(*column).ok()).collect();
     let mut label = format!("scan of {}", table.schema().name);
+    if !scan.conditions().is_empty() {
+        label.push_str(&format!(" where {}", shortened(&scan.conditions_in_words())));
+    }
     if !after.is_empty() {
         label.push_str(&format!(" filtered by {}", in_words(&after)));
     }
-    let stats = source.stats();
     let open = Open::new(Box::new(source), label, &lanes, |registers| {
         let mut columns = columns(schema, registers);
         for (term, zone) in columns.iter_mut().zip(&zones) {
@@ -72,7 +67,7 @@ pub(super) fn table(
         }
         columns
     });
-    (open.after(&after), stats, filtered)
+    open.after(&after)
 }
 
 /// No rows.

@@ -1,8 +1,6 @@
 //! Plans become pipelines, from the leaves on: each node goes on with the open pipelines of its inputs, or ends them in
 //! a pipeline breaker and begins a new one.
 
-use std::sync::Arc;
-
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result as DfResult, internal_err, not_impl_err};
 use datafusion::physical_expr::LexOrdering;
@@ -19,16 +17,15 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
-use weft_exec::join::AskedRows;
 use weft_exec::program::{Program, REGISTERS_MAX};
 use weft_exec::query::Query;
 use weft_exec::sink::{Output, Results};
-use weft_exec::source::table::TableScanStats;
 
 use super::asks::Asks;
+use super::description::{Description, sql};
 use super::expressions::{Expr, Expressions};
 use super::input::InputExec;
-use super::open::{Closed, Description, Open, Window};
+use super::open::{Closed, Open, Window};
 use super::shared::SharedPlans;
 use super::source::{self, Stream};
 use super::term::{Term, in_register};
@@ -68,10 +65,6 @@ pub(super) struct Translated {
     pub(super) query: Query,
     pub(super) results: Results,
     pub(super) descriptions: Vec<Description>,
-    /// What its scans of tables do.
-    pub(super) scans: Vec<TableScanStats>,
-    /// What the filters drop that its pipelines ask.
-    pub(super) asked: Vec<Arc<AskedRows>>,
 }
 
 /// Translates a plan whose nodes all have pipelines. `inputs` are the streams that stand for its [`InputExec`]s.
@@ -81,25 +74,20 @@ pub(super) struct Translated {
 /// registers; and if a node has no pipelines, or is not what its inputs are for.
 pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Translated> {
     let inputs = inputs.into_iter().map(Some).collect();
-    let mut translator = Translator {
-        inputs,
-        closed: Closed::default(),
-        shared: SharedPlans::of(plan),
-        scans: Vec::new(),
-        asked: Vec::new(),
-    };
+    let mut translator =
+        Translator { inputs, closed: Closed::default(), shared: SharedPlans::of(plan) };
     let open = translator.node(plan)?;
     let mut open = translator.in_order(open, plan)?;
     let registers =
         |open: &mut Open, term: &Term| (in_register(&mut open.program, term), term.lane);
+    open.begin_sink();
     let terms = std::mem::take(&mut open.columns);
     let columns = terms.iter().map(|term| registers(&mut open, term)).collect();
     let (output, results) = Output::new(plan.schema(), columns);
     open.close(Box::new(output), "result", &mut translator.closed);
-    let Translator { closed, scans, asked, .. } = translator;
-    let (pipelines, descriptions) = closed.finish();
+    let (pipelines, descriptions) = translator.closed.finish();
     pipelines.iter().try_for_each(|pipeline| check_size(&pipeline.program))?;
-    Ok(Translated { query: Query { pipelines }, results, descriptions, scans, asked })
+    Ok(Translated { query: Query { pipelines }, results, descriptions })
 }
 
 /// Refuses programs that cannot be run.
@@ -118,8 +106,6 @@ pub(super) struct Translator {
     inputs: Vec<Option<Vec<Stream>>>,
     pub(super) closed: Closed,
     pub(super) shared: SharedPlans,
-    scans: Vec<TableScanStats>,
-    pub(super) asked: Vec<Arc<AskedRows>>,
 }
 
 impl Translator {
@@ -160,15 +146,13 @@ impl Translator {
             return self.asked(input, asks);
         }
         if let Some(scan) = plan.downcast_ref::<ScanExec>() {
-            let (mut open, stats, asked) = source::table(scan, &schema, &asks);
-            self.scans.push(stats);
-            self.asked.extend(asked);
-            asks.ask(self, &mut open);
+            let mut open = source::table(scan, &schema, &asks);
+            asks.ask(&mut open);
             return Ok(open);
         }
         if let Some(input) = plan.downcast_ref::<InputExec>() {
             let mut open = self.input(input)?;
-            asks.ask(self, &mut open);
+            asks.ask(&mut open);
             return Ok(open);
         }
         if plan.is::<EmptyExec>() {
@@ -222,7 +206,7 @@ impl Translator {
             return match shared::shared(self, plan, all) {
                 Some(open) => {
                     let mut open = open?;
-                    asks.ask(self, &mut open);
+                    asks.ask(&mut open);
                     Ok(open)
                 }
                 None => aggregate::aggregate(self, aggregate, &asks),
@@ -293,10 +277,10 @@ impl Translator {
         });
         let open = self.asked(filter.input(), below)?;
         let mut open = self.unwindowed(open)?;
-        let schema = filter.input().schema();
+        let (schema, start) = (filter.input().schema(), open.steps());
         let mut code = Expressions::new(&mut open.program, &open.columns, &schema);
         logic::filter(&mut code, filter.predicate())?;
-        open.label("filter");
+        open.label(start, format!("filter {}", sql(filter.predicate())));
         if let Some(projection) = filter.projection() {
             open.columns = projection.iter().map(|column| open.columns[*column].clone()).collect();
         }
@@ -309,7 +293,7 @@ impl Translator {
         let here = asks.rest(&[&below]);
         let open = self.asked(projection.input(), below)?;
         let mut open = self.project(open, &projection.input().schema(), &exprs)?;
-        here.ask(self, &mut open);
+        here.ask(&mut open);
         Ok(open)
     }
 
@@ -324,11 +308,12 @@ impl Translator {
         let computes = !exprs.iter().all(is_trivial);
         // What is left out is not computed.
         let mut open = if computes { self.unwindowed(open)? } else { open };
+        let start = open.steps();
         let mut code = Expressions::new(&mut open.program, &open.columns, schema);
         let columns: DfResult<Vec<Term>> = exprs.iter().map(|expr| code.term(expr)).collect();
         open.columns = columns?;
         if computes {
-            open.label("project");
+            open.label(start, "project");
         }
         Ok(open)
     }

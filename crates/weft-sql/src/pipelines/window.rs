@@ -61,6 +61,7 @@ pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> D
     let here = asks.rest(&[&below]);
     let open = translator.asked(&input, below.across())?;
     let mut open = translator.unwindowed(open)?;
+    open.begin_sink();
     let schema = input.schema();
     let mut stored = Stored::default();
     let columns: Vec<StoredTerm> = open.columns.iter().map(|term| stored.add(term)).collect();
@@ -105,7 +106,7 @@ pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> D
     let loaded = columns.iter().map(|term| term.load(&mut open.program, tuples, &layout));
     open.columns = loaded.chain(results).collect();
     open.order = order;
-    here.ask(translator, &mut open);
+    here.ask(&mut open);
     Ok(open)
 }
 

@@ -300,6 +300,11 @@ impl Spilled {
         self.raw_bytes
     }
 
+    /// How it is compressed, if it is.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
     /// Bytes of the piece on disk, a multiple of 4 KiB.
     pub fn written_bytes(&self) -> usize {
         self.address.extent().bytes() as usize

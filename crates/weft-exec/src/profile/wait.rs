@@ -1,0 +1,89 @@
+//! How long the tasks of a pipeline run, and what they wait for.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_store::spill::thread_time;
+
+use super::{PartName, Profile};
+
+/// What tasks are measured for.
+#[derive(Clone, Debug)]
+pub(crate) struct Measuring {
+    pub(crate) profile: Arc<Profile>,
+    /// The part of the pipeline that they work for, if it is one.
+    pub(crate) part: Option<PartName>,
+}
+
+impl Measuring {
+    /// A task has run for so long, and has had the processor for so long.
+    pub(crate) fn note_run(&self, cpu: Duration, ran: Duration) {
+        self.profile.note_run(cpu, ran);
+        if let Some(part) = self.part {
+            self.profile.note_part(part, ran);
+        }
+    }
+}
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// A device.
+    Device,
+    /// Memory that others have.
+    Memory,
+    /// Something else, or nothing: it lets others run.
+    Other,
+}
+
+thread_local! {
+    /// What the task that runs on this thread has waited for last.
+    static WAIT: Cell<Wait> = const { Cell::new(Wait::Other) };
+}
+
+/// Waits for `future`, and says for what.
+pub(crate) async fn waiting<T>(wait: Wait, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            WAIT.set(wait);
+        }
+        polled
+    })
+    .await
+}
+
+/// Runs `future`, which is a task, and measures it if somebody wants to know.
+pub(crate) async fn measured<T>(
+    measuring: Option<Measuring>,
+    future: impl Future<Output = T>,
+) -> T {
+    let Some(measuring) = measuring else { return future.await };
+    let mut future = pin!(future);
+    let mut waits: Option<(Wait, Instant)> = None;
+    poll_fn(|context| {
+        let began = Instant::now();
+        if let Some((wait, since)) = waits.take() {
+            measuring.profile.note_waited(wait, began - since);
+        }
+        WAIT.set(Wait::Other);
+        let cpu_before = thread_time();
+        let polled = future.as_mut().poll(context);
+        let (cpu, ended) = (thread_time().saturating_sub(cpu_before), Instant::now());
+        measuring.note_run(cpu, ended - began);
+        if polled.is_pending() {
+            waits = Some((WAIT.get(), ended));
+        }
+        polled
+    })
+    .await
+}
+
+/// What the task that runs on this thread waits for, if nothing else is said after this.
+pub(crate) fn note_wait(wait: Wait) {
+    WAIT.set(wait);
+}

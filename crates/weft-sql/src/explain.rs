@@ -1,0 +1,176 @@
+//! EXPLAIN and EXPLAIN ANALYZE: what a query is planned as, and what it has done. Pipelines are shown line by line
+//! ([`pipelines::lines`]), what DataFusion executes as a tree of nodes, in which pipelines are one node each. What other formats
+//! there are, and other options, is DataFusion's.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::common::format::ExplainFormat;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Analyze, Explain};
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
+
+use crate::control::Control;
+use crate::error::Result;
+use crate::pipelines::{self, PipelinesExec, Totals};
+use crate::plan_node::Plan;
+use crate::run::{Run, Started, text_batch, text_rows, text_schema};
+use crate::sizes::human_bytes;
+
+/// The columns of the result.
+const COLUMNS: [&str; 2] = ["plan_type", "plan"];
+
+/// What a row of the result says, and in which words.
+type Row = (&'static str, Vec<String>);
+
+/// True if nothing was asked for that only DataFusion knows.
+pub(crate) fn is_plain(plan: &Explain, state: &SessionState) -> bool {
+    let options = &state.config_options().explain;
+    let shows_statistics = plan.show_statistics.unwrap_or(options.show_statistics);
+    let is_partial = options.logical_plan_only || options.physical_plan_only;
+    let is_more = plan.verbose || shows_statistics || options.show_schema;
+    plan.explain_format == ExplainFormat::Indent && !is_partial && !is_more
+}
+
+/// As [`is_plain`].
+pub(crate) fn is_plainly_analyzed(plan: &Analyze, state: &SessionState) -> bool {
+    plan.format == ExplainFormat::Indent
+        && !plan.verbose
+        && plan.analyze_level.is_none()
+        && plan.analyze_categories.is_none()
+        && !state.config_options().explain.show_statistics
+}
+
+/// The result of EXPLAIN.
+///
+/// # Errors
+/// Those of planning.
+pub(crate) async fn explained(state: &SessionState, plan: &Explain) -> Result<Started> {
+    let logical = state.optimize(&plan.plan)?;
+    let physical = state.query_planner().create_physical_plan(&logical, state).await?;
+    let mut rows = vec![("logical_plan", texts(&logical.display_indent().to_string()))];
+    rows.extend(of_plan(&physical, None));
+    let (names, plans) = columns(rows);
+    text_rows(&COLUMNS, vec![names, plans])
+}
+
+/// The result of EXPLAIN ANALYZE, which comes when the query has ended.
+///
+/// # Errors
+/// Those of planning.
+pub(crate) async fn analyzed(run: &Run, state: &SessionState, plan: &Analyze) -> Result<Started> {
+    run.control.measure();
+    let physical = run.physical(state, &plan.input).await?;
+    let began = Instant::now();
+    let mut stream = execute_stream(Arc::clone(&physical), state.task_ctx())?;
+    let (control, schema) = (Arc::clone(&run.control), text_schema(&COLUMNS));
+    let of_batch = Arc::clone(&schema);
+    let result = async move {
+        let mut returned = 0;
+        while let Some(batch) = stream.next().await {
+            returned += batch?.num_rows() as u64;
+        }
+        drop(stream);
+        let mut rows = vec![("query", of_query(&physical, &control, began.elapsed(), returned))];
+        rows.extend(of_plan(&physical, Some(began)));
+        let (names, plans) = columns(rows);
+        Ok(text_batch(&of_batch, vec![names, plans])?)
+    };
+    let stream = RecordBatchStreamAdapter::new(schema, futures::stream::once(result));
+    Ok(Started::Rows(Box::pin(stream)))
+}
+
+fn columns(rows: Vec<Row>) -> (Vec<Option<String>>, Vec<Option<String>>) {
+    rows.into_iter().map(|(name, lines)| (Some(name.to_owned()), Some(lines.join("\n")))).unzip()
+}
+
+fn texts(lines: &str) -> Vec<String> {
+    lines.lines().map(str::to_owned).collect()
+}
+
+/// The plan: the tree of nodes, unless pipelines are all of it, and the pipelines, if there are any.
+fn of_plan(physical: &Plan, began: Option<Instant>) -> Vec<Row> {
+    let mut execs = Vec::new();
+    let mut tree = Vec::new();
+    walk(physical, 0, began.is_some(), &mut tree, &mut execs);
+    let mut rows = Vec::new();
+    if tree.len() > 1 || execs.is_empty() {
+        rows.push(("physical_plan", tree));
+    }
+    let is_only = execs.len() == 1;
+    let mut pipelines = Vec::new();
+    for (number, exec) in execs.into_iter().enumerate() {
+        if !is_only {
+            pipelines.push(format!("PipelinesExec {number}"));
+        }
+        pipelines.extend(pipelines::lines(exec, began));
+    }
+    if !pipelines.is_empty() {
+        rows.push(("pipelines", pipelines));
+    }
+    rows
+}
+
+/// The nodes of a plan, a line each, and those that are pipelines, by their number in the text.
+fn walk<'a>(
+    plan: &'a Plan,
+    depth: usize,
+    with_metrics: bool,
+    lines: &mut Vec<String>,
+    execs: &mut Vec<&'a PipelinesExec>,
+) {
+    let line = if let Some(exec) = plan.downcast_ref::<PipelinesExec>() {
+        execs.push(exec);
+        format!("PipelinesExec {}", execs.len() - 1)
+    } else if with_metrics {
+        DisplayableExecutionPlan::with_metrics(plan.as_ref()).one_line().to_string()
+    } else {
+        DisplayableExecutionPlan::new(plan.as_ref()).one_line().to_string()
+    };
+    lines.push(format!("{}{}", "  ".repeat(depth), line.trim_end()));
+    for child in plan.children() {
+        walk(child, depth + 1, with_metrics, lines, execs);
+    }
+}
+
+/// What the query as a whole has done.
+fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Vec<String> {
+    let mut totals = Totals::default();
+    add_totals(plan, &mut totals);
+    let progress = control.snapshot();
+    let mut lines = vec![
+        format!("time      {}", pipelines::seconds(took)),
+        format!("rows      {} returned", pipelines::grouped(returned)),
+    ];
+    if totals.workers > 0 {
+        let available = took.as_secs_f64() * totals.workers as f64;
+        let share = 100.0 * totals.cpu.as_secs_f64() / available.max(f64::MIN_POSITIVE);
+        let cpu = pipelines::seconds(totals.cpu);
+        lines.push(format!("CPU       {cpu}, {share:.0} % of {} workers", totals.workers));
+        let [devices, memory] =
+            [totals.waited_for_devices, totals.waited_for_memory].map(pipelines::seconds);
+        lines.push(format!("waiting   {devices} for SSD, {memory} for memory, of all workers"));
+        let peak = human_bytes(totals.memory_peak);
+        lines.push(format!("memory    {peak} reserved by operators at most"));
+    }
+    let of_tables = progress.bytes_read.saturating_sub(totals.read_bytes);
+    lines.push(format!("read      {} of tables and files", human_bytes(of_tables)));
+    if totals.workers > 0 {
+        let spilled = totals.spilled().unwrap_or_else(|| "nothing".to_owned());
+        lines.push(format!("spilled   {spilled}"));
+    }
+    if let Some(levels) = totals.levels() {
+        lines.push(format!("pages     by compression: {levels}"));
+    }
+    lines
+}
+
+fn add_totals(plan: &Plan, totals: &mut Totals) {
+    if let Some(exec) = plan.downcast_ref::<PipelinesExec>() {
+        totals.add(exec);
+    }
+    plan.children().into_iter().for_each(|child| add_totals(child, totals));
+}
