@@ -6,7 +6,7 @@ mod synthetic;
 
 use std::path::Path;
 
-use weft_bench::report::{self, LatencyUs, Machine, Point, Settings, table};
+use weft_bench::report::{self, LatencyUs, Machine, OverTime, Point, Settings, table};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target = std::env::args().nth(1).ok_or("usage: report_demo DIRECTORY")?;

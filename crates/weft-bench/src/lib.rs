@@ -15,6 +15,7 @@ pub mod harness;
 pub mod optimum;
 pub mod report;
 pub mod resident;
+mod sampler;
 pub mod scratch;
 pub mod size_class;
 pub mod tpch;
@@ -24,7 +25,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use args::{AllArgs, BenchArgs, CommonArgs, Experiment, cores, distinct};
+use args::{AllArgs, BenchArgs, CommonArgs, Experiment, SpillArgs, cores, distinct};
 pub use error::BenchError;
 use experiment::{compression, io, lookup, memory, prefetch, scan, spill, storage};
 use report::{Machine, Point, Settings};
@@ -70,17 +71,31 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             points
         }
         Experiment::Agg(args) => {
-            checked(spill::run(args, &machine, spill::AGGREGATION)?, &mut verdict)
+            let run = |args: &SpillArgs| spill::run(args, &machine, spill::AGGREGATION);
+            checked(at_scales(args, run)?, &mut verdict)
         }
-        Experiment::Join(args) => checked(spill::run(args, &machine, spill::JOINS)?, &mut verdict),
-        Experiment::Sort(args) => checked(spill::run(args, &machine, spill::SORT)?, &mut verdict),
-        Experiment::Compression(args) => checked(compression::run(args, &machine)?, &mut verdict),
+        Experiment::Join(args) => {
+            let run = |args: &SpillArgs| spill::run(args, &machine, spill::JOINS);
+            checked(at_scales(args, run)?, &mut verdict)
+        }
+        Experiment::Sort(args) => {
+            let run = |args: &SpillArgs| spill::run(args, &machine, spill::SORT);
+            checked(at_scales(args, run)?, &mut verdict)
+        }
+        Experiment::Compression(args) => {
+            checked(at_scales(args, |args| compression::run(args, &machine))?, &mut verdict)
+        }
         Experiment::Tpch(tpch) => {
-            let report = experiment::tpch::run(tpch, &machine)?;
-            summary = Some(report::tpch::render(&report));
+            let (mut points, mut text) = (Vec::new(), String::new());
+            for args in tpch.at_scales() {
+                let report = experiment::tpch::run(&args, &machine)?;
+                text.push_str(&report::tpch::render(&report));
+                points.extend(report.points);
+            }
+            summary = Some(text);
             match tpch.database.memory_limit.is_empty() {
-                true => report.points,
-                false => checked(report.points, &mut verdict),
+                true => points,
+                false => checked(points, &mut verdict),
             }
         }
     };
@@ -98,6 +113,18 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         }
     }
     verdict
+}
+
+/// The points of an experiment at each of its scale factors.
+fn at_scales(
+    args: &SpillArgs,
+    run: impl Fn(&SpillArgs) -> Result<Vec<Point>, BenchError>,
+) -> Result<Vec<Point>, BenchError> {
+    let mut points = Vec::new();
+    for args in args.at_scales() {
+        points.extend(run(&args)?);
+    }
+    Ok(points)
 }
 
 /// The points; the verdict on them is that of their memory.

@@ -10,10 +10,19 @@ pub fn reset_peak() {
     fs::write("/proc/self/clear_refs", "5").ok();
 }
 
+/// The resident memory now, in bytes; `None` where the kernel does not say.
+pub fn now_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
 /// The largest resident memory since the last reset, in bytes; `None` where the kernel does not say.
 pub fn peak_bytes() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+fn status_bytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
 }

@@ -15,9 +15,9 @@ pub struct DatabaseArgs {
     #[command(flatten)]
     pub common: CommonArgs,
 
-    /// TPC-H scale factor
-    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
-    pub scale: f64,
+    /// TPC-H scale factors; a list sweeps
+    #[arg(long, default_value = "1", value_delimiter = ',', value_name = "LIST", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: Vec<f64>,
 
     /// The database; created and loaded if needed [default: one of the scale in the data directory]
     #[arg(long, value_name = "DIR")]
@@ -40,9 +40,23 @@ pub struct DatabaseArgs {
 pub type Settings<'a> = Vec<(&'static str, &'a str)>;
 
 impl DatabaseArgs {
+    /// The scale factor of a run: the first, where runs are swept over several.
+    ///
+    /// # Panics
+    /// If there is none; arguments have one.
+    pub fn scale(&self) -> f64 {
+        self.scale[0]
+    }
+
+    /// The same at each of the scale factors.
+    pub fn at_scales(&self) -> Vec<DatabaseArgs> {
+        let at = |scale: f64| DatabaseArgs { scale: vec![scale], ..self.clone() };
+        distinct(&self.scale).into_iter().map(at).collect()
+    }
+
     /// The database's directory.
     pub fn database(&self) -> PathBuf {
-        let default = || self.common.data.join(format!("tpch-sf{}.weft", self.scale));
+        let default = || self.common.data.join(format!("tpch-sf{}.weft", self.scale()));
         self.db.clone().unwrap_or_else(default)
     }
 
@@ -96,6 +110,12 @@ pub struct SpillArgs {
 }
 
 impl SpillArgs {
+    /// The same at each of the scale factors.
+    pub fn at_scales(&self) -> Vec<SpillArgs> {
+        let at = |database| SpillArgs { database, ..self.clone() };
+        self.database.at_scales().into_iter().map(at).collect()
+    }
+
     /// The settings to sweep.
     pub fn settings(&self) -> Vec<Settings<'_>> {
         let more = combinations(&[
@@ -131,6 +151,12 @@ pub struct TpchArgs {
 }
 
 impl TpchArgs {
+    /// The same at each of the scale factors.
+    pub fn at_scales(&self) -> Vec<TpchArgs> {
+        let at = |database| TpchArgs { database, ..self.clone() };
+        self.database.at_scales().into_iter().map(at).collect()
+    }
+
     /// The queries to run, in the order given.
     pub fn queries(&self) -> Vec<&'static Query> {
         let all: Vec<u32> = (1..=QUERIES.len() as u32).collect();

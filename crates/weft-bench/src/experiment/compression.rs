@@ -26,7 +26,7 @@ pub fn run(args: &SpillArgs, machine: &Machine) -> Result<Vec<Point>, BenchError
         args.spill_compression = SCHEMES.map(str::to_owned).to_vec();
     }
     if args.database.memory_limit.is_empty() {
-        let limit_mb = (args.database.scale * LIMIT_MB_PER_SCALE).max(LIMIT_MB_MIN);
+        let limit_mb = (args.database.scale() * LIMIT_MB_PER_SCALE).max(LIMIT_MB_MIN);
         args.database.memory_limit = vec![format!("{limit_mb:.0}MB")];
     }
     let cases = [AGGREGATION.cases, JOINS.cases, SORT.cases].concat();

@@ -14,9 +14,9 @@ use crate::answer::{Answer, AnswerError, TextRows, text_rows};
 use crate::args::{SpillArgs, setting};
 use crate::data::progress_bar;
 use crate::error::BenchError;
-use crate::report::{Machine, Point};
-use crate::resident;
+use crate::report::{Machine, OverTime, Point};
 use crate::workload::{WorkloadError, tpch_load};
+use crate::{resident, sampler};
 
 /// A query, and one with the same answer.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ pub fn run(
                     driver: "auto".to_owned(),
                     device: machine.device.clone(),
                     threads,
-                    scale: Some(args.database.scale),
+                    scale: Some(args.database.scale()),
                     partition: setting(settings, "partition").map(str::to_owned),
                     spill_mode: setting(settings, "spill_mode").map(str::to_owned),
                     spill_compression: setting(settings, "spill_compression").map(str::to_owned),
@@ -129,7 +129,7 @@ pub fn run(
 
 /// Loads what is missing.
 fn load(args: &SpillArgs, threads: u32) -> Result<(), BenchError> {
-    let (data, scale) = (&args.database.common.data, args.database.scale);
+    let (data, scale) = (&args.database.common.data, args.database.scale());
     let files = tpch_load::parquet_directory(data, scale);
     let database = open(args, threads, &[])?;
     tpch_load::load(&database, &files, scale, threads as usize)?;
@@ -169,6 +169,7 @@ struct Run {
     compress_ns: Option<f64>,
     decompress_ns: Option<f64>,
     resident_bytes: Option<u64>,
+    over_time: OverTime,
 }
 
 fn run_once(
@@ -181,9 +182,13 @@ fn run_once(
     heap::trim(0);
     let database = open(args, threads, settings)?;
     resident::reset_peak();
-    let start = Instant::now();
-    let rows = rows(&database, case.name, "auto", case.sql)?;
-    let seconds = start.elapsed().as_secs_f64();
+    let timed = || {
+        let start = Instant::now();
+        let rows = rows(&database, case.name, "auto", case.sql)?;
+        Ok::<_, BenchError>((rows, start.elapsed().as_secs_f64()))
+    };
+    let (timed, over_time) = sampler::watch(&database, timed);
+    let (rows, seconds) = timed?;
     let resident_bytes = resident::peak_bytes();
     let stats = database.stats();
     let run = Run {
@@ -196,6 +201,7 @@ fn run_once(
         compress_ns: per_byte(stats.spill_compression_ns, stats.spill_bytes_compressed),
         decompress_ns: per_byte(stats.spill_decompression_ns, stats.spill_bytes_decompressed),
         resident_bytes,
+        over_time,
     };
     Ok((run, rows))
 }
@@ -218,6 +224,7 @@ fn point(runs: &[Run], of_case: Point) -> Point {
         spilled_bytes_raw: Some(run.spilled_bytes_raw),
         compress_ns: run.compress_ns,
         decompress_ns: run.decompress_ns,
+        over_time: Some(run.over_time.clone()),
         resident_bytes_peak: runs.iter().filter_map(|run| run.resident_bytes).max(),
         resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
         answer: Some("correct".to_owned()),

@@ -16,11 +16,11 @@ use crate::answer::{Answer, TextRows, limit_of, text_rows};
 use crate::args::{Settings, TpchArgs, setting};
 use crate::data::progress_bar;
 use crate::error::BenchError;
-use crate::report::{Machine, Point};
-use crate::resident;
+use crate::report::{Machine, OverTime, Point};
 use crate::workload::tpch_load::{self, Loaded};
 use crate::workload::tpch_queries::Query;
 use crate::workload::{WorkloadError, tpch_parquet};
+use crate::{resident, sampler};
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub fn run(args: &TpchArgs, machine: &Machine) -> Result<TpchReport, BenchError>
     let mut is_checked = true;
     for query in &queries {
         let mut reference =
-            query.answer(args.database.scale).map_err(|source| wrong(query, source))?;
+            query.answer(args.database.scale()).map_err(|source| wrong(query, source))?;
         is_checked &= reference.is_some();
         for setting in &settings {
             let [cold, hot] = measure(args, query, setting, &mut reference, &mut || bar.inc(1))?;
@@ -89,16 +89,16 @@ fn load(
     machine: &Machine,
     setting: &Setting<'_>,
 ) -> Result<(Option<Point>, u64), BenchError> {
-    let files = tpch_load::parquet_directory(&args.database.common.data, args.database.scale);
+    let files = tpch_load::parquet_directory(&args.database.common.data, args.database.scale());
     let threads = setting.threads as usize;
     if !args.database.database().exists() {
         // Before memory is counted: making rows takes more of it than loading them.
-        tpch_load::generate(&files, args.database.scale, threads)?;
+        tpch_load::generate(&files, args.database.scale(), threads)?;
     }
     heap::trim(0);
     resident::reset_peak();
     let database = open(args, setting)?;
-    let loaded = tpch_load::load(&database, &files, args.database.scale, threads)?;
+    let loaded = tpch_load::load(&database, &files, args.database.scale(), threads)?;
     let stats = database.stats();
     let point = (!loaded.tables.is_empty())
         .then(|| load_point(args, machine, setting, &loaded, &stats, &files));
@@ -157,8 +157,10 @@ struct Run {
     seconds: f64,
     bytes_read: u64,
     spilled_bytes: u64,
+    spilled_bytes_raw: u64,
     limit_bytes: u64,
     resident_bytes: Option<u64>,
+    over_time: OverTime,
 }
 
 /// The cold and the hot runs of a query. Without a known answer, the first run's is taken for it.
@@ -169,7 +171,7 @@ fn measure(
     reference: &mut Option<Answer>,
     done: &mut dyn FnMut(),
 ) -> Result<[Runs; 2], BenchError> {
-    let is_checked = query.answer(args.database.scale).is_ok_and(|answer| answer.is_some());
+    let is_checked = query.answer(args.database.scale()).is_ok_and(|answer| answer.is_some());
     let [mut cold, mut hot] = [Runs::default(), Runs::default()];
     for repetition in 0..args.database.common.repeat {
         // What an earlier database has left of its memory is not this one's.
@@ -200,10 +202,13 @@ fn run_once(
     let session = database.session().map_err(failed())?;
     resident::reset_peak();
     let before = database.stats();
-    let start = Instant::now();
-    let batches: Vec<RecordBatch> =
-        session.query(query.sql).and_then(QueryResult::collect).map_err(failed())?;
-    let seconds = start.elapsed().as_secs_f64();
+    let timed = || {
+        let start = Instant::now();
+        let batches = session.query(query.sql).and_then(QueryResult::collect)?;
+        Ok::<_, weft::Error>((batches, start.elapsed().as_secs_f64()))
+    };
+    let (timed, over_time) = sampler::watch(database, timed);
+    let (batches, seconds): (Vec<RecordBatch>, f64) = timed.map_err(failed())?;
     let after = database.stats();
     let resident_bytes = resident::peak_bytes();
     let rows =
@@ -213,8 +218,10 @@ fn run_once(
         seconds,
         bytes_read: after.bytes_read - before.bytes_read,
         spilled_bytes: after.spill_bytes_written - before.spill_bytes_written,
+        spilled_bytes_raw: after.spill_bytes_raw - before.spill_bytes_raw,
         limit_bytes: after.memory_limit,
         resident_bytes,
+        over_time,
     })
 }
 
@@ -242,7 +249,7 @@ impl Setting<'_> {
             driver: self.driver.to_owned(),
             device: machine.device.clone(),
             threads: self.threads,
-            scale: Some(args.database.scale),
+            scale: Some(args.database.scale()),
             partition: setting(&self.settings, "partition").map(str::to_owned),
             spill_mode: setting(&self.settings, "spill_mode").map(str::to_owned),
             ..Point::default()
@@ -271,6 +278,8 @@ impl Runs {
             memory_limit: Some(run.limit_bytes),
             bytes_read: Some(run.bytes_read),
             spilled_bytes: Some(run.spilled_bytes),
+            spilled_bytes_raw: Some(run.spilled_bytes_raw),
+            over_time: Some(run.over_time.clone()),
             resident_bytes_peak: self.runs.iter().filter_map(|run| run.resident_bytes).max(),
             resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
             answer: Some(answer.to_owned()),

@@ -55,7 +55,8 @@ pub fn claims(section: Section) -> &'static [Claim] {
         Section::SpilledAggregation
         | Section::SpilledJoins
         | Section::SpilledSort
-        | Section::Compression => &[],
+        | Section::Compression
+        | Section::Tpch => &[],
     }
 }
 

@@ -117,6 +117,7 @@ fn section_title(section: Section) -> &'static str {
         Section::SpilledJoins => "Joins that outgrow memory",
         Section::SpilledSort => "A sort that outgrows memory",
         Section::Compression => "Compression of what is spilled",
+        Section::Tpch => "TPC-H",
     }
 }
 
@@ -143,6 +144,9 @@ fn section_text(section: Section) -> &'static str {
         Section::SpilledSort => "Every row of lineitem gets its number in the order of comments.",
         Section::Compression => {
             "What compression makes of the pages that the aggregation, the joins and the sort spill, and the processor time that it takes there."
+        }
+        Section::Tpch => {
+            "The 22 queries: how much they get done over memory limits and scales, and what the longest of them do over their time."
         }
     }
 }

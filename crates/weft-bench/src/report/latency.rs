@@ -42,6 +42,7 @@ fn chart(points: &[&Point]) -> Chart {
         y_log: true,
         series: series.filter(|series| !series.marks.is_empty()).collect(),
         guides: Vec::new(),
+        below: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod claims;
 mod columns;
+mod courses;
 pub mod csv;
 pub mod figures;
 mod findings;
@@ -13,6 +14,7 @@ mod html;
 pub mod json;
 mod latency;
 mod machine;
+mod over_time;
 mod plan;
 mod point;
 mod series;
@@ -28,6 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use machine::Machine;
+pub use over_time::OverTime;
 pub use point::{FIELD_HELP, LatencyUs, Point};
 
 /// The settings of a run, shown as they are.
@@ -82,8 +85,8 @@ pub enum ReportError {
     Csv(#[source] ::csv::Error),
 }
 
-/// Writes the report into `dir`, which is created if needed: `points.csv`, `points.jsonl`, a
-/// `figure-*.svg` per figure and `index.html`. Returns the paths written, the page last.
+/// Writes the report into `dir`, which is created if needed: `points.csv`, `points.jsonl`, `over-time.csv` if runs were
+/// sampled, a `figure-*.svg` per figure and `index.html`. Returns the paths written, the page last.
 ///
 /// Each file is written beside its final name and renamed, so a reader never sees half of one.
 ///
@@ -101,6 +104,7 @@ pub fn write(
         ("points.csv".to_string(), csv::to_csv(points)?),
         ("points.jsonl".to_string(), json::to_lines(points)?),
     ];
+    files.extend(over_time::to_csv(points)?.map(|text| ("over-time.csv".to_string(), text)));
     files.extend(figures.iter().map(|figure| (format!("{}.svg", figure.name), figure.svg())));
     files.push(("index.html".to_string(), html::page(machine, settings, points, &figures)));
 

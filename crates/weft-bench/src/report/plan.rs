@@ -26,6 +26,8 @@ pub enum Measure {
     NsPerOp,
     /// Run time, seconds.
     Seconds,
+    /// Queries per hour, times the scale factor of their data: the same at any scale if twice the data takes twice the time.
+    ScaledQueriesPerHour,
     /// Spilled bytes for each one on disk.
     CompressionRatio,
 }
@@ -41,6 +43,10 @@ impl Measure {
             Measure::Iops => point.iops,
             Measure::NsPerOp => point.ns_per_op,
             Measure::Seconds => Some(point.seconds),
+            Measure::ScaledQueriesPerHour => {
+                let scale = point.scale.filter(|_| point.seconds > 0.0);
+                scale.map(|scale| 3600.0 * scale / point.seconds)
+            }
             Measure::CompressionRatio => point.compression_ratio(),
         };
         value.filter(|value| value.is_finite())
@@ -55,6 +61,7 @@ impl Measure {
             Measure::Iops => "reads per second, all threads",
             Measure::NsPerOp => "nanoseconds per access",
             Measure::Seconds => "seconds",
+            Measure::ScaledQueriesPerHour => "queries per hour × scale factor",
             Measure::CompressionRatio => "bytes for each one on disk",
         }
     }
@@ -166,6 +173,7 @@ impl Plan {
             y_log: false,
             series,
             guides,
+            below: Vec::new(),
         }
     }
 
@@ -205,6 +213,7 @@ impl Plan {
             Dim::Cached => "cached in memory",
             Dim::PageSize => "bytes per read",
             Dim::MemoryLimit => "memory limit, MiB",
+            Dim::Scale => "scale factor",
             Dim::Bandwidth => "bandwidth of the devices, MB/s",
             Dim::CompressionSpeed => "compression by one thread, MB/s",
             _ if self.measure == Measure::NsPerOp => "batch size (coroutines)",

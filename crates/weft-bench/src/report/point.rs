@@ -3,9 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::OverTime;
+
 /// One measured point: the settings under which it was taken and what was measured.
 ///
-/// Serializes to one flat JSON object (only `latency_us` nests) with the field names below; an option
+/// Serializes to one flat JSON object (only `latency_us` and `over_time` nest) with the field names below; an option
 /// that is `None` is left out. [`FIELD_HELP`] explains each field to a reader of the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
@@ -131,6 +133,9 @@ pub struct Point {
     /// Largest resident memory that the run was allowed, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes_allowed: Option<u64>,
+    /// Samples of the median run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<OverTime>,
     /// `correct` when the answer was checked and right; otherwise what was wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
@@ -231,6 +236,14 @@ ratio_to_blocking    throughput / that of the blocking driver, same threads, sam
 ratio_to_fio         throughput / that of fio, same settings, same run
 resident_bytes_peak  largest resident memory of the process, bytes
 resident_bytes_allowed  largest resident memory that the run was allowed, bytes
+over_time            samples of the median run, ten a second, a list of each:
+  seconds              since the run began
+  cores                processor time by time: cores that the process used
+  resident_bytes       resident memory of the process
+  reserved_bytes       what of the memory limit was reserved, its cache included
+  read_bytes_per_s     read from devices
+  written_bytes_per_s  written to devices
+  spilled_raw_bytes_per_s  spilled, before compression
 answer               correct, or what was wrong
 ";
 
@@ -249,11 +262,12 @@ mod tests {
             .filter_map(|line| line.split_whitespace().next())
             .collect();
         let object = value.as_object().unwrap();
-        let nested = object["latency_us"].as_object().unwrap();
-        for name in object.keys().chain(nested.keys()) {
+        let [latency, over_time] =
+            ["latency_us", "over_time"].map(|of| object[of].as_object().unwrap());
+        for name in object.keys().chain(latency.keys()).chain(over_time.keys()) {
             assert!(helped.contains(&name.as_str()), "FIELD_HELP does not explain {name}");
         }
-        assert_eq!(helped.len(), object.len() + nested.len());
+        assert_eq!(helped.len(), object.len() + latency.len() + over_time.len());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub enum Dim {
     MemoryLimit,
     /// How what is spilled is compressed.
     Compression,
+    /// When operators partition, and which partitions they spill.
+    Way,
     /// Bytes per second that the devices are limited to.
     Bandwidth,
     /// Bytes per second that one thread compresses.
@@ -76,6 +78,7 @@ impl Dim {
                 point.memory_limit.map_or((0, String::new()), |bytes| (bytes, units::bytes(bytes)))
             }
             Dim::Compression => compression(point),
+            Dim::Way => (0, way(point)),
             Dim::Bandwidth => point
                 .io_bandwidth_limit
                 .map_or((u64::MAX, String::new()), |bytes| (bytes, units::bytes(bytes) + "/s")),
@@ -93,6 +96,7 @@ impl Dim {
             Dim::Depth => Some(f64::from(point.depth)),
             Dim::Cached => point.cached,
             Dim::PageSize => point.page_size.map(|bytes| bytes as f64),
+            Dim::Scale => point.scale,
             Dim::MemoryLimit => point.memory_limit.map(|bytes| (bytes as f64 / MIB).round()),
             Dim::Bandwidth => point.io_bandwidth_limit.map(|bytes| bytes as f64 / MB),
             Dim::CompressionSpeed => {
@@ -102,8 +106,8 @@ impl Dim {
             | Dim::Driver
             | Dim::Device
             | Dim::Boundary
-            | Dim::Scale
-            | Dim::Compression => None,
+            | Dim::Compression
+            | Dim::Way => None,
         }
     }
 
@@ -114,6 +118,14 @@ impl Dim {
         keys.dedup();
         keys
     }
+}
+
+/// What was chosen of how operators partition and spill.
+fn way(point: &Point) -> String {
+    let partition = point.partition.as_ref().map(|mode| format!("partitioned {mode}"));
+    let spilled = point.spill_mode.as_ref().map(|mode| format!("spilling {mode}"));
+    let chosen: Vec<String> = partition.into_iter().chain(spilled).collect();
+    chosen.join(", ")
 }
 
 /// An access pattern, sequential before random.

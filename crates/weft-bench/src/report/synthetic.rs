@@ -1,7 +1,7 @@
 //! Invented points of plausible shape, for tests and for looking at the figures. Nothing here was
 //! measured, and nothing here is part of the product.
 
-use super::{LatencyUs, Point};
+use super::{LatencyUs, OverTime, Point};
 
 const DEVICE: &str = "synthetic demo data, 8 x SSD of 6 GB/s";
 
@@ -207,6 +207,25 @@ pub fn complete_point() -> Point {
         spilled_bytes_raw: Some(1 << 25),
         compress_ns: Some(1.4),
         decompress_ns: Some(0.4),
+        over_time: Some(over_time(4)),
         ..scan("uring", 1, 64, 0.6, 6.0)
     }
+}
+
+/// So many samples of a run that reads, then spills what outgrows memory, and reads it back.
+pub fn over_time(samples: usize) -> OverTime {
+    let mut over_time = OverTime::default();
+    for sample in 0..samples {
+        let share = sample as f64 / samples as f64;
+        over_time.seconds.push((sample + 1) as f64 * 0.1);
+        over_time.cores.push(1.6 + 0.3 * (share * 20.0).sin());
+        let bytes = ((share * 3.0).min(1.0) * 1e9) as u64;
+        over_time.resident_bytes.push(bytes + (100 << 20));
+        over_time.reserved_bytes.push(bytes);
+        over_time.read_bytes_per_s.push(if share < 0.4 { 1.4e9 } else { 0.9e9 });
+        let written = if (0.2..0.7).contains(&share) { 0.6e9 } else { 0.0 };
+        over_time.written_bytes_per_s.push(written);
+        over_time.spilled_raw_bytes_per_s.push(written * (1.0 + 2.0 * share));
+    }
+    over_time
 }

@@ -8,7 +8,7 @@ use super::{Point, figures};
 use crate::experiment::tpch::TpchReport;
 
 /// The headers; one that the points have no values for is left out.
-const HEADERS: [&str; 10] = [
+const HEADERS: [&str; 11] = [
     "query",
     "driver",
     "cold",
@@ -16,6 +16,7 @@ const HEADERS: [&str; 10] = [
     "read cold",
     "read hot",
     "spilled",
+    "before compression",
     "memory peak",
     "allowed",
     "vs blocking",
@@ -64,9 +65,11 @@ fn describe_load(point: &Point) -> String {
 fn table(points: &[&Point]) -> String {
     let drivers = distinct(points.iter().map(|point| point.driver.as_str()));
     let has_spilled = points.iter().any(|point| point.spilled_bytes > Some(0));
+    let has_compressed = points.iter().any(|point| point.spilled_bytes_raw > point.spilled_bytes);
     let shows = |header: &str| match header {
         "driver" | "vs blocking" => drivers.len() > 1,
         "spilled" => has_spilled,
+        "before compression" => has_compressed,
         _ => true,
     };
     let mut table = Table::new();
@@ -111,6 +114,7 @@ fn row(cold: &Point, hot: &Point) -> [String; HEADERS.len()] {
         known(cold.bytes_read),
         known(hot.bytes_read),
         known(cold.spilled_bytes.max(hot.spilled_bytes)),
+        known(cold.spilled_bytes_raw.max(hot.spilled_bytes_raw)),
         known(cold.resident_bytes_peak.max(hot.resident_bytes_peak)),
         known(cold.resident_bytes_allowed),
         cold.ratio_to_blocking.map_or("–".to_owned(), units::ratio),

@@ -80,7 +80,12 @@ pub fn seconds(value: f64) -> String {
 
 /// `1 thread`, `4 threads`.
 pub fn plural(n: u32, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", grouped(f64::from(n))) }
+    plural_of(n, noun, &format!("{noun}s"))
+}
+
+/// `1 query`, `22 queries`.
+pub fn plural_of(n: u32, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{} {many}", grouped(f64::from(n))) }
 }
 
 fn grouped(value: f64) -> String {

@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::{Chart, Paint, palette, px, text};
+use super::{Chart, Paint, XScale, palette, px, text};
 
 const SIZE: f64 = 12.5;
 const ROW: f64 = 17.0;
@@ -14,8 +14,10 @@ pub struct Entry<'a> {
     pub label: &'a str,
     /// Colour and marker.
     pub paint: Paint,
-    /// Dashed line without marker in the swatch.
+    /// Dashed line in the swatch.
     pub reference: bool,
+    /// Marker in the swatch.
+    pub is_marked: bool,
     /// Where the line ends: the label wants to stand at this height.
     pub end: (f64, f64),
 }
@@ -30,12 +32,15 @@ pub fn entries<'a>(
         let Some(last) = series.marks.last() else { continue };
         let end = end(last, series.across);
         let (label, paint) = (series.label.as_str(), series.paint);
-        entries.push(Entry { label, paint, reference: series.reference || series.across, end });
+        let reference = series.reference || series.across;
+        let is_marked = !reference && chart.x_scale != XScale::Linear;
+        entries.push(Entry { label, paint, reference, is_marked, end });
     }
     for guide in &chart.guides {
         let mark = super::Mark { x: f64::NAN, y: guide.y, range: None };
         let paint = Paint::single(palette::Hue::Grey);
-        entries.push(Entry { label: &guide.label, paint, reference: true, end: end(&mark, true) });
+        let (label, end) = (guide.label.as_str(), end(&mark, true));
+        entries.push(Entry { label, paint, reference: true, is_marked: false, end });
     }
     entries
 }
@@ -121,7 +126,7 @@ fn swatch(entry: &Entry, x: f64, y: f64) -> Markup {
     html! {
         line x1=(px(x)) y1=(px(y)) x2=(px(x + 22.0)) y2=(px(y)) stroke=(entry.paint.color())
             stroke-width="2" stroke-dasharray=[entry.reference.then_some("5 4")] {}
-        @if !entry.reference { (entry.paint.marker(x + 11.0, y)) }
+        @if entry.is_marked { (entry.paint.marker(x + 11.0, y)) }
     }
 }
 

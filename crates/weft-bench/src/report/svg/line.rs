@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 use super::scale::{Axis, Tick, x_axis, y_axis};
-use super::{Chart, Layout, Series, framed, label, palette, px, text};
+use super::{Chart, Layout, Series, XScale, framed, label, palette, px, text};
 
 /// The plot's rectangle, pixels.
 struct Plot {
@@ -17,46 +17,68 @@ struct Plot {
 /// Space between the plot's edge and the outermost points.
 const INSET: f64 = 12.0;
 
+/// Heights of a plot that is alone, and of one of several, wide and narrow.
+const ALONE: (f64, f64) = (300.0, 240.0);
+const OF_SEVERAL: (f64, f64) = (130.0, 110.0);
+
 pub fn render(chart: &Chart, layout: Layout) -> Markup {
     framed(chart, layout, |top| {
-        let (legend, top) = match layout {
-            Layout::Wide => (html! {}, top),
-            Layout::Narrow => {
-                label::legend(&label::entries(chart, |_, _| (0.0, 0.0)), top, layout.width())
-            }
-        };
-        let gutter = if layout == Layout::Wide { label::gutter(chart) } else { 14.0 };
-        let height = match layout {
-            Layout::Wide => label::stack_height(chart).max(300.0),
-            Layout::Narrow => 240.0,
-        };
-        let head = top + 22.0;
+        let charts: Vec<&Chart> = std::iter::once(chart).chain(&chart.below).collect();
+        let is_wide = layout == Layout::Wide;
+        let gutters = charts.iter().map(|chart| if is_wide { label::gutter(chart) } else { 14.0 });
+        let right = layout.width() - gutters.fold(0.0, f64::max);
         // The width of the y labels depends on the ticks, which do not depend on the pixels.
-        let (_, ticks) = y_axis(chart, height, 0.0);
-        let widest = ticks.iter().map(|tick| text::width(&tick.label, 12.0)).fold(0.0, f64::max);
-        let plot =
-            Plot { left: 24.0 + widest, right: layout.width() - gutter, head, foot: head + height };
-        let (x, x_ticks) = x_axis(chart, plot.left + INSET, plot.right - INSET);
-        let (y, y_ticks) = y_axis(chart, plot.foot, plot.head);
-        let markup = html! {
-            (legend)
-            (grid(chart, &plot, &x_ticks, &y_ticks))
-            (guides(chart, &plot, &y))
-            @for series in chart.series.iter().filter(|series| series.reference) {
-                (line(series, 1.6, &plot, &x, &y))
-            }
-            // Where lines coincide the lower ones, being wider, stay visible as an edge.
-            @for (above, series) in chart.measured().collect::<Vec<_>>().iter().rev().enumerate().rev() {
-                (line(series, (2.0 + above as f64 * 0.35).min(3.8), &plot, &x, &y))
-            }
-            @for series in chart.swept() { (markers(series, &x, &y)) }
-            @if layout == Layout::Wide { (labels(chart, &plot, &x, &y)) }
-        };
-        (markup, plot.foot + 52.0)
+        let ticks = charts.iter().flat_map(|chart| y_axis(chart, 100.0, 0.0).1);
+        let widest = ticks.map(|tick| text::width(&tick.label, 12.0)).fold(0.0, f64::max);
+        let left = 24.0 + widest;
+        let (x, x_ticks) = x_axis(chart, left + INSET, right - INSET);
+        let (wide, narrow) = if charts.len() == 1 { ALONE } else { OF_SEVERAL };
+        let mut plots = Vec::new();
+        let mut top = top;
+        for (number, of) in charts.iter().enumerate() {
+            let entries = label::entries(of, |_, _| (0.0, 0.0));
+            let (legend, below) = match layout {
+                Layout::Wide => (html! {}, top),
+                Layout::Narrow => label::legend(&entries, top, layout.width()),
+            };
+            let height = if is_wide { label::stack_height(of).max(wide) } else { narrow };
+            let head = below + 22.0;
+            let plot = Plot { left, right, head, foot: head + height };
+            let is_last = number + 1 == charts.len();
+            plots.push(html! { (legend) (drawn(of, &plot, &x, &x_ticks, (layout, is_last))) });
+            top = plot.foot + if is_last { 52.0 } else { 12.0 };
+        }
+        (html! { @for plot in &plots { (plot) } }, top)
     })
 }
 
-fn grid(chart: &Chart, plot: &Plot, x_ticks: &[Tick], y_ticks: &[Tick]) -> Markup {
+/// One plot.
+fn drawn(
+    chart: &Chart,
+    plot: &Plot,
+    x: &Axis,
+    x_ticks: &[Tick],
+    (layout, is_last): (Layout, bool),
+) -> Markup {
+    let (y, y_ticks) = y_axis(chart, plot.foot, plot.head);
+    html! {
+        (grid(chart, plot, x_ticks, &y_ticks, is_last))
+        (guides(chart, plot, &y))
+        @for series in chart.series.iter().filter(|series| series.reference) {
+            (line(series, 1.6, plot, x, &y))
+        }
+        // Where lines coincide the lower ones, being wider, stay visible as an edge.
+        @for (above, series) in chart.measured().collect::<Vec<_>>().iter().rev().enumerate().rev() {
+            (line(series, (2.0 + above as f64 * 0.35).min(3.8), plot, x, &y))
+        }
+        @if chart.x_scale != XScale::Linear {
+            @for series in chart.swept() { (markers(series, x, &y)) }
+        }
+        @if layout == Layout::Wide { (labels(chart, plot, x, &y)) }
+    }
+}
+
+fn grid(chart: &Chart, plot: &Plot, x_ticks: &[Tick], y_ticks: &[Tick], is_last: bool) -> Markup {
     html! {
         g font-size="12" fill=(palette::SOFT_INK) {
             text x="16" y=(px(plot.head - 12.0)) fill=(palette::INK) { (chart.y_title) }
@@ -70,10 +92,14 @@ fn grid(chart: &Chart, plot: &Plot, x_ticks: &[Tick], y_ticks: &[Tick]) -> Marku
             @for tick in x_ticks {
                 line x1=(px(tick.at)) x2=(px(tick.at)) y1=(px(plot.foot)) y2=(px(plot.foot + 5.0))
                     stroke=(palette::AXIS) {}
-                text x=(px(tick.at)) y=(px(plot.foot + 19.0)) text-anchor="middle" { (tick.label) }
+                @if is_last {
+                    text x=(px(tick.at)) y=(px(plot.foot + 19.0)) text-anchor="middle" { (tick.label) }
+                }
             }
-            text x=(px((plot.left + plot.right) / 2.0)) y=(px(plot.foot + 40.0)) text-anchor="middle"
-                fill=(palette::INK) { (chart.x_title) }
+            @if is_last {
+                text x=(px((plot.left + plot.right) / 2.0)) y=(px(plot.foot + 40.0)) text-anchor="middle"
+                    fill=(palette::INK) { (chart.x_title) }
+            }
         }
     }
 }

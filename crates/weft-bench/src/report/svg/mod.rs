@@ -43,6 +43,8 @@ pub enum XScale {
     Log2,
     /// Proportional, with the ticks of a fraction from 0 to 1.
     Fraction,
+    /// Proportional from 0 on, round ticks. The points of a series are many: they have no markers.
+    Linear,
 }
 
 /// A figure: axes, series, guides.
@@ -64,6 +66,8 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Horizontal auxiliary lines.
     pub guides: Vec<Guide>,
+    /// Further plots over the same x axis, below this one; of these only the y axis, series and guides count.
+    pub below: Vec<Chart>,
 }
 
 /// One line with its markers.

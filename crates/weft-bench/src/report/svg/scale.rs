@@ -48,8 +48,9 @@ pub fn x_axis(chart: &Chart, start: f64, end: f64) -> (Axis, Vec<Tick>) {
             let ticks = fractions.map(|f| Tick { at: axis.at(f), label: units::percent(f) });
             (axis, ticks.collect())
         }
+        XScale::Linear => linear_axis(values.last().copied().unwrap_or(1.0), start, end),
         XScale::Log2 => {
-            let from = values.first().copied().unwrap_or(1.0).max(1.0);
+            let from = values.first().copied().filter(|first| *first > 0.0).unwrap_or(1.0);
             let to = values.last().copied().unwrap_or(1.0).max(from * 2.0);
             let axis = Axis { from, to, log: true, start, end };
             if values.len() > 12 {
@@ -91,8 +92,9 @@ pub fn y_axis(chart: &Chart, foot: f64, head: f64) -> (Axis, Vec<Tick>) {
     let references =
         chart.series.iter().filter(|s| s.reference).flat_map(|s| s.marks.iter().map(top));
     // A theoretical optimum far above everything measured may leave the plot at the top.
-    let wanted = marked.chain(references).fold(measured, f64::max).min(measured * 2.5);
-    linear_axis(wanted, foot, head)
+    let wanted = marked.chain(references).fold(measured, f64::max);
+    let is_course = chart.x_scale == XScale::Linear;
+    linear_axis(if is_course { wanted } else { wanted.min(measured * 2.5) }, foot, head)
 }
 
 /// An axis from zero that holds `highest`, with four to seven round ticks.
