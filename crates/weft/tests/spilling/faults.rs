@@ -76,7 +76,6 @@ impl Trial<'_> {
             }
             Err(error) => look(&error),
         }
-        if self.undo.is_some() {}
         self.bench.check_nothing_is_left(&about);
     }
 
@@ -95,17 +94,16 @@ impl Trial<'_> {
     /// Requests to write or read fail, or bring back something else.
     fn devices_fail(&mut self, requests: Requests) {
         let written = ["cannot write", "bytes at offset", "spill", "temp_directory"];
-        for number in [0, self.random.u64(..requests.writes), requests.writes / 2] {
+        for number in [0, self.random.u64(..requests.writes)] {
             self.fails(FaultRule::nth(Operation::Write, number, Fault::IO), &written);
         }
         let read = ["cannot read", "bytes at offset", "spill", "temp_directory"];
-        for number in [0, self.random.u64(..requests.reads), requests.reads / 2] {
+        for number in [0, self.random.u64(..requests.reads)] {
             self.fails(FaultRule::nth(Operation::Read, number, Fault::IO), &read);
         }
         let damaged = ["spill", "came back damaged", "temp_directory"];
-        for number in [0, self.random.u64(..requests.reads)] {
-            self.fails(FaultRule::nth(Operation::Read, number, Fault::BitFlip), &damaged);
-        }
+        let number = self.random.u64(..requests.reads);
+        self.fails(FaultRule::nth(Operation::Read, number, Fault::BitFlip), &damaged);
         self.fails(
             FaultRule::nth(Operation::Allocate, 0, Fault::IO),
             &["cannot allocate", "spill", "temp_directory"],
@@ -115,9 +113,8 @@ impl Trial<'_> {
     /// There is no room: by the system, by the disk's size, and by the setting.
     fn disks_are_full(&mut self, requests: Requests) {
         let words = ["spill", "has no room for", "temp_directory"];
-        for number in [0, self.random.u64(..requests.writes)] {
-            self.fails(FaultRule::nth(Operation::Write, number, NO_SPACE), &words);
-        }
+        let number = self.random.u64(..requests.writes);
+        self.fails(FaultRule::nth(Operation::Write, number, NO_SPACE), &words);
         let taken = self.bench.disk.allocated_bytes();
         let full = SimFaults::none().disk_full_after(taken + requests.bytes / 3);
         self.bench.disk.set_faults(full);
@@ -154,7 +151,7 @@ impl Trial<'_> {
 
     /// The statement is cancelled, or its result dropped, when it has spilled so much.
     fn cancelled(&mut self, requests: Requests) {
-        for after in [1, self.random.u64(..requests.bytes), requests.bytes / 2] {
+        for after in [1, self.random.u64(..requests.bytes)] {
             let about = format!("cancelled after {after} bytes");
             let has_spilled = self.has_spilled(after);
             let mut result = self.bench.session.start(&self.sql, &[]);

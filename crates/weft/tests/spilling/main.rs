@@ -1,5 +1,5 @@
-//! Statements that spill, on a simulated disk: what goes wrong in the middle of it, in every operator, at its first requests, its
-//! last ones, and some between; and many of them at once, at a limit that fits one or that changes meanwhile.
+//! Statements that spill, on a simulated disk: what goes wrong in the middle of it, in every operator, at its first requests and some
+//! between; and many of them at once, at a limit that fits one or that changes meanwhile.
 
 #![forbid(unsafe_code)]
 
