@@ -138,9 +138,12 @@ fn far(order: KeyOrder) -> Vec<(Kind, Argument)> {
 #[test]
 fn large_partitions_are_evaluated_as_their_rows_come() {
     let mut random = random();
-    for (workers, megabytes, groups) in [(1, 5, 1), (2, 5, 3), (8, 8, 1), (2, 5, 9_000)] {
+    // Rows of which far fewer fit into memory: a partition that just does is not spilled, and leaves no room for results.
+    for (workers, megabytes, count, groups) in
+        [(1, 5, 60_000, 1), (2, 5, 60_000, 3), (8, 8, 90_000, 1), (2, 5, 60_000, 9_000)]
+    {
         let order = KeyOrder { descending: random.bool(), nulls_first: random.bool() };
-        let mut rows = rows(60_000, groups, &mut random);
+        let mut rows = rows(count, groups, &mut random);
         if random.bool() {
             // Or else peers may be so many that they are not at hand at once.
             rows.iter_mut()
