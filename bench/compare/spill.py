@@ -30,8 +30,9 @@ CASES = {
     "row_number": ["16GB", "1GB", "512MB"],
 }
 
-# What Weft may have beyond its limit.
+
 def allowed(limit: int) -> float:
+    """Bytes of memory that Weft may have at a limit."""
     return limit * 1.05 + 64 * 2**20
 
 
@@ -47,8 +48,11 @@ def run_child(command: list[str], seconds_max: float) -> dict:
     seconds = time.perf_counter() - start
     killer.cancel()
     if status != 0:
-        lines = child.stderr.read().strip().splitlines()
-        return {"error": f"more than {seconds_max:g} s" if os.WIFSIGNALED(status) else lines[-1] if lines else "failed"}
+        if os.WIFSIGNALED(status):
+            return {"error": f"more than {seconds_max:g} s"}
+        # Weft's message comes first, that of an exception last.
+        lines = child.stderr.read().strip().splitlines() or ["failed"]
+        return {"error": next((line for line in lines if line.startswith("Error")), lines[-1])}
     return {"seconds": seconds, "answer": answer, "rss": usage.ru_maxrss * 1024}
 
 
