@@ -47,10 +47,15 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
     let hybrids = make_hybrid(&mut program, context);
     let program = Arc::new(program);
     let handed_over = Barrier::new(context.runtime.workers());
-    let context_of_run = context.clone();
-    let run =
-        Run { pipeline, program, hybrids, handed_over, context: context_of_run, enough, to_do };
-    let run = Arc::new(run);
+    let run = Arc::new(Run {
+        pipeline,
+        program,
+        hybrids,
+        handed_over,
+        context: context.clone(),
+        enough,
+        to_do,
+    });
     let for_workers = run.clone();
     let work = move |worker| {
         let run = for_workers.clone();
@@ -277,11 +282,9 @@ impl Machine<'_> {
     /// Hands the tuples in the registers to the sink.
     async fn push(&mut self) -> Result<Flow> {
         let Machine { interpreter, sink, .. } = self;
-        if interpreter.meter().is_none() {
-            return sink.push(interpreter.registers_mut()).await;
-        }
+        let is_measured = interpreter.meter().is_some();
         let rows = interpreter.registers().selection.count();
-        let (pushed, ran) = timed(sink.push(interpreter.registers_mut())).await;
+        let (pushed, ran) = timed(is_measured, sink.push(interpreter.registers_mut())).await;
         if let Some(meter) = interpreter.meter() {
             meter.pushed(rows, ran);
         }

@@ -191,8 +191,9 @@ impl Interpreter {
     pub async fn wait(&mut self) -> Result<()> {
         match self.next {
             Some(step) => {
+                let is_measured = self.meter.is_some();
                 let (expansion, registers) = self.expansion(step);
-                let (put_aside, ran) = timed(expansion.put_aside(registers)).await;
+                let (put_aside, ran) = timed(is_measured, expansion.put_aside(registers)).await;
                 self.ran_step(step, ran);
                 put_aside
             }
@@ -214,8 +215,9 @@ impl Interpreter {
     /// What the step gives.
     pub async fn serve(&mut self, step: usize) -> Result<bool> {
         debug_assert!(self.pending.is_empty() && self.open == 0, "all others have come through");
+        let is_measured = self.meter.is_some();
         let (expansion, registers) = self.expansion(step);
-        let (is_loaded, ran) = timed(expansion.serve(registers)).await;
+        let (is_loaded, ran) = timed(is_measured, expansion.serve(registers)).await;
         let is_loaded = is_loaded?;
         self.ran_step(step, ran);
         self.next = is_loaded.then_some(step);

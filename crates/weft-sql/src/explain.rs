@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::pipelines::{self, PipelinesExec, Totals};
 use crate::plan_node::Plan;
 use crate::run::{Run, Started, text_batch, text_rows, text_schema};
-use crate::sizes::human_bytes;
+use crate::sizes::{grouped, human_bytes};
 
 /// The columns of the result.
 const COLUMNS: [&str; 2] = ["plan_type", "plan"];
@@ -143,7 +143,7 @@ fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Ve
     let progress = control.snapshot();
     let mut lines = vec![
         format!("time      {}", pipelines::seconds(took)),
-        format!("rows      {} returned", pipelines::grouped(returned)),
+        format!("rows      {} returned", grouped(returned)),
     ];
     if totals.workers > 0 {
         let available = took.as_secs_f64() * totals.workers as f64;

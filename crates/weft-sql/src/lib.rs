@@ -102,5 +102,6 @@ pub use identifiers::quoted;
 pub use running::{ResultKind, Running};
 pub use session::Session;
 pub use settings::Setting;
+pub use sizes::grouped;
 pub use text::{Statement, count_parameters, is_incomplete, split_statements};
 pub use value::Value;

@@ -1,9 +1,22 @@
-//! Sizes in bytes as people write and read them.
+//! Sizes in bytes, and numbers, as people write and read them.
 
 use crate::error::{ErrorKind, Result, SqlError};
 
 const UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// A number with commas between thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
 
 /// `1536` as `1.5 KiB`.
 pub(crate) fn human_bytes(bytes: u64) -> String {

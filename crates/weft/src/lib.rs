@@ -67,5 +67,5 @@ pub use weft_rt::memory::kept::KeepingAllocator;
 pub use weft_rt::progress::ProgressSnapshot;
 pub use weft_sql::{
     CancelHandle, ErrorKind, Position, Result, ResultKind, Setting, SqlError as Error, Statement,
-    Value, is_incomplete, quoted,
+    Value, grouped, is_incomplete, quoted,
 };

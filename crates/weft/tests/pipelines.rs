@@ -306,6 +306,20 @@ fn aggregations_that_outgrow_memory_spill() {
 }
 
 #[test]
+fn all_partitions_are_spilled_if_asked_for() {
+    let database = by_pipelines("64MiB");
+    let session = with_numbers(&database, 1_000_000);
+    let sql = "SELECT count(*), max(b.s) FROM t AS a JOIN t AS b ON a.n = b.n";
+    let [hybrid, all] = ["hybrid", "all"].map(|mode| {
+        session.execute(&format!("SET spill_mode = '{mode}'")).unwrap();
+        let before = database.stats().spill_bytes_raw;
+        check(&session, sql, &["1000000 number 999999"]);
+        database.stats().spill_bytes_raw - before
+    });
+    assert!(0 < hybrid && hybrid < all, "{hybrid} of {all} bytes");
+}
+
+#[test]
 fn a_limit_that_is_lowered_is_shared_anew() {
     let database = by_pipelines("4GiB");
     let session = with_numbers(&database, 1_000_000);

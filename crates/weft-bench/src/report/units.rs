@@ -89,14 +89,7 @@ pub fn plural_of(n: u32, one: &str, many: &str) -> String {
 }
 
 fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
+    let text = weft::grouped(value.abs().round_ties_even() as u64);
     if value < 0.0 { format!("-{text}") } else { text }
 }
 

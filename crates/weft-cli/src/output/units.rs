@@ -2,18 +2,7 @@
 
 use std::time::Duration;
 
-/// `count` with commas between thousands.
-pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
+pub use weft::grouped;
 
 /// `count` things called `noun`, in the plural unless there is one.
 pub fn counted(count: u64, noun: &str) -> String {

@@ -48,5 +48,5 @@ mod window_function;
 mod window_way;
 
 pub(crate) use exec::PipelinesExec;
-pub(crate) use report::{Totals, grouped, lines, seconds};
+pub(crate) use report::{Totals, lines, seconds};
 pub(crate) use rule::{ByPipelines, Pipelines};

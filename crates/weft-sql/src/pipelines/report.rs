@@ -10,7 +10,7 @@ use weft_exec::spill::{Levels, level_name, sum};
 
 use super::description::Description;
 use super::exec::PipelinesExec;
-use crate::sizes::human_bytes;
+use crate::sizes::{grouped, human_bytes};
 
 /// Spaces between columns.
 const GAP: &str = "  ";
@@ -215,19 +215,6 @@ fn course(slices: &[Levels]) -> Option<String> {
     course.dedup();
     let names: Vec<String> = course.into_iter().map(level_name).collect();
     (names.len() > 1).then(|| names.join(" → "))
-}
-
-/// A number with commas between thousands.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 /// A time in seconds.
