@@ -96,7 +96,7 @@ impl Ledger {
 
     /// The same budget through a handle that counts what is reserved by it and its clones.
     pub fn tallied(&self) -> (Ledger, Arc<Tally>) {
-        let tally = Arc::new(Tally::new());
+        let tally = Arc::new(Tally::new(self.limit()));
         (Ledger { account: self.account.clone(), tally: Some(tally.clone()) }, tally)
     }
 
@@ -156,6 +156,11 @@ impl Ledger {
         self.account.limit_bytes()
     }
 
+    /// How often the budget was lowered.
+    pub fn times_lowered(&self) -> u64 {
+        self.account.times_lowered()
+    }
+
     /// Changes the budget. What is reserved stays reserved, but caches are asked to give back what is
     /// too much; who waits for more than the new budget gets an error.
     pub fn set_limit(&self, limit_bytes: u64) {
@@ -176,6 +181,15 @@ impl Ledger {
     /// Reserves `bytes` if they are free, or caches have them, and nobody waits.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         self.account.try_take(bytes).then(|| self.reservation(bytes))
+    }
+
+    /// Reserves `bytes` if the budget was lowered since this handle, or the one that it is a clone of, began to be counted
+    /// ([`Ledger::tallied`]), and they are free of what the budget was then. For one that would have to give up without them:
+    /// what it holds was chosen for that budget, and comes back when it has ended.
+    pub fn try_reserve_promised(&self, bytes: u64) -> Option<Reservation> {
+        let promised = self.tally.as_ref().map(|tally| tally.promised())?;
+        let is_lower = self.limit() < promised;
+        (is_lower && self.account.take_promised(bytes, promised)).then(|| self.reservation(bytes))
     }
 
     /// A reservation of nothing, to grow.

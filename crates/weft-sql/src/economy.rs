@@ -3,7 +3,9 @@
 //! Operators are chosen to be fast: pipelines, of which aggregations, joins, sorts and windows spill; what others keep must fit into
 //! memory, as must partitions that a window function has to see as a whole. A statement that failed because it did not, and
 //! has not returned a row yet, is planned once more: without sets of DISTINCT values, if it has some
-//! (`distinct_groups.rs`), then with DataFusion's operators, of which most can spill; and if that fails because a join's hash table does not fit, with some that can all spill.
+//! (`distinct_groups.rs`), then with DataFusion's operators, of which most can spill; and if that fails because a join's
+//! hash table does not fit, with some that can all spill. One that failed while the memory limit was lowered is planned
+//! again as it was before that: what it could not spill any more was chosen for the limit that it began with.
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 
@@ -17,6 +19,9 @@ const FRUGAL_BATCH_ROWS: usize = 2_048;
 
 /// Of the memory limit, the part that all sorts of a plan together keep for merging what they have sorted.
 const MERGE_MEMORY: usize = 16;
+
+/// How often a statement is planned again as it was because the memory limit was lowered meanwhile.
+pub(crate) const SURPRISES_MAX: usize = 8;
 
 /// What matters more in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

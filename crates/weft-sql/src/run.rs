@@ -74,18 +74,29 @@ async fn drive_uncancelled(
 ) {
     let sql = Arc::clone(&run.sql);
     let mut reader = Reader { header: Some(header), messages, has_rows: false };
+    let ledger = run.session.engine().ledger().clone();
+    let (mut lowered, mut surprises) = (ledger.times_lowered(), 0);
     let mut result = attempt(&run, &mut reader).await;
     while let Err(error) = &result
         && economy::may_help(error)
         && !reader.has_rows
-        && let Some(next) =
-            run.economy.next(run.control.has_pipelines(), run.control.has_distinct())
     {
-        log::info!("{error}; the statement is planned again to need less");
-        run.economy = next;
-        run.session.engine().ledger().trim();
+        let before = std::mem::replace(&mut lowered, ledger.times_lowered());
+        if lowered > before && surprises < economy::SURPRISES_MAX {
+            // What it had would have done for the limit that it began with.
+            surprises += 1;
+        } else if let Some(next) =
+            run.economy.next(run.control.has_pipelines(), run.control.has_distinct())
+        {
+            run.economy = next;
+        } else {
+            break;
+        }
+        log::info!("{error}; the statement is planned again for the memory there is");
+        ledger.trim();
         result = attempt(&run, &mut reader).await;
     }
+    drop(ledger);
     // Before the reader hears of the end: the database may be closed then.
     run.control.finish();
     drop(run);

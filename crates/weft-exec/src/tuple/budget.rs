@@ -51,7 +51,10 @@ impl Budget {
         let ledger = self.holder.ledger().clone();
         if ledger.used() <= self.bytes() {
             // Nobody else has any.
-            return Err(no_memory(self.operator, &ledger, bytes));
+            let failed = || no_memory(self.operator, &ledger, bytes);
+            let more = ledger.try_reserve_promised(bytes).ok_or_else(failed)?;
+            self.reservation.merge(more);
+            return Ok(());
         }
         let granted = self.holder.reserve_or_spill(bytes);
         let more = patiently(self.operator, &ledger, bytes, granted).await?;
@@ -96,6 +99,7 @@ pub(crate) async fn reserved(
 /// The `bytes` that `granted` waits for on behalf of `operator`. On a worker.
 ///
 /// It keeps its place in line as long as others give memory back; told to spill, which it cannot, it goes to the end of it.
+/// What it would fail without it takes of the limit that its statement began with, if that was lowered since.
 ///
 /// # Errors
 /// [`ExecError::Memory`] if nobody will free so many, or nobody frees any for a while.
@@ -106,10 +110,14 @@ pub(crate) async fn patiently(
     granted: impl Future<Output = std::result::Result<Grant, MemoryError>>,
 ) -> Result<Reservation> {
     let failed = |source| ExecError::Memory { operator: operator.into(), source };
+    let promised = || ledger.try_reserve_promised(bytes);
     let granted = async {
         match granted.await? {
             Grant::Memory(memory) => Ok(memory),
-            Grant::Spill => ledger.reserve(bytes).await,
+            Grant::Spill => match promised() {
+                Some(memory) => Ok(memory),
+                None => ledger.reserve(bytes).await,
+            },
         }
     };
     let mut granted = pin!(granted);
@@ -118,9 +126,11 @@ pub(crate) async fn patiently(
         let mut out_of_patience = pin!(sleep(PATIENCE));
         let selected = select(granted.as_mut(), out_of_patience.as_mut());
         match waiting(Wait::Memory, selected).await {
-            Either::Left((granted, _)) => return granted.map_err(failed),
+            Either::Left((granted, _)) => {
+                return granted.or_else(|error| promised().ok_or_else(|| failed(error)));
+            }
             Either::Right(_) if ledger.freed_for_others() == freed => {
-                return Err(no_memory(operator, ledger, bytes));
+                return promised().ok_or_else(|| no_memory(operator, ledger, bytes));
             }
             Either::Right(_) => log::debug!(
                 "{operator} waits for {bytes} bytes; {} of {} are reserved, and {} taken without",

@@ -23,6 +23,8 @@ pub(super) struct Account {
     /// The bytes in use, and [`WAITING`].
     state: AtomicU64,
     limit_bytes: AtomicU64,
+    /// How often the limit was lowered.
+    times_lowered: AtomicU64,
     peak_bytes: AtomicU64,
     /// Of the bytes in use, those that do not lie in the heap.
     mapped_bytes: AtomicU64,
@@ -78,6 +80,7 @@ impl Account {
         Account {
             state: AtomicU64::new(0),
             limit_bytes: AtomicU64::new(limit_bytes.min(WAITING - 1)),
+            times_lowered: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             mapped_bytes: AtomicU64::new(0),
             freed_bytes: AtomicU64::new(0),
@@ -103,6 +106,10 @@ impl Account {
 
     pub(super) fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn times_lowered(&self) -> u64 {
+        self.times_lowered.load(Ordering::Relaxed)
     }
 
     pub(super) fn add_mapped(&self, bytes: u64) {
@@ -153,7 +160,8 @@ impl Account {
         let limit_bytes = limit_bytes.min(WAITING - 1);
         let mut wakers = WakeList::new();
         let mut line = lock(&self.line);
-        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        let before = self.limit_bytes.swap(limit_bytes, Ordering::Relaxed);
+        self.times_lowered.fetch_add(u64::from(limit_bytes < before), Ordering::Relaxed);
         line.refuse_too_large(limit_bytes, &mut wakers);
         self.settle_into(line, wakers);
         self.ask_caches(self.shortage());
@@ -228,15 +236,19 @@ impl Account {
 
     /// Takes `bytes` if they are free and nobody waits.
     pub(super) fn try_take_free(&self, bytes: u64) -> bool {
-        self.take_unless(WAITING, self.real_bytes(), bytes)
+        self.take_unless(WAITING, self.real_bytes(), bytes, self.limit_bytes())
     }
 
-    /// Takes `bytes` if they are free where the process really has `real_bytes`, and none of the bits
+    /// Takes `bytes` if they are free where `limit` is the budget, whoever waits.
+    pub(super) fn take_promised(&self, bytes: u64, limit: u64) -> bool {
+        self.take_unless(0, self.real_bytes(), bytes, limit)
+    }
+
+    /// Takes `bytes` if they are free of `limit` where the process really has `real_bytes`, and none of the bits
     /// `barred` is set.
-    fn take_unless(&self, barred: u64, real_bytes: u64, bytes: u64) -> bool {
+    fn take_unless(&self, barred: u64, real_bytes: u64, bytes: u64, limit: u64) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
-            let limit = self.limit_bytes();
             let has_room = |had: u64| had.checked_add(bytes).is_some_and(|will| will <= limit);
             let had = state & !WAITING;
             let used = (has_room(had) && has_room(real_bytes)).then(|| had + bytes);
@@ -292,7 +304,7 @@ impl Account {
     fn serve(&self, line: &mut Line, wakers: &mut WakeList) {
         while let Some(&want) = line.turnstile.first() {
             // Of what is reserved alone: nobody says when the heap shrinks, and who waits must be woken.
-            if !self.take_unless(0, 0, want.bytes) {
+            if !self.take_unless(0, 0, want.bytes, self.limit_bytes()) {
                 return;
             }
             line.forget(want);

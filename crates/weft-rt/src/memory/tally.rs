@@ -7,11 +7,17 @@ use crate::sync::primitives::{AtomicU64, Ordering};
 pub struct Tally {
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    /// The budget when it began to be counted.
+    promised_bytes: u64,
 }
 
 impl Tally {
-    pub(super) fn new() -> Tally {
-        Tally { bytes: AtomicU64::new(0), peak_bytes: AtomicU64::new(0) }
+    pub(super) fn new(promised_bytes: u64) -> Tally {
+        Tally { bytes: AtomicU64::new(0), peak_bytes: AtomicU64::new(0), promised_bytes }
+    }
+
+    pub(super) fn promised(&self) -> u64 {
+        self.promised_bytes
     }
 
     pub(super) fn add(&self, bytes: u64) {

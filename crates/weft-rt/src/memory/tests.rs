@@ -110,9 +110,30 @@ fn the_limit_changes_while_in_use() {
     ledger.set_limit(35);
     let error = MemoryError::TooLarge { requested_bytes: 40, limit_bytes: 35 };
     assert!(matches!(poll_once(too_large), Poll::Ready(Err(refused)) if refused == error));
+    assert_eq!(ledger.times_lowered(), 2);
     ledger.set_limit(110);
+    assert_eq!(ledger.times_lowered(), 2);
     drop(memory(poll_once(fits)));
     drop(held);
+}
+
+#[test]
+fn what_was_promised_is_there_although_the_limit_was_lowered() {
+    let ledger = Ledger::new(100);
+    let (counted, _tally) = ledger.tallied();
+    let held = ledger.try_reserve(80).unwrap();
+    assert!(counted.try_reserve_promised(10).is_none(), "the limit is as it was");
+    ledger.set_limit(50);
+    let (later, _tally) = ledger.tallied();
+    assert!(ledger.try_reserve_promised(10).is_none() && later.try_reserve_promised(10).is_none());
+    assert!(counted.try_reserve_promised(21).is_none());
+    let mut waiting = pin!(ledger.reserve(10));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    let promised = counted.try_reserve_promised(20).unwrap();
+    assert_eq!((ledger.used(), promised.bytes()), (100, 20));
+    drop((promised, held));
+    drop(memory(poll_once(waiting)));
+    assert_eq!(ledger.used(), 0);
 }
 
 #[test]
