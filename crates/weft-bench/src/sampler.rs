@@ -40,9 +40,9 @@ impl Look {
 /// Does `work` with a database, and gives also what the process had and did meanwhile.
 pub fn watch<T>(database: &Database, work: impl FnOnce() -> T) -> (T, OverTime) {
     let (working, ended) = channel::<()>();
+    let mut before = Look::now(&database.stats());
     std::thread::scope(|scope| {
         let sampling = scope.spawn(move || {
-            let mut before = Look::now(&database.stats());
             let began = before.at;
             let mut over_time = OverTime::default();
             loop {
