@@ -55,8 +55,17 @@ impl Selected<'_> {
     #[inline(always)]
     pub fn for_each(self, mut work: impl FnMut(usize)) {
         match self {
-            Selected::All(rows) => (0..rows).for_each(work),
-            Selected::Some(rows) => rows.iter().for_each(|row| work(usize::from(*row))),
+            // Loops, as closures of iterators need not be compiled for the processor that a kernel is.
+            Selected::All(rows) => {
+                for row in 0..rows {
+                    work(row);
+                }
+            }
+            Selected::Some(rows) => {
+                for row in rows {
+                    work(usize::from(*row));
+                }
+            }
         }
     }
 

@@ -9,8 +9,11 @@ use crate::selection::Selected;
 use crate::text::Str;
 use crate::validity::Validity;
 
-/// Bytes whose characters are counted at once, in as many counters of 8 bits.
-const PIECE: usize = 64;
+/// Bytes whose characters are counted at once.
+const WORD: usize = 8;
+
+/// Of each of them, the first bit.
+const FIRST_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// Of a text that is wanted soon, the lines of the cache that are asked for. The processor finds further ones itself.
 const LINES: usize = 3;
@@ -50,14 +53,8 @@ impl Kernel for Characters<'_> {
 
     #[inline(always)]
     fn run(mut self) {
-        match self.rows {
-            Selected::All(rows) => (0..rows).for_each(|row| self.count(row)),
-            Selected::Some(rows) => {
-                for row in rows {
-                    self.count(usize::from(*row));
-                }
-            }
-        }
+        let rows = self.rows;
+        rows.for_each(|row| self.count(row));
     }
 }
 
@@ -81,9 +78,18 @@ impl Characters<'_> {
 /// Characters of a text in UTF-8: bytes that continue none.
 #[inline(always)]
 fn characters(text: &[u8]) -> usize {
-    let begins = |byte: &u8| u8::from((*byte as i8) >= -0x40);
-    let mut pieces = text.chunks_exact(PIECE);
-    let whole: usize =
-        pieces.by_ref().map(|piece| usize::from(piece.iter().map(begins).sum::<u8>())).sum();
-    whole + usize::from(pieces.remainder().iter().map(begins).sum::<u8>())
+    // Of those, the first bit is set and the second is not.
+    let continuing = |word: u64| (word & !(word << 1) & FIRST_BITS).count_ones() as usize;
+    let Some(last) = text.last_chunk::<WORD>() else {
+        let word = text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        return text.len() - continuing(word);
+    };
+    let mut found = 0;
+    for word in text.as_chunks::<WORD>().0 {
+        found += continuing(u64::from_le_bytes(*word));
+    }
+    // Of the last word, what was in none of them.
+    let rest = text.len() % WORD * 8;
+    let last = u64::from_le_bytes(*last).checked_shr((u64::BITS as usize - rest) as u32);
+    text.len() - found - continuing(last.unwrap_or(0))
 }
