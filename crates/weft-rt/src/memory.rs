@@ -23,6 +23,8 @@ pub mod code;
 pub mod heap;
 #[cfg(not(loom))]
 pub mod kept;
+#[cfg(not(loom))]
+pub mod slab;
 mod tally;
 
 use std::sync::{Arc, Weak};

@@ -8,7 +8,7 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_exec::spill::Spilling;
 use weft_rt::io::sim::SimDisk;
-use weft_rt::memory::{Ledger, code, heap, kept};
+use weft_rt::memory::{Ledger, code, heap, kept, slab};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
 use weft_store::Store;
 
@@ -142,10 +142,15 @@ impl Drop for Executor {
 /// Of the memory limit, the part that the allocator may keep of freed blocks, and the most bytes of it.
 const KEPT_FREED: (u64, u64) = (16, 64 << 20);
 
+/// The memory limit from which on tuples lie on huge pages, and of it, the part that these may have free.
+const HUGE_PAGES: (u64, u64) = (256 << 20, 32);
+
 /// Has the allocator keep freed blocks for who allocates next, as the memory limit permits.
 fn keep_freed(limit_bytes: u64) {
     let (part, most) = KEPT_FREED;
     kept::keep_freed((limit_bytes / part).min(most) as usize);
+    let (least, part) = HUGE_PAGES;
+    slab::keep_blocks(if limit_bytes < least { 0 } else { (limit_bytes / part) as usize });
 }
 
 /// The memory budget: for all that the process has, if its allocator counts.

@@ -5,6 +5,7 @@ use std::alloc::{Layout as Memory, alloc, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
 
+use weft_rt::memory::slab::Block;
 use weft_rt::prefetch_line;
 
 /// What a page's memory is aligned to: a cache line.
@@ -13,6 +14,8 @@ const ALIGNMENT: usize = 64;
 /// Memory with tuples in it.
 pub struct Page {
     memory: NonNull<u8>,
+    /// The memory's owner, if it is not from the heap.
+    block: Option<Block>,
     bytes: usize,
     tuples: usize,
     tuple_bytes: usize,
@@ -38,12 +41,15 @@ impl Page {
     /// An empty page of `bytes` for tuples of `tuple_bytes`. The memory is not touched.
     pub fn new(bytes: usize, tuple_bytes: usize) -> Page {
         assert!(bytes > 0 && tuple_bytes > 0 && tuple_bytes.is_multiple_of(8));
+        let block = Block::new(bytes);
+        let memory = block.as_ref().map_or_else(|| Page::from_heap(bytes), Block::start);
+        Page { memory, block, bytes, tuples: 0, tuple_bytes, strings: bytes }
+    }
+
+    fn from_heap(bytes: usize) -> NonNull<u8> {
         let memory = Page::memory(bytes);
         // SAFETY: of more than 0 bytes.
-        let Some(start) = NonNull::new(unsafe { alloc(memory) }) else {
-            handle_alloc_error(memory)
-        };
-        Page { memory: start, bytes, tuples: 0, tuple_bytes, strings: bytes }
+        NonNull::new(unsafe { alloc(memory) }).unwrap_or_else(|| handle_alloc_error(memory))
     }
 
     fn memory(bytes: usize) -> Memory {
@@ -119,8 +125,10 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same size and alignment.
-        unsafe { dealloc(self.memory.as_ptr(), Page::memory(self.bytes)) }
+        if self.block.is_none() {
+            // SAFETY: allocated in `new` with the same size and alignment.
+            unsafe { dealloc(self.memory.as_ptr(), Page::memory(self.bytes)) }
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::memory::slab::{BLOCK_BYTES_MIN, Block};
+
 /// Alignment in bytes of every buffer: what O_DIRECT asks for on all devices that we know.
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
@@ -35,12 +37,47 @@ unsafe impl Send for IoBuf {}
 // SAFETY: shared access only reads the bytes.
 unsafe impl Sync for IoBuf {}
 
+/// A block that a buffer has.
+struct Lent(Block);
+
+impl Recycle for Lent {
+    fn recycle(&self, ptr: NonNull<u8>, _len: usize) {
+        // It goes back with its last owner, which is the buffer.
+        debug_assert_eq!(ptr, self.0.start());
+    }
+}
+
 impl IoBuf {
-    /// A zeroed buffer of `len` bytes of the heap, aligned to 4 KiB.
+    /// A zeroed buffer of `len` bytes, aligned to 4 KiB, of the heap, or a block on huge pages ([`Block`]) of which it takes
+    /// most.
     ///
     /// # Panics
     /// If `len` is 0 or the allocator has no memory.
     pub fn zeroed(len: usize) -> IoBuf {
+        let mut buffer = IoBuf::of_block(len).unwrap_or_else(|| IoBuf::of_heap(len));
+        if buffer.owner.is_some() {
+            buffer.fill(0);
+        }
+        buffer
+    }
+
+    /// The same, to be filled as a whole: with anything in it.
+    ///
+    /// # Panics
+    /// As [`IoBuf::zeroed`].
+    pub fn to_be_filled(len: usize) -> IoBuf {
+        IoBuf::of_block(len).unwrap_or_else(|| IoBuf::of_heap(len))
+    }
+
+    fn of_block(len: usize) -> Option<IoBuf> {
+        let takes_most = (BLOCK_BYTES_MIN / 4 * 3..=BLOCK_BYTES_MIN).contains(&len);
+        let block = if takes_most { Block::new(BLOCK_BYTES_MIN) } else { None }?;
+        let ptr = block.start();
+        // The memory is initialized, by the system if by nobody else.
+        Some(IoBuf { ptr, len, arena: None, owner: Some(Arc::new(Lent(block))) })
+    }
+
+    fn of_heap(len: usize) -> IoBuf {
         assert!(len > 0, "an empty buffer cannot be transferred");
         let layout = Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("buffer length");
         // SAFETY: the layout has a non-zero size.

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use super::kept::kept_bytes;
+use super::slab::resident_bytes;
 
 /// Counters: threads beyond share them.
 const SHARDS: usize = 32;
@@ -77,10 +78,11 @@ impl<A> CountingAllocator<A> {
 }
 
 /// About how many bytes of the heap are allocated, as their owners asked for them: wrong by up to 64 KiB for
-/// each thread that allocates. Freed blocks that are [kept](super::kept) are among them. 0 if the program has no
-/// [`CountingAllocator`].
+/// each thread that allocates. Freed blocks that are [kept](super::kept) are among them, and what is resident of
+/// [blocks](super::slab) on huge pages; without those 0 if the program has no [`CountingAllocator`].
 pub fn live_bytes() -> u64 {
-    u64::try_from(LIVE.load(Ordering::Relaxed)).unwrap_or(0) + kept_bytes() as u64
+    u64::try_from(LIVE.load(Ordering::Relaxed)).unwrap_or(0)
+        + (kept_bytes() + resident_bytes()) as u64
 }
 
 /// True if the program's global allocator is a [`CountingAllocator`].

@@ -323,7 +323,7 @@ impl Spilled {
             return self.read_written(buffer).await;
         }
         // Beside the piece for a moment, and smaller.
-        let read = self.read_written(IoBuf::zeroed(self.written_bytes())).await?;
+        let read = self.read_written(IoBuf::to_be_filled(self.written_bytes())).await?;
         let bytes = u64::from_le_bytes(read[HEADER_BYTES..BODY_AT].try_into().expect("8 bytes"));
         let compressed = read.get(BODY_AT..).and_then(|body| body.get(..bytes as usize));
         let decompress = || {

@@ -1,0 +1,322 @@
+//! Blocks of 64 KiB to 1 MiB on huge pages, for memory that is read in no order: tuples that chains of hash tables lead to.
+//!
+//! On pages of 4 KiB almost every such access misses the processor's table of address translations too, and walks the page
+//! tables, which takes longer than the access where the system is a guest. The heap has huge pages only by chance, as it
+//! grows by less than one. So chunks of one huge page each are taken from the system and cut into blocks.
+//!
+//! A huge page is resident as a whole. What of it is free is used again first, lowest addresses first; what is too much, as
+//! [`keep_blocks`] says, goes back to the system: whole chunks if there are any, else the pages of blocks. All that is resident
+//! counts as allocated ([`live_bytes`](super::heap::live_bytes)), used or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::io::arena::{Arena, HUGE_PAGE_BYTES};
+
+/// Bytes of the smallest blocks, and what all of them are multiples of.
+pub const BLOCK_BYTES_MIN: usize = 64 << 10;
+
+/// Bytes of the largest ones.
+pub const BLOCK_BYTES_MAX: usize = 1 << 20;
+
+/// Pieces of a chunk, of the size of the smallest blocks. Each has a bit of a mask.
+const PIECES: usize = HUGE_PAGE_BYTES / BLOCK_BYTES_MIN;
+
+/// All of them.
+const ALL: u32 = u32::MAX;
+
+/// Chunks with free pieces that are looked at for a block.
+const LOOKED_AT: usize = 64;
+
+/// Most bytes that are free and resident; without any there are no blocks.
+static CAPACITY: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that are resident.
+static RESIDENT: AtomicUsize = AtomicUsize::new(0);
+
+static SLAB: Mutex<Slab> = Mutex::new(Slab::new());
+
+/// From now on there are blocks, unless `capacity_bytes` is 0, and so many bytes of free ones are kept.
+pub fn keep_blocks(capacity_bytes: usize) {
+    CAPACITY.store(capacity_bytes, Ordering::Relaxed);
+    let surplus = lock().give_back(capacity_bytes);
+    drop(surplus);
+}
+
+/// Bytes that blocks have, and those that are free of the chunks that they are cut from.
+pub(super) fn resident_bytes() -> usize {
+    RESIDENT.load(Ordering::Relaxed)
+}
+
+/// Some memory, of the size of a block, that nobody else has; given back when it is dropped.
+#[derive(Debug)]
+pub struct Block {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a block owns its memory, as a `Box<[u8]>` would.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// A block of `bytes`, aligned to that, with anything in it. `None` if there are no such blocks: because of their size,
+    /// which is a power of two from [`BLOCK_BYTES_MIN`] to [`BLOCK_BYTES_MAX`], because nobody has called [`keep_blocks`], or
+    /// because the system has no memory left.
+    pub fn new(bytes: usize) -> Option<Block> {
+        let is_block =
+            bytes.is_power_of_two() && (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes);
+        if !is_block || CAPACITY.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let pieces = bytes / BLOCK_BYTES_MIN;
+        if let Some(start) = lock().take(pieces) {
+            return Some(Block { start, bytes });
+        }
+        // The system may take long: nobody waits for it here.
+        let arena = Arena::new(HUGE_PAGE_BYTES).ok()?;
+        let start = arena.as_ptr();
+        let mut slab = lock();
+        slab.add(arena);
+        slab.take_at(start.as_ptr() as usize, 0, pieces);
+        let surplus = slab.give_back(CAPACITY.load(Ordering::Relaxed));
+        drop(slab);
+        drop(surplus);
+        Some(Block { start, bytes })
+    }
+
+    /// The address of its first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The chunk that it is cut from, and its pieces there.
+    fn place(&self) -> (usize, u32) {
+        let address = self.start.as_ptr() as usize;
+        let first = address % HUGE_PAGE_BYTES / BLOCK_BYTES_MIN;
+        (address - address % HUGE_PAGE_BYTES, run(self.bytes / BLOCK_BYTES_MIN) << first)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let (chunk, pieces) = self.place();
+        let mut slab = lock();
+        slab.free(chunk, pieces);
+        let surplus = slab.give_back(CAPACITY.load(Ordering::Relaxed));
+        drop(slab);
+        // Outside of the lock: the system may take long to unmap them.
+        drop(surplus);
+    }
+}
+
+fn lock() -> MutexGuard<'static, Slab> {
+    SLAB.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So many pieces, the first of a chunk.
+fn run(pieces: usize) -> u32 {
+    ALL >> (PIECES - pieces)
+}
+
+/// The chunks that blocks are cut from.
+struct Slab {
+    /// By address.
+    chunks: BTreeMap<usize, Chunk>,
+    /// Those that have free pieces.
+    with_free: BTreeSet<usize>,
+    /// Those of which some are resident.
+    with_resident: BTreeSet<usize>,
+    /// Bytes that are free and resident.
+    free_bytes: usize,
+}
+
+/// A huge page.
+struct Chunk {
+    arena: Arc<Arena>,
+    free: u32,
+    /// Of the free pieces, those that are resident. Those in use are.
+    resident: u32,
+}
+
+impl Slab {
+    const fn new() -> Slab {
+        Slab {
+            chunks: BTreeMap::new(),
+            with_free: BTreeSet::new(),
+            with_resident: BTreeSet::new(),
+            free_bytes: 0,
+        }
+    }
+
+    fn add(&mut self, arena: Arc<Arena>) {
+        let address = arena.as_ptr().as_ptr() as usize;
+        self.chunks.insert(address, Chunk { arena, free: ALL, resident: ALL });
+        self.with_free.insert(address);
+        self.with_resident.insert(address);
+        self.free_bytes += HUGE_PAGE_BYTES;
+        RESIDENT.fetch_add(HUGE_PAGE_BYTES, Ordering::Relaxed);
+    }
+
+    /// Takes so many pieces, aligned to their number.
+    fn take(&mut self, pieces: usize) -> Option<NonNull<u8>> {
+        let mut looked_at = self.with_free.iter().take(LOOKED_AT);
+        let (address, first) =
+            looked_at.find_map(|address| Some((*address, self.chunks[address].place(pieces)?)))?;
+        self.take_at(address, first, pieces);
+        NonNull::new((address + first * BLOCK_BYTES_MIN) as *mut u8)
+    }
+
+    /// Takes so many pieces of a chunk, of which all are free.
+    fn take_at(&mut self, address: usize, first: usize, pieces: usize) {
+        let chunk = self.chunks.get_mut(&address).expect("a chunk that has free pieces");
+        let taken = run(pieces) << first;
+        let resident = (chunk.resident & taken).count_ones() as usize;
+        chunk.free &= !taken;
+        chunk.resident &= !taken;
+        if chunk.free == 0 {
+            self.with_free.remove(&address);
+        }
+        if chunk.resident == 0 {
+            self.with_resident.remove(&address);
+        }
+        self.free_bytes -= resident * BLOCK_BYTES_MIN;
+        RESIDENT.fetch_add((pieces - resident) * BLOCK_BYTES_MIN, Ordering::Relaxed);
+    }
+
+    fn free(&mut self, address: usize, pieces: u32) {
+        let chunk = self.chunks.get_mut(&address).expect("the chunk of a block");
+        chunk.free |= pieces;
+        chunk.resident |= pieces;
+        self.with_free.insert(address);
+        self.with_resident.insert(address);
+        self.free_bytes += pieces.count_ones() as usize * BLOCK_BYTES_MIN;
+    }
+
+    /// Gives back what is free, while that is more than `capacity` bytes: the pages of blocks, and the chunks that it returns,
+    /// of which nobody has anything.
+    fn give_back(&mut self, capacity: usize) -> Vec<Chunk> {
+        let mut surplus = Vec::new();
+        while self.free_bytes > capacity
+            && let Some(address) = self.unused()
+        {
+            self.with_free.remove(&address);
+            self.with_resident.remove(&address);
+            let chunk = self.chunks.remove(&address).expect("it was just found");
+            self.forget(chunk.resident);
+            surplus.push(chunk);
+        }
+        // High addresses first: those are used last.
+        while self.free_bytes > capacity
+            && let Some(address) = self.with_resident.pop_last()
+        {
+            let chunk = self.chunks.get_mut(&address).expect("a chunk that has free pieces");
+            let pieces = chunk.give_back();
+            self.forget(pieces);
+        }
+        surplus
+    }
+
+    /// Free pieces that are resident no longer.
+    fn forget(&mut self, pieces: u32) {
+        let bytes = pieces.count_ones() as usize * BLOCK_BYTES_MIN;
+        self.free_bytes -= bytes;
+        RESIDENT.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// A chunk that nobody has anything of.
+    fn unused(&self) -> Option<usize> {
+        let mut addresses = self.with_resident.iter().rev();
+        addresses.find(|address| self.chunks[address].free == ALL).copied()
+    }
+}
+
+impl Chunk {
+    /// Where so many free pieces begin that are aligned to their number; resident ones, if there are some.
+    fn place(&self, pieces: usize) -> Option<usize> {
+        let fits = |mask: u32| {
+            let at = |first: &usize| mask >> first & run(pieces) == run(pieces);
+            (0..PIECES).step_by(pieces).find(at)
+        };
+        fits(self.resident).or_else(|| fits(self.free))
+    }
+
+    /// Gives back what is free and resident to the system; returns what that was.
+    fn give_back(&mut self) -> u32 {
+        for piece in (0..PIECES).filter(|piece| self.resident >> piece & 1 == 1) {
+            // SAFETY: within the chunk.
+            let start = unsafe { self.arena.as_ptr().add(piece * BLOCK_BYTES_MIN) };
+            // SAFETY: the piece is free, and nobody takes it while the slab is borrowed.
+            unsafe { self.arena.discard(start, BLOCK_BYTES_MIN) };
+        }
+        std::mem::take(&mut self.resident)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of a block that are resident.
+    fn resident(block: &Block) -> usize {
+        const PAGE: usize = 4 << 10;
+        let mut pages = vec![0_u8; block.bytes / PAGE];
+        // SAFETY: the block is mapped, and there is a byte for each of its pages.
+        let failed =
+            unsafe { libc::mincore(block.start.as_ptr().cast(), block.bytes, pages.as_mut_ptr()) };
+        assert_eq!(failed, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count() * PAGE
+    }
+
+    fn fill(block: &Block, byte: u8) {
+        // SAFETY: the block is ours.
+        unsafe { block.start.as_ptr().write_bytes(byte, block.bytes) };
+    }
+
+    fn holds(block: &Block, byte: u8) -> bool {
+        // SAFETY: as above; it was filled.
+        let bytes = unsafe { std::slice::from_raw_parts(block.start.as_ptr(), block.bytes) };
+        bytes.iter().all(|found| *found == byte)
+    }
+
+    // One test: the slab is the process's.
+    #[test]
+    fn blocks_are_cut_from_chunks_that_go_back() {
+        assert!(Block::new(BLOCK_BYTES_MIN).is_none(), "nobody wants them");
+        keep_blocks(HUGE_PAGE_BYTES);
+        for bytes in [BLOCK_BYTES_MIN / 2, BLOCK_BYTES_MIN * 3, BLOCK_BYTES_MAX * 2] {
+            assert!(Block::new(bytes).is_none());
+        }
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut blocks: Vec<(Block, u8)> = Vec::new();
+        for round in 0..4_000_u32 {
+            // It grows and shrinks.
+            if random.u32(..1_000) < if round / 1_000 % 2 == 0 { 700 } else { 300 } {
+                let block = Block::new(BLOCK_BYTES_MIN << random.u32(..5)).unwrap();
+                assert!((block.start.as_ptr() as usize).is_multiple_of(block.bytes));
+                fill(&block, round as u8);
+                blocks.push((block, round as u8));
+            } else if !blocks.is_empty() {
+                let (block, byte) = blocks.swap_remove(random.usize(..blocks.len()));
+                assert!(holds(&block, byte));
+            }
+            let used: usize = blocks.iter().map(|(block, _)| block.bytes).sum();
+            let found = resident_bytes();
+            let most = used + HUGE_PAGE_BYTES;
+            assert!((used..=most).contains(&found), "{found} for {used} bytes");
+        }
+        assert!(blocks.iter().all(|(block, byte)| holds(block, *byte)));
+        assert!(
+            blocks.len() > 10 && blocks.iter().all(|(block, _)| resident(block) == block.bytes)
+        );
+        keep_blocks(0);
+        let used: usize = blocks.iter().map(|(block, _)| block.bytes).sum();
+        assert_eq!(resident_bytes(), used);
+        assert!(Block::new(BLOCK_BYTES_MIN).is_none());
+        blocks.clear();
+        assert_eq!((resident_bytes(), lock().chunks.len()), (0, 0));
+    }
+}
