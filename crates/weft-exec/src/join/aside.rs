@@ -40,6 +40,7 @@ pub(super) struct Aside {
     /// Tuples that were put aside, and units of them that were served.
     tuples: AtomicU64,
     units_served: AtomicU64,
+    workers: usize,
     _settled: Settled,
 }
 
@@ -101,6 +102,7 @@ impl Aside {
             state: Mutex::new(State::Gathering(Vec::new())),
             tuples: AtomicU64::new(0),
             units_served: AtomicU64::new(0),
+            workers: context.runtime.workers(),
         })
     }
 
@@ -153,6 +155,21 @@ impl Aside {
             }
             State::Gathering(_) => None,
         }
+    }
+
+    /// The next unit, if there is one for each worker beside it and `reserve` gives it memory. Some have been taken.
+    pub(super) fn take_with(
+        &self,
+        reserve: impl FnOnce(&Unit) -> Option<Reservation>,
+    ) -> Option<(Unit, Reservation)> {
+        let mut state = self.state();
+        let State::Serving(units) = &mut *state else { return None };
+        if units.len() <= self.workers {
+            return None;
+        }
+        let memory = reserve(units.last()?)?;
+        self.units_served.fetch_add(1, Ordering::Relaxed);
+        Some((units.pop()?, memory))
     }
 
     /// Adds units, the last of which is to be served first.

@@ -81,6 +81,12 @@ impl Blocks {
         self.size(self.spilled.len()).bytes(keeps_marks) + self.stored_memory.bytes()
     }
 
+    /// Bytes that those of a side would take in memory as a whole, beyond what it has there.
+    pub(super) fn bytes_of(side: &Side, keeps_marks: bool) -> u64 {
+        let size = Size { tuples: side.pages.iter().map(Page::tuples).sum(), page_bytes: 0 };
+        side.spilled.iter().fold(size, Size::add).bytes(keeps_marks)
+    }
+
     /// The size of a block with so many pages from disk.
     fn size(&self, pages: usize) -> Size {
         let stored = self.stored.iter().map(Page::tuples).sum();

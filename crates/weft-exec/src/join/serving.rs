@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use weft_rt::memory::{Holder, Reservation};
+use weft_rt::{JoinHandle, spawn_local};
 
 use super::aside::Aside;
 use super::blocks::{Block, Blocks};
@@ -19,8 +20,10 @@ use super::state::ProbeState;
 use super::unit::{Side, Unit};
 use super::{PROBE, Table};
 use crate::error::Result;
+use crate::profile::{Wait, measured, waiting};
 use crate::registers::Registers;
 use crate::spill::Share;
+use crate::spill::frozen::FROZEN_BYTES_MAX;
 use crate::tuple::budget::patiently;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -28,8 +31,13 @@ use crate::vector::VECTOR_ROWS_MAX;
 /// for what is needed to look tuples up in one.
 pub(super) const WORKING_BYTES: u64 = 192 << 10;
 
-/// Memory that pages of the probe side are read into, if it is free.
-const READ_AHEAD_BYTES: u64 = 256 << 10;
+/// Memory that pages of the probe side are read into, if it is free: at least, and at most where it is but a part of the budget.
+const READ_AHEAD_BYTES: (u64, u64) = (256 << 10, 2 << 20);
+const READ_AHEAD_PART: u64 = 64;
+
+/// Of a worker's share, and of its part of the budget, what the next unit may take while one is served.
+const AHEAD_SHARE: u64 = 4;
+const AHEAD_PART: u64 = 16;
 
 /// One worker's part in serving.
 #[derive(Debug)]
@@ -39,6 +47,8 @@ pub(super) struct Serving {
     /// Of [`WORKING_BYTES`], what no unit has.
     working: Reservation,
     work: Option<Box<Work>>,
+    /// The unit after it, whose build side comes back meanwhile.
+    ahead: Option<JoinHandle<Result<Step>>>,
 }
 
 /// A unit being served.
@@ -71,7 +81,7 @@ enum Turn {
 impl Serving {
     /// With memory of [`WORKING_BYTES`], if there was as much.
     pub(super) fn new(aside: Arc<Aside>, vector_rows: usize, working: Reservation) -> Serving {
-        Serving { aside, vector_rows, working, work: None }
+        Serving { aside, vector_rows, working, work: None, ahead: None }
     }
 
     /// Puts the next tuples into registers; false if there are none left. The steps after the probe are done with those
@@ -102,13 +112,24 @@ impl Serving {
                 }
                 continue;
             }
-            let Some(unit) = aside.take() else { return Ok(false) };
-            let working = self.working.split(self.working.bytes());
-            match Work::begin(aside, unit, working).await? {
-                Step::Begun(work) => self.work = Some(work),
+            let step = match self.ahead.take() {
+                Some(ahead) => waiting(Wait::Device, ahead).await??,
+                None => {
+                    let Some(unit) = aside.take() else { return Ok(false) };
+                    let working = self.working.split(self.working.bytes());
+                    Work::begin(aside, unit, working).await?
+                }
+            };
+            match step {
+                Step::Begun(work) => {
+                    self.ahead = begin_ahead(aside, &work.share);
+                    self.work = Some(work);
+                }
                 Step::Split(units) => {
                     aside.give(units);
-                    self.working = working_memory(aside).await?;
+                    if self.working.bytes() == 0 {
+                        self.working = working_memory(aside).await?;
+                    }
                 }
             }
         }
@@ -149,7 +170,28 @@ impl Serving {
     }
 }
 
+/// Begins with the next unit, by a task of this worker's that goes on while it serves one with this share, so that neither the
+/// device nor the worker waits for the other. `None` if there is not memory for all of it, beside that of others.
+fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<JoinHandle<Result<Step>>> {
+    let keeps_marks = aside.keeps_marks();
+    let bytes = |unit: &Unit| WORKING_BYTES + Blocks::bytes_of(&unit.build, keeps_marks);
+    let bytes_max = (share.bytes() / AHEAD_SHARE).min(aside.spills.part_bytes(AHEAD_PART));
+    let ledger = &aside.spills.ledger;
+    let reserve =
+        |unit: &Unit| ledger.try_reserve(Some(bytes(unit)).filter(|it| *it <= bytes_max)?);
+    let (unit, memory) = aside.take_with(reserve)?;
+    let (task, measuring) = (aside.spills.tasks.count(), aside.spills.measuring.clone());
+    let aside = aside.clone();
+    let begun = async move {
+        let _task = task;
+        Work::begin(&aside, unit, memory).await
+    };
+    // Nobody waits for it yet.
+    Some(spawn_local(measured(measuring, waiting(Wait::Other, begun))))
+}
+
 /// What becomes of a unit.
+#[derive(Debug)]
 enum Step {
     Begun(Box<Work>),
     Split(Vec<Unit>),
@@ -253,7 +295,11 @@ async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result
         let granted = ledger.reserve_or_spill(missing);
         spare.merge(patiently(PROBE, ledger, missing, granted).await?);
     }
-    spare.try_grow(READ_AHEAD_BYTES.saturating_sub(spare.bytes()));
+    let (least, most) = READ_AHEAD_BYTES;
+    let read_ahead = aside.spills.part_bytes(READ_AHEAD_PART).clamp(least, most);
+    while spare.bytes() < read_ahead
+        && spare.try_grow(least.saturating_sub(spare.bytes()).max(FROZEN_BYTES_MAX as u64))
+    {}
     Ok(spare)
 }
 

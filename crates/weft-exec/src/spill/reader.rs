@@ -13,9 +13,6 @@ use crate::error::Result;
 use crate::profile::{Measuring, Wait, measured, waiting};
 use crate::tuple::budget::patiently;
 
-/// Pages that are read at once.
-const READS_MAX: usize = 8;
-
 /// Reads pages on one worker, in their order.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -65,7 +62,7 @@ impl Reader {
     /// What went wrong with reading; [`ExecError::Memory`](crate::ExecError::Memory)
     pub(crate) async fn next(&mut self) -> Result<Option<Frozen>> {
         let ledger = self.spills.ledger.clone();
-        while self.reading.len() < READS_MAX
+        while self.reading.len() < self.spills.depth()
             && let Some(page) = self.pages.front()
         {
             let bytes = page.spilled.bytes() as u64;
@@ -98,7 +95,7 @@ pub(crate) fn read(
     let (task, progress) = (spills.tasks.count(), spills.progress.clone());
     let measuring = spills.measuring.clone();
     spawn_local(measured(measuring.clone(), async move {
-        let buffer = IoBuf::zeroed(page.spilled.bytes());
+        let buffer = IoBuf::to_be_filled(page.spilled.bytes());
         let read = page.spilled.read(buffer).await?;
         progress.add_bytes_read(page.spilled.written_bytes() as u64);
         if let Some(Measuring { profile, .. }) = measuring {

@@ -13,10 +13,8 @@ use std::time::{Duration, Instant};
 
 use weft_store::spill::{Grade, SCALE, Scheme, thread_time};
 
-use super::writer::WRITES_MAX;
-
-/// Pages between decisions: twice as many as are on their way at once.
-const RUN_PAGES: u32 = 2 * WRITES_MAX as u32;
+/// Pages between decisions, for each that may be on its way at once.
+const RUN_PAGES: usize = 2;
 
 /// The device is the bottleneck if it is waited for this part of the time of computing.
 const WAITED_PART: u32 = 16;
@@ -131,13 +129,14 @@ pub(super) struct Regulator {
     run: Run,
     /// When the run began, if one has.
     began: Option<Waiting>,
+    run_pages: u32,
 }
 
 impl Regulator {
-    /// One that goes on from what others know.
-    pub(super) fn new(experience: Experience) -> Regulator {
-        let known = experience.get();
-        Regulator { experience, known, run: Run::default(), began: None }
+    /// One that goes on from what others know, for a writer with `depth` pages on their way at once.
+    pub(super) fn new(experience: Experience, depth: usize) -> Regulator {
+        let (known, run_pages) = (experience.get(), (RUN_PAGES * depth) as u32);
+        Regulator { experience, known, run: Run::default(), began: None, run_pages }
     }
 
     /// The scheme for the next page.
@@ -157,7 +156,7 @@ impl Regulator {
         self.run.raw_bytes += page.raw_bytes as f64;
         self.run.written_bytes += page.written_bytes as f64;
         self.run.compressing += page.compressing;
-        if self.run.pages >= RUN_PAGES
+        if self.run.pages >= self.run_pages
             && let Some(began) = self.began
         {
             let now = Waiting::now();
@@ -240,17 +239,20 @@ impl Waiting {
 mod tests {
     use super::*;
 
+    const DEPTH: usize = 8;
+
     /// A run of a worker that computes so long per byte of a page, on a device that takes so long per byte on disk; pages are as the scale says.
     fn run(regulator: &mut Regulator, operator_ns: f64, device_ns: f64) -> Scheme {
         let grade = &SCALE[regulator.known.place];
-        let raw_bytes = 65_536.0 * f64::from(RUN_PAGES);
+        let raw_bytes = 65_536.0 * f64::from(regulator.run_pages);
         let written_bytes = raw_bytes / grade.ratio;
         let nanos = |per_byte: f64| Duration::from_nanos((per_byte * raw_bytes) as u64);
         let compressing = nanos(grade.compress_ns);
         let computing = nanos(operator_ns) + compressing;
         let took = computing.max(Duration::from_nanos((device_ns * written_bytes) as u64));
         let waited = took - computing;
-        regulator.run = Run { pages: RUN_PAGES, raw_bytes, written_bytes, compressing, waited };
+        let pages = regulator.run_pages;
+        regulator.run = Run { pages, raw_bytes, written_bytes, compressing, waited };
         regulator.decide(took, computing);
         regulator.scheme(SpillCompression::Auto)
     }
@@ -264,7 +266,7 @@ mod tests {
 
     #[test]
     fn slow_devices_are_spared() {
-        let mut regulator = Regulator::new(Experience::default());
+        let mut regulator = Regulator::new(Experience::default(), DEPTH);
         assert_eq!(regulator.scheme(SpillCompression::Auto), Scheme::Off);
         // The device keeps up; it is a little too slow, so that compression would be slower still; it is far too slow.
         assert_eq!(settled(&mut regulator, 1.5, 1.0), Scheme::Off);
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(settled(&mut regulator, 1.5, 6.0), Scheme::Lz4);
         assert_eq!(settled(&mut regulator, 1.5, 40.0), Scheme::Zstd(1));
         // A writer of the same database begins there.
-        let mut other = Regulator::new(regulator.experience.clone());
+        let mut other = Regulator::new(regulator.experience.clone(), DEPTH);
         assert_eq!(other.scheme(SpillCompression::Auto), Scheme::Zstd(1));
         // The neighbour is gone.
         for _ in 0..200 {
@@ -283,17 +285,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compressed_is_not() {
-        let mut regulator = Regulator::new(Experience::default());
+        let mut regulator = Regulator::new(Experience::default(), DEPTH);
         let mut compressed = 0;
         for _ in 0..100 {
             let scheme = regulator.scheme(SpillCompression::Auto);
             let compressing = if scheme == Scheme::Off { 0 } else { 100 };
             compressed += u32::from(scheme != Scheme::Off);
-            let (raw_bytes, millis) = (65_536.0 * f64::from(RUN_PAGES), Duration::from_millis);
+            let (raw_bytes, millis) =
+                (65_536.0 * f64::from(regulator.run_pages), Duration::from_millis);
             let compressing = millis(compressing) / 100;
             let (written_bytes, took) = (raw_bytes, millis(100));
             let waited = millis(90);
-            regulator.run = Run { pages: RUN_PAGES, raw_bytes, written_bytes, compressing, waited };
+            let pages = regulator.run_pages;
+            regulator.run = Run { pages, raw_bytes, written_bytes, compressing, waited };
             regulator.decide(took, millis(10));
         }
         assert!(compressed < 30, "{compressed} of 100 runs");
@@ -301,7 +305,7 @@ mod tests {
 
     #[test]
     fn waiting_is_not_computing() {
-        let mut regulator = Regulator::new(Experience::default());
+        let mut regulator = Regulator::new(Experience::default(), DEPTH);
         let waiting = Waiting::now();
         std::thread::sleep(Duration::from_millis(20));
         regulator.note_waited(waiting);
@@ -311,7 +315,7 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         let fixed = SpillCompression::Fixed(Scheme::Lz4);
-        let mut regulator = Regulator::new(Experience::default());
+        let mut regulator = Regulator::new(Experience::default(), DEPTH);
         assert_eq!(regulator.scheme(fixed), Scheme::Lz4);
         for compression in [fixed, SpillCompression::Auto] {
             assert_eq!(SpillCompression::parse(&compression.name()), Some(compression));

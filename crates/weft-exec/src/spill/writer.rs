@@ -9,7 +9,7 @@ use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
 use weft_store::spill::{Spilled, Written};
 
-use super::frozen::{Freezing, page_bytes};
+use super::frozen::{FROZEN_BYTES_MAX, Freezing, page_bytes};
 use super::mask::SpilledPartitions;
 use super::regulator::{PageCosts, Regulator, Waiting};
 use super::{Share, Spilling, Turn};
@@ -19,8 +19,11 @@ use crate::query::Context;
 use crate::tasks::{Counted, Tasks};
 use crate::tuple::budget::patiently;
 
-/// Pages that a worker has on their way at once.
-pub(super) const WRITES_MAX: usize = 8;
+/// Pages that a worker has on their way at once, to disk or from there: as many as keep a device busy, unless they would take
+/// more than a part of the budget.
+const DEPTHS: (usize, usize) = (8, 32);
+const DEPTH_PART: u64 = 64;
+
 /// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
 pub(crate) const SPARE_BYTES: u64 = 64 << 10;
 
@@ -33,7 +36,7 @@ pub struct Spills {
     pub(crate) mask: Arc<SpilledPartitions>,
     /// Counts what is written and read.
     pub(super) progress: Arc<Progress>,
-    pub(super) measuring: Option<Measuring>,
+    pub(crate) measuring: Option<Measuring>,
     turn: Arc<Turn>,
     workers: usize,
 }
@@ -52,6 +55,18 @@ impl Spills {
     /// The same for tuples that are partitioned anew, by a worker alone.
     pub(crate) fn anew(&self) -> Spills {
         Spills { mask: Arc::default(), ..self.clone() }
+    }
+
+    /// A part of the budget for each worker.
+    pub(crate) fn part_bytes(&self, part: u64) -> u64 {
+        self.ledger.limit() / part / self.workers as u64
+    }
+
+    /// Pages that a worker has on their way at once.
+    pub(crate) fn depth(&self) -> usize {
+        let (least, most) = DEPTHS;
+        let pages = self.part_bytes(DEPTH_PART) / FROZEN_BYTES_MAX as u64;
+        (pages as usize).clamp(least, most)
     }
 
     /// True if it is the statement's turn, or nobody else's.
@@ -136,7 +151,7 @@ impl Writer {
 
     /// One that has memory for pages, best [`SPARE_BYTES`].
     pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
-        let regulator = Regulator::new(spills.spilling.experience().clone());
+        let regulator = Regulator::new(spills.spilling.experience().clone(), spills.depth());
         let (writing, written) = (VecDeque::new(), Vec::new());
         Writer { operator, spills, spare, writing, written, regulator }
     }
@@ -152,7 +167,7 @@ impl Writer {
     pub(crate) async fn memory(&mut self, bytes: usize) -> Result<Reservation> {
         let bytes = bytes as u64;
         loop {
-            if self.writing.len() < WRITES_MAX {
+            if self.writing.len() < self.spills.depth() {
                 if self.spare.bytes() >= bytes {
                     return Ok(self.spare.split(bytes));
                 }
