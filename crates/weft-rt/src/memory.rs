@@ -76,6 +76,13 @@ pub type Gauge = fn() -> u64;
 #[cfg(not(loom))]
 const HEAP_GAPS: u64 = 32;
 
+/// From this budget on, what lies idle beyond that and does not go back is nobody's to give, up to a part of the budget: a smaller
+/// one would be taken by what every process has.
+#[cfg(not(loom))]
+const GAPS_COUNT_FROM: u64 = 256 << 20;
+#[cfg(not(loom))]
+const GAPS_COUNTED: u64 = 16;
+
 /// A memory budget in bytes. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -137,8 +144,10 @@ impl Ledger {
     #[cfg(not(loom))]
     pub fn trim(&self) {
         if self.is_watching() {
-            let known_bytes = self.used() + self.unreserved();
-            heap::trim(known_bytes + self.limit() / HEAP_GAPS);
+            let (limit, real_bytes) = (self.limit(), self.account.real_bytes());
+            let known_bytes = self.used().max(real_bytes.saturating_sub(heap::gap_bytes()));
+            let gaps_max = if limit < GAPS_COUNT_FROM { 0 } else { limit / GAPS_COUNTED };
+            heap::trim(known_bytes + limit / HEAP_GAPS, gaps_max);
         }
     }
 

@@ -95,7 +95,7 @@ fn load(
         // Before memory is counted: making rows takes more of it than loading them.
         tpch_load::generate(&files, args.database.scale(), threads)?;
     }
-    heap::trim(0);
+    heap::trim(0, 0);
     resident::reset_peak();
     let database = open(args, setting)?;
     let loaded = tpch_load::load(&database, &files, args.database.scale(), threads)?;
@@ -175,7 +175,7 @@ fn measure(
     let [mut cold, mut hot] = [Runs::default(), Runs::default()];
     for repetition in 0..args.database.common.repeat {
         // What an earlier database has left of its memory is not this one's.
-        heap::trim(0);
+        heap::trim(0, 0);
         let database = open(args, setting)?;
         cold.runs.push(run_once(&database, query, reference)?);
         done();

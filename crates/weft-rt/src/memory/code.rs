@@ -78,11 +78,14 @@ mod tests {
 
     #[test]
     fn code_is_forgotten_and_runs_on() {
-        let before = resident_bytes().unwrap();
         assert!(!trim(u64::MAX).unwrap());
-        assert!(trim(0).unwrap());
-        let after = resident_bytes().unwrap();
-        assert!(after < before, "{after} of {before} bytes");
+        // Other tests run meanwhile, and what they run comes back.
+        let is_less = (0..100).any(|_| {
+            let before = resident_bytes().unwrap();
+            assert!(trim(0).unwrap());
+            resident_bytes().unwrap() < before
+        });
+        assert!(is_less);
         // Everything works as before.
         let words: Vec<String> = (0..1_000).map(|word| format!("{word:>10}")).collect();
         assert_eq!(words.concat().len(), 10_000);

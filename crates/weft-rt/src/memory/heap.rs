@@ -10,7 +10,7 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use super::kept::kept_bytes;
 use super::slab::resident_bytes;
@@ -38,6 +38,9 @@ static LIVE: AtomicI64 = AtomicI64::new(0);
 
 /// What was counted and not handed on yet.
 static COUNTED: [Shard; SHARDS] = [const { Shard(AtomicI64::new(0)) }; SHARDS];
+
+/// Bytes in gaps of the heap that did not go back to the system when they were to.
+static GAPS: AtomicU64 = AtomicU64::new(0);
 
 /// Threads that have a shard.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -78,11 +81,18 @@ impl<A> CountingAllocator<A> {
 }
 
 /// About how many bytes of the heap are allocated, as their owners asked for them: wrong by up to 64 KiB for
-/// each thread that allocates. Freed blocks that are [kept](super::kept) are among them, and what is resident of
-/// [blocks](super::slab) on huge pages; without those 0 if the program has no [`CountingAllocator`].
+/// each thread that allocates. Freed blocks that are [kept](super::kept) are among them, what is resident of
+/// [blocks](super::slab) on huge pages, and what [`trim`] could not give back; without those 0 if the program has no
+/// [`CountingAllocator`].
 pub fn live_bytes() -> u64 {
     u64::try_from(LIVE.load(Ordering::Relaxed)).unwrap_or(0)
         + (kept_bytes() + resident_bytes()) as u64
+        + gap_bytes()
+}
+
+/// Bytes in gaps of the heap that count as allocated, as they did not go back to the system.
+pub(super) fn gap_bytes() -> u64 {
+    GAPS.load(Ordering::Relaxed)
 }
 
 /// True if the program's global allocator is a [`CountingAllocator`].
@@ -108,17 +118,25 @@ pub fn give_back_promptly() {
 }
 
 /// Has the system's allocator give back the pages that are free between its blocks, if the process has more than
-/// `most_bytes` of memory that are not a file's. Takes some 20 µs, and milliseconds if there is much to give back. True if
-/// something was given back; never where the allocator is not the GNU C library's.
-pub fn trim(most_bytes: u64) -> bool {
-    if super::code::status_bytes("RssAnon:").is_none_or(|bytes| bytes <= most_bytes) {
-        return false;
+/// `most_bytes` of memory that are not a file's. Takes some 20 µs, and milliseconds if there is much to give back. What it has
+/// beyond afterwards lies between blocks on pages that have others, and counts as allocated until this is called again: up to
+/// `gaps_max` bytes of it. True if something was given back; never where the allocator is not the GNU C library's.
+pub fn trim(most_bytes: u64, gaps_max: u64) -> bool {
+    let surplus = || {
+        let resident = super::code::status_bytes("RssAnon:");
+        resident.map_or(0, |bytes| bytes.saturating_sub(most_bytes))
+    };
+    let mut gaps = surplus();
+    let mut is_less = false;
+    if gaps > 0 {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: the call takes a number, and locks what it changes.
+        let has_given = unsafe { libc::malloc_trim(0) } == 1;
+        #[cfg(not(target_env = "gnu"))]
+        let has_given = false;
+        (is_less, gaps) = (has_given, surplus());
     }
-    #[cfg(target_env = "gnu")]
-    // SAFETY: the call takes a number, and locks what it changes.
-    let is_less = unsafe { libc::malloc_trim(0) } == 1;
-    #[cfg(not(target_env = "gnu"))]
-    let is_less = false;
+    GAPS.store(gaps.min(gaps_max), Ordering::Relaxed);
     is_less
 }
 
@@ -209,8 +227,11 @@ mod tests {
         let allocated = unsafe { libc::mallinfo2() }.uordblks;
         blocks.retain(|block| block[0] % 20 == 0);
         let before = resident();
-        assert!(!trim(u64::MAX));
-        let is_less = trim(0);
+        assert!(!trim(u64::MAX, 0));
+        let is_less = trim(0, 1 << 20);
+        assert_eq!(gap_bytes(), 1 << 20, "the test has more than nothing");
+        assert!(!trim(u64::MAX, 1 << 20));
+        assert_eq!(gap_bytes(), 0);
         // A sanitizer has an allocator of its own.
         if allocated > 100 << 20 {
             assert!(is_less);

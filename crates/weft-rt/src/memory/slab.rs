@@ -130,6 +130,8 @@ struct Slab {
     with_free: BTreeSet<usize>,
     /// Those of which some are resident.
     with_resident: BTreeSet<usize>,
+    /// Those that nobody has anything of.
+    unused: BTreeSet<usize>,
     /// Bytes that are free and resident.
     free_bytes: usize,
 }
@@ -148,6 +150,7 @@ impl Slab {
             chunks: BTreeMap::new(),
             with_free: BTreeSet::new(),
             with_resident: BTreeSet::new(),
+            unused: BTreeSet::new(),
             free_bytes: 0,
         }
     }
@@ -157,6 +160,7 @@ impl Slab {
         self.chunks.insert(address, Chunk { arena, free: ALL, resident: ALL });
         self.with_free.insert(address);
         self.with_resident.insert(address);
+        self.unused.insert(address);
         self.free_bytes += HUGE_PAGE_BYTES;
         RESIDENT.fetch_add(HUGE_PAGE_BYTES, Ordering::Relaxed);
     }
@@ -175,6 +179,9 @@ impl Slab {
         let chunk = self.chunks.get_mut(&address).expect("a chunk that has free pieces");
         let taken = run(pieces) << first;
         let resident = (chunk.resident & taken).count_ones() as usize;
+        if chunk.free == ALL {
+            self.unused.remove(&address);
+        }
         chunk.free &= !taken;
         chunk.resident &= !taken;
         if chunk.free == 0 {
@@ -193,6 +200,9 @@ impl Slab {
         chunk.resident |= pieces;
         self.with_free.insert(address);
         self.with_resident.insert(address);
+        if chunk.free == ALL {
+            self.unused.insert(address);
+        }
         self.free_bytes += pieces.count_ones() as usize * BLOCK_BYTES_MIN;
     }
 
@@ -201,11 +211,11 @@ impl Slab {
     fn give_back(&mut self, capacity: usize) -> Vec<Chunk> {
         let mut surplus = Vec::new();
         while self.free_bytes > capacity
-            && let Some(address) = self.unused()
+            && let Some(address) = self.unused.pop_last()
         {
             self.with_free.remove(&address);
             self.with_resident.remove(&address);
-            let chunk = self.chunks.remove(&address).expect("it was just found");
+            let chunk = self.chunks.remove(&address).expect("an unused one is there");
             self.forget(chunk.resident);
             surplus.push(chunk);
         }
@@ -225,12 +235,6 @@ impl Slab {
         let bytes = pieces.count_ones() as usize * BLOCK_BYTES_MIN;
         self.free_bytes -= bytes;
         RESIDENT.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// A chunk that nobody has anything of.
-    fn unused(&self) -> Option<usize> {
-        let mut addresses = self.with_resident.iter().rev();
-        addresses.find(|address| self.chunks[address].free == ALL).copied()
     }
 }
 
