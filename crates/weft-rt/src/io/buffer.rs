@@ -29,7 +29,7 @@ pub struct IoBuf {
     ptr: NonNull<u8>,
     len: usize,
     arena: Option<u32>,
-    owner: Option<Arc<dyn Recycle>>,
+    owner: Owner,
 }
 
 // SAFETY: an `IoBuf` owns its memory exclusively, and its owner is `Send + Sync`.
@@ -37,14 +37,14 @@ unsafe impl Send for IoBuf {}
 // SAFETY: shared access only reads the bytes.
 unsafe impl Sync for IoBuf {}
 
-/// A block that a buffer has.
-struct Lent(Block);
-
-impl Recycle for Lent {
-    fn recycle(&self, ptr: NonNull<u8>, _len: usize) {
-        // It goes back with its last owner, which is the buffer.
-        debug_assert_eq!(ptr, self.0.start());
-    }
+/// Whose the memory is.
+enum Owner {
+    Heap,
+    /// Goes back when it is dropped.
+    Block {
+        _block: Block,
+    },
+    Other(Arc<dyn Recycle>),
 }
 
 impl IoBuf {
@@ -55,7 +55,7 @@ impl IoBuf {
     /// If `len` is 0 or the allocator has no memory.
     pub fn zeroed(len: usize) -> IoBuf {
         let mut buffer = IoBuf::of_block(len).unwrap_or_else(|| IoBuf::of_heap(len));
-        if buffer.owner.is_some() {
+        if !matches!(buffer.owner, Owner::Heap) {
             buffer.fill(0);
         }
         buffer
@@ -74,7 +74,7 @@ impl IoBuf {
         let block = if takes_most { Block::new(BLOCK_BYTES_MIN) } else { None }?;
         let ptr = block.start();
         // The memory is initialized, by the system if by nobody else.
-        Some(IoBuf { ptr, len, arena: None, owner: Some(Arc::new(Lent(block))) })
+        Some(IoBuf { ptr, len, arena: None, owner: Owner::Block { _block: block } })
     }
 
     fn of_heap(len: usize) -> IoBuf {
@@ -85,7 +85,7 @@ impl IoBuf {
         let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
         // SAFETY: `alloc` returned `len` writable bytes.
         unsafe { ptr.write_bytes(0, len) };
-        IoBuf { ptr, len, arena: None, owner: None }
+        IoBuf { ptr, len, arena: None, owner: Owner::Heap }
     }
 
     /// A buffer over memory that belongs to `owner`, which gets it back when the buffer is dropped.
@@ -100,17 +100,18 @@ impl IoBuf {
         arena: Option<u32>,
         owner: Arc<dyn Recycle>,
     ) -> IoBuf {
-        IoBuf { ptr, len, arena, owner: Some(owner) }
+        IoBuf { ptr, len, arena, owner: Owner::Other(owner) }
     }
 
     /// Gives up the buffer without telling its owner, which from here on has to be told otherwise.
     ///
     /// # Panics
-    /// If it is a buffer of the heap, which has no owner.
+    /// If it is a buffer of the heap or a block, which have no owner.
     pub fn into_raw(mut self) -> (NonNull<u8>, usize) {
         let parts = (self.ptr, self.len);
-        assert!(self.owner.take().is_some(), "a buffer of the heap has no owner");
+        let owner = std::mem::replace(&mut self.owner, Owner::Heap);
         std::mem::forget(self);
+        assert!(matches!(owner, Owner::Other(_)), "a buffer of the heap has no owner");
         parts
     }
 
@@ -143,9 +144,10 @@ impl DerefMut for IoBuf {
 
 impl Drop for IoBuf {
     fn drop(&mut self) {
-        match self.owner.take() {
-            Some(owner) => owner.recycle(self.ptr, self.len),
-            None => {
+        match &self.owner {
+            Owner::Other(owner) => owner.recycle(self.ptr, self.len),
+            Owner::Block { .. } => {}
+            Owner::Heap => {
                 let layout = Layout::from_size_align(self.len, BUFFER_ALIGNMENT).expect("as made");
                 // SAFETY: without an owner the memory came from `alloc` with this layout.
                 unsafe { dealloc(self.ptr.as_ptr(), layout) }
