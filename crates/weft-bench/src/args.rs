@@ -15,7 +15,8 @@ use crate::report::FIELD_HELP;
 
 pub use all::AllArgs;
 pub use database::{
-    DataArgs, DatabaseArgs, MemoryArgs, Settings, SpillArgs, StorageArgs, TpchArgs, setting,
+    DataArgs, DatabaseArgs, MemoryArgs, RateArgs, Settings, SpillArgs, StorageArgs, TpchArgs,
+    setting,
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
@@ -74,6 +75,9 @@ pub enum Experiment {
     /// How lineitem lies on disk: bytes per value of each column, cold and hot scans by one thread
     #[command(after_long_help = json_help())]
     Storage(StorageArgs),
+    /// How fast one thread, whatever --threads says, runs queries 1 and 6 of TPC-H in memory, beside loops written by hand
+    #[command(after_long_help = json_help())]
+    Rate(RateArgs),
     /// Measures nothing: makes the Parquet files that tpch and memory load, where they are missing
     Data(DataArgs),
 }
@@ -95,6 +99,7 @@ impl Experiment {
             | Experiment::Compression(args) => {
                 return vec![args.database.database()];
             }
+            Experiment::Rate(args) => return vec![args.database()],
             Experiment::Memory(_) | Experiment::Storage(_) => {
                 return vec![self.common().data.clone()];
             }
@@ -117,6 +122,7 @@ impl Experiment {
             | Experiment::Compression(args) => &args.database.common,
             Experiment::Memory(args) => &args.common,
             Experiment::Storage(args) => &args.common,
+            Experiment::Rate(args) => &args.common,
             Experiment::Data(args) => &args.common,
         }
     }
@@ -135,6 +141,7 @@ impl Experiment {
             | Experiment::Compression(args) => &mut args.database.common,
             Experiment::Memory(args) => &mut args.common,
             Experiment::Storage(args) => &mut args.common,
+            Experiment::Rate(args) => &mut args.common,
             Experiment::Data(args) => &mut args.common,
         }
     }

@@ -27,7 +27,7 @@ use std::time::SystemTime;
 
 use args::{AllArgs, BenchArgs, CommonArgs, Experiment, SpillArgs, cores, distinct};
 pub use error::BenchError;
-use experiment::{compression, io, lookup, memory, prefetch, scan, spill, storage};
+use experiment::{compression, io, lookup, memory, prefetch, rate, scan, spill, storage};
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
 use workload::tpch_load;
@@ -65,9 +65,12 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         }
         Experiment::Storage(storage) => {
             let points = storage::run(storage, &machine)?;
-            let layout = report::table::Layout::of_stdout();
-            let table = report::table::render(&points, layout);
-            summary = Some(table + &storage::summary(&points));
+            summary = Some(table(&points) + &storage::summary(&points));
+            points
+        }
+        Experiment::Rate(args) => {
+            let points = rate::run(args, &machine)?;
+            summary = Some(table(&points) + &rate::summary(&points));
             points
         }
         Experiment::Agg(args) => {
@@ -102,8 +105,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let text = if common.json {
         report::json::to_lines(&points)?
     } else {
-        summary
-            .unwrap_or_else(|| report::table::render(&points, report::table::Layout::of_stdout()))
+        summary.unwrap_or_else(|| table(&points))
     };
     print(&text)?;
     if let Some(directory) = &common.out {
@@ -113,6 +115,10 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         }
     }
     verdict
+}
+
+fn table(points: &[Point]) -> String {
+    report::table::render(points, report::table::Layout::of_stdout())
 }
 
 /// The points of an experiment at each of its scale factors.

@@ -125,17 +125,20 @@ impl<T: Lane> Condition<T> {
 /// Appends the outcome of `test` for each value. Sixty-four outcomes are bytes first, which vectorizes.
 #[inline(always)]
 pub(crate) fn append<T: Copy>(values: &[T], words: &mut Vec<u64>, test: impl Fn(T) -> bool) {
-    words.reserve(values.len().div_ceil(WORD));
+    let before = words.len();
+    // Nothing that may allocate within the loop: vectors would leave their registers for it.
+    words.resize(before + values.len().div_ceil(WORD), 0);
+    let words = &mut words[before..];
     let (whole, rest) = values.as_chunks::<WORD>();
-    for values in whole {
-        words.push(gathered(&values.map(|value| u8::from(test(value)))));
+    for (word, values) in words.iter_mut().zip(whole) {
+        *word = gathered(&values.map(|value| u8::from(test(value))));
     }
     if !rest.is_empty() {
         let mut outcomes = [0; WORD];
         for (outcome, &value) in outcomes.iter_mut().zip(rest) {
             *outcome = u8::from(test(value));
         }
-        words.push(gathered(&outcomes));
+        words[whole.len()] = gathered(&outcomes);
     }
 }
 
@@ -199,6 +202,21 @@ impl Numbers {
             Op::LtEq => range(i128::MIN, value, false),
             Op::Gt => value.checked_add(1).map_or(Self::NONE, |low| range(low, i128::MAX, false)),
             Op::GtEq => range(value, i128::MAX, false),
+        }
+    }
+
+    /// Both conditions as one, if they are ranges.
+    pub(crate) fn and(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (
+                Self::Range { low, high, negated: false },
+                Self::Range { low: other_low, high: other_high, negated: false },
+            ) => Some(Self::Range {
+                low: *low.max(other_low),
+                high: *high.min(other_high),
+                negated: false,
+            }),
+            _ => None,
         }
     }
 

@@ -42,25 +42,60 @@ impl Block<'_> {
         })
     }
 
+    /// A bit per row that says whether it satisfies all of `predicates`, as [`Block::filter`] does for one. Bounds of integers
+    /// are one range: values are unpacked and compared once for all of them.
+    ///
+    /// # Errors
+    /// As [`Block::filter`].
+    pub fn filter_all(&self, predicates: &[&Predicate]) -> Result<BooleanBuffer> {
+        let Some((first, others)) = predicates.split_first() else {
+            return Ok(condition::all(true, self.rows()));
+        };
+        let range = numbers(first).and_then(|first| {
+            others.iter().try_fold(first, |range, predicate| range.and(&numbers(predicate)?))
+        });
+        if let Some(range) = range.filter(|_| !others.is_empty())
+            && let Some(satisfied) = self.integers(&range)?
+        {
+            let Some(node) = self.validity() else { return Ok(satisfied) };
+            return Ok(&bools::decode(node, self.rows())? & &satisfied);
+        }
+        let mut satisfied = self.filter(first)?;
+        for predicate in others {
+            if satisfied.count_set_bits() == 0 {
+                break;
+            }
+            satisfied = &satisfied & &self.filter(predicate)?;
+        }
+        Ok(satisfied)
+    }
+
+    /// A bit per row, of any value for nulls; nothing if the values are no integers.
+    fn integers(&self, numbers: &Numbers) -> Result<Option<BooleanBuffer>> {
+        let (node, rows) = (self.node(), self.rows());
+        Ok(Some(match self.physical() {
+            Physical::Int8 => ints::filter::<u8>(node, rows, &numbers.lanes(true), 0)?,
+            Physical::Int16 => ints::filter::<u16>(node, rows, &numbers.lanes(true), 0)?,
+            Physical::Int32 => ints::filter::<u32>(node, rows, &numbers.lanes(true), 0)?,
+            Physical::Int64 => ints::filter::<u64>(node, rows, &numbers.lanes(true), 0)?,
+            Physical::UInt8 => ints::filter::<u8>(node, rows, &numbers.lanes(false), 0)?,
+            Physical::UInt16 => ints::filter::<u16>(node, rows, &numbers.lanes(false), 0)?,
+            Physical::UInt32 => ints::filter::<u32>(node, rows, &numbers.lanes(false), 0)?,
+            Physical::UInt64 => ints::filter::<u64>(node, rows, &numbers.lanes(false), 0)?,
+            Physical::Int128 => wide::filter(node, rows, numbers)?,
+            _ => return Ok(None),
+        }))
+    }
+
     /// A bit per row, of any value for nulls.
     fn satisfied(&self, predicate: &Predicate) -> Result<BooleanBuffer> {
         let physical = self.physical();
         let (node, rows) = (self.node(), self.rows());
         let wrong = || Error::WrongPredicate { physical, predicate: format!("{predicate:?}") };
-        let numbers = || numbers(predicate).ok_or_else(wrong);
         match physical {
             Physical::Boolean => {
                 booleans(node, rows, booleans_wanted(predicate).ok_or_else(wrong)?)
             }
-            Physical::Int8 => ints::filter::<u8>(node, rows, &numbers()?.lanes(true), 0),
-            Physical::Int16 => ints::filter::<u16>(node, rows, &numbers()?.lanes(true), 0),
-            Physical::Int32 => ints::filter::<u32>(node, rows, &numbers()?.lanes(true), 0),
-            Physical::Int64 => ints::filter::<u64>(node, rows, &numbers()?.lanes(true), 0),
-            Physical::UInt8 => ints::filter::<u8>(node, rows, &numbers()?.lanes(false), 0),
-            Physical::UInt16 => ints::filter::<u16>(node, rows, &numbers()?.lanes(false), 0),
-            Physical::UInt32 => ints::filter::<u32>(node, rows, &numbers()?.lanes(false), 0),
-            Physical::UInt64 => ints::filter::<u64>(node, rows, &numbers()?.lanes(false), 0),
-            Physical::Int128 => wide::filter(node, rows, &numbers()?),
             Physical::Float32 => {
                 let bits = |value: &Scalar| match value {
                     Scalar::Float32(value) => Some(one_zero32(*value).to_bits()),
@@ -79,6 +114,7 @@ impl Block<'_> {
                 strings::filter(node, rows, &text(predicate).ok_or_else(wrong)?, 0)
             }
             Physical::Interval | Physical::List | Physical::Struct | Physical::Null => Err(wrong()),
+            _ => self.integers(&numbers(predicate).ok_or_else(wrong)?)?.ok_or_else(wrong),
         }
     }
 }

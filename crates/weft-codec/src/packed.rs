@@ -15,7 +15,7 @@ use crate::lane::{self, CHUNK, Lane, packed_bytes};
 use crate::reader::{Reader, put};
 
 /// Up to so many values of a chunk are unpacked one by one.
-const FEW: usize = 16;
+const FEW: usize = 64;
 
 /// Base and width of every chunk of an array.
 struct Plan<T> {
@@ -135,7 +135,7 @@ impl<'a> Packed<'a> {
         out
     }
 
-    /// The values of some rows: a chunk is unpacked only where several of its values are picked.
+    /// The values of some rows: a chunk is unpacked only where many of its values are picked.
     pub(crate) fn pick<T: Lane>(&self, rows: &[u32]) -> Vec<T> {
         dispatch(Pick { packed: self, rows, lane: PhantomData })
     }

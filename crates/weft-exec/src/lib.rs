@@ -56,5 +56,6 @@ pub use error::{ExecError, Result};
 pub use interpret::Interpreter;
 pub use lane::{Lane, Value};
 pub use program::Program;
+pub use tasks::QueryTask;
 pub use text::Str;
 pub use vector::{VECTOR_ROWS_MAX, Vector};

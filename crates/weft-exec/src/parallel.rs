@@ -5,33 +5,34 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use weft_rt::MorselQueue;
 use weft_rt::cancel::CancelToken;
-use weft_rt::{JoinHandle, MorselQueue};
 
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::profile::measured;
 use crate::query::Context;
+use crate::tasks::{Counted, QueryTask};
 
 impl Context {
     /// Runs a task of the query on some worker; `make` is called there.
-    pub fn spawn<M, F>(&self, make: M) -> JoinHandle<F::Output>
+    pub fn spawn<M, F>(&self, make: M) -> QueryTask<F::Output>
     where
         M: FnOnce() -> F + Send + 'static,
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.runtime.spawn(self.counted(make))
+        QueryTask::new(self.runtime.spawn(self.counted(make)))
     }
 
     /// Runs a task of the query on a worker; `make` is called there.
-    pub fn spawn_on<M, F>(&self, worker: usize, make: M) -> JoinHandle<F::Output>
+    pub fn spawn_on<M, F>(&self, worker: usize, make: M) -> QueryTask<F::Output>
     where
         M: FnOnce() -> F + Send + 'static,
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.runtime.spawn_on(worker, self.counted(make))
+        QueryTask::new(self.runtime.spawn_on(worker, self.counted(make)))
     }
 
     /// Runs what cannot go from worker to worker on one of them; `make` is called there. Cancellation drops it where it
@@ -49,8 +50,11 @@ impl Context {
         self.spawn(move || async move { unless_cancelled(make(), &cancel).await }).await?
     }
 
-    /// The query ends no sooner than this task.
-    fn counted<M, F>(&self, make: M) -> impl FnOnce() -> BoxLocal<F::Output> + Send + use<M, F>
+    /// The query ends no sooner than this task, and what it gives.
+    fn counted<M, F>(
+        &self,
+        make: M,
+    ) -> impl FnOnce() -> BoxLocal<(F::Output, Counted)> + Send + use<M, F>
     where
         M: FnOnce() -> F + Send + 'static,
         F: Future + 'static,
@@ -60,9 +64,7 @@ impl Context {
             let future = make();
             Box::pin(async move {
                 let counted = counted;
-                let output = measured(measuring, future).await;
-                drop(counted);
-                output
+                (measured(measuring, future).await, counted)
             })
         }
     }
@@ -91,7 +93,7 @@ impl Context {
                 Ok(output)
             })
         };
-        let tasks: Vec<JoinHandle<Result<T>>> = (0..self.runtime.workers()).map(start).collect();
+        let tasks: Vec<QueryTask<Result<T>>> = (0..self.runtime.workers()).map(start).collect();
         let mut outputs = Vec::with_capacity(tasks.len());
         let mut error = None;
         for task in tasks {

@@ -132,8 +132,10 @@ impl<R: Representation> AggregateUDFImpl for Represented<R> {
         AggregateOrderSensitivity::Insensitive
     }
 
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.inner.inner().set_monotonicity(data_type)
+    fn set_monotonicity(&self, _: &DataType) -> SetMonotonicity {
+        // A running minimum only falls, but it begins with nulls as long as there are no values: who leaves out a sort by it
+        // has them in the wrong place.
+        SetMonotonicity::NotMonotonic
     }
 
     fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {

@@ -2,6 +2,9 @@
 //!
 //! Decimals are rounded half away from zero, floating point numbers half to even, as in DuckDB and
 //! PostgreSQL, and text half away from zero (`integer_text.rs`).
+//!
+//! Functions that round have results with a digit more before the point, and it is known how many they have behind it when types
+//! are coerced: DataFusion finds that out later, when the number of digits is a constant of the right type.
 
 use std::sync::Arc;
 
@@ -12,10 +15,10 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Float32Type, Float64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result as DfResult, plan_err};
+use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TryCast, Volatility,
+    ScalarUDFImpl, Signature, TryCast, Volatility, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -64,25 +67,63 @@ impl RoundingCasts {
                 }
                 None => Transformed::no(Expr::TryCast(TryCast { expr, field })),
             },
-            Expr::ScalarFunction(mut call) if NEED_A_DIGIT.contains(&call.func.name()) => {
-                let widened = match call.args.first_mut() {
-                    Some(number) => widen(number, schema)?,
-                    None => false,
-                };
-                Transformed::new_transformed(Expr::ScalarFunction(call), widened)
-            }
             other => Transformed::no(other),
         })
     }
+}
+
+/// Gives functions that round the types of their results. To be applied before types are coerced.
+#[derive(Debug)]
+pub(crate) struct RoundedDigits;
+
+impl AnalyzerRule for RoundedDigits {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        rewrite_expressions(plan, |expr, schema| match expr {
+            Expr::ScalarFunction(mut call) if NEED_A_DIGIT.contains(&call.func.name()) => {
+                let (number, digits) = match call.args.as_mut_slice() {
+                    [number] => (number, None),
+                    [number, digits, ..] => (number, Some(digits)),
+                    [] => return Ok(Transformed::no(Expr::ScalarFunction(call))),
+                };
+                let widened = widen(number, schema)?;
+                let known = digits.is_some_and(make_constant);
+                Ok(Transformed::new_transformed(Expr::ScalarFunction(call), widened || known))
+            }
+            other => Ok(Transformed::no(other)),
+        })
+    }
+
+    fn name(&self) -> &str {
+        "rounded_digits"
+    }
+}
+
+/// Makes a number of digits a constant of the type that the functions take; false if it is none, or too large.
+fn make_constant(digits: &mut Expr) -> bool {
+    let number = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) => i32::try_from(*number).ok(),
+        _ => None,
+    };
+    let number = match &*digits {
+        Expr::Negative(inner) => number(inner).map(|number| -number),
+        other => number(other),
+    };
+    if let Some(number) = number {
+        *digits = lit(number);
+    }
+    number.is_some()
 }
 
 /// Functions whose results may have a digit more before the point than their argument: `ceil(0.2)`, `round(9.95, 1)`.
 /// DataFusion gives decimals as many as before, and says that they overflow.
 const NEED_A_DIGIT: [&str; 3] = ["ceil", "floor", "round"];
 
-/// Gives a decimal with a fraction one more digit before the point; false if it is none, or has all that there are.
+/// Gives a decimal with a fraction one more digit before the point; false if it is none, has all that there are, or has no type
+/// yet, as a parameter.
 fn widen(number: &mut Expr, schema: &DFSchema) -> DfResult<bool> {
-    let DataType::Decimal128(precision, scale) = number.get_type(schema)? else { return Ok(false) };
+    let Ok(DataType::Decimal128(precision, scale)) = number.get_type(schema) else {
+        return Ok(false);
+    };
     if scale <= 0 || precision >= DECIMAL128_MAX_PRECISION {
         return Ok(false);
     }

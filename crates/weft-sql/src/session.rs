@@ -33,7 +33,7 @@ use crate::no_rows::with_rows;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
-use crate::rounding::RoundingCasts;
+use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
@@ -94,6 +94,7 @@ impl Session {
         // After grouping() was resolved, which looks for the keys as they were written.
         analyzer_rules.insert(6, Arc::new(DistinctGroups));
         analyzer_rules.insert(7, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(8, Arc::new(RoundedDigits));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));

@@ -114,6 +114,12 @@ fn block_ranges(chunk: &Chunk) -> impl Iterator<Item = (usize, Range<usize>)> {
     })
 }
 
+/// Those of the predicates that rows of a block may not satisfy.
+fn open<'a>(predicates: &[&'a Predicate], block: &Block) -> Vec<&'a Predicate> {
+    let may_fail = |predicate: &&&Predicate| !predicate.must_match(&block.zone, block.rows.into());
+    predicates.iter().filter(may_fail).copied().collect()
+}
+
 fn any(selection: Option<&BooleanBuffer>, rows: &Range<usize>) -> bool {
     selection.is_none_or(|selection| {
         selection.slice(rows.start, rows.len()).set_indices().next().is_some()
@@ -167,13 +173,21 @@ impl GroupScan<'_> {
     /// Applies the predicates to the blocks that are left, then asks the filters.
     async fn filter(&mut self) -> Result<()> {
         let shared = self.shared;
-        for (column, predicate) in &shared.options.predicates {
-            let chunk = &self.group.chunks[*column];
-            let must = |block: &Block| predicate.must_match(&block.zone, block.rows.into());
-            if chunk.blocks.iter().all(must) {
+        let predicates = &shared.options.predicates;
+        for (at, (column, _)) in predicates.iter().enumerate() {
+            if predicates[..at].iter().any(|(earlier, _)| earlier == column) {
                 continue;
             }
-            let satisfied = self.satisfied(*column, predicate).await?;
+            let of_column = predicates[at..].iter().filter(|(other, _)| other == column);
+            let of_column: Vec<&Predicate> = of_column.map(|(_, predicate)| predicate).collect();
+            if self.group.chunks[*column]
+                .blocks
+                .iter()
+                .all(|block| open(&of_column, block).is_empty())
+            {
+                continue;
+            }
+            let satisfied = self.satisfied(*column, &of_column).await?;
             self.select(satisfied);
             if self.is_empty() {
                 return Ok(());
@@ -239,22 +253,21 @@ impl GroupScan<'_> {
         Ok(wanted.finish())
     }
 
-    /// The rows that satisfy a predicate, of those that are left.
-    async fn satisfied(&self, column: usize, predicate: &Predicate) -> Result<BooleanBuffer> {
+    /// The rows that satisfy all predicates on a column, of those that are left.
+    async fn satisfied(&self, column: usize, predicates: &[&Predicate]) -> Result<BooleanBuffer> {
         let chunk = &self.group.chunks[column];
+        let open_of = |number: usize| open(predicates, &chunk.blocks[number]);
         let is_open = |(number, rows): &(usize, Range<usize>)| {
-            let block = &chunk.blocks[*number];
-            any(self.selection.as_ref(), rows)
-                && !predicate.must_match(&block.zone, block.rows.into())
+            any(self.selection.as_ref(), rows) && !open_of(*number).is_empty()
         };
         let open: Vec<(usize, Range<usize>)> = block_ranges(chunk).filter(is_open).collect();
         // What is not open is true: it must match, or is excluded already.
         let mut satisfied = BooleanBufferBuilder::new(self.rows());
         let keys: Vec<_> = open.iter().map(|(number, _)| (column, *number)).collect();
         self.visit(&keys, |at, decoder| {
-            let rows = &open[at].1;
+            let (number, rows) = &open[at];
             satisfied.append_n(rows.start - satisfied.len(), true);
-            satisfied.append_buffer(&decoder.filter(predicate)?);
+            satisfied.append_buffer(&decoder.filter_all(&open_of(*number))?);
             Ok(())
         })
         .await?;

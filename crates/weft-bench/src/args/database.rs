@@ -56,8 +56,7 @@ impl DatabaseArgs {
 
     /// The database's directory.
     pub fn database(&self) -> PathBuf {
-        let default = || self.common.data.join(format!("tpch-sf{}.weft", self.scale()));
-        self.db.clone().unwrap_or_else(default)
+        database(&self.common, self.db.as_ref(), self.scale())
     }
 
     /// The thread counts to sweep: all cores if none are given.
@@ -73,6 +72,11 @@ impl DatabaseArgs {
             ("spill_mode", &self.spill_mode),
         ])
     }
+}
+
+/// The directory of a database of TPC-H: the one that is named, or one of the scale in the data directory.
+fn database(common: &CommonArgs, named: Option<&PathBuf>, scale: f64) -> PathBuf {
+    named.cloned().unwrap_or_else(|| common.data.join(format!("tpch-sf{scale}.weft")))
 }
 
 /// The value of one of the settings, if it is given.
@@ -210,6 +214,29 @@ pub struct StorageArgs {
     /// Memory that the cache and the scans may take, in MiB
     #[arg(long, default_value_t = 4096, value_name = "MiB", value_parser = clap::value_parser!(u64).range(64..=1_048_576))]
     pub memory_mib: u64,
+}
+
+/// `weft bench rate`.
+#[derive(Args, Clone, Debug)]
+pub struct RateArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// TPC-H scale factor
+    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+
+    /// The database; created and loaded if needed [default: one of the scale in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+}
+
+impl RateArgs {
+    /// The database's directory.
+    pub fn database(&self) -> PathBuf {
+        database(&self.common, self.db.as_ref(), self.scale)
+    }
 }
 
 /// `weft bench data`.

@@ -99,7 +99,7 @@ pub fn check(points: &[Point]) -> Result<(), BenchError> {
 }
 
 /// Resident memory that a process may have whose database has this limit, in bytes.
-pub(super) fn allowed_bytes(limit_bytes: u64) -> u64 {
+pub fn allowed_bytes(limit_bytes: u64) -> u64 {
     limit_bytes + limit_bytes / 20 + ALLOWANCE_BYTES
 }
 

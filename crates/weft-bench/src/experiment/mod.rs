@@ -5,6 +5,7 @@ pub mod io;
 pub mod lookup;
 pub mod memory;
 pub mod prefetch;
+pub mod rate;
 pub mod scan;
 pub mod spill;
 pub mod storage;

@@ -50,6 +50,7 @@ const ALL: &[Column] = &[
     measured("max", "", 9, |p| spread(p, p.seconds_max)),
     measured("throughput", "GB/s", 0, |p| p.gb_per_s.map(units::number)),
     measured("decoded", "GB/s", 1, |p| p.decoded_gb_per_s.map(units::number)),
+    measured("rows", "1/s", 0, |p| p.rows_per_s().map(units::number)),
     measured("bytes/row", "", 3, |p| Some(units::number(p.bytes_on_disk? as f64 / p.rows? as f64))),
     measured("per thread", "GB/s", 4, |p| several(p, p.gb_per_s_per_thread()).map(units::number)),
     measured("lookups", "1/s", 0, |p| p.lookups_per_s.map(units::number)),

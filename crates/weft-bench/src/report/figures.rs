@@ -108,6 +108,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "join" => "Joins: lineitem with partsupp and with itself".to_string(),
         "sort" => "Sort: the rows of lineitem numbered by comment".to_string(),
         "compression" => "Compression of what is spilled (Figure 3 of Spilly)".to_string(),
+        "rate" => "Rows per second and core: TPC-H Q1 and Q6 in memory".to_string(),
         "storage" => "Storage: the columns of lineitem".to_string(),
         other => format!("Experiment: {other}"),
     }

@@ -12,7 +12,7 @@ use super::OverTime;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `memory`, `storage`, `agg`, `join`,
-    /// `sort` or `compression`.
+    /// `sort`, `compression` or `rate`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -172,6 +172,11 @@ impl Point {
         self.gb_per_s.map(|rate| rate / f64::from(self.threads.max(1)))
     }
 
+    /// Rows per second of all threads.
+    pub fn rows_per_s(&self) -> Option<f64> {
+        self.rows.filter(|_| self.seconds > 0.0).map(|rows| rows as f64 / self.seconds)
+    }
+
     /// Spilled bytes for each one on disk.
     pub fn compression_ratio(&self) -> Option<f64> {
         let (raw, written) = (self.spilled_bytes_raw?, self.spilled_bytes?);
@@ -187,7 +192,7 @@ impl Point {
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
 experiment           io | scan | lookup | prefetch | tpch | memory | storage | agg | join | sort |
-                     compression
+                     compression | rate
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done

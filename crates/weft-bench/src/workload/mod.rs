@@ -3,6 +3,7 @@
 mod error;
 mod statement;
 pub mod tpch_load;
+pub mod tpch_loops;
 pub mod tpch_parquet;
 pub mod tpch_queries;
 pub mod tpch_rows;

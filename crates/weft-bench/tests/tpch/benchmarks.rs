@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Parser;
 use weft_bench::args::{BenchArgs, Experiment};
-use weft_bench::experiment::{memory, storage, tpch};
+use weft_bench::experiment::{memory, rate, storage, tpch};
 use weft_bench::report::{Machine, Point};
 use weft_bench::workload::tpch_load;
 
@@ -76,4 +76,18 @@ fn storage_reads_what_it_wrote() {
         points[3..].iter().step_by(2).filter_map(|point| point.bytes_on_disk).sum();
     assert!(of_columns >= points[1].bytes_on_disk.unwrap(), "{points:?}");
     assert!(storage::summary(&points).contains("GB/s"));
+}
+
+#[test]
+fn loops_by_hand_have_the_answers_of_the_queries() {
+    let data = tempfile::tempdir().unwrap();
+    let Experiment::Rate(args) = parse("rate --scale 0.01 --repeat 1", data.path()) else {
+        panic!("not rate")
+    };
+    // Answers that differ are an error.
+    let points = rate::run(&args, &Machine::default()).unwrap();
+    assert_eq!(points.len(), 6);
+    assert!(points.iter().all(|point| point.rows == Some(60_175)), "{points:?}");
+    let text = rate::summary(&points);
+    assert!(text.starts_with("q01: ") && text.contains("\nq06: "), "{text}");
 }

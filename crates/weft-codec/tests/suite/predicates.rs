@@ -97,6 +97,7 @@ fn check_all(rng: &mut Rng, block: &Block, array: &ArrayRef, others: &ArrayRef, 
     check(block, &zone, &Predicate::IsNull, &!&valid, what);
     let mut list = Vec::new();
     let mut among = BooleanBuffer::new_unset(array.len());
+    let mut all = vec![(Predicate::IsNotNull, valid)];
     for i in 0..6 {
         let (from, row) = if i % 2 == 0 {
             (array, rng.usize(..array.len()))
@@ -107,6 +108,7 @@ fn check_all(rng: &mut Rng, block: &Block, array: &ArrayRef, others: &ArrayRef, 
         for op in OPS {
             let expected = compared(op, array, from, row);
             check(block, &zone, &Predicate::Compare(op, value.clone()), &expected, what);
+            all.push((Predicate::Compare(op, value.clone()), expected));
         }
         check(block, &zone, &Predicate::In(list.clone()), &among, what);
         if let Scalar::Bytes(bytes) = &value {
@@ -120,6 +122,15 @@ fn check_all(rng: &mut Rng, block: &Block, array: &ArrayRef, others: &ArrayRef, 
         }
         among = &among | &compared(Op::Eq, array, from, row);
         list.push(value);
+    }
+    all.push((Predicate::In(list), among));
+    for _ in 0..20 {
+        let some: Vec<_> = (0..rng.usize(0..4)).map(|_| &all[rng.usize(..all.len())]).collect();
+        let predicates: Vec<&Predicate> = some.iter().map(|(predicate, _)| predicate).collect();
+        let every = BooleanBuffer::new_set(array.len());
+        let expected = some.iter().fold(every, |rows, (_, of_one)| &rows & of_one);
+        let found = block.filter_all(&predicates).expect(what);
+        assert_eq!(found, expected, "{what}: {predicates:?}");
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use weft_rt::memory::Reservation;
+use weft_rt::memory::{Ledger, Reservation};
 
 use super::keys;
 use super::memory::Memory;
@@ -171,6 +171,24 @@ impl Gathered {
     /// The next unit, for one of those who have been told that there is another.
     pub(super) async fn take(&self) -> Unit {
         self.units.take().await
+    }
+
+    /// The next unit, if there is one for each of so many workers beside it, `needs` gives the bytes that it needs, and these
+    /// are free. It is not to be asked for then.
+    pub(super) fn take_with(
+        &self,
+        workers: usize,
+        ledger: &Ledger,
+        needs: impl FnOnce(&Unit) -> Option<u64>,
+    ) -> Option<(Unit, Reservation)> {
+        if self.left.load(Ordering::Relaxed) <= workers || !self.has_another() {
+            return None;
+        }
+        let taken = self.units.take_with(ledger, needs);
+        if taken.is_none() {
+            self.left.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
     }
 
     /// About how many groups there will be.

@@ -1,5 +1,5 @@
 //! The finished groups as a source: a morsel merges a unit and gives its groups, keys and results of aggregates as
-//! registers.
+//! registers. While they are passed on, the next unit comes back from disk and is merged, if there is memory for both.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -9,15 +9,20 @@ use weft_rt::memory::Ledger;
 
 use super::gathered::{Gathered, Loose};
 use super::keys;
-use super::merge::{Merged, Step, merge};
+use super::merge::{Merged, Step, merge, merge_within, needed_bytes};
 use super::operator::Aggregation;
 use super::unit::Unit;
 use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
-use crate::profile::Facts;
+use crate::profile::{Facts, Measuring, Wait, waiting};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
+use crate::spill::Settled;
+use crate::tasks::QueryTask;
+
+/// Of a worker's share, what the next unit may take while groups are passed on.
+const AHEAD_SHARE: u64 = 4;
 
 /// A column of the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +45,8 @@ pub(super) struct Groups {
 struct Opened {
     ledger: Ledger,
     gathered: Arc<Gathered>,
+    measuring: Option<Measuring>,
+    workers: usize,
 }
 
 impl Groups {
@@ -68,7 +75,9 @@ impl Source for Groups {
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let gathered = self.operator.gathered.get().expect("the sink has ended").clone();
-            let opened = Opened { ledger: context.ledger.clone(), gathered };
+            let (ledger, measuring) = (context.ledger.clone(), context.measuring.clone());
+            let workers = context.runtime.workers();
+            let opened = Opened { ledger, gathered, measuring, workers };
             assert!(self.opened.set(opened).is_ok(), "a source is opened once");
             Ok(())
         })
@@ -81,7 +90,9 @@ impl Source for Groups {
                 operator: self.operator.clone(),
                 outputs: self.outputs.clone(),
                 opened: opened.clone(),
-                units: None,
+                has_begun: false,
+                parts: Vec::new(),
+                ahead: None,
             })
         })
     }
@@ -95,25 +106,69 @@ struct UnitMorsel {
     operator: Arc<Aggregation>,
     outputs: Vec<Output>,
     opened: Opened,
-    /// The one to be merged, when it was taken, or what is left of it.
-    units: Option<Vec<Unit>>,
+    /// The unit that it was made for was taken.
+    has_begun: bool,
+    /// Parts of units that were partitioned anew.
+    parts: Vec<Unit>,
+    /// The unit after it, which comes back and is merged meanwhile.
+    ahead: Option<QueryTask<Result<Step>>>,
+}
+
+impl UnitMorsel {
+    /// What becomes of the next unit; `None` after the last.
+    async fn step(&mut self) -> Result<Option<Step>> {
+        let Opened { ledger, gathered, .. } = &self.opened;
+        if let Some(ahead) = self.ahead.take() {
+            return waiting(Wait::Device, ahead).await?.map(Some);
+        }
+        let unit = match self.parts.pop() {
+            Some(part) => part,
+            None if self.has_begun => return Ok(None),
+            None => gathered.take().await,
+        };
+        self.has_begun = true;
+        merge(&self.operator, unit, gathered.spills(), ledger).await.map(Some)
+    }
+
+    /// Begins with the next unit that is on disk, by a task of this worker's that goes on while it passes on the groups of the one
+    /// before, so that neither the device nor the worker waits for the other. `None` if there is not memory for all of it,
+    /// beside that of others.
+    fn begin_ahead(&mut self) -> Option<QueryTask<Result<Step>>> {
+        let Opened { ledger, gathered, measuring, workers } = &self.opened;
+        let spills = gathered.spills()?.clone();
+        let operator = self.operator.clone();
+        let bytes_max = spills.share().bytes() / AHEAD_SHARE;
+        let needs = |unit: &Unit| {
+            let bytes = needed_bytes(&operator, unit);
+            (!unit.spilled.is_empty() && bytes <= bytes_max).then_some(bytes)
+        };
+        let (unit, memory) = match self.parts.last() {
+            Some(part) => {
+                let memory = ledger.try_reserve(needs(part)?)?;
+                (self.parts.pop()?, memory)
+            }
+            None => gathered.take_with(*workers, ledger, needs)?,
+        };
+        let settled = Settled::new(&spills.spilling, memory.bytes());
+        let tasks = spills.tasks.clone();
+        let merged = async move { merge_within(&operator, unit, &spills, memory, settled).await };
+        // Nobody waits for it yet.
+        Some(tasks.spawn_local(measuring.clone(), waiting(Wait::Other, merged)))
+    }
 }
 
 impl Morsel for UnitMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         Box::pin(async move {
-            let Opened { ledger, gathered } = &self.opened;
-            let units = match &mut self.units {
-                Some(units) => units,
-                none => none.insert(vec![gathered.take().await]),
-            };
-            while let Some(unit) = units.pop() {
-                match merge(&self.operator, unit, gathered.spills(), ledger).await? {
+            while let Some(step) = self.step().await? {
+                match step {
                     Step::Split(parts) => {
-                        gathered.note_split();
-                        units.extend(parts);
+                        self.opened.gathered.note_split();
+                        self.parts.extend(parts);
                     }
                     Step::Merged(merged) => {
+                        self.ahead = self.begin_ahead();
+                        let gathered = &self.opened.gathered;
                         gathered.note_table(merged.table_bytes);
                         let groups: Box<dyn Tuples> = Box::new(UnitGroups {
                             operator: self.operator.clone(),

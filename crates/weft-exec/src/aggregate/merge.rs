@@ -66,26 +66,14 @@ pub(super) async fn merge(
     match spills {
         Some(spills) if !unit.spilled.is_empty() => {
             let share = spills.share();
-            let tuples = unit.tuples();
-            let mut behind =
-                Table::bytes(table_bits(tuples)) + (tuples * size_of::<Tuple>()) as u64;
-            if !operator.states.layout.behind().is_empty() {
-                behind += BEHIND_FACTOR * (unit.spilled_bytes() + unit.held_bytes());
-            }
-            let bytes = unit.spilled_bytes() + behind;
+            let bytes = needed_bytes(operator, &unit);
             let allowed_bytes = share.bytes().max(UNSPLIT_BYTES);
             let memory = if bytes <= allowed_bytes { ledger.try_reserve(bytes) } else { None };
             match memory {
-                Some(mut memory) => {
+                Some(memory) => {
                     let settled = Settled::new(&spills.spilling, bytes);
                     drop(share);
-                    let behind = memory.split(behind);
-                    let sources = Sources::new(unit, Some(spills), memory);
-                    let mut step = merge_in_place(operator, sources, behind).await?;
-                    if let Step::Merged(merged) = &mut step {
-                        merged.settled = Some(settled);
-                    }
-                    Ok(step)
+                    merge_within(operator, unit, spills, memory, settled).await
                 }
                 None => merge_copying(operator, unit, spills, &share).await,
             }
@@ -95,6 +83,42 @@ pub(super) async fn merge(
                 .await
         }
     }
+}
+
+/// Bytes of memory in which a unit can be merged where its tuples lie when they have come back.
+pub(super) fn needed_bytes(operator: &Aggregation, unit: &Unit) -> u64 {
+    unit.spilled_bytes() + bytes_behind(operator, unit)
+}
+
+/// Of these, what lies behind the tuples.
+fn bytes_behind(operator: &Aggregation, unit: &Unit) -> u64 {
+    let tuples = unit.tuples();
+    // A list of groups that grows by doubling.
+    let bytes = Table::bytes(table_bits(tuples)) + (2 * tuples * size_of::<Tuple>()) as u64;
+    match operator.states.layout.behind().is_empty() {
+        true => bytes,
+        false => bytes + BEHIND_FACTOR * (unit.spilled_bytes() + unit.held_bytes()),
+    }
+}
+
+/// Merges a unit in memory of [`needed_bytes`], which `settled` counts.
+///
+/// # Errors
+/// As [`merge`].
+pub(super) async fn merge_within(
+    operator: &Aggregation,
+    unit: Unit,
+    spills: &Spills,
+    mut memory: Reservation,
+    settled: Settled,
+) -> Result<Step> {
+    let behind = memory.split(bytes_behind(operator, &unit));
+    let sources = Sources::new(unit, Some(spills), memory);
+    let mut step = merge_in_place(operator, sources, behind).await?;
+    if let Step::Merged(merged) = &mut step {
+        merged.settled = Some(settled);
+    }
+    Ok(step)
 }
 
 /// Merges tuples where they lie. `free` is memory for what lies behind them.

@@ -49,6 +49,9 @@ const ROWS_PER_GROUP_MIN: u64 = 2;
 const TABLE_SHARE: u64 = 8;
 /// So is what groups keep that are not partitioned, which stays in memory until all groups are passed on.
 const LOOSE_SHARE: u64 = 4;
+/// Units that a worker should have room for when it merges what was spilled: one whose groups are passed on, one that comes back, and
+/// as much for what they need beside their tuples.
+const UNITS_IN_MEMORY: u64 = 4;
 
 /// A worker's part of an aggregation by keys.
 #[derive(Debug)]
@@ -405,10 +408,24 @@ impl Preaggregation {
     }
 
     /// At the end, spills groups with lists or sets that nobody else could spill any more, and all if some have been: it takes more
-    /// than their memory to merge them, or so it was asked for.
+    /// than their memory to merge them, or so it was asked for. Of others so many are spilled that there is room to merge some units.
     async fn leave_room(&mut self) -> Result<()> {
         let must_spill = self.groups.must_spill_all();
         if self.operator.states.layout.behind().is_empty() && !must_spill {
+            if !self.groups.has_spilled() {
+                return Ok(());
+            }
+            // Nobody looks anything up any more.
+            if self.table.bits() > VAIN_BITS {
+                self.renew_table(VAIN_BITS);
+            }
+            self.weigh();
+            let room_bytes = self.groups.room_for(UNITS_IN_MEMORY);
+            while let Some(partition) = self.groups.lacking_room(room_bytes) {
+                self.groups.spill(partition).await?;
+                self.free(Some(partition));
+                self.weigh();
+            }
             return Ok(());
         }
         let has_spilled = must_spill || self.groups.has_spilled();

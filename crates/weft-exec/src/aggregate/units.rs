@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use weft_rt::cancel::CancelToken;
-use weft_rt::memory::Cache;
+use weft_rt::memory::{Cache, Ledger, Reservation};
 use weft_rt::sync::parking_lot::ParkingLot;
 use weft_rt::{WorkerRef, sleep};
 
@@ -86,6 +86,26 @@ impl Units {
             let is_empty = || self.queue().is_empty();
             ParkingLot::global().park(self.key(), is_empty).await;
         }
+    }
+
+    /// The next one, if `needs` gives the bytes that it needs, and these are free.
+    pub(super) fn take_with(
+        &self,
+        ledger: &Ledger,
+        needs: impl FnOnce(&Unit) -> Option<u64>,
+    ) -> Option<(Unit, Reservation)> {
+        let (unit, bytes) = {
+            let mut queue = self.queue();
+            let bytes = needs(queue.front()?)?;
+            (queue.pop_front()?, bytes)
+        };
+        // Not with the lock: the ledger asks caches for what it lacks, of which this is one.
+        let Some(memory) = ledger.try_reserve(bytes) else {
+            self.queue().push_front(unit);
+            ParkingLot::global().unpark_all(self.key());
+            return None;
+        };
+        Some((unit, memory))
     }
 
     /// The last ones in memory, so many that what they have is worth being written.
@@ -185,5 +205,51 @@ impl Cache for Units {
         if started.is_none() {
             log::debug!("the worker that could spill groups has ended");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_rt::io::DriverKind;
+    use weft_rt::io::sim::{SimDisk, SimOptions};
+    use weft_rt::{Runtime, RuntimeOptions};
+    use weft_store::Directory;
+    use weft_store::spill::SpillArea;
+
+    use super::*;
+    use crate::lane::Lane;
+    use crate::spill::Spilling;
+    use crate::tuple::Page;
+
+    const PAGE_BYTES: usize = 64 << 10;
+
+    /// The ledger asks units, as a cache, for what a unit that is to be taken lacks.
+    #[test]
+    fn a_unit_without_memory_stays_in_its_place() {
+        let disk = SimDisk::new(SimOptions::testing(1));
+        let driver = DriverKind::Sim(disk.clone());
+        let options = RuntimeOptions { workers: 1, driver, ..RuntimeOptions::default() };
+        let runtime = Arc::new(Runtime::new(&options).unwrap());
+        let mut context = Context::new(runtime.clone(), Ledger::new(1 << 20));
+        let area = SpillArea::new(vec![Directory::Sim(disk, "spill".into())], 1 << 40);
+        context.spilling = Some(Spilling::new(area));
+        let work = move || async move {
+            let ledger = &context.ledger;
+            let layout = Arc::new(Layout::new(&[(Lane::U64, false)]));
+            let unit = |groups| {
+                let mut unit = Unit::new(8, ledger);
+                unit.hold(ledger.try_reserve(PAGE_BYTES as u64).unwrap());
+                unit.pages.push(Page::new(PAGE_BYTES, layout.bytes()));
+                unit.groups = groups;
+                unit
+            };
+            let spills = Spills::new(&context);
+            let units = Units::new(vec![unit(1), unit(2)], layout.clone(), spills, &context);
+            assert!(units.take_with(ledger, |_| Some(1000 << 10)).is_none());
+            assert!(units.take_with(ledger, |_| None).is_none());
+            let (unit, memory) = units.take_with(ledger, |_| Some(500 << 10)).unwrap();
+            assert_eq!((unit.groups, memory.bytes()), (1, 500 << 10));
+        };
+        runtime.spawn_on(0, work).wait().unwrap();
     }
 }

@@ -9,9 +9,9 @@ use weft_rt::memory::Reservation;
 
 use super::probe::Probe;
 use super::serving::WORKING_BYTES;
-use super::spilled::Spilled;
+use super::spilled::{NumberedPage, Spilled};
 use super::unit::{Side, Unit};
-use super::{BUILD, Nulls, PROBE};
+use super::{BUILD, Nulls, PROBE, fan_out};
 use crate::lane::Lane;
 use crate::profile::{Fact, Facts};
 use crate::program::Register;
@@ -109,6 +109,18 @@ impl Aside {
     /// True if marks of the build side's tuples are looked at in the end.
     pub(super) fn keeps_marks(&self) -> bool {
         self.spilled.keeps_marks
+    }
+
+    /// Bytes that a worker needs to serve units whose build sides come back whole.
+    pub(super) fn served_bytes(&self) -> u64 {
+        if self.is_whole {
+            return 0;
+        }
+        let mut disk_bytes = [0; PARTITIONS];
+        for (bytes, partition) in disk_bytes.iter_mut().zip(self.spilled.partitions()) {
+            *bytes = partition.pages.iter().map(NumberedPage::bytes).sum();
+        }
+        fan_out::served_bytes(&disk_bytes, self.spilled.probe_bits, self.spills.part_bytes(1))
     }
 
     /// What a worker begins with.

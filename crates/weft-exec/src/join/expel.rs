@@ -37,7 +37,7 @@ pub(super) fn partition_of(hash: u64) -> usize {
 pub(super) struct Promised {
     /// Bits of the hash that lead to a partition.
     pub(super) probe_bits: u32,
-    /// Bytes for what is put aside.
+    /// Bytes for what is put aside, and for what comes back then.
     pub(super) bytes: u64,
 }
 
@@ -101,9 +101,10 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         let bytes = Directory::bytes(entries) as u64;
         let held_bytes = tuples.reservation.bytes() + bytes + stray_bytes;
         let share_bytes = share.bytes();
-        let probe_bits = probe_bits(&disk_bytes(&tuples, &chosen), share_bytes, workers);
+        let disk_bytes = disk_bytes(&tuples, &chosen);
+        let probe_bits = probe_bits(&disk_bytes, share_bytes, workers);
         // The rest is for the probe side.
-        let probe_bytes = probe_bytes(probe_bits, share_bytes, workers);
+        let probe_bytes = probe_bytes(&disk_bytes, probe_bits, share_bytes, workers);
         let may_stay = held_bytes <= share_bytes - probe_bytes;
         let memory = may_stay.then(|| spills.ledger.try_reserve(bytes + stray_bytes + read_bytes));
         let mut memory = match memory.flatten() {

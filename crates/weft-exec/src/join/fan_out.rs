@@ -14,6 +14,9 @@ const PROBE_BYTES_MIN: u64 = 32 << 10;
 /// There are about so many partitions for each worker at least, so that none waits long for others in the end.
 const PARTITIONS_PER_WORKER: usize = 4;
 
+/// Units of which a worker has the build sides in memory at once.
+const UNITS_SERVED: u64 = 2;
+
 /// There are as many partitions as [`PROBE_BYTES`] each take of this part of the memory.
 const AMPLE: u64 = 8;
 /// If more are needed, so that their build sides fit, as many as [`PROBE_BYTES_MIN`] each take of this part.
@@ -39,9 +42,25 @@ pub(super) fn probe_bits(disk_bytes: &[u64; PARTITIONS], memory_bytes: u64, work
     needed.min(finds(PROBE_BYTES_MIN, MOST)).max(finds(PROBE_BYTES, AMPLE))
 }
 
-/// Bytes that workers should have for what they put aside, of so much memory.
-pub(super) fn probe_bytes(bits: u32, memory_bytes: u64, workers: usize) -> u64 {
-    ((PROBE_BYTES * workers as u64) << bits).min(memory_bytes / MOST)
+/// Bytes that workers should have of so much memory for what they put aside, and then for units whose build sides come back.
+pub(super) fn probe_bytes(
+    disk_bytes: &[u64; PARTITIONS],
+    bits: u32,
+    memory_bytes: u64,
+    workers: usize,
+) -> u64 {
+    let aside_bytes = (PROBE_BYTES * workers as u64) << bits;
+    let served_bytes = served_bytes(disk_bytes, bits, memory_bytes / workers as u64);
+    aside_bytes.max(served_bytes * workers as u64).min(memory_bytes / MOST)
+}
+
+/// Bytes that a worker, which has so much memory, needs beside what it has put aside so that units come back whole, one while
+/// another is served, with their directories. Those do not count for which there is too little anyway.
+pub(super) fn served_bytes(disk_bytes: &[u64; PARTITIONS], bits: u32, memory_bytes: u64) -> u64 {
+    let units = disk_bytes.chunks(PARTITIONS >> bits).map(|unit| unit.iter().sum::<u64>());
+    let with_directory = units.map(|bytes| bytes + bytes / 4);
+    let fits = |bytes: &u64| UNITS_SERVED * bytes <= memory_bytes / MOST;
+    UNITS_SERVED * with_directory.filter(fits).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -63,6 +82,14 @@ mod tests {
         // Only one is on disk.
         let mut one = bytes(0);
         one[7] = 2 << 20;
+        // Memory for two units, but not for the one that is too large.
+        assert_eq!(served_bytes(&bytes(1 << 20), 8, 64 << 20), 5 << 19);
+        let mut skewed = bytes(1 << 20);
+        skewed[3] = 1 << 30;
+        assert_eq!(served_bytes(&skewed, 8, 64 << 20), 5 << 19);
+        assert_eq!(served_bytes(&one, 8, 1 << 20), 0);
+        assert_eq!(probe_bytes(&bytes(1 << 30), 3, 64 << 20, 2), 2 << 20);
+        assert_eq!(probe_bytes(&bytes(1 << 20), 8, 8 << 20, 2), 4 << 20);
         assert_eq!(probe_bits(&one, 8 << 20, 2), 3);
         assert_eq!(probe_bits(&one, 8 << 20, 64), 8);
     }

@@ -139,6 +139,7 @@ impl Expansion for Hybrid {
         Box::pin(async move {
             let Some(mut storing) = self.storing.take() else { return Ok(0) };
             storing.spill_excess().await?;
+            storing.make_room_for(self.aside.served_bytes()).await?;
             storing.settle().await?;
             Ok(self.aside.hand_over(storing.finish()))
         })

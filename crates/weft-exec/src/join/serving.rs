@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use weft_rt::memory::{Holder, Reservation};
-use weft_rt::{JoinHandle, spawn_local};
 
 use super::aside::Aside;
 use super::blocks::{Block, Blocks};
@@ -20,10 +19,11 @@ use super::state::ProbeState;
 use super::unit::{Side, Unit};
 use super::{PROBE, Table};
 use crate::error::Result;
-use crate::profile::{Wait, measured, waiting};
+use crate::profile::{Wait, waiting};
 use crate::registers::Registers;
 use crate::spill::Share;
 use crate::spill::frozen::FROZEN_BYTES_MAX;
+use crate::tasks::QueryTask;
 use crate::tuple::budget::patiently;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -48,7 +48,7 @@ pub(super) struct Serving {
     working: Reservation,
     work: Option<Box<Work>>,
     /// The unit after it, whose build side comes back meanwhile.
-    ahead: Option<JoinHandle<Result<Step>>>,
+    ahead: Option<QueryTask<Result<Step>>>,
 }
 
 /// A unit being served.
@@ -172,7 +172,7 @@ impl Serving {
 
 /// Begins with the next unit, by a task of this worker's that goes on while it serves one with this share, so that neither the
 /// device nor the worker waits for the other. `None` if there is not memory for all of it, beside that of others.
-fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<JoinHandle<Result<Step>>> {
+fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<QueryTask<Result<Step>>> {
     let keeps_marks = aside.keeps_marks();
     let bytes = |unit: &Unit| WORKING_BYTES + Blocks::bytes_of(&unit.build, keeps_marks);
     let bytes_max = (share.bytes() / AHEAD_SHARE).min(aside.spills.part_bytes(AHEAD_PART));
@@ -180,14 +180,11 @@ fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<JoinHandle<Result<St
     let reserve =
         |unit: &Unit| ledger.try_reserve(Some(bytes(unit)).filter(|it| *it <= bytes_max)?);
     let (unit, memory) = aside.take_with(reserve)?;
-    let (task, measuring) = (aside.spills.tasks.count(), aside.spills.measuring.clone());
+    let (tasks, measuring) = (aside.spills.tasks.clone(), aside.spills.measuring.clone());
     let aside = aside.clone();
-    let begun = async move {
-        let _task = task;
-        Work::begin(&aside, unit, memory).await
-    };
+    let begun = async move { Work::begin(&aside, unit, memory).await };
     // Nobody waits for it yet.
-    Some(spawn_local(measured(measuring, waiting(Wait::Other, begun))))
+    Some(tasks.spawn_local(measuring, waiting(Wait::Other, begun)))
 }
 
 /// What becomes of a unit.

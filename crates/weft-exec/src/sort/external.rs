@@ -3,7 +3,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weft_rt::JoinHandle;
 use weft_rt::memory::Reservation;
 use weft_rt::sync::channel::{Receiver, Sender, bounded};
 
@@ -19,6 +18,7 @@ use crate::parallel::unless_cancelled;
 use crate::query::Context;
 use crate::spill::writer::Spills;
 use crate::spill::{Settled, Share};
+use crate::tasks::QueryTask;
 use crate::tuple::budget::patiently;
 use crate::tuple::{Materialized, Page};
 
@@ -235,7 +235,7 @@ pub(crate) struct MergedRows {
     receiver: Receiver<Vec<Rows>>,
     batch: std::vec::IntoIter<Rows>,
     /// Until it has ended.
-    task: Option<JoinHandle<Result<()>>>,
+    task: Option<QueryTask<Result<()>>>,
 }
 
 impl MergedRows {

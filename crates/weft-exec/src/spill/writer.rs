@@ -57,6 +57,11 @@ impl Spills {
         Spills { mask: Arc::default(), ..self.clone() }
     }
 
+    /// Workers that share what is spilled.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
+    }
+
     /// A part of the budget for each worker.
     pub(crate) fn part_bytes(&self, part: u64) -> u64 {
         self.ledger.limit() / part / self.workers as u64
@@ -221,6 +226,11 @@ impl Writer {
         }
         self.written.push(SpilledPage { partition, tuples, spilled });
         Ok(true)
+    }
+
+    /// Bytes of the pages whose writes have ended, before compression.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written.iter().map(|page| page.spilled.bytes() as u64).sum()
     }
 
     /// True if pages may be on their way.

@@ -42,6 +42,9 @@ const POOR_BYTES: usize = 1 << 10;
 /// Who has written so many of them rather waits for memory, and fails if nobody frees any: it would go on for very long.
 const POOR_PAGES_MAX: usize = 16 << 10;
 
+/// Of its share, the part that is made room for when what was spilled comes back, at most.
+const ROOM: (u64, u64) = (5, 8);
+
 /// What a part is counted in.
 const PARTS: u64 = 256;
 
@@ -249,6 +252,40 @@ impl Materializer {
             self.spill(partition).await?;
         }
         Ok(())
+    }
+
+    /// Bytes that so many partitions take when they come back, with what all workers have of them, as far as this one can tell; 0 if
+    /// most partitions are in memory, as those can be worked on first, and are gone then.
+    pub(crate) fn room_for(&self, partitions: u64) -> u64 {
+        let Some(pressure) = &self.pressure else { return 0 };
+        let spills = pressure.writer.spills();
+        if spills.mask.snapshot().count() < self.filling.len() / 2 {
+            return 0;
+        }
+        let workers = spills.workers() as u64;
+        let bytes = (pressure.writer.written_bytes() + self.budget.bytes()) * workers;
+        partitions * (bytes / self.filling.len() as u64)
+    }
+
+    /// Spills partitions so that there are so many bytes free of its share, or [`ROOM`] of that.
+    ///
+    /// # Errors
+    /// What went wrong with spilling.
+    pub(crate) async fn make_room_for(&mut self, bytes: u64) -> Result<()> {
+        while let Some(partition) = self.lacking_room(bytes) {
+            self.spill(partition).await?;
+        }
+        Ok(())
+    }
+
+    /// A partition to be spilled, which all workers hear of, so that there are so many bytes free of its share, or [`ROOM`] of that;
+    /// `None` if there are, or it cannot spill.
+    pub(crate) fn lacking_room(&self, bytes: u64) -> Option<usize> {
+        let pressure = self.pressure.as_ref().filter(|_| bytes > 0)?;
+        let share_bytes = pressure.share.bytes();
+        let room_bytes = bytes.min(share_bytes / ROOM.1 * ROOM.0);
+        let lacks_some = self.budget.bytes() + room_bytes > share_bytes;
+        lacks_some.then(|| pressure.choose(&self.filling)).flatten()
     }
 
     /// Spills a partition.

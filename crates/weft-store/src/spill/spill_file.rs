@@ -163,9 +163,15 @@ impl SpillFile {
     }
 }
 
-/// Freeing the blocks of a large file takes its time, which no worker has.
+/// Freeing the blocks of a large file takes its time, which no worker has: neither now nor when its driver notices that the file
+/// is closed.
 fn close(file: File) {
-    let closing = std::thread::Builder::new().name("weft-names".into()).spawn(move || drop(file));
+    let clear = move || {
+        if let Err(error) = file.clear() {
+            log::debug!("a spill file goes with its last handle: {error}");
+        }
+    };
+    let closing = std::thread::Builder::new().name("weft-names".into()).spawn(clear);
     if let Err(error) = closing {
         log::debug!("no thread to close a spill file with: {error}");
     }

@@ -79,7 +79,8 @@ impl Trial<'_> {
         self.bench.check_nothing_is_left(&about);
     }
 
-    /// Runs the statement while some requests of its operators go wrong.
+    /// Runs the statement while some requests of its operators go wrong. Any that it needs is to be noticed: what was read ahead
+    /// may turn out not to be needed, because there are rows enough, or the statement is planned anew for want of memory.
     fn fails(&mut self, rule: FaultRule, words: &[&str]) {
         let about = format!("{rule:?}");
         self.bench.disk.set_faults(SimFaults::none().with(spilling(rule)));
@@ -87,7 +88,8 @@ impl Trial<'_> {
         let seen = self.bench.disk.requests_seen()[0];
         self.bench.disk.set_faults(SimFaults::none());
         let FaultWhen::Nth(number) = rule.when else { unreachable!("by number") };
-        assert!(seen <= number || result.is_err(), "{about}: nobody has noticed");
+        let may_be_vain = rule.operation == Some(Operation::Read) && number > 0;
+        assert!(seen <= number || result.is_err() || may_be_vain, "{about}: nobody has noticed");
         self.ended(&about, result, |error| check_storage(&about, error, words));
     }
 
@@ -102,8 +104,9 @@ impl Trial<'_> {
             self.fails(FaultRule::nth(Operation::Read, number, Fault::IO), &read);
         }
         let damaged = ["spill", "came back damaged", "temp_directory"];
-        let number = self.random.u64(..requests.reads);
-        self.fails(FaultRule::nth(Operation::Read, number, Fault::BitFlip), &damaged);
+        for number in [0, self.random.u64(..requests.reads)] {
+            self.fails(FaultRule::nth(Operation::Read, number, Fault::BitFlip), &damaged);
+        }
         self.fails(
             FaultRule::nth(Operation::Allocate, 0, Fault::IO),
             &["cannot allocate", "spill", "temp_directory"],

@@ -1,0 +1,168 @@
+//! Resident memory while TPC-H and TPC-DS are queried with little memory: the process has no more than the limit, 5 % and 64 MiB, and every answer is right.
+//!
+//! It is a process of its own, whose allocator counts, and runs one query at a time. The kernel keeps the peak; of a build
+//! without optimization, what is not code is looked at again and again instead.
+
+#![forbid(unsafe_code)]
+
+#[path = "../tpcds/generate.rs"]
+mod generate;
+
+use std::alloc::System;
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial, run};
+use tempfile::TempDir;
+use weft::{CountingAllocator, Database, DatabaseOptions, KeepingAllocator, QueryResult};
+use weft_bench::answer::{Answer, limit_of, parse_order_keys, text_rows};
+use weft_bench::experiment::memory::allowed_bytes;
+use weft_bench::resident;
+use weft_bench::workload::tpch_load;
+use weft_bench::workload::tpch_queries::QUERIES;
+use weft_rt::memory::{code, heap};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<KeepingAllocator<System>> =
+    CountingAllocator::new(KeepingAllocator::new(System));
+
+/// Scale factor of the data and the answers.
+const SCALE: f64 = 0.01;
+
+/// A memory limit below which some queries of TPC-DS take long.
+const MEMORY_LIMIT: &str = "32MiB";
+
+/// The variable that tells the process where to make the databases, and to do no more.
+const LOAD: &str = "WEFT_RESIDENT_LOAD";
+
+/// The databases, made when they are first asked for.
+type Loaded = Arc<OnceLock<Result<TempDir, String>>>;
+
+fn main() {
+    weft::give_back_promptly();
+    if let Some(directory) = env::var_os(LOAD) {
+        return load(Path::new(&directory)).expect("the databases can be made");
+    }
+    let loaded = Loaded::default();
+    let mut trials = Vec::new();
+    for query in &QUERIES {
+        let loaded = Arc::clone(&loaded);
+        trials.push(Trial::test(format!("tpch::{}", query.name()), move || {
+            let answer = query.answer(SCALE)?.ok_or("no answer is known")?;
+            check(&open(&loaded, "tpch")?, query.sql, &answer)
+        }));
+    }
+    let root = tpcds();
+    let keys =
+        fs::read_to_string(root.join("sf0.01/order_keys.csv")).expect("order keys are there");
+    for (name, keys) in parse_order_keys(&keys).expect("order keys are valid") {
+        let (root, loaded) = (root.clone(), Arc::clone(&loaded));
+        trials.push(Trial::test(format!("tpcds::{name}"), move || {
+            let sql = fs::read_to_string(root.join(format!("queries/{name}.sql")))?;
+            let csv = fs::read_to_string(root.join(format!("sf0.01/{name}.csv")))?;
+            check(&open(&loaded, "tpcds")?, &sql, &Answer::parse(&csv, &keys, limit_of(&sql))?)
+        }));
+    }
+    // Whatever was given: what others have in memory is not to be counted.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let conclusion = run(&arguments, trials);
+    // The process ends without dropping anything.
+    drop(loaded);
+    conclusion.exit();
+}
+
+/// Runs a query, compares its answer, and the memory that the process has had with what it may have.
+fn check(database: &Database, sql: &str, answer: &Answer) -> Result<(), Failed> {
+    let session = database.session()?;
+    // What was there before is not this one's.
+    heap::trim(0, 0);
+    resident::reset_peak();
+    let sampler = Sampler::start();
+    let batches = session.query(sql).and_then(QueryResult::collect)?;
+    let (without_code, peak) = (sampler.end(), resident::peak_bytes());
+    answer.check(&text_rows(&batches)?)?;
+    let allowed = allowed_bytes(database.stats().memory_limit);
+    // Code that is not optimized is several times as large as code that is.
+    let had = if cfg!(debug_assertions) { without_code } else { peak.unwrap_or(0) };
+    match had {
+        0 => Err("it is not known how much memory is resident".into()),
+        had if had <= allowed => Ok(()),
+        had => Err(format!("{had} bytes were resident, and {allowed} may be").into()),
+    }
+}
+
+/// Looks again and again how much memory the process has beside its code.
+struct Sampler {
+    is_done: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Sampler {
+    fn start() -> Sampler {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&is_done);
+        let thread = thread::spawn(move || {
+            let mut most = 0;
+            let mut is_last = false;
+            while !is_last {
+                is_last = of_thread.load(Ordering::Relaxed);
+                let code_bytes = code::resident_bytes().unwrap_or(0);
+                most = most.max(resident::now_bytes().unwrap_or(0).saturating_sub(code_bytes));
+                thread::sleep(Duration::from_millis(1));
+            }
+            most
+        });
+        Sampler { is_done, thread }
+    }
+
+    /// The most that it has seen, in bytes.
+    fn end(self) -> u64 {
+        self.is_done.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it only looks")
+    }
+}
+
+fn tpcds() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tpcds")
+}
+
+/// Makes both databases in a directory.
+fn load(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let options = DatabaseOptions::default().with("threads", 2).with("memory_limit", "1GiB");
+    let files = tempfile::tempdir()?;
+    tpch_load::generate(files.path(), SCALE, 2)?;
+    let database = Database::open(directory.join("tpch"), &options)?;
+    tpch_load::load(&database, files.path(), SCALE, 2)?;
+    generate::write_all(files.path(), SCALE)?;
+    let database = Database::open(directory.join("tpcds"), &options)?;
+    let session = database.session()?;
+    session.execute_script(&fs::read_to_string(tpcds().join("schema.sql"))?, |_, _| Ok(()))?;
+    for table in session.tables() {
+        let path = files.path().join(format!("{table}.csv"));
+        let path = path.display();
+        session.execute(&format!("COPY {table} FROM '{path}' (FORMAT csv, HEADER true)"))?;
+    }
+    Ok(())
+}
+
+/// Has another process make the databases: what loading takes is not to be counted here.
+fn load_apart() -> Result<TempDir, Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let status = Command::new(env::current_exe()?).env(LOAD, directory.path()).status()?;
+    if status.success() { Ok(directory) } else { Err(format!("loading: {status}").into()) }
+}
+
+/// One of the databases, with little memory.
+fn open(loaded: &Loaded, name: &str) -> Result<Database, Failed> {
+    let loaded = loaded.get_or_init(|| load_apart().map_err(|error| error.to_string()));
+    let path = loaded.as_ref()?.path().join(name);
+    let options = DatabaseOptions { create: false, ..DatabaseOptions::default() };
+    Ok(Database::open(path, &options.with("memory_limit", MEMORY_LIMIT).with("threads", 2))?)
+}
