@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use weft_rt::JoinHandle;
 use weft_rt::memory::Reservation;
 
 use super::order::Order;
@@ -16,10 +15,9 @@ use super::rows::{Kept, Piece, Pool, ReadPage, Rows};
 use super::run::{Run, RunPage};
 use super::units::{Place, Segment, cut, merge_neighbours};
 use crate::error::Result;
-use crate::profile::{Fact, Facts, Wait, waiting};
+use crate::profile::{Fact, Facts};
 use crate::query::Context;
-use crate::spill::frozen::Frozen;
-use crate::spill::reader::read;
+use crate::spill::reader::{Coming, read};
 use crate::spill::writer::Spills;
 use crate::tuple::budget::patiently;
 
@@ -46,7 +44,7 @@ pub(super) fn memory_bytes(page_bytes: &[u64], batch_pages: u64) -> u64 {
 struct Input {
     /// Those that are not being read yet.
     pages: VecDeque<RunPage>,
-    reading: VecDeque<JoinHandle<Result<Frozen>>>,
+    reading: VecDeque<Coming>,
     /// What is left of those that have been read.
     read: VecDeque<Piece>,
 }
@@ -125,7 +123,7 @@ impl Merge {
         self.read_ahead().await?;
         for input in &mut self.inputs {
             while let Some(page) = input.reading.pop_front() {
-                let page = ReadPage::new(waiting(Wait::Device, page).await??, self.pool.clone());
+                let page = ReadPage::new(page.page().await?, self.pool.clone());
                 let tuples = page.tuples();
                 input.read.push_back(Piece::Page(Arc::new(page), 0..tuples));
             }

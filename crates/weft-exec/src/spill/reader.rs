@@ -7,6 +7,7 @@ use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 use weft_rt::{JoinHandle, spawn_local};
 
+use super::Spilling;
 use super::frozen::Frozen;
 use super::writer::{SpilledPage, Spills};
 use crate::error::Result;
@@ -23,7 +24,7 @@ pub(crate) struct Reader {
     spare: Reservation,
     /// Of which so much is kept.
     spare_bytes_max: u64,
-    reading: VecDeque<JoinHandle<Result<Frozen>>>,
+    reading: VecDeque<Coming>,
 }
 
 /// More than this is not kept to spare, unless there was more in the beginning.
@@ -79,22 +80,37 @@ impl Reader {
             self.reading.push_back(read(&self.spills, page, memory));
         }
         match self.reading.pop_front() {
-            Some(page) => Ok(Some(waiting(Wait::Device, page).await??)),
+            Some(page) => Ok(Some(page.page().await?)),
             None => Ok(None),
         }
     }
 }
 
+/// A page that comes back.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    page: JoinHandle<Result<Frozen>>,
+    spilling: Arc<Spilling>,
+}
+
+impl Coming {
+    /// The page, when it is there.
+    ///
+    /// # Errors
+    /// What went wrong with reading.
+    pub(crate) async fn page(self) -> Result<Frozen> {
+        let _waits = self.spilling.area().wait_for_reads();
+        waiting(Wait::Device, self.page).await?
+    }
+}
+
 /// Reads a page, whose place on disk is free then unless somebody else has it, by a task of this worker, which goes on if nobody waits for it, so that
 /// its memory is held as long as it is used.
-pub(crate) fn read(
-    spills: &Spills,
-    page: Arc<SpilledPage>,
-    memory: Reservation,
-) -> JoinHandle<Result<Frozen>> {
+pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, memory: Reservation) -> Coming {
+    let spilling = spills.spilling.clone();
     let (task, progress) = (spills.tasks.count(), spills.progress.clone());
     let measuring = spills.measuring.clone();
-    spawn_local(measured(measuring.clone(), async move {
+    let page = spawn_local(measured(measuring.clone(), async move {
         let buffer = IoBuf::to_be_filled(page.spilled.bytes());
         let read = page.spilled.read(buffer).await?;
         progress.add_bytes_read(page.spilled.written_bytes() as u64);
@@ -102,5 +118,6 @@ pub(crate) fn read(
             profile.spilled().note_read(&page.spilled);
         }
         Ok(Frozen::new(read, page.tuples, (memory, task)))
-    }))
+    }));
+    Coming { page, spilling }
 }

@@ -2,34 +2,36 @@
 //! pages are compressed more, where the processor is, less.
 //!
 //! After every run of pages the costs of a byte are compared: of the operator and of compression, in processor time of the worker's thread,
-//! and of the device. Two things differ from the listing. Latencies of writes do not tell what the device costs here: a worker that
-//! computes notices late that a write has ended. But if it has waited for writes with nothing else to do, then the device is
-//! the bottleneck, and what it costs is the time of the run by the bytes that went to disk. And compression goes
-//! to the place on the scale where writing and reading back are expected to take the least time, instead of one
-//! place up whenever the device costs more than the processor: next to a device that is only a little too slow, compression would cost more than it saves.
+//! and of the device, as the spill area measures it. One thing differs from the listing: compression goes to the place on the scale
+//! where writing and reading back are expected to take the least time, instead of one place up whenever the device costs more than the
+//! processor: next to a device that is only a little too slow, compression would cost more than it saves.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weft_store::spill::{Grade, SCALE, Scheme, thread_time};
+use weft_store::spill::{Grade, SCALE, Scheme, SpillRates, operator_time};
 
 /// Pages between decisions, for each that may be on its way at once.
 const RUN_PAGES: usize = 2;
 
-/// The device is the bottleneck if it is waited for this part of the time of computing.
-const WAITED_PART: u32 = 16;
-
-/// How much of what was known a run leaves.
+/// How much of what was known of pages a run leaves.
 const KEPT: f64 = 0.5;
 
-/// How much of what the device costs is believed after a run that says no more than that it does not cost too much: one that was shared
-/// is looked at again after some tens of runs.
-const BELIEVED: f64 = 0.97;
+/// And of what the operator costs, which computes for some runs, and spills for others.
+const KEPT_OF_OPERATOR: f64 = 0.9;
 
 /// After so many runs without compression, other pages may have come, which it makes smaller.
 const UNCOMPRESSED_RUNS: u32 = 32;
 
-/// The first place of the scale is taken that costs no more than this factor above the best.
+/// Of what an operator takes for a byte that goes to disk, what it is expected to take for one that comes back, as aggregations do.
+const BACK: f64 = 0.5;
+
+/// Of the shorter of computing and moving, the part that is not done during the longer one, as measured over bandwidths.
+const ALONE: f64 = 0.2;
+
+/// Compression begins if it is better by more than this factor: the processor is there for others, too, and what
+/// is expected is not what happens. Once it has begun the first place of the scale is taken that costs little more than the best.
+const SLACK_OFF: f64 = 1.2;
 const SLACK: f64 = 1.03;
 
 /// How a database compresses what is spilled.
@@ -42,7 +44,7 @@ pub enum SpillCompression {
 }
 
 impl Default for SpillCompression {
-    /// Nothing: where the device is not far slower than the processor, `auto` still compresses more than pays.
+    /// Nothing: where the device is about as fast as the processor, joins that spill may still lose by `auto`.
     fn default() -> SpillCompression {
         SpillCompression::Fixed(Scheme::Off)
     }
@@ -66,13 +68,11 @@ impl SpillCompression {
     }
 }
 
-/// What is known of the device and of the pages, which every writer of a database goes on from.
+/// What is known of the pages, which every writer of a database goes on from.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// Of the scale.
     place: usize,
-    /// Nanoseconds that a byte on disk costs a worker; 0 if the device was never waited for.
-    device_ns: f64,
     /// How much longer compressing takes than the scale says.
     slowness: f64,
     /// How much of what the scale says is saved.
@@ -83,7 +83,7 @@ struct Known {
 
 impl Default for Known {
     fn default() -> Known {
-        Known { place: 0, device_ns: 0.0, slowness: 1.0, fit: 1.0, uncompressed_runs: 0 }
+        Known { place: 0, slowness: 1.0, fit: 1.0, uncompressed_runs: 0 }
     }
 }
 
@@ -106,6 +106,8 @@ impl Experience {
 /// What a page was written in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageCosts {
+    /// The scheme that it was to be compressed by.
+    pub(super) scheme: Scheme,
     pub(super) raw_bytes: usize,
     pub(super) written_bytes: usize,
     pub(super) compressing: Duration,
@@ -116,9 +118,24 @@ pub(super) struct PageCosts {
 struct Run {
     pages: u32,
     raw_bytes: f64,
+    /// By the operator.
+    computing: Duration,
+    /// Of those that were to be compressed by the scheme of the place.
+    of_place: Compressed,
+}
+
+#[derive(Debug, Default)]
+struct Compressed {
+    raw_bytes: f64,
     written_bytes: f64,
     compressing: Duration,
-    waited: Duration,
+}
+
+/// What the operator computed, for how many bytes of pages, the less the longer ago.
+#[derive(Clone, Copy, Debug, Default)]
+struct Operator {
+    nanos: f64,
+    raw_bytes: f64,
 }
 
 /// What one writer's pages are compressed by.
@@ -126,17 +143,21 @@ struct Run {
 pub(super) struct Regulator {
     experience: Experience,
     known: Known,
+    operator: Operator,
     run: Run,
-    /// When the run began, if one has.
-    began: Option<Waiting>,
+    /// What the thread had computed when the writer had waited last, or the run began, if one has.
+    since: Option<Duration>,
     run_pages: u32,
+    /// Who share the device.
+    workers: f64,
 }
 
 impl Regulator {
-    /// One that goes on from what others know, for a writer with `depth` pages on their way at once.
-    pub(super) fn new(experience: Experience, depth: usize) -> Regulator {
+    /// One that goes on from what others know, for a writer, one for each of so many workers, with `depth` pages on their way at once.
+    pub(super) fn new(experience: Experience, depth: usize, workers: usize) -> Regulator {
         let (known, run_pages) = (experience.get(), (RUN_PAGES * depth) as u32);
-        Regulator { experience, known, run: Run::default(), began: None, run_pages }
+        let (operator, run, workers) = (Operator::default(), Run::default(), workers as f64);
+        Regulator { experience, known, operator, run, since: None, run_pages, workers }
     }
 
     /// The scheme for the next page.
@@ -144,57 +165,73 @@ impl Regulator {
         match compression {
             SpillCompression::Fixed(scheme) => scheme,
             SpillCompression::Auto => {
-                self.began.get_or_insert_with(Waiting::now);
+                self.since.get_or_insert_with(operator_time);
                 SCALE[self.known.place].scheme
             }
         }
     }
 
-    /// Counts a page that was written.
-    pub(super) fn note_written(&mut self, page: PageCosts) {
+    /// Counts a page that was written. `rates` tells how fast the devices are.
+    pub(super) fn note_written(&mut self, page: PageCosts, rates: impl FnOnce() -> SpillRates) {
         self.run.pages += 1;
         self.run.raw_bytes += page.raw_bytes as f64;
-        self.run.written_bytes += page.written_bytes as f64;
-        self.run.compressing += page.compressing;
-        if self.run.pages >= self.run_pages
-            && let Some(began) = self.began
-        {
-            let now = Waiting::now();
-            let computing = now.thread_time.saturating_sub(began.thread_time);
-            self.decide(now.time.saturating_duration_since(began.time), computing);
-            self.began = Some(now);
+        // Others were on their way when the place changed.
+        if page.scheme == SCALE[self.known.place].scheme {
+            let of_place = &mut self.run.of_place;
+            of_place.raw_bytes += page.raw_bytes as f64;
+            of_place.written_bytes += page.written_bytes as f64;
+            of_place.compressing += page.compressing;
+        }
+        if self.run.pages >= self.run_pages && self.since.is_some() {
+            self.note_computed();
+            self.decide(rates());
         }
     }
 
-    /// Counts how long a write was waited for: `since` says when that began.
-    pub(super) fn note_waited(&mut self, since: Waiting) {
-        self.run.waited +=
-            since.time.elapsed().saturating_sub(thread_time().saturating_sub(since.thread_time));
+    /// The writer begins to wait for a page: what the thread does until [`Regulator::note_waited`], be it no more than to look whether
+    /// something has ended, is not the operator's.
+    pub(super) fn note_computed(&mut self) {
+        if let Some(since) = &mut self.since {
+            let now = operator_time();
+            self.run.computing += now.saturating_sub(*since);
+            *since = now;
+        }
     }
 
-    fn decide(&mut self, took: Duration, computing: Duration) {
+    /// It has waited.
+    pub(super) fn note_waited(&mut self) {
+        if let Some(since) = &mut self.since {
+            *since = operator_time();
+        }
+    }
+
+    fn decide(&mut self, rates: SpillRates) {
         let run = std::mem::take(&mut self.run);
-        self.learn(&run, took, computing);
-        let operator = computing.saturating_sub(run.compressing);
-        let operator_ns = operator.as_nanos() as f64 / run.raw_bytes;
-        let ns = SCALE.map(|grade| self.known.ns(&grade, operator_ns));
+        self.learn(&run.of_place);
+        let Operator { nanos, raw_bytes } = &mut self.operator;
+        *nanos = *nanos * KEPT_OF_OPERATOR + run.computing.as_nanos() as f64;
+        *raw_bytes = *raw_bytes * KEPT_OF_OPERATOR + run.raw_bytes;
+        let operator_ns = *nanos / *raw_bytes;
+        // Until something has come back, that is expected to take as long as to be written; a device that is not busy costs nothing.
+        let device_ns = [rates.written, rates.read.or(rates.written)]
+            .map(|bytes_per_s| bytes_per_s.map_or(0.0, |rate| self.workers * 1e9 / rate));
+        let ns = SCALE.map(|grade| self.known.ns(&grade, operator_ns, device_ns));
         let least_ns = ns.iter().copied().fold(f64::INFINITY, f64::min);
-        let is_good = |ns: &f64| *ns <= least_ns * SLACK;
-        self.known.place = ns.iter().position(is_good).unwrap_or(0);
+        let slack = |place| match (place, self.known.place) {
+            (0, 0) => SLACK_OFF,
+            (0, _) => 1.0,
+            _ => SLACK,
+        };
+        let is_good = |place: &usize| ns[*place] <= least_ns * slack(*place);
+        self.known.place = (0..ns.len()).find(is_good).unwrap_or(0);
         self.experience.set(self.known);
     }
 
-    /// What a run tells of the device and of the pages.
-    fn learn(&mut self, run: &Run, took: Duration, computing: Duration) {
+    /// What pages of a run tell of pages.
+    fn learn(&mut self, run: &Compressed) {
         let known = &mut self.known;
         let (grade, towards) =
             (&SCALE[known.place], |old: f64, new: f64| old * KEPT + new * (1.0 - KEPT));
-        let byte_ns = took.as_nanos() as f64 / run.written_bytes;
-        known.device_ns = match run.waited * WAITED_PART > computing {
-            true if known.device_ns > 0.0 => towards(known.device_ns, byte_ns),
-            true => byte_ns,
-            false => (known.device_ns * BELIEVED).min(byte_ns),
-        };
         if grade.scheme == Scheme::Off {
             known.uncompressed_runs += 1;
             if known.uncompressed_runs >= UNCOMPRESSED_RUNS {
@@ -203,6 +240,9 @@ impl Regulator {
             return;
         }
         known.uncompressed_runs = 0;
+        if run.raw_bytes == 0.0 {
+            return;
+        }
         let saved = (run.raw_bytes / run.written_bytes - 1.0) / (grade.ratio - 1.0);
         known.fit = towards(known.fit, saved.max(0.0));
         let compress_ns = run.compressing.as_nanos() as f64 / run.raw_bytes;
@@ -211,27 +251,19 @@ impl Regulator {
 }
 
 impl Known {
-    /// Nanoseconds that a byte of a page is expected to take at a place of the scale, to be written and to come back. The operator is
-    /// expected to take as long for a byte that comes back as for one that goes.
-    fn ns(&self, grade: &Grade, operator_ns: f64) -> f64 {
-        let device_ns = self.device_ns / (1.0 + (grade.ratio - 1.0) * self.fit);
-        [grade.compress_ns, grade.decompress_ns]
-            .map(|compression_ns| (operator_ns + compression_ns * self.slowness).max(device_ns))
-            .iter()
-            .sum()
-    }
-}
-
-/// A moment, when somebody began to wait, say. What the thread computes from then on is not waiting.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    time: Instant,
-    thread_time: Duration,
-}
-
-impl Waiting {
-    pub(super) fn now() -> Waiting {
-        Waiting { time: Instant::now(), thread_time: thread_time() }
+    /// Nanoseconds that a byte of a page is expected to take at a place of the scale, to be written and to come back, with what each
+    /// takes on the device.
+    fn ns(&self, grade: &Grade, operator_ns: f64, device_ns: [f64; 2]) -> f64 {
+        let ratio = 1.0 + (grade.ratio - 1.0) * self.fit;
+        let there = (operator_ns, grade.compress_ns);
+        let back = (operator_ns * BACK, grade.decompress_ns);
+        let ways = [there, back].into_iter().zip(device_ns);
+        ways.map(|((operator_ns, compression_ns), device_ns)| {
+            let computing_ns = operator_ns + compression_ns * self.slowness;
+            let moving_ns = device_ns / ratio;
+            computing_ns.max(moving_ns) + computing_ns.min(moving_ns) * ALONE
+        })
+        .sum()
     }
 }
 
@@ -241,81 +273,83 @@ mod tests {
 
     const DEPTH: usize = 8;
 
-    /// A run of a worker that computes so long per byte of a page, on a device that takes so long per byte on disk; pages are as the scale says.
-    fn run(regulator: &mut Regulator, operator_ns: f64, device_ns: f64) -> Scheme {
+    /// A run of one of two workers that computes so long per byte of a page, on devices that take so long per byte on disk; pages are as
+    /// the scale says, or cannot be compressed.
+    fn run(regulator: &mut Regulator, operator_ns: f64, device_ns: [f64; 2], fits: bool) -> Scheme {
         let grade = &SCALE[regulator.known.place];
         let raw_bytes = 65_536.0 * f64::from(regulator.run_pages);
-        let written_bytes = raw_bytes / grade.ratio;
+        let written_bytes = if fits { raw_bytes / grade.ratio } else { raw_bytes };
         let nanos = |per_byte: f64| Duration::from_nanos((per_byte * raw_bytes) as u64);
         let compressing = nanos(grade.compress_ns);
-        let computing = nanos(operator_ns) + compressing;
-        let took = computing.max(Duration::from_nanos((device_ns * written_bytes) as u64));
-        let waited = took - computing;
         let pages = regulator.run_pages;
-        regulator.run = Run { pages, raw_bytes, written_bytes, compressing, waited };
-        regulator.decide(took, computing);
+        let of_place = Compressed { raw_bytes, written_bytes, compressing };
+        regulator.run = Run { pages, raw_bytes, computing: nanos(operator_ns), of_place };
+        let [written, read] = device_ns.map(|ns| (ns > 0.0).then(|| 1e9 / ns));
+        regulator.decide(SpillRates { written, read });
         regulator.scheme(SpillCompression::Auto)
     }
 
-    fn settled(regulator: &mut Regulator, operator_ns: f64, device_ns: f64) -> Scheme {
-        for _ in 0..10 {
-            run(regulator, operator_ns, device_ns);
+    fn regulator() -> Regulator {
+        Regulator::new(Experience::default(), DEPTH, 2)
+    }
+
+    fn settled(regulator: &mut Regulator, operator_ns: f64, device_ns: [f64; 2]) -> Scheme {
+        for _ in 0..20 {
+            run(regulator, operator_ns, device_ns, true);
         }
-        run(regulator, operator_ns, device_ns)
+        run(regulator, operator_ns, device_ns, true)
     }
 
     #[test]
     fn slow_devices_are_spared() {
-        let mut regulator = Regulator::new(Experience::default(), DEPTH);
+        let mut regulator = regulator();
         assert_eq!(regulator.scheme(SpillCompression::Auto), Scheme::Off);
-        // The device keeps up; it is a little too slow, so that compression would be slower still; it is far too slow.
-        assert_eq!(settled(&mut regulator, 1.5, 1.0), Scheme::Off);
-        assert_eq!(settled(&mut regulator, 1.5, 2.0), Scheme::Off);
-        assert_eq!(settled(&mut regulator, 1.5, 6.0), Scheme::Lz4);
-        assert_eq!(settled(&mut regulator, 1.5, 40.0), Scheme::Zstd(1));
+        // Nothing is known; the device keeps up; it is a little too slow, so that compression would be slower still.
+        assert_eq!(settled(&mut regulator, 1.5, [0.0; 2]), Scheme::Off);
+        assert_eq!(settled(&mut regulator, 1.5, [0.5; 2]), Scheme::Off);
+        assert_eq!(settled(&mut regulator, 1.5, [1.0; 2]), Scheme::Off);
+        // It is far too slow, or only what comes back is.
+        assert_eq!(settled(&mut regulator, 1.5, [3.0; 2]), Scheme::Lz4);
+        assert_eq!(settled(&mut regulator, 1.5, [0.5, 1.0]), Scheme::Off);
+        assert_eq!(settled(&mut regulator, 1.5, [0.5, 4.0]), Scheme::Lz4);
+        assert_eq!(settled(&mut regulator, 1.5, [60.0; 2]), Scheme::Zstd(1));
+        // Nothing has come back.
+        assert_eq!(settled(&mut regulator, 1.5, [60.0, 0.0]), Scheme::Zstd(1));
         // A writer of the same database begins there.
-        let mut other = Regulator::new(regulator.experience.clone(), DEPTH);
+        let mut other = Regulator::new(regulator.experience.clone(), DEPTH, 2);
         assert_eq!(other.scheme(SpillCompression::Auto), Scheme::Zstd(1));
         // The neighbour is gone.
-        for _ in 0..200 {
-            run(&mut regulator, 1.5, 0.5);
+        assert_eq!(settled(&mut regulator, 1.5, [0.3; 2]), Scheme::Off);
+    }
+
+    /// An operator computes, and then spills a partition, many pages at once.
+    #[test]
+    fn what_the_operator_costs_is_seen_over_many_runs() {
+        let mut regulator = regulator();
+        let mut compressed = 0;
+        for at in 0..100 {
+            let operator_ns = if at % 4 == 0 { 20.0 } else { 0.1 };
+            let scheme = run(&mut regulator, operator_ns, [1.0; 2], true);
+            compressed += u32::from(scheme != Scheme::Off);
         }
-        assert_eq!(regulator.scheme(SpillCompression::Auto), Scheme::Off);
+        assert!(compressed < 5, "{compressed} of 100 runs");
     }
 
     #[test]
     fn what_cannot_be_compressed_is_not() {
-        let mut regulator = Regulator::new(Experience::default(), DEPTH);
+        let mut regulator = regulator();
         let mut compressed = 0;
         for _ in 0..100 {
-            let scheme = regulator.scheme(SpillCompression::Auto);
-            let compressing = if scheme == Scheme::Off { 0 } else { 100 };
+            let scheme = run(&mut regulator, 1.0, [10.0; 2], false);
             compressed += u32::from(scheme != Scheme::Off);
-            let (raw_bytes, millis) =
-                (65_536.0 * f64::from(regulator.run_pages), Duration::from_millis);
-            let compressing = millis(compressing) / 100;
-            let (written_bytes, took) = (raw_bytes, millis(100));
-            let waited = millis(90);
-            let pages = regulator.run_pages;
-            regulator.run = Run { pages, raw_bytes, written_bytes, compressing, waited };
-            regulator.decide(took, millis(10));
         }
         assert!(compressed < 30, "{compressed} of 100 runs");
     }
 
     #[test]
-    fn waiting_is_not_computing() {
-        let mut regulator = Regulator::new(Experience::default(), DEPTH);
-        let waiting = Waiting::now();
-        std::thread::sleep(Duration::from_millis(20));
-        regulator.note_waited(waiting);
-        assert!(regulator.run.waited >= Duration::from_millis(10), "{regulator:?}");
-    }
-
-    #[test]
     fn names_are_read_back() {
         let fixed = SpillCompression::Fixed(Scheme::Lz4);
-        let mut regulator = Regulator::new(Experience::default(), DEPTH);
+        let mut regulator = regulator();
         assert_eq!(regulator.scheme(fixed), Scheme::Lz4);
         for compression in [fixed, SpillCompression::Auto] {
             assert_eq!(SpillCompression::parse(&compression.name()), Some(compression));

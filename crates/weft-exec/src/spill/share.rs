@@ -94,7 +94,7 @@ impl Spilling {
         (usable / 4 * QUARTERS).saturating_sub(cached.saturating_sub(limit / CACHES))
     }
 
-    /// What writers know of the device.
+    /// What writers know of pages.
     pub(super) fn experience(&self) -> &Experience {
         &self.experience
     }

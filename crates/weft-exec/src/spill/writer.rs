@@ -7,11 +7,11 @@ use weft_rt::JoinHandle;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
-use weft_store::spill::{Spilled, Written};
+use weft_store::spill::{Scheme, Spilled, Written};
 
 use super::frozen::{FROZEN_BYTES_MAX, Freezing, page_bytes};
 use super::mask::SpilledPartitions;
-use super::regulator::{PageCosts, Regulator, Waiting};
+use super::regulator::{PageCosts, Regulator};
 use super::{Share, Spilling, Turn};
 use crate::error::Result;
 use crate::profile::{Measuring, Wait, waiting};
@@ -111,6 +111,7 @@ struct Held {
 struct Writing {
     partition: usize,
     tuples: usize,
+    scheme: Scheme,
     write: JoinHandle<Written<Held>>,
 }
 
@@ -156,7 +157,8 @@ impl Writer {
 
     /// One that has memory for pages, best [`SPARE_BYTES`].
     pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
-        let regulator = Regulator::new(spills.spilling.experience().clone(), spills.depth());
+        let experience = spills.spilling.experience().clone();
+        let regulator = Regulator::new(experience, spills.depth(), spills.workers);
         let (writing, written) = (VecDeque::new(), Vec::new());
         Writer { operator, spills, spare, writing, written, regulator }
     }
@@ -201,20 +203,24 @@ impl Writer {
         let spilling = &self.spills.spilling;
         let scheme = self.regulator.scheme(spilling.options().compression);
         let write = spilling.area().write(buffer, scheme, held);
-        self.writing.push_back(Writing { partition, tuples, write });
+        self.writing.push_back(Writing { partition, tuples, scheme, write });
     }
 
     /// Waits for the oldest write; false if there is none.
     async fn end_first(&mut self) -> Result<bool> {
-        let Some(Writing { partition, tuples, write }) = self.writing.pop_front() else {
+        let Some(Writing { partition, tuples, scheme, write }) = self.writing.pop_front() else {
             return Ok(false);
         };
-        let since = Waiting::now();
+        let area = self.spills.spilling.area();
+        self.regulator.note_computed();
+        let waits = area.wait_for_writes();
         let Written { spilled, compressing, held } = waiting(Wait::Device, write).await?;
-        self.regulator.note_waited(since);
+        drop(waits);
+        self.regulator.note_waited();
         let spilled = spilled?;
         let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());
-        self.regulator.note_written(PageCosts { raw_bytes, written_bytes, compressing });
+        let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };
+        self.regulator.note_written(costs, || area.rates());
         if self.spare.bytes() < SPARE_BYTES {
             self.spare.merge(held.memory);
         }

@@ -9,16 +9,17 @@
 //! | 8 to 15 | the address: device, offset and size |
 //! | 16 to 23 | if it is compressed: bytes of what follows |
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_buffer::page::checksum;
 use weft_rt::io::{File, IoBuf};
 use weft_rt::{JoinHandle, spawn_local};
 
 use super::address::{Address, PIECE_UNITS_MAX};
+use super::meter::{Meter, Waits};
 use super::scheme::Scheme;
 use super::spill_file::{Quota, SpillFile};
 use super::thread_time::thread_time;
@@ -37,6 +38,8 @@ const BODY_AT: usize = HEADER_BYTES + 8;
 const BODY_KEPT_BYTES: usize = 256 << 10;
 
 thread_local! {
+    /// Processor time in which this thread has compressed pieces.
+    static COMPRESSING: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// Where a piece is compressed to, before it is known how long it will be.
     static BODY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -59,6 +62,8 @@ struct Shared {
     read_bytes: AtomicU64,
     compression: Costs,
     decompression: Costs,
+    writes: Meter,
+    reads: Meter,
 }
 
 /// Bytes, before compression, that were compressed or came back, and the processor time that it took.
@@ -115,6 +120,15 @@ pub struct SpillCosts {
     pub time: Duration,
 }
 
+/// Bytes per second that the devices of an area move, as far as they were busy of late; `None` if they never were.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SpillRates {
+    /// To disk.
+    pub written: Option<f64>,
+    /// From there.
+    pub read: Option<f64>,
+}
+
 /// A piece on disk. Its space is free again when this is dropped.
 #[derive(Debug)]
 pub struct Spilled {
@@ -157,6 +171,8 @@ impl SpillArea {
             read_bytes: AtomicU64::new(0),
             compression: Costs::default(),
             decompression: Costs::default(),
+            writes: Meter::default(),
+            reads: Meter::default(),
         };
         SpillArea { shared: Arc::new(shared) }
     }
@@ -178,6 +194,22 @@ impl SpillArea {
             compression: self.shared.compression.get(),
             decompression: self.shared.decompression.get(),
         }
+    }
+
+    /// How fast its devices are.
+    pub fn rates(&self) -> SpillRates {
+        let Shared { writes, reads, .. } = &*self.shared;
+        SpillRates { written: writes.bytes_per_s(), read: reads.bytes_per_s() }
+    }
+
+    /// To be held by who has nothing to do until a piece is written: its devices are busy then.
+    pub fn wait_for_writes(&self) -> Waits<'_> {
+        self.shared.writes.wait(Instant::now())
+    }
+
+    /// The same until a piece has come back.
+    pub fn wait_for_reads(&self) -> Waits<'_> {
+        self.shared.reads.wait(Instant::now())
     }
 
     /// Writes a piece, compressed by a scheme where that makes it smaller, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not
@@ -212,9 +244,11 @@ impl SpillArea {
             return (raw, raw_bytes, scheme, Duration::ZERO);
         }
         let compress = || compressed(&raw, scheme);
-        match self.shared.compression.count(raw_bytes, compress) {
-            (Some(buffer), took) => (buffer, raw_bytes, scheme, took),
-            (None, took) => (raw, raw_bytes, Scheme::Off, took),
+        let (compressed, took) = self.shared.compression.count(raw_bytes, compress);
+        COMPRESSING.set(COMPRESSING.get() + took);
+        match compressed {
+            Some(buffer) => (buffer, raw_bytes, scheme, took),
+            None => (raw, raw_bytes, Scheme::Off, took),
         }
     }
 
@@ -232,9 +266,11 @@ impl SpillArea {
         buffer[8..16].copy_from_slice(&spilled.address.bits().to_le_bytes());
         let crc = checksum(&buffer[4..]);
         buffer[..4].copy_from_slice(&crc.to_le_bytes());
+        let on_its_way = self.shared.writes.begin();
         let (result, _) = spilled.file.write(buffer, extent.offset()).await;
         match result {
             Ok(_) => {
+                on_its_way.end(bytes, Instant::now());
                 self.shared.written_bytes.fetch_add(bytes, Ordering::Relaxed);
                 self.shared.raw_bytes.fetch_add(raw_bytes as u64, Ordering::Relaxed);
                 Ok(spilled)
@@ -267,6 +303,11 @@ impl SpillArea {
         }
         Err(full.expect("an area has directories"))
     }
+}
+
+/// Processor time that this thread has used for anything but compressing pieces.
+pub fn operator_time() -> Duration {
+    thread_time().saturating_sub(COMPRESSING.get())
 }
 
 /// The device fails.
@@ -341,8 +382,10 @@ impl Spilled {
 
     async fn read_written(&self, buffer: IoBuf) -> Result<IoBuf> {
         let extent = self.address.extent();
+        let on_its_way = self.area.shared.reads.begin();
         let (result, buffer) = self.file.read_exact(buffer, extent.offset()).await;
         result.map_err(failed)?;
+        on_its_way.end(extent.bytes(), Instant::now());
         self.area.shared.read_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
         let is_right = buffer[..4] == checksum(&buffer[4..]).to_le_bytes()
             && buffer[8..16] == self.address.bits().to_le_bytes();

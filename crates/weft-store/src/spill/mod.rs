@@ -3,17 +3,21 @@
 //! A [`SpillArea`] (`area`) has a file without a name on each of its directories (`spill_file`), so that nothing is left of
 //! it after a crash. Space in it is taken for what is written, comes back when the [`Spilled`] is dropped, and grows in
 //! large steps; a file that nobody uses any more is forgotten. `scheme` compresses what is
-//! written. `address` is where something lies, in 64 bits. `directory` is
+//! written; a `meter` tells how fast the devices are. `address` is where something lies, in 64 bits. `directory` is
 //! the directory that a database has for it.
 
 mod address;
 mod area;
 mod directory;
+mod meter;
 mod scheme;
 mod spill_file;
 mod thread_time;
 
-pub use area::{HEADER_BYTES, SpillArea, SpillCosts, SpillStats, Spilled, Written};
+pub use area::{
+    HEADER_BYTES, SpillArea, SpillCosts, SpillRates, SpillStats, Spilled, Written, operator_time,
+};
 pub(crate) use directory::SpillDirectory;
+pub use meter::Waits;
 pub use scheme::{Grade, SCALE, Scheme};
 pub use thread_time::thread_time;
