@@ -8,6 +8,10 @@ use std::task::{Context, Poll, Waker};
 
 use weft_rt::{JoinError, JoinHandle, spawn_local};
 
+use weft_rt::cancel::CancelToken;
+
+use crate::error::{ExecError, Result};
+use crate::parallel::{CancelRest, unless_cancelled};
 use crate::profile::{Measuring, measured};
 
 /// How many tasks a query has.
@@ -43,20 +47,56 @@ impl<T> QueryTask<T> {
     ///
     /// # Panics
     /// On a worker, which would wait for itself.
-    pub fn wait(self) -> Result<T, JoinError> {
+    pub fn wait(self) -> std::result::Result<T, JoinError> {
         self.handle.wait().map(|(output, _)| output)
     }
 }
 
 impl<T> Future for QueryTask<T> {
-    type Output = Result<T, JoinError>;
+    type Output = std::result::Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.handle).poll(context).map_ok(|(output, _)| output)
     }
 }
 
+/// A task that does what will be wanted soon. It ends where it waits when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ahead<T> {
+    task: QueryTask<Result<T>>,
+    _rest: CancelRest,
+}
+
+impl<T> Ahead<T> {
+    /// What it gives.
+    ///
+    /// # Errors
+    /// Those of its future; [`ExecError::Join`] for a panic.
+    pub(crate) async fn result(self) -> Result<T> {
+        self.task.await.map_err(ExecError::Join).flatten()
+    }
+}
+
 impl Tasks {
+    /// Starts a task on this worker whose result will be wanted soon, unless what this gives is dropped.
+    ///
+    /// # Panics
+    /// Outside of a worker.
+    pub(crate) fn spawn_ahead<F, T>(
+        self: &Arc<Self>,
+        measuring: Option<Measuring>,
+        future: F,
+    ) -> Ahead<T>
+    where
+        F: Future<Output = Result<T>> + 'static,
+        T: 'static,
+    {
+        let cancel = CancelToken::new();
+        let _rest = CancelRest::new(&cancel);
+        let until_dropped = async move { unless_cancelled(future, &cancel).await };
+        Ahead { task: self.spawn_local(measuring, until_dropped), _rest }
+    }
+
     /// Starts a task on this worker, which is measured if somebody wants to know.
     ///
     /// # Panics
@@ -147,6 +187,13 @@ mod tests {
             tasks.all_ended().await;
             drop(taken);
             assert_eq!(seen.load(Ordering::SeqCst), 0);
+            // What nobody will want is not waited for.
+            let ahead = tasks.spawn_ahead(None, std::future::pending::<Result<()>>());
+            yield_now().await;
+            drop(ahead);
+            tasks.all_ended().await;
+            let ahead = tasks.spawn_ahead(None, async { Ok(7) });
+            assert_eq!(ahead.result().await.unwrap(), 7);
         };
         runtime.spawn_on(0, work).wait().unwrap();
     }

@@ -67,14 +67,31 @@ impl RoundingCasts {
                 }
                 None => Transformed::no(Expr::TryCast(TryCast { expr, field })),
             },
+            Expr::ScalarFunction(mut call) if call.func.name() == WIDER && call.args.len() == 1 => {
+                let number = call.args.remove(0);
+                let to = wider(&number.get_type(schema)?);
+                Transformed::yes(match to {
+                    Some(to) => number.cast_to(&to, schema)?,
+                    None => number,
+                })
+            }
             other => Transformed::no(other),
         })
     }
 }
 
-/// Gives functions that round the types of their results. To be applied before types are coerced.
+/// Gives functions that round the types of their results. To be applied before types are coerced: what type an argument will have
+/// then is not known yet, so that it is widened by a function, of which [`RoundingCasts`] makes a cast.
 #[derive(Debug)]
-pub(crate) struct RoundedDigits;
+pub(crate) struct RoundedDigits {
+    wider: Arc<ScalarUDF>,
+}
+
+impl RoundedDigits {
+    pub(crate) fn new() -> RoundedDigits {
+        RoundedDigits { wider: Arc::new(ScalarUDF::from(Wider::new())) }
+    }
+}
 
 impl AnalyzerRule for RoundedDigits {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
@@ -85,9 +102,13 @@ impl AnalyzerRule for RoundedDigits {
                     [number, digits, ..] => (number, Some(digits)),
                     [] => return Ok(Transformed::no(Expr::ScalarFunction(call))),
                 };
-                let widened = widen(number, schema)?;
+                // A parameter may have no type yet.
+                let has_type = number.get_type(schema).is_ok();
+                if has_type {
+                    *number = self.wider.call(vec![std::mem::take(number)]);
+                }
                 let known = digits.is_some_and(make_constant);
-                Ok(Transformed::new_transformed(Expr::ScalarFunction(call), widened || known))
+                Ok(Transformed::new_transformed(Expr::ScalarFunction(call), has_type || known))
             }
             other => Ok(Transformed::no(other)),
         })
@@ -105,7 +126,7 @@ fn make_constant(digits: &mut Expr) -> bool {
         _ => None,
     };
     let number = match &*digits {
-        Expr::Negative(inner) => number(inner).map(|number| -number),
+        Expr::Negative(inner) => number(inner).and_then(i32::checked_neg),
         other => number(other),
     };
     if let Some(number) = number {
@@ -118,18 +139,56 @@ fn make_constant(digits: &mut Expr) -> bool {
 /// DataFusion gives decimals as many as before, and says that they overflow.
 const NEED_A_DIGIT: [&str; 3] = ["ceil", "floor", "round"];
 
-/// Gives a decimal with a fraction one more digit before the point; false if it is none, has all that there are, or has no type
-/// yet, as a parameter.
-fn widen(number: &mut Expr, schema: &DFSchema) -> DfResult<bool> {
-    let Ok(DataType::Decimal128(precision, scale)) = number.get_type(schema) else {
-        return Ok(false);
-    };
-    if scale <= 0 || precision >= DECIMAL128_MAX_PRECISION {
-        return Ok(false);
+/// The type of a decimal with a fraction and one more digit before the point; `None` for others, and for those that have all that there are.
+fn wider(number: &DataType) -> Option<DataType> {
+    match number {
+        DataType::Decimal128(precision, scale)
+            if *scale > 0 && *precision < DECIMAL128_MAX_PRECISION =>
+        {
+            Some(DataType::Decimal128(precision + 1, *scale))
+        }
+        _ => None,
     }
-    let wider = DataType::Decimal128(precision + 1, scale);
-    *number = std::mem::take(number).cast_to(&wider, schema)?;
-    Ok(true)
+}
+
+/// The name of [`Wider`].
+const WIDER: &str = "one_digit_wider";
+
+/// The same number, with one more digit before the point if it is a decimal with a fraction.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Wider {
+    signature: Signature,
+}
+
+impl Wider {
+    fn new() -> Wider {
+        Wider { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Wider {
+    fn name(&self) -> &str {
+        WIDER
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [number] => Ok(wider(number).unwrap_or_else(|| number.clone())),
+            _ => plan_err!("one number is made wider"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let to = args.return_field.data_type();
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        compute_one(self.name(), &args.args, |numbers| {
+            Ok(cast_with_options(numbers, to, &options)?)
+        })
+    }
 }
 
 impl AnalyzerRule for RoundingCasts {

@@ -94,7 +94,7 @@ impl Session {
         // After grouping() was resolved, which looks for the keys as they were written.
         analyzer_rules.insert(6, Arc::new(DistinctGroups));
         analyzer_rules.insert(7, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(8, Arc::new(RoundedDigits));
+        analyzer_rules.insert(8, Arc::new(RoundedDigits::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));

@@ -19,10 +19,12 @@ use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
 use crate::spill::Settled;
-use crate::tasks::QueryTask;
+use crate::tasks::Ahead;
 
 /// Of a worker's share, what the next unit may take while groups are passed on.
 const AHEAD_SHARE: u64 = 4;
+/// And of the budget, so that what all have ahead leaves room for others.
+const AHEAD_PART: u64 = 4;
 
 /// A column of the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +113,7 @@ struct UnitMorsel {
     /// Parts of units that were partitioned anew.
     parts: Vec<Unit>,
     /// The unit after it, which comes back and is merged meanwhile.
-    ahead: Option<QueryTask<Result<Step>>>,
+    ahead: Option<Ahead<Step>>,
 }
 
 impl UnitMorsel {
@@ -119,7 +121,7 @@ impl UnitMorsel {
     async fn step(&mut self) -> Result<Option<Step>> {
         let Opened { ledger, gathered, .. } = &self.opened;
         if let Some(ahead) = self.ahead.take() {
-            return waiting(Wait::Device, ahead).await?.map(Some);
+            return waiting(Wait::Device, ahead.result()).await.map(Some);
         }
         let unit = match self.parts.pop() {
             Some(part) => part,
@@ -133,11 +135,11 @@ impl UnitMorsel {
     /// Begins with the next unit that is on disk, by a task of this worker's that goes on while it passes on the groups of the one
     /// before, so that neither the device nor the worker waits for the other. `None` if there is not memory for all of it,
     /// beside that of others.
-    fn begin_ahead(&mut self) -> Option<QueryTask<Result<Step>>> {
+    fn begin_ahead(&mut self) -> Option<Ahead<Step>> {
         let Opened { ledger, gathered, measuring, workers } = &self.opened;
         let spills = gathered.spills()?.clone();
         let operator = self.operator.clone();
-        let bytes_max = spills.share().bytes() / AHEAD_SHARE;
+        let bytes_max = (spills.share().bytes() / AHEAD_SHARE).min(spills.part_bytes(AHEAD_PART));
         let needs = |unit: &Unit| {
             let bytes = needed_bytes(&operator, unit);
             (!unit.spilled.is_empty() && bytes <= bytes_max).then_some(bytes)
@@ -153,7 +155,7 @@ impl UnitMorsel {
         let tasks = spills.tasks.clone();
         let merged = async move { merge_within(&operator, unit, &spills, memory, settled).await };
         // Nobody waits for it yet.
-        Some(tasks.spawn_local(measuring.clone(), waiting(Wait::Other, merged)))
+        Some(tasks.spawn_ahead(measuring.clone(), waiting(Wait::Other, merged)))
     }
 }
 

@@ -55,14 +55,15 @@ pub(super) async fn merge_copying(
     let result_bytes = groups as u64 * bytes_per_tuple + Table::bytes(table_bits(groups));
     let mut sources = Sources::new(unit, Some(spills), ledger.empty());
     let mut split = Split { operator, spills, skipped_bits };
-    if can_split && (!may_copy || result_bytes + held_bytes > share.bytes()) {
+    let share_bytes = share.bytes();
+    if can_split && (!may_copy || result_bytes + held_bytes > share_bytes) {
         let mut parts = split.begin();
         split.add_sources(&mut parts, &mut sources).await?;
         return split.end(parts).await;
     }
     let mut merging = Merging::new(operator, groups, skipped_bits);
     merging.memory.copy_merged();
-    let most_bytes = if can_split { share.bytes() - held_bytes } else { u64::MAX };
+    let most_bytes = if can_split { share_bytes - held_bytes } else { u64::MAX };
     merging.copies = Some(Copies::new(states.layout.clone(), ledger.empty(), most_bytes));
     let mut behind = ledger.empty();
     let mut turn = Vec::with_capacity(TUPLES_PER_TURN);

@@ -23,7 +23,7 @@ use crate::profile::{Wait, waiting};
 use crate::registers::Registers;
 use crate::spill::Share;
 use crate::spill::frozen::FROZEN_BYTES_MAX;
-use crate::tasks::QueryTask;
+use crate::tasks::Ahead;
 use crate::tuple::budget::patiently;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -48,7 +48,7 @@ pub(super) struct Serving {
     working: Reservation,
     work: Option<Box<Work>>,
     /// The unit after it, whose build side comes back meanwhile.
-    ahead: Option<QueryTask<Result<Step>>>,
+    ahead: Option<Ahead<Step>>,
 }
 
 /// A unit being served.
@@ -113,7 +113,7 @@ impl Serving {
                 continue;
             }
             let step = match self.ahead.take() {
-                Some(ahead) => waiting(Wait::Device, ahead).await??,
+                Some(ahead) => waiting(Wait::Device, ahead.result()).await?,
                 None => {
                     let Some(unit) = aside.take() else { return Ok(false) };
                     let working = self.working.split(self.working.bytes());
@@ -172,7 +172,7 @@ impl Serving {
 
 /// Begins with the next unit, by a task of this worker's that goes on while it serves one with this share, so that neither the
 /// device nor the worker waits for the other. `None` if there is not memory for all of it, beside that of others.
-fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<QueryTask<Result<Step>>> {
+fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<Ahead<Step>> {
     let keeps_marks = aside.keeps_marks();
     let bytes = |unit: &Unit| WORKING_BYTES + Blocks::bytes_of(&unit.build, keeps_marks);
     let bytes_max = (share.bytes() / AHEAD_SHARE).min(aside.spills.part_bytes(AHEAD_PART));
@@ -184,7 +184,7 @@ fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<QueryTask<Result<Ste
     let aside = aside.clone();
     let begun = async move { Work::begin(&aside, unit, memory).await };
     // Nobody waits for it yet.
-    Some(tasks.spawn_local(measuring, waiting(Wait::Other, begun)))
+    Some(tasks.spawn_ahead(measuring, waiting(Wait::Other, begun)))
 }
 
 /// What becomes of a unit.
