@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use weft_rt::{JoinError, JoinHandle, spawn_local};
-
 use weft_rt::cancel::CancelToken;
+use weft_rt::{JoinError, JoinHandle, spawn_local};
 
 use crate::error::{ExecError, Result};
 use crate::parallel::{CancelRest, unless_cancelled};

@@ -35,10 +35,10 @@ struct State {
     waited_since: Option<Instant>,
     /// Until when what was delivered since then is counted.
     counted_until: Option<Instant>,
-    /// What was delivered while somebody waited, and the time between.
+    /// What was delivered while somebody waited, and the time of that; what is older counts less.
     bytes: f64,
     seconds: f64,
-    /// That was a window of bytes once.
+    /// That was two windows of bytes once.
     is_known: bool,
     /// What was delivered since then while nobody waited.
     other_bytes: f64,
