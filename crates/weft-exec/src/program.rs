@@ -181,6 +181,13 @@ pub enum Step {
         /// For integers.
         overflow: Overflow,
     },
+    /// `out = a`, a float, with one zero and one NaN: functions may tell others apart.
+    Canonical {
+        /// A float.
+        a: Register,
+        /// Where the result goes.
+        out: Register,
+    },
     /// `out = a · 10^digits`, in [`Lane::I64`] or [`Lane::I128`]; for negative `digits` divided, half away from zero.
     Rescale {
         /// A decimal.

@@ -41,6 +41,17 @@ pub(crate) fn rewrite_expressions(
     Ok(rewritten.data)
 }
 
+/// Computes the columns of all nodes of a plan, and of the subqueries in it, anew.
+///
+/// # Errors
+/// Those of types that do not fit any more.
+pub(crate) fn recompute_all(plan: LogicalPlan) -> DfResult<LogicalPlan> {
+    let any_changed = Cell::new(true);
+    let recomputed =
+        plan.transform_up_with_subqueries(|plan| recompute(Transformed::no(plan), &any_changed))?;
+    Ok(recomputed.data)
+}
+
 /// Computes the columns of a node anew once anything below it, or beside, has changed.
 fn recompute(
     plan: Transformed<LogicalPlan>,

@@ -85,11 +85,15 @@ impl RoundingCasts {
 #[derive(Debug)]
 pub(crate) struct RoundedDigits {
     wider: Arc<ScalarUDF>,
+    whole: Arc<ScalarUDF>,
 }
 
 impl RoundedDigits {
     pub(crate) fn new() -> RoundedDigits {
-        RoundedDigits { wider: Arc::new(ScalarUDF::from(Wider::new())) }
+        RoundedDigits {
+            wider: Arc::new(ScalarUDF::from(Wider::new())),
+            whole: Arc::new(ScalarUDF::from(Whole::new())),
+        }
     }
 }
 
@@ -103,12 +107,18 @@ impl AnalyzerRule for RoundedDigits {
                     [] => return Ok(Transformed::no(Expr::ScalarFunction(call))),
                 };
                 // A parameter may have no type yet.
-                let has_type = number.get_type(schema).is_ok();
-                if has_type {
+                let data_type = number.get_type(schema).ok();
+                if data_type.is_some() {
                     *number = self.wider.call(vec![std::mem::take(number)]);
                 }
                 let known = digits.is_some_and(make_constant);
-                Ok(Transformed::new_transformed(Expr::ScalarFunction(call), has_type || known))
+                let changed = data_type.is_some() || known;
+                // DataFusion leaves zeros behind the point.
+                let leaves_zeros = call.func.name() != "round"
+                    && data_type.is_some_and(|data_type| data_type.is_decimal());
+                let expr = Expr::ScalarFunction(call);
+                let expr = if leaves_zeros { self.whole.call(vec![expr]) } else { expr };
+                Ok(Transformed::new_transformed(expr, changed))
             }
             other => Ok(Transformed::no(other)),
         })
@@ -231,7 +241,7 @@ impl ScalarUDFImpl for Whole {
             [DataType::Decimal256(precision, scale)] => {
                 Ok(DataType::Decimal256(whole_digits(*precision, *scale), 0))
             }
-            [data_type] if data_type.is_floating() => Ok(data_type.clone()),
+            [data_type] if data_type.is_numeric() => Ok(data_type.clone()),
             _ => plan_err!("only numbers are rounded"),
         }
     }

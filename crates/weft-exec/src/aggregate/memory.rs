@@ -10,7 +10,8 @@ use crate::text::Str;
 use crate::tuple::layout::HASH_OFFSET;
 use crate::tuple::materializer::PARTITIONS;
 
-const BLOCK_BYTES_MIN: usize = 1 << 10;
+/// Blocks begin small: a partition may have one for a single string.
+const BLOCK_BYTES_MIN: usize = 128;
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 /// What is allocated is aligned to this.
 const ALIGNMENT: usize = 16;

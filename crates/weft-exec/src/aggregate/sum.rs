@@ -42,14 +42,17 @@ pub(crate) trait Number: Value {
     fn to_f64(self) -> f64;
     /// The integer; `None` for floats.
     fn to_i128(self) -> Option<i128>;
-    /// `None` if it does not fit.
+    /// `None` if it does not fit. In 128 bits there are decimals, of 38 digits at most.
     fn from_i128(value: i128) -> Option<Self>;
     /// `None` for integers.
     fn from_f64(value: f64) -> Option<Self>;
 }
 
+/// Decimals have fewer.
+const DECIMAL_END: u128 = 10u128.pow(38);
+
 macro_rules! integers {
-    ($($number:ty),*) => {$(
+    ($($number:ty: $is_in_range:expr),*) => {$(
         impl Number for $number {
             #[inline(always)]
             fn plus(self, other: Self) -> Option<Self> {
@@ -66,7 +69,7 @@ macro_rules! integers {
                 Some(self.into())
             }
             fn from_i128(value: i128) -> Option<Self> {
-                value.try_into().ok()
+                value.try_into().ok().filter($is_in_range)
             }
             fn from_f64(_: f64) -> Option<Self> {
                 None
@@ -74,7 +77,17 @@ macro_rules! integers {
         }
     )*};
 }
-integers!(i8, i16, i32, i64, u8, u16, u32, u64, i128);
+integers!(
+    i8: |_| true,
+    i16: |_| true,
+    i32: |_| true,
+    i64: |_| true,
+    u8: |_| true,
+    u16: |_| true,
+    u32: |_| true,
+    u64: |_| true,
+    i128: |value: &i128| value.unsigned_abs() < DECIMAL_END
+);
 
 macro_rules! floats {
     ($($number:ty),*) => {$(

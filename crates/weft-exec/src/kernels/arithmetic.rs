@@ -1,6 +1,7 @@
-//! `out = a op b` and `out = -a`.
+//! `out = a op b`, `out = -a`, and one zero and one NaN for floats.
 
 use super::alarm::Alarm;
+use super::hash::{canonical_32, canonical_64};
 use super::map::{Operation, Pair, Same, cheapest, map, nulls_of};
 use super::operators::*;
 use crate::error::{ExecError, Result};
@@ -179,20 +180,28 @@ floats!(floats_f32: f32, floats_f64: f64);
 #[derive(Clone, Copy)]
 struct Negative;
 
-macro_rules! negative_floats {
-    ($($value:ty),*) => {$(
-        impl Operation<$value, ()> for Negative {
+#[derive(Clone, Copy)]
+struct Canonical;
+
+macro_rules! of_floats {
+    ($($name:ident of $value:ty: $apply:expr),*) => {$(
+        impl Operation<$value, ()> for $name {
             type Out = $value;
             type Alarm = ();
 
             #[inline(always)]
             fn apply(self, a: $value, _: (), _: &mut ()) -> $value {
-                -a
+                $apply(a)
             }
         }
     )*};
 }
-negative_floats!(f32, f64);
+of_floats!(
+    Negative of f32: |a: f32| -a,
+    Negative of f64: |a: f64| -a,
+    Canonical of f32: |a| f32::from_bits(canonical_32(a)),
+    Canonical of f64: |a| f64::from_bits(canonical_64(a))
+);
 
 /// `out = -a`
 pub(crate) fn negate(
@@ -203,8 +212,14 @@ pub(crate) fn negate(
 ) -> Result<()> {
     use crate::program::Constant;
     let zero = match registers.vector(out).lane() {
-        Lane::F32 => return negate_floats::<f32>(registers, a, out),
-        Lane::F64 => return negate_floats::<f64>(registers, a, out),
+        Lane::F32 => {
+            map_floats::<f32, _>(Negative, registers, a, out);
+            return Ok(());
+        }
+        Lane::F64 => {
+            map_floats::<f64, _>(Negative, registers, a, out);
+            return Ok(());
+        }
         Lane::I32 => Constant::I32(0),
         Lane::I64 => Constant::I64(0),
         Lane::U32 => Constant::U32(0),
@@ -217,15 +232,23 @@ pub(crate) fn negate(
     run(registers, Arithmetic::Subtract, &zero, &a, out, overflow)
 }
 
-fn negate_floats<T: Value>(registers: &mut Registers, a: Register, out: Register) -> Result<()>
+/// `out = a`, with one zero and one NaN.
+pub(crate) fn canonical(registers: &mut Registers, a: Register, out: Register) {
+    match registers.vector(out).lane() {
+        Lane::F32 => map_floats::<f32, _>(Canonical, registers, a, out),
+        Lane::F64 => map_floats::<f64, _>(Canonical, registers, a, out),
+        lane => unreachable!("canonical {lane}"),
+    }
+}
+
+fn map_floats<T: Value, O>(operation: O, registers: &mut Registers, a: Register, out: Register)
 where
-    Negative: Operation<T, (), Out = T>,
+    O: Operation<T, (), Out = T>,
 {
     registers.write(out, |registers, out| {
         let a = registers.vector(a);
         let rows = cheapest(registers, 64 / size_of::<T>());
-        map(Negative, a.values::<T>(), Same(()), rows, out.values_mut());
+        map(operation, a.values::<T>(), Same(()), rows, out.values_mut());
         out.validity.copy_from(&a.validity);
     });
-    Ok(())
 }

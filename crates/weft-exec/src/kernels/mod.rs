@@ -45,6 +45,7 @@ pub(crate) fn run(step: &Step, registers: &mut Registers) -> Result<()> {
         Step::Negate { a, out, overflow } => {
             return arithmetic::negate(registers, *a, *out, *overflow);
         }
+        Step::Canonical { a, out } => arithmetic::canonical(registers, *a, *out),
         Step::Rescale { a, digits, out, overflow } => {
             return decimal::rescale(registers, *a, *digits, *out, *overflow);
         }

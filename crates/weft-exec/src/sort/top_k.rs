@@ -69,7 +69,7 @@ impl Sink for TopK {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         let shared = self.shared.clone();
         let gathering = Gathering::new(OPERATOR, shared.order.clone(), shared.most, context);
-        let thins_at = 2 * shared.most.max(STORED_MIN);
+        let thins_at = shared.most.max(STORED_MIN).saturating_mul(2);
         Ok(Box::new(LocalTopK { shared, context: context.clone(), gathering, stored: 0, thins_at }))
     }
 
@@ -137,7 +137,7 @@ impl LocalTopK {
             self.gathering.materializer = copies;
             self.stored = most;
         }
-        self.thins_at = self.stored + most.max(STORED_MIN);
+        self.thins_at = self.stored.saturating_add(most.max(STORED_MIN));
     }
 }
 
@@ -160,7 +160,8 @@ impl LocalSink for LocalTopK {
             }
             if self.gathering.store(registers, *bits, fields).await? {
                 self.stored = self.gathering.materializer.unpartitioned();
-                self.thins_at = self.stored + 2 * (*most).max(STORED_MIN);
+                self.thins_at =
+                    self.stored.saturating_add((*most).max(STORED_MIN).saturating_mul(2));
             } else {
                 self.stored += count;
             }

@@ -223,7 +223,12 @@ impl Regulator {
             _ => SLACK,
         };
         let is_good = |place: &usize| ns[*place] <= least_ns * slack(*place);
-        self.known.place = (0..ns.len()).find(is_good).unwrap_or(0);
+        let place = (0..ns.len()).find(is_good).unwrap_or(0);
+        log::trace!(
+            "a byte of a page takes {operator_ns:.2} ns to make, {device_ns:.2?} to be written and read, {ns:.2?} in all: {}",
+            SCALE[place].scheme.name()
+        );
+        self.known.place = place;
         self.experience.set(self.known);
     }
 

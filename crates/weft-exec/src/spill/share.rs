@@ -13,12 +13,15 @@ use super::turn::Turns;
 use crate::query::PartitionMode;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 
-/// Of the budget, in quarters, what all together may have. The rest is for caches, for what is read, and for who needs
-/// little and fails without it.
-const QUARTERS: u64 = 3;
+/// Of what is usable, the part that is not shared: it is for caches, for what is read, and for who needs little and fails without it.
+const REST: u64 = 4;
 
-/// Of the budget, the part that caches may keep for themselves of that rest. What they keep beyond is taken from the others.
-const CACHES: u64 = 8;
+/// Of a large budget less is enough for that: a part, or so many bytes.
+const REST_OF_MUCH: u64 = 8;
+const REST_BYTES: u64 = 192 << 20;
+
+/// Of that rest, the part that caches may keep for themselves. What they keep beyond is taken from the others.
+const CACHES: u64 = 2;
 
 /// Of the budget, the part that counts as there however much of it is taken by what reserves nothing.
 const USABLE_MIN: u64 = 2;
@@ -90,8 +93,9 @@ impl Spilling {
 
     /// What all who share may have of a budget, of which so much is usable.
     pub(super) fn shared_bytes(&self, limit: u64, usable: u64) -> u64 {
+        let rest = (usable / REST).min((limit / REST_OF_MUCH).max(REST_BYTES));
         let cached = self.cached_bytes.load(Ordering::Relaxed);
-        (usable / 4 * QUARTERS).saturating_sub(cached.saturating_sub(limit / CACHES))
+        (usable - rest).saturating_sub(cached.saturating_sub(rest / CACHES))
     }
 
     /// What writers know of pages.
@@ -223,7 +227,12 @@ mod tests {
         assert!(little.allows(SHARE_MIN.0) && two.bytes() == 300 << 20);
         assert!(little.allows(150 << 20) && !little.allows(151 << 20) && two.bytes() == 150 << 20);
         drop(little);
-        let _settled = Settled::new(&spilling, 1 << 30);
+        let settled = Settled::new(&spilling, 1 << 30);
         assert_eq!(two.bytes(), SHARE_MIN.0);
+        drop(settled);
+        for (limit, shared) in [(1 << 30, (1 << 30) - REST_BYTES), (8 << 30, 7 << 30)] {
+            ledger.set_limit(limit);
+            assert_eq!(two.bytes(), shared);
+        }
     }
 }

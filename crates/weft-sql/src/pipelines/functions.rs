@@ -1,18 +1,19 @@
 //! Functions that have steps: those that Weft puts in place of operators, parts of dates, pieces of texts.
 
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::physical_expr::ScalarFunctionExpr;
 use weft_exec::Lane;
 use weft_exec::kernels::like::Pattern;
-use weft_exec::program::{
-    Arithmetic, Constant, DatePart, DateUnit, LengthUnit, Operand, Overflow, Step,
-};
+use weft_exec::program::{Arithmetic, DatePart, DateUnit, LengthUnit, Overflow, Step};
 
 use super::arithmetic::{numbers, rescale};
+use super::bounds::Bounds;
 use super::compare::{have_one_order, matches, text};
 use super::expressions::{Expr, Expressions, literal};
 use super::term::{Place, Term};
+use crate::decimal_digits::IN_38_DIGITS;
+use crate::narrowing_casts::AS_CAST;
 
 /// A call of a function; `None` if it has no steps.
 ///
@@ -27,6 +28,8 @@ pub(super) fn function(
         ("+", [a, b]) => numbers(code, Arithmetic::Add, a, b, to, Overflow::Error),
         ("-", [a, b]) => numbers(code, Arithmetic::Subtract, a, b, to, Overflow::Error),
         ("*", [a, b]) => numbers(code, Arithmetic::Multiply, a, b, to, Overflow::Error),
+        (AS_CAST, [arg]) => code.term(arg).map(Some),
+        (IN_38_DIGITS, [arg]) => in_38_digits(code, arg),
         ("canonical", [arg]) => canonical(code, arg),
         ("whole", [arg]) => whole(code, arg, to),
         ("date_part", [part, arg]) => date_part(code, part, arg, to),
@@ -42,23 +45,28 @@ pub(super) fn function(
     }
 }
 
-/// A floating point number without a negative zero. (Which NaN it is makes no difference to any step.)
+/// A decimal that has no more digits, which its bounds may tell.
+fn in_38_digits(code: &mut Expressions<'_>, arg: &Expr) -> DfResult<Option<Term>> {
+    let term = code.term(arg)?;
+    let end = 10i128.pow(DECIMAL128_MAX_PRECISION.into());
+    let limits = Bounds { low: 1 - end, high: end - 1 };
+    if term.bounds.is_some_and(|bounds| bounds.meet(limits) == bounds) || term.place == Place::Null
+    {
+        return Ok(Some(term));
+    }
+    let a = code.in_register(&term);
+    code.push(Step::Digits { a, digits: DECIMAL128_MAX_PRECISION });
+    Ok(Some(term.moved(a)))
+}
+
+/// A floating point number with one zero and one NaN.
 fn canonical(code: &mut Expressions<'_>, arg: &Expr) -> DfResult<Option<Term>> {
     let term = code.term(arg)?;
-    let zero = match term.lane {
-        Lane::F32 => Constant::F32(0.0),
-        Lane::F64 => Constant::F64(0.0),
-        _ => return Ok(None),
+    let (Lane::F32 | Lane::F64, Place::Register(a)) = (term.lane, &term.place) else {
+        return Ok(None);
     };
-    let Place::Register(a) = term.place else { return Ok(None) };
     let out = code.register(term.lane);
-    code.push(Step::Arithmetic {
-        op: Arithmetic::Add,
-        a: Operand::Register(a),
-        b: Operand::Constant(zero),
-        out,
-        overflow: Overflow::Impossible,
-    });
+    code.push(Step::Canonical { a: *a, out });
     Ok(Some(term.moved(out)))
 }
 

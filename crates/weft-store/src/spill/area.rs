@@ -270,7 +270,7 @@ impl SpillArea {
         let (result, _) = spilled.file.write(buffer, extent.offset()).await;
         match result {
             Ok(_) => {
-                on_its_way.end(bytes, Instant::now());
+                on_its_way.end(bytes, Instant::now(), &self.shared.reads);
                 self.shared.written_bytes.fetch_add(bytes, Ordering::Relaxed);
                 self.shared.raw_bytes.fetch_add(raw_bytes as u64, Ordering::Relaxed);
                 Ok(spilled)
@@ -385,7 +385,7 @@ impl Spilled {
         let on_its_way = self.area.shared.reads.begin();
         let (result, buffer) = self.file.read_exact(buffer, extent.offset()).await;
         result.map_err(failed)?;
-        on_its_way.end(extent.bytes(), Instant::now());
+        on_its_way.end(extent.bytes(), Instant::now(), &self.area.shared.writes);
         self.area.shared.read_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
         let is_right = buffer[..4] == checksum(&buffer[4..]).to_le_bytes()
             && buffer[8..16] == self.address.bits().to_le_bytes();

@@ -73,8 +73,10 @@ impl Drop for OnItsWay<'_> {
 }
 
 impl OnItsWay<'_> {
-    /// Counts what was moved when it ended well.
-    pub(super) fn end(self, bytes: u64, now: Instant) {
+    /// Counts what was moved when it ended well. What was moved beside as much the other way says little: what is read while
+    /// pages are written comes late, and will not when all have been.
+    pub(super) fn end(self, bytes: u64, now: Instant, other_way: &Meter) {
+        let is_disturbed = other_way.state().pieces >= BUSY_PIECES;
         let mut state = self.meter.state();
         let is_busy = state.pieces >= BUSY_PIECES;
         let waits = |since: &Instant| now.saturating_duration_since(*since) >= WAIT;
@@ -82,6 +84,7 @@ impl OnItsWay<'_> {
         let counted_until =
             counted_until.map(|since| state.counted_until.replace(now).unwrap_or(since));
         match counted_until.filter(|_| is_busy) {
+            _ if is_disturbed => {}
             Some(since) => {
                 state.bytes += bytes as f64;
                 state.seconds += now.saturating_duration_since(since).as_secs_f64();
@@ -156,7 +159,7 @@ mod tests {
             *now = (*now + seen_every).max(under_way[0].0);
             while under_way.front().is_some_and(|(ends, _)| *ends <= *now) {
                 let (_, piece) = under_way.pop_front().unwrap();
-                piece.end(PIECE, *now);
+                piece.end(PIECE, *now, &Meter::default());
             }
         }
     }

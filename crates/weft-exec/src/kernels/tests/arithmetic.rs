@@ -61,7 +61,7 @@ fn integers() {
 }
 
 macro_rules! check_floats {
-    ($lane:ident) => {{
+    ($type:ident, $lane:ident) => {{
         use Arithmetic::*;
         for op in [Add, Subtract, Multiply, Divide, Remainder] {
             let step = |inputs: &[Operand], out| {
@@ -90,13 +90,18 @@ macro_rules! check_floats {
             let [Some(Constant::$lane(a))] = inputs else { return Ok(None) };
             Ok(Some(Constant::$lane(-a)))
         });
+        let step = |inputs: &[Register], out| Step::Canonical { a: inputs[0], out };
+        check(&[Lane::$lane], Lane::$lane, step, |inputs| {
+            let [Some(Constant::$lane(a))] = inputs else { return Ok(None) };
+            Ok(Some(Constant::$lane(if a.is_nan() { $type::NAN } else { a + 0.0 })))
+        });
     }};
 }
 
 #[test]
 fn floats() {
-    check_floats!(F32);
-    check_floats!(F64);
+    check_floats!(f32, F32);
+    check_floats!(f64, F64);
 }
 
 #[test]
@@ -126,4 +131,15 @@ fn products_close_to_the_end() {
             }
         }
     }
+}
+
+#[test]
+fn one_nan() {
+    let mut registers = Registers::of(&[Lane::F64; 2]);
+    registers.begin(3);
+    let [a, out] = [0, 1].map(Register);
+    registers.vector_mut(a).values_mut()[..3].copy_from_slice(&[-f64::NAN, f64::NAN, -0.0]);
+    crate::kernels::run(&Step::Canonical { a, out }, &mut registers).expect("cannot fail");
+    let bits = registers.vector(out).values::<f64>()[..3].iter().map(|value| value.to_bits());
+    assert!(bits.eq([f64::NAN, f64::NAN, 0.0].map(f64::to_bits)));
 }
