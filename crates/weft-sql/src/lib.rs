@@ -23,6 +23,7 @@ mod copy_statement;
 mod copy_to;
 mod csv_diagnosis;
 mod date_times;
+mod date_trunc;
 mod ddl;
 mod decimal_digits;
 mod dependents;

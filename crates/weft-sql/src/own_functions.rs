@@ -12,12 +12,14 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use crate::date_trunc::DateTrunc;
 use crate::one_argument::compute_one;
 use crate::types::{ZONE, type_name};
 
 /// All of them.
 pub(crate) fn own_functions() -> Vec<Arc<ScalarUDF>> {
     vec![
+        Arc::new(ScalarUDF::from(DateTrunc::new())),
         Arc::new(ScalarUDF::from(Now::new())),
         Arc::new(ScalarUDF::from(OctetLength::new())),
         Arc::new(ScalarUDF::from(TypeOf::new())),

@@ -1,8 +1,11 @@
 //! FILTER of aggregates over windows: rows that are left out count as null, which the aggregate passes over. DataFusion
 //! tells nobody of a physical plan what the condition is.
+//!
+//! FILTER of others: what is aggregated is null for rows that are left out, if computing it may fail. DataFusion computes what several
+//! aggregates have in common for all rows.
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as DfResult};
 use datafusion::logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition, when};
 use datafusion::optimizer::AnalyzerRule;
@@ -15,7 +18,7 @@ const PASS_OVER_NULLS: [&str; 12] = [
     "stddev", "sum",
 ];
 
-/// Puts CASE in place of FILTER. To be applied before types are coerced.
+/// Puts CASE in place of FILTER, or beside it. To be applied before types are coerced.
 #[derive(Debug)]
 pub(crate) struct WindowFilters;
 
@@ -30,7 +33,24 @@ impl AnalyzerRule for WindowFilters {
 }
 
 fn rewrite(expr: Expr, _: &DFSchema) -> DfResult<Transformed<Expr>> {
-    let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let mut call = match expr {
+        Expr::WindowFunction(call) => call,
+        Expr::AggregateFunction(mut call) => {
+            let Some(condition) = &call.params.filter else {
+                return Ok(Transformed::no(Expr::AggregateFunction(call)));
+            };
+            let mut changed = false;
+            for argument in &mut call.params.args {
+                if may_fail(argument)? {
+                    let computed = std::mem::take(argument);
+                    *argument = when(condition.as_ref().clone(), computed).end()?;
+                    changed = true;
+                }
+            }
+            return Ok(Transformed::new_transformed(Expr::AggregateFunction(call), changed));
+        }
+        expr => return Ok(Transformed::no(expr)),
+    };
     let passes_over_nulls = match &call.fun {
         WindowFunctionDefinition::AggregateUDF(function) => {
             PASS_OVER_NULLS.contains(&function.name())
@@ -47,4 +67,21 @@ fn rewrite(expr: Expr, _: &DFSchema) -> DfResult<Transformed<Expr>> {
     let argument = call.params.args.remove(0);
     call.params.args.push(when(*condition, argument).end()?);
     Ok(Transformed::yes(Expr::WindowFunction(call)))
+}
+
+/// True of an expression that computes something, and not by cases already.
+fn may_fail(expr: &Expr) -> DfResult<bool> {
+    if matches!(expr, Expr::Case(_)) {
+        return Ok(false);
+    }
+    expr.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::BinaryExpr(_)
+                | Expr::Negative(_)
+                | Expr::Cast(_)
+                | Expr::TryCast(_)
+                | Expr::ScalarFunction(_)
+        ))
+    })
 }
