@@ -25,6 +25,7 @@ use crate::same_names::name_beside_wildcards;
 use crate::statement::{fold, parse_query};
 use crate::suggest;
 use crate::table::{ScanContext, StoredTable};
+use crate::using_joins;
 
 /// The name of the only catalog.
 pub(crate) const CATALOG: &str = "weft";
@@ -188,10 +189,20 @@ impl StatementCatalog {
     }
 }
 
-/// Plans a statement. What is written beside `*` and is among its columns as well gets another name then.
+/// Plans a statement, with its joins with USING and NATURAL written out. What is written beside `*` and is
+/// among its columns as well gets another name then.
 async fn planned(state: &SessionState, mut statement: DfStatement) -> Result<LogicalPlan> {
+    let with_tables = match using_joins::are_in(&mut statement) {
+        true => using_joins::with_tables(state, &statement).await,
+        false => None,
+    };
     loop {
-        let error = match state.statement_to_plan(statement.clone()).await {
+        let mut written = statement.clone();
+        if let Some(state) = &with_tables {
+            using_joins::write_out(&mut written, state);
+        }
+        let state = with_tables.as_ref().unwrap_or(state);
+        let error = match state.statement_to_plan(written).await {
             Ok(plan) => return Ok(plan),
             Err(error) => SqlError::from(error),
         };

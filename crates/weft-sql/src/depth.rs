@@ -102,7 +102,11 @@ fn balance(expr: &mut Expr) {
     *expr = tree(from_last, &chain);
 }
 
-fn tree(mut terms: Vec<Expr>, op: &BinaryOperator) -> Expr {
+/// Terms put together in a tree of little depth.
+///
+/// # Panics
+/// If there are none.
+pub(crate) fn tree(mut terms: Vec<Expr>, op: &BinaryOperator) -> Expr {
     if terms.len() == 1 {
         return terms.remove(0);
     }

@@ -92,6 +92,7 @@ mod table;
 mod text;
 mod types;
 mod unsupported;
+mod using_joins;
 mod value;
 mod whole_orders;
 mod window_filters;

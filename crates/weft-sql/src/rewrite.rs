@@ -9,7 +9,8 @@
 //! - Windows that are based on others are written out (`named_windows.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
 //! - What is nested too deep is refused (`depth.rs`).
-//! - Comparisons are `comparisons.rs`' business, functions `functions.rs`'.
+//! - Comparisons are `comparisons.rs`' business, functions `functions.rs`'. Joins with USING and NATURAL wait for
+//!   the catalog (`using_joins.rs`).
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

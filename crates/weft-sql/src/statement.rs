@@ -101,7 +101,7 @@ fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
 }
 
 /// The statement of standard SQL in one of DataFusion's.
-fn inner_statement(statement: &mut DfStatement) -> Option<&mut ast::Statement> {
+pub(crate) fn inner_statement(statement: &mut DfStatement) -> Option<&mut ast::Statement> {
     match statement {
         DfStatement::Statement(statement) => Some(statement),
         DfStatement::Explain(explain) => inner_statement(&mut explain.statement),
