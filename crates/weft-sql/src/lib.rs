@@ -87,6 +87,7 @@ mod subqueries;
 mod suggest;
 mod table;
 mod text;
+mod timestamp_casts;
 mod types;
 mod unsupported;
 mod value;

@@ -41,6 +41,7 @@ use crate::signed_ranks::signed_ranks;
 use crate::statement_option::StatementOption;
 use crate::subqueries::{OuterAggregates, Subqueries};
 use crate::table::ScanContext;
+use crate::timestamp_casts::TimestampCasts;
 use crate::types::WeftTypes;
 use crate::value::Value;
 use crate::whole_orders::WHOLE_ORDERS;
@@ -97,6 +98,7 @@ impl Session {
         analyzer_rules.insert(8, Arc::new(RoundedDigits::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
+        analyzer_rules.push(Arc::new(TimestampCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));
         analyzer_rules.push(Arc::new(OuterAggregates::default()));
