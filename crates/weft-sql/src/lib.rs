@@ -61,6 +61,7 @@ mod one_argument;
 mod open;
 mod overflow;
 mod own_functions;
+mod patterns;
 mod physical_rule;
 mod pipelines;
 mod plan_node;

@@ -9,7 +9,7 @@
 //! - Windows that are based on others are written out (`named_windows.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
 //! - What is nested too deep is refused (`depth.rs`).
-//! - Comparisons are `comparisons.rs`' business, functions `functions.rs`'.
+//! - Comparisons are `comparisons.rs`' business, patterns `patterns.rs`', functions `functions.rs`'.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -26,6 +26,7 @@ use crate::error::{Result, SqlError};
 use crate::functions;
 use crate::named_windows;
 use crate::names::{name_columns, name_columns_of};
+use crate::patterns;
 use crate::same_names::{expand_groupings, free_name, name_alias_columns};
 use crate::statement::fold;
 
@@ -111,6 +112,7 @@ impl VisitorMut for Rewriter {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         self.depth.enter(expr)?;
         comparisons::rewrite(expr)?;
+        patterns::rewrite(expr)?;
         match expr {
             // Before the number in it is seen: a decimal does not become a floating point number first.
             Expr::Cast {

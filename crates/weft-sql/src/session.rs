@@ -32,6 +32,7 @@ use crate::mixed_numbers::MixedNumbers;
 use crate::no_rows::with_rows;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
+use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
@@ -133,7 +134,12 @@ impl Session {
         for function in signed_ranks() {
             state.register_udwf(function)?;
         }
-        for function in own_functions().into_iter().chain(hex_functions()).chain(with_rows()) {
+        for function in own_functions()
+            .into_iter()
+            .chain(hex_functions())
+            .chain(pattern_functions())
+            .chain(with_rows())
+        {
             state.register_udf(function)?;
         }
         let inner = Inner { settings, state, prepared: HashMap::new() };
