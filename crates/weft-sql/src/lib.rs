@@ -47,6 +47,7 @@ mod information_schema;
 mod insert;
 mod insert_diagnosis;
 mod integer_text;
+mod interval_products;
 mod intervals;
 mod join_order;
 mod known_aggregates;

@@ -25,6 +25,7 @@ use crate::floats::CanonicalFloats;
 use crate::functions;
 use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
+use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
@@ -112,6 +113,7 @@ impl Session {
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))
             .with_type_planner(Arc::new(WeftTypes))
+            .with_expr_planners(vec![Arc::new(IntervalProducts::new())])
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
