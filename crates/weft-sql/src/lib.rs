@@ -58,6 +58,7 @@ mod mixed_numbers;
 mod named_windows;
 mod names;
 mod no_rows;
+mod nullif;
 mod one_argument;
 mod open;
 mod overflow;

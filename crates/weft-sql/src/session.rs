@@ -31,6 +31,7 @@ use crate::join_order::JoinOrder;
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
 use crate::no_rows::with_rows;
+use crate::nullif::Nullif;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::patterns::pattern_functions;
@@ -91,13 +92,14 @@ impl Session {
         let mut analyzer_rules = Analyzer::new().rules;
         analyzer_rules.insert(0, Arc::new(CountedDuplicates));
         analyzer_rules.insert(1, Arc::new(DateTimes));
-        analyzer_rules.insert(2, Arc::new(MixedNumbers));
-        analyzer_rules.insert(3, Arc::new(IntervalWindows::new()));
-        analyzer_rules.insert(4, Arc::new(WindowFilters));
+        analyzer_rules.insert(2, Arc::new(Nullif));
+        analyzer_rules.insert(3, Arc::new(MixedNumbers));
+        analyzer_rules.insert(4, Arc::new(IntervalWindows::new()));
+        analyzer_rules.insert(5, Arc::new(WindowFilters));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(6, Arc::new(DistinctGroups));
-        analyzer_rules.insert(7, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(8, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(7, Arc::new(DistinctGroups));
+        analyzer_rules.insert(8, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(9, Arc::new(RoundedDigits::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(TimestampCasts::new()));
