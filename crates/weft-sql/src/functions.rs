@@ -60,6 +60,8 @@ base64(x) = encode(x, 'base64pad')
 from_base64(x) = decode(x, 'base64pad')
 unhex(x) = decode(x, 'hex')
 from_hex(x) = decode(x, 'hex')
+century(x) = CASE WHEN date_part('year', x) > 0 THEN (CAST(date_part('year', x) AS BIGINT) + 99) / 100 ELSE CAST(date_part('year', x) AS BIGINT) / 100 - 1 END
+millennium(x) = CASE WHEN date_part('year', x) > 0 THEN (CAST(date_part('year', x) AS BIGINT) + 999) / 1000 ELSE CAST(date_part('year', x) AS BIGINT) / 1000 - 1 END
 year(x) = CAST(date_part('year', x) AS BIGINT)
 quarter(x) = CAST(date_part('quarter', x) AS BIGINT)
 month(x) = CAST(date_part('month', x) AS BIGINT)
@@ -201,6 +203,14 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
     let Some(mut arguments) = arguments_of(function) else { return ControlFlow::Continue(()) };
     if matches!(name.as_str(), "date_diff" | "datediff") && arguments.len() == 3 {
         name = format!("{DATE_DIFF}{}", date_part(&arguments.remove(0))?);
+    }
+    if matches!(name.as_str(), "date_part" | "datepart")
+        && let [Expr::Value(part), _] = &arguments[..]
+        && let Some(part) = part.value.clone().into_string().map(|part| part.to_lowercase())
+        && matches!(part.as_str(), "century" | "decade" | "millennium")
+    {
+        name = part;
+        arguments.remove(0);
     }
     let Some(definition) = FUNCTIONS.get(&(name, arguments.len())) else {
         return ControlFlow::Continue(());

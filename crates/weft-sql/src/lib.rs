@@ -68,6 +68,7 @@ mod physical_rule;
 mod pipelines;
 mod plan_node;
 mod plan_walk;
+mod powers;
 mod pushdown;
 mod pushed_filters;
 mod represented;
