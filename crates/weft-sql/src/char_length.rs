@@ -8,10 +8,11 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, CastKind, CharLengthUnits, CharacterLength, DataType as SqlType, Expr,
-    Ident, ObjectName, StructField, VisitMut, VisitorMut,
+    StructField, VisitMut, VisitorMut,
 };
 
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::functions::call;
 
 /// Greatest limit, in characters or bytes.
 const LENGTH_MAX: u64 = 1 << 30;
@@ -169,22 +170,7 @@ fn cast_limit(sql_type: &SqlType) -> Result<Option<u32>> {
 /// `substr(text, 1, length)`
 fn first_characters(text: Expr, length: u32) -> Expr {
     let number = |number: String| Expr::value(ast::Value::Number(number, false));
-    let argument = |expr| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr));
-    let arguments = [text, number("1".to_owned()), number(length.to_string())];
-    Expr::Function(ast::Function {
-        name: ObjectName::from(vec![Ident::new("substr")]),
-        uses_odbc_syntax: false,
-        parameters: ast::FunctionArguments::None,
-        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args: arguments.into_iter().map(argument).collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
+    call("substr", [text, number("1".to_owned()), number(length.to_string())])
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
-    VisitMut, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -60,6 +60,8 @@ base64(x) = encode(x, 'base64pad')
 from_base64(x) = decode(x, 'base64pad')
 unhex(x) = decode(x, 'hex')
 from_hex(x) = decode(x, 'hex')
+century(x) = CASE WHEN date_part('year', x) > 0 THEN (CAST(date_part('year', x) AS BIGINT) + 99) / 100 ELSE CAST(date_part('year', x) AS BIGINT) / 100 - 1 END
+millennium(x) = CASE WHEN date_part('year', x) > 0 THEN (CAST(date_part('year', x) AS BIGINT) + 999) / 1000 ELSE CAST(date_part('year', x) AS BIGINT) / 1000 - 1 END
 year(x) = CAST(date_part('year', x) AS BIGINT)
 quarter(x) = CAST(date_part('quarter', x) AS BIGINT)
 month(x) = CAST(date_part('month', x) AS BIGINT)
@@ -203,6 +205,14 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
     if matches!(name.as_str(), "date_diff" | "datediff") && arguments.len() == 3 {
         name = format!("{DATE_DIFF}{}", date_part(&arguments.remove(0))?);
     }
+    if matches!(name.as_str(), "date_part" | "datepart")
+        && let [Expr::Value(part), _] = &arguments[..]
+        && let Some(part) = part.value.clone().into_string().map(|part| part.to_lowercase())
+        && matches!(part.as_str(), "century" | "decade" | "millennium")
+    {
+        name = part;
+        arguments.remove(0);
+    }
     let Some(definition) = FUNCTIONS.get(&(name, arguments.len())) else {
         return ControlFlow::Continue(());
     };
@@ -216,6 +226,25 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
         body => body,
     };
     ControlFlow::Continue(())
+}
+
+/// A call of a function.
+pub(crate) fn call(name: &str, arguments: impl IntoIterator<Item = Expr>) -> Expr {
+    let unnamed = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments.into_iter().map(unnamed).collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
 }
 
 /// The arguments of a call, if they are expressions.

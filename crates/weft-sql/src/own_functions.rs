@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::array::{ArrayRef, downcast_integer_array};
 use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::kernels::bitwise::bitwise_not;
 use datafusion::arrow::compute::kernels::length::length;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result as DfResult, ScalarValue, internal_err, plan_err};
@@ -19,6 +20,7 @@ use crate::types::{ZONE, type_name};
 /// All of them.
 pub(crate) fn own_functions() -> Vec<Arc<ScalarUDF>> {
     vec![
+        Arc::new(ScalarUDF::from(BitwiseNot::new())),
         Arc::new(ScalarUDF::from(DateTrunc::new())),
         Arc::new(ScalarUDF::from(Now::new())),
         Arc::new(ScalarUDF::from(OctetLength::new())),
@@ -68,6 +70,46 @@ impl ScalarUDFImpl for Now {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         internal_err!("now() was not replaced by the start of the statement")
+    }
+}
+
+/// `~x`: an integer with all bits the other way.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct BitwiseNot {
+    signature: Signature,
+}
+
+impl BitwiseNot {
+    fn new() -> BitwiseNot {
+        BitwiseNot { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for BitwiseNot {
+    fn name(&self) -> &str {
+        "bitwise_not"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match types {
+            [integer] if integer.is_integer() => Ok(integer.clone()),
+            [DataType::Null] => Ok(DataType::Int64),
+            [other] => plan_err!("~ takes an integer, not {}", type_name(other)),
+            _ => plan_err!("~ has one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        compute_one(self.name(), &args.args, |values| {
+            downcast_integer_array!(
+                values => Ok(Arc::new(bitwise_not(values)?)),
+                _ => Ok(cast(values, &DataType::Int64)?)
+            )
+        })
     }
 }
 

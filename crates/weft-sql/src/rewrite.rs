@@ -9,24 +9,26 @@
 //! - Windows that are based on others are written out (`named_windows.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
 //! - What is nested too deep is refused (`depth.rs`).
-//! - Comparisons are `comparisons.rs`' business, functions `functions.rs`'. Joins with USING and NATURAL wait for
-//!   the catalog (`using_joins.rs`).
+//! - Comparisons are `comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
+//!   USING and NATURAL wait for the catalog (`using_joins.rs`).
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Ident, JoinOperator, Query, Select,
-    SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, DateTimeField, ExactNumberInfo, Expr, Ident, JoinOperator,
+    Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use crate::comparisons;
 use crate::depth::{Depth, check_queries};
 use crate::error::{Result, SqlError};
-use crate::functions;
+use crate::functions::{self, call};
 use crate::named_windows;
 use crate::names::{name_columns, name_columns_of};
+use crate::patterns;
+use crate::powers;
 use crate::same_names::{expand_groupings, free_name, name_alias_columns};
 use crate::statement::fold;
 
@@ -112,6 +114,8 @@ impl VisitorMut for Rewriter {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         self.depth.enter(expr)?;
         comparisons::rewrite(expr)?;
+        patterns::rewrite(expr)?;
+        powers::rewrite(expr);
         match expr {
             // Before the number in it is seen: a decimal does not become a floating point number first.
             Expr::Cast {
@@ -124,6 +128,13 @@ impl VisitorMut for Rewriter {
                 }
             }
             Expr::Function(_) => functions::rewrite(expr)?,
+            Expr::Extract { field, expr: from, .. } if has_function(field) => {
+                *expr = call(&field.to_string().to_lowercase(), [(**from).clone()]);
+                functions::rewrite(expr)?;
+            }
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: bits } => {
+                *expr = call("bitwise_not", [(**bits).clone()]);
+            }
             Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => {
                 // Integers are divided as such anyway.
                 *op = BinaryOperator::Divide;
@@ -150,6 +161,11 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// True of what DataFusion cannot extract from a date, and `functions.rs` has a function for.
+fn has_function(field: &DateTimeField) -> bool {
+    matches!(field, DateTimeField::Century | DateTimeField::Decade | DateTimeField::Millennium)
 }
 
 /// True of a number with an exponent, and of one with more digits than a decimal has.

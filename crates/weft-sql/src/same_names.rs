@@ -32,6 +32,12 @@ pub(crate) fn name_alias_columns(alias: &mut TableAlias) {
 /// Puts grouping sets in place of ROLLUP and CUBE with a key that occurs twice.
 pub(crate) fn expand_groupings(group_by: &mut GroupByExpr) {
     let GroupByExpr::Expressions(exprs, _) = group_by else { return };
+    // One group of all rows, which beside other keys says nothing.
+    let keys = exprs.len();
+    exprs.retain(|expr| !matches!(expr, Expr::Tuple(columns) if columns.is_empty()));
+    if exprs.is_empty() && keys > 0 {
+        exprs.push(Expr::GroupingSets(vec![Vec::new()]));
+    }
     for expr in exprs {
         let (Expr::Rollup(keys) | Expr::Cube(keys)) = expr else { continue };
         let mut seen = HashSet::new();

@@ -26,14 +26,17 @@ use crate::floats::CanonicalFloats;
 use crate::functions;
 use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
+use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
 use crate::narrowing_casts::NarrowingCasts;
 use crate::no_rows::with_rows;
+use crate::nullif::Nullif;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
+use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
@@ -43,6 +46,7 @@ use crate::signed_ranks::signed_ranks;
 use crate::statement_option::StatementOption;
 use crate::subqueries::{OuterAggregates, Subqueries};
 use crate::table::ScanContext;
+use crate::timestamp_casts::TimestampCasts;
 use crate::types::WeftTypes;
 use crate::value::Value;
 use crate::whole_orders::WHOLE_ORDERS;
@@ -90,16 +94,18 @@ impl Session {
         let mut analyzer_rules = Analyzer::new().rules;
         analyzer_rules.insert(0, Arc::new(CountedDuplicates));
         analyzer_rules.insert(1, Arc::new(DateTimes));
-        analyzer_rules.insert(2, Arc::new(MixedNumbers));
-        analyzer_rules.insert(3, Arc::new(IntervalWindows::new()));
-        analyzer_rules.insert(4, Arc::new(WindowFilters));
+        analyzer_rules.insert(2, Arc::new(Nullif));
+        analyzer_rules.insert(3, Arc::new(MixedNumbers));
+        analyzer_rules.insert(4, Arc::new(IntervalWindows::new()));
+        analyzer_rules.insert(5, Arc::new(WindowFilters));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(6, Arc::new(DistinctGroups));
-        analyzer_rules.insert(7, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(8, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(7, Arc::new(DistinctGroups));
+        analyzer_rules.insert(8, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(9, Arc::new(RoundedDigits::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(NarrowingCasts::new()));
+        analyzer_rules.push(Arc::new(TimestampCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
         analyzer_rules.push(Arc::new(CheckedDecimals::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));
@@ -113,6 +119,7 @@ impl Session {
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))
             .with_type_planner(Arc::new(WeftTypes))
+            .with_expr_planners(vec![Arc::new(IntervalProducts::new())])
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
@@ -135,7 +142,12 @@ impl Session {
         for function in signed_ranks() {
             state.register_udwf(function)?;
         }
-        for function in own_functions().into_iter().chain(hex_functions()).chain(with_rows()) {
+        for function in own_functions()
+            .into_iter()
+            .chain(hex_functions())
+            .chain(pattern_functions())
+            .chain(with_rows())
+        {
             state.register_udf(function)?;
         }
         let inner = Inner { settings, state, prepared: HashMap::new() };
