@@ -31,8 +31,8 @@ pub use exec::{
     morsel::{MorselError, MorselOptions, MorselQueue, MorselRun},
     prefetch::{YieldNow, prefetch, prefetch_line, yield_now},
     runtime::{
-        IO_DEPTH_DEFAULT, IO_DEPTH_MAX, Runtime, RuntimeError, RuntimeOptions, io_stats,
-        spawn_local, worker_index,
+        IO_DEPTH_DEFAULT, IO_DEPTH_MAX, Runtime, RuntimeError, RuntimeOptions, bytes_moved,
+        io_stats, spawn_local, worker_index,
     },
     task::{JoinError, JoinHandle},
     timer::{Sleep, sleep},

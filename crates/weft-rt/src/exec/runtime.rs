@@ -263,6 +263,14 @@ pub fn io_stats() -> IoStats {
     with_worker(|worker| worker.reactor().stats())
 }
 
+/// Bytes that all workers of this coroutine's runtime have read and written so far.
+///
+/// # Panics
+/// If this thread is no worker.
+pub fn bytes_moved() -> u64 {
+    with_worker(|worker| worker.bandwidth().moved())
+}
+
 /// Runs a task on the worker of this coroutine.
 ///
 /// # Panics

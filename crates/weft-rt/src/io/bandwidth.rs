@@ -4,6 +4,7 @@
 //! 6.6, figures 11 and 12). A request goes to the device at once, and its coroutine hears of the completion no sooner than a
 //! device of that bandwidth, which serves one request after the other, would have been done with it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Bandwidth {
     limit: Mutex<Option<Limit>>,
+    /// Bytes of transfers that have ended.
+    moved: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,16 @@ impl Bandwidth {
         assert_ne!(bytes_per_s, Some(0), "a device moves some bytes");
         let limit = bytes_per_s.map(|bytes_per_s| Limit { bytes_per_s, free_at: None });
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+    }
+
+    /// Counts bytes of a transfer that has ended.
+    pub(crate) fn note_moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of all transfers that have ended.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
     }
 
     /// When a transfer that begins now is done at the earliest, if there is a limit.

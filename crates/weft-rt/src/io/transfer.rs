@@ -156,6 +156,14 @@ impl InFlight {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        let polled = self.advance(context);
+        if let Poll::Ready((Ok(bytes), _)) = &polled {
+            with_worker(|worker| worker.bandwidth().note_moved(*bytes as u64));
+        }
+        polled
+    }
+
+    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
         loop {
             let (finished, asked) = match std::mem::replace(&mut self.stage, Stage::Done) {
                 Stage::New(job) => {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use weft_buffer::page::checksum;
 use weft_rt::io::{File, IoBuf};
-use weft_rt::{JoinHandle, spawn_local};
+use weft_rt::{JoinHandle, bytes_moved, spawn_local};
 
 use super::address::{Address, PIECE_UNITS_MAX};
 use super::meter::{Meter, Waits};
@@ -202,14 +202,14 @@ impl SpillArea {
         SpillRates { written: writes.bytes_per_s(), read: reads.bytes_per_s() }
     }
 
-    /// To be held by who has nothing to do until a piece is written: its devices are busy then.
+    /// To be held by who has nothing to do until a piece is written: its devices are busy then. On a worker.
     pub fn wait_for_writes(&self) -> Waits<'_> {
-        self.shared.writes.wait(Instant::now())
+        self.shared.writes.wait(Instant::now(), bytes_moved())
     }
 
     /// The same until a piece has come back.
     pub fn wait_for_reads(&self) -> Waits<'_> {
-        self.shared.reads.wait(Instant::now())
+        self.shared.reads.wait(Instant::now(), bytes_moved())
     }
 
     /// Writes a piece, compressed by a scheme where that makes it smaller, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not
@@ -270,7 +270,7 @@ impl SpillArea {
         let (result, _) = spilled.file.write(buffer, extent.offset()).await;
         match result {
             Ok(_) => {
-                on_its_way.end(bytes, Instant::now(), &self.shared.reads);
+                on_its_way.end(bytes, Instant::now(), bytes_moved());
                 self.shared.written_bytes.fetch_add(bytes, Ordering::Relaxed);
                 self.shared.raw_bytes.fetch_add(raw_bytes as u64, Ordering::Relaxed);
                 Ok(spilled)
@@ -385,7 +385,7 @@ impl Spilled {
         let on_its_way = self.area.shared.reads.begin();
         let (result, buffer) = self.file.read_exact(buffer, extent.offset()).await;
         result.map_err(failed)?;
-        on_its_way.end(extent.bytes(), Instant::now(), &self.area.shared.writes);
+        on_its_way.end(extent.bytes(), Instant::now(), bytes_moved());
         self.area.shared.read_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
         let is_right = buffer[..4] == checksum(&buffer[4..]).to_le_bytes()
             && buffer[8..16] == self.address.bits().to_le_bytes();

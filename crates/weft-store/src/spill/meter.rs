@@ -1,7 +1,7 @@
 //! How fast devices are, read off the pieces that go there or come from there.
 //!
 //! While somebody waits for a piece and many are on their way, the device is the bottleneck, and what it delivers by the time of
-//! waiting is its bandwidth. (It is the latency in a request's user data by the requests in flight of Spilly,
+//! waiting is its bandwidth: all that is read and written, as what tables are read for will not be waited for later. (It is the latency in a request's user data by the requests in flight of Spilly,
 //! section 4.4, without what a worker adds that computes instead of looking.) A device for which nobody waits may be faster
 //! than is known.
 
@@ -35,6 +35,8 @@ struct State {
     waited_since: Option<Instant>,
     /// Until when what was delivered since then is counted.
     counted_until: Option<Instant>,
+    /// What had been moved by then.
+    moved_before: u64,
     /// What was delivered while somebody waited, and the time of that; what is older counts less.
     bytes: f64,
     seconds: f64,
@@ -73,22 +75,24 @@ impl Drop for OnItsWay<'_> {
 }
 
 impl OnItsWay<'_> {
-    /// Counts what was moved when it ended well. What was moved beside as much the other way says little: what is read while
-    /// pages are written comes late, and will not when all have been.
-    pub(super) fn end(self, bytes: u64, now: Instant, other_way: &Meter) {
-        let is_disturbed = other_way.state().pieces >= BUSY_PIECES;
+    /// Counts its bytes when it ended well; `moved` is what has been moved in all.
+    pub(super) fn end(self, bytes: u64, now: Instant, moved: u64) {
         let mut state = self.meter.state();
         let is_busy = state.pieces >= BUSY_PIECES;
         let waits = |since: &Instant| now.saturating_duration_since(*since) >= WAIT;
         let counted_until = state.waited_since.filter(waits);
         let counted_until =
             counted_until.map(|since| state.counted_until.replace(now).unwrap_or(since));
-        match counted_until.filter(|_| is_busy) {
-            _ if is_disturbed => {}
+        match counted_until {
             Some(since) => {
-                state.bytes += bytes as f64;
-                state.seconds += now.saturating_duration_since(since).as_secs_f64();
-                state.other_bytes = 0.0;
+                let moved_before = std::mem::replace(&mut state.moved_before, moved);
+                if is_busy {
+                    state.bytes += moved.saturating_sub(moved_before) as f64;
+                    state.seconds += now.saturating_duration_since(since).as_secs_f64();
+                    state.other_bytes = 0.0;
+                } else {
+                    state.other_bytes += bytes as f64;
+                }
             }
             None => state.other_bytes += bytes as f64,
         }
@@ -111,11 +115,13 @@ impl Meter {
         OnItsWay { meter: self }
     }
 
-    /// Somebody waits for a piece, until what this gives is dropped.
-    pub(super) fn wait(&self, now: Instant) -> Waits<'_> {
+    /// Somebody waits for a piece, until what this gives is dropped; `moved` is what has been moved in all.
+    pub(super) fn wait(&self, now: Instant, moved: u64) -> Waits<'_> {
         let mut state = self.state();
         state.waiters += 1;
-        state.waited_since.get_or_insert(now);
+        if state.waited_since.is_none() {
+            (state.waited_since, state.moved_before) = (Some(now), moved);
+        }
         Waits { meter: self }
     }
 
@@ -141,7 +147,7 @@ mod tests {
     /// Pieces on a device of so many bytes per second, so many of which are on their way at once, and whose ends are seen every so often.
     fn run(
         meter: &Meter,
-        now: &mut Instant,
+        (now, moved): (&mut Instant, &mut u64),
         bytes_per_s: f64,
         depth: usize,
         seen_every: Duration,
@@ -159,7 +165,8 @@ mod tests {
             *now = (*now + seen_every).max(under_way[0].0);
             while under_way.front().is_some_and(|(ends, _)| *ends <= *now) {
                 let (_, piece) = under_way.pop_front().unwrap();
-                piece.end(PIECE, *now, &Meter::default());
+                *moved += PIECE;
+                piece.end(PIECE, *now, *moved);
             }
         }
     }
@@ -171,30 +178,30 @@ mod tests {
 
     #[test]
     fn busy_devices_are_measured() {
-        let (meter, mut now) = (Meter::default(), Instant::now());
+        let (meter, mut now, mut moved) = (Meter::default(), Instant::now(), 0);
         let (micro, milli) = (Duration::from_micros(1), Duration::from_millis(1));
         // Nothing is known of a device that is never busy, or for which nobody waits.
-        let waits = meter.wait(now);
-        run(&meter, &mut now, 1e9, 2, micro, 1000);
+        let waits = meter.wait(now, moved);
+        run(&meter, (&mut now, &mut moved), 1e9, 2, micro, 1000);
         assert_eq!(meter.bytes_per_s(), None);
         drop(waits);
-        run(&meter, &mut now, 1e9, 16, micro, 1000);
+        run(&meter, (&mut now, &mut moved), 1e9, 16, micro, 1000);
         assert_eq!(meter.bytes_per_s(), None);
-        let waits = meter.wait(now);
-        run(&meter, &mut now, 1e9, 16, micro, 1000);
+        let waits = meter.wait(now, moved);
+        run(&meter, (&mut now, &mut moved), 1e9, 16, micro, 1000);
         assert_near(&meter, 1e9);
         // Whoever looks rarely, with enough on its way, sees no more than there is.
-        run(&meter, &mut now, 1e9, 32, milli, 1000);
+        run(&meter, (&mut now, &mut moved), 1e9, 32, milli, 1000);
         assert_near(&meter, 1e9);
         // A neighbour comes,
-        run(&meter, &mut now, 1e8, 16, milli, 1000);
+        run(&meter, (&mut now, &mut moved), 1e8, 16, milli, 1000);
         assert_near(&meter, 1e8);
         // and goes: as long as nobody waits it may be so.
         drop(waits);
-        run(&meter, &mut now, 1e9, 2, micro, 3200);
+        run(&meter, (&mut now, &mut moved), 1e9, 2, micro, 3200);
         assert!(meter.bytes_per_s().unwrap() > 8e8);
-        let _waits = meter.wait(now);
-        run(&meter, &mut now, 1e9, 16, micro, 1000);
+        let _waits = meter.wait(now, moved);
+        run(&meter, (&mut now, &mut moved), 1e9, 16, micro, 1000);
         assert_near(&meter, 1e9);
     }
 }
