@@ -17,6 +17,7 @@ use crate::copy_from::target_columns;
 use crate::error::{ErrorKind, Position, Result, SqlError, internal};
 use crate::insert_diagnosis;
 use crate::run::{Run, Started};
+use crate::statement::query_of;
 use crate::text::DIALECT;
 
 impl Run {
@@ -158,18 +159,7 @@ fn default_values(columns: usize) -> Box<ast::Query> {
     let default = || ast::Expr::Identifier(ast::Ident::new("DEFAULT"));
     let row = ast::Parens::with_empty_span((0..columns).map(|_| default()).collect());
     let values = ast::Values { explicit_row: false, value_keyword: false, rows: vec![row] };
-    Box::new(ast::Query {
-        with: None,
-        body: Box::new(ast::SetExpr::Values(values)),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    })
+    Box::new(query_of(ast::SetExpr::Values(values)))
 }
 
 /// Puts the columns' defaults in place of DEFAULT, and checks that rows have as many values as columns

@@ -100,6 +100,22 @@ fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     })
 }
 
+/// A query that is no more than this.
+pub(crate) fn query_of(body: ast::SetExpr) -> ast::Query {
+    ast::Query {
+        with: None,
+        body: Box::new(body),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}
+
 /// The statement of standard SQL in one of DataFusion's.
 pub(crate) fn inner_statement(statement: &mut DfStatement) -> Option<&mut ast::Statement> {
     match statement {

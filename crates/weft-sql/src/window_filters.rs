@@ -40,8 +40,10 @@ fn rewrite(expr: Expr, _: &DFSchema) -> DfResult<Transformed<Expr>> {
                 return Ok(Transformed::no(Expr::AggregateFunction(call)));
             };
             let mut changed = false;
+            // What differs each time that it is computed cannot be written twice.
+            let is_volatile = condition.is_volatile();
             for argument in &mut call.params.args {
-                if may_fail(argument)? {
+                if !is_volatile && may_fail(argument)? {
                     let computed = std::mem::take(argument);
                     *argument = when(condition.as_ref().clone(), computed).end()?;
                     changed = true;

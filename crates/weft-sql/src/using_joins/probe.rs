@@ -19,6 +19,7 @@ use futures::FutureExt;
 use super::folded;
 use super::relation::OwnColumn;
 use crate::catalog::{CATALOG, SCHEMA};
+use crate::statement;
 
 /// The state with the tables that a statement names, and no others: whatever is planned in it need not wait
 /// for a catalog. Nothing if one of the tables cannot be had, which planning the statement will tell.
@@ -125,18 +126,7 @@ pub(super) fn query_of(from: Vec<TableWithJoins>) -> Query {
         value_table_mode: None,
         flavor: SelectFlavor::Standard,
     };
-    Query {
-        with: None,
-        body: Box::new(SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
+    statement::query_of(SetExpr::Select(Box::new(select)))
 }
 
 /// A token of something that is not in the text.
