@@ -124,10 +124,8 @@ impl Unit {
         writer.lend(self.lend(writer.lacks_bytes_for(sizes.largest_bytes)));
         let mut packing = Packing::new(layout, writer, self.form, partition, sizes.bytes);
         for page in &self.pages {
-            for number in 0..page.tuples() {
-                // SAFETY: as above.
-                unsafe { packing.add(page.tuple(number)).await? };
-            }
+            // SAFETY: as above.
+            unsafe { packing.add(page.addresses()).await? };
             pace.keep().await;
         }
         packing.close();
@@ -157,7 +155,7 @@ impl Unit {
 
     /// Bytes that it has on disk.
     pub(super) fn spilled_bytes(&self) -> u64 {
-        self.spilled.iter().map(|page| page.spilled.bytes() as u64).sum()
+        self.spilled.iter().map(|page| page.bytes() as u64).sum()
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_rt::memory::Reservation;
 
 use super::probe::Probe;
-use super::serving::WORKING_BYTES;
+use super::serving::working_bytes;
 use super::spilled::{NumberedPage, Spilled};
 use super::unit::{Side, Unit};
 use super::{BUILD, Nulls, PROBE, fan_out};
@@ -49,7 +49,7 @@ pub(super) struct Aside {
 pub(super) struct Begun {
     /// Where it puts tuples.
     pub(super) storing: Materializer,
-    /// Memory for serving, of [`WORKING_BYTES`], if there was as much.
+    /// Memory for serving, of [`working_bytes`], if there was as much.
     pub(super) working: Option<Reservation>,
 }
 
@@ -83,13 +83,13 @@ impl Aside {
         let begin = |_| {
             let (ledger, always) = (&spills.ledger, PartitionMode::Always);
             let storing = Materializer::new(layout.clone(), PROBE, ledger, always, false);
-            let working = ledger.try_reserve(WORKING_BYTES);
+            let working = ledger.try_reserve(working_bytes(&spills));
             let storing = storing.spilling(spills.clone()).partitioned(spilled.probe_bits);
             Begun { storing, working }
         };
         spilled.keep_promise();
         let begun: Vec<Begun> = (0..context.runtime.workers()).map(begin).collect();
-        let working_bytes = begun.len() as u64 * WORKING_BYTES;
+        let working_bytes = begun.len() as u64 * working_bytes(&spills);
         Some(Aside {
             probe: probe.clone(),
             spilled,

@@ -90,10 +90,9 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         write_out(&spills, &mut tuples, &chosen).await?;
         let is_stray = |page: &SpilledPage| !chosen.has(page.partition);
         let strays = tuples.spilled.iter().filter(|page| is_stray(page));
-        let stray_bytes: u64 = strays.clone().map(|page| page.spilled.bytes() as u64).sum();
+        let stray_bytes: u64 = strays.clone().map(|page| page.bytes() as u64).sum();
         // They are copied from the page that was read.
-        let read_bytes =
-            strays.clone().map(|page| page.spilled.bytes() as u64).max().unwrap_or_default();
+        let read_bytes = strays.clone().map(|page| page.bytes() as u64).max().unwrap_or_default();
         let strays: usize = strays.map(|page| page.tuples).sum();
         let in_memory: usize = tuples.pages.iter().map(|stored| stored.page.tuples()).sum();
         let part = distinct as u128 * (in_memory + strays) as u128 / count.max(1) as u128;
@@ -134,7 +133,7 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
 fn disk_bytes(tuples: &Materialized, chosen: &Snapshot) -> [u64; PARTITIONS] {
     let mut bytes = [0; PARTITIONS];
     for page in tuples.spilled.iter().filter(|page| chosen.has(page.partition)) {
-        bytes[page.partition] += page.spilled.bytes() as u64;
+        bytes[page.partition] += page.bytes() as u64;
     }
     bytes
 }
@@ -166,7 +165,7 @@ async fn read_back(
     of_reader: Reservation,
 ) -> Result<()> {
     let partitions: Vec<(usize, usize)> =
-        pages.iter().map(|page| (page.partition, page.spilled.bytes())).collect();
+        pages.iter().map(|page| (page.partition, page.bytes())).collect();
     let pages = pages.into_iter().map(Arc::new).collect();
     tuples.reservation.merge(memory);
     let mut reader = Reader::new(BUILD, spills.clone(), pages, of_reader);

@@ -22,14 +22,17 @@ use crate::error::Result;
 use crate::profile::{Wait, waiting};
 use crate::registers::Registers;
 use crate::spill::Share;
-use crate::spill::frozen::FROZEN_BYTES_MAX;
+use crate::spill::writer::Spills;
 use crate::tasks::Ahead;
 use crate::tuple::budget::patiently;
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// Memory that a worker has to itself, so that it can go on when all other memory is taken: for a page of either side, and
 /// for what is needed to look tuples up in one.
-pub(super) const WORKING_BYTES: u64 = 192 << 10;
+pub(super) fn working_bytes(spills: &Spills) -> u64 {
+    WORKING_PAGES * spills.page_bytes_max() as u64
+}
+const WORKING_PAGES: u64 = 3;
 
 /// Memory that pages of the probe side are read into, if it is free: at least, and at most where it is but a part of the budget.
 const READ_AHEAD_BYTES: (u64, u64) = (256 << 10, 2 << 20);
@@ -44,7 +47,7 @@ const AHEAD_PART: u64 = 16;
 pub(super) struct Serving {
     aside: Arc<Aside>,
     vector_rows: usize,
-    /// Of [`WORKING_BYTES`], what no unit has.
+    /// Of [`working_bytes`], what no unit has.
     working: Reservation,
     work: Option<Box<Work>>,
     /// The unit after it, whose build side comes back meanwhile.
@@ -79,7 +82,7 @@ enum Turn {
 }
 
 impl Serving {
-    /// With memory of [`WORKING_BYTES`], if there was as much.
+    /// With memory of [`working_bytes`], if there was as much.
     pub(super) fn new(aside: Arc<Aside>, vector_rows: usize, working: Reservation) -> Serving {
         Serving { aside, vector_rows, working, work: None, ahead: None }
     }
@@ -106,7 +109,7 @@ impl Serving {
                 }
                 if !work.next_turn(aside).await? {
                     self.working = work.blocks.memory.split(work.blocks.memory.bytes());
-                    let more = self.working.bytes().saturating_sub(WORKING_BYTES);
+                    let more = self.working.bytes().saturating_sub(working_bytes(&aside.spills));
                     self.working.shrink(more);
                     self.work = None;
                 }
@@ -173,8 +176,8 @@ impl Serving {
 /// Begins with the next unit, by a task of this worker's that goes on while it serves one with this share, so that neither the
 /// device nor the worker waits for the other. `None` if there is not memory for all of it, beside that of others.
 fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<Ahead<Step>> {
-    let keeps_marks = aside.keeps_marks();
-    let bytes = |unit: &Unit| WORKING_BYTES + Blocks::bytes_of(&unit.build, keeps_marks);
+    let (keeps_marks, working) = (aside.keeps_marks(), working_bytes(&aside.spills));
+    let bytes = |unit: &Unit| working + Blocks::bytes_of(&unit.build, keeps_marks);
     let bytes_max = (share.bytes() / AHEAD_SHARE).min(aside.spills.part_bytes(AHEAD_PART));
     let ledger = &aside.spills.ledger;
     let reserve =
@@ -295,17 +298,18 @@ async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result
     let (least, most) = READ_AHEAD_BYTES;
     let read_ahead = aside.spills.part_bytes(READ_AHEAD_PART).clamp(least, most);
     while spare.bytes() < read_ahead
-        && spare.try_grow(least.saturating_sub(spare.bytes()).max(FROZEN_BYTES_MAX as u64))
-    {}
+        && spare
+            .try_grow(least.saturating_sub(spare.bytes()).max(aside.spills.page_bytes_max() as u64))
+    {
+    }
     Ok(spare)
 }
 
-/// Memory of [`WORKING_BYTES`].
+/// Memory of [`working_bytes`].
 ///
 /// # Errors
 /// [`ExecError::Memory`](crate::ExecError::Memory)
 pub(super) async fn working_memory(aside: &Aside) -> Result<Reservation> {
-    let ledger = &aside.spills.ledger;
-    let granted = ledger.reserve_or_spill(WORKING_BYTES);
-    patiently(PROBE, ledger, WORKING_BYTES, granted).await
+    let (ledger, bytes) = (&aside.spills.ledger, working_bytes(&aside.spills));
+    patiently(PROBE, ledger, bytes, ledger.reserve_or_spill(bytes)).await
 }

@@ -68,6 +68,11 @@ impl Splitting<'_> {
     async fn run(self, mut side: Side, layout: Arc<Layout>, numbered: bool) -> Result<Vec<Side>> {
         let ledger = &self.spills.ledger;
         side.unsettle();
+        // Their numbers go to disk with them.
+        let layout = match numbered {
+            true => Arc::new(Layout::clone(&layout).with_chains_on_disk()),
+            false => layout,
+        };
         let mut parts =
             Materializer::new(layout, self.operator, ledger, PartitionMode::Always, false)
                 .spilling(self.spills.anew())

@@ -100,6 +100,6 @@ impl Side {
 impl NumberedPage {
     /// Bytes on disk, and of memory when it is read.
     pub(super) fn bytes(&self) -> u64 {
-        self.page.spilled.bytes() as u64
+        self.page.bytes() as u64
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 
 use super::digit::Digit;
@@ -15,7 +14,7 @@ use crate::error::Result;
 use crate::pace::Pace;
 use crate::spill::frozen::{FROZEN_BYTES_MAX, Freezing, GRAIN_BYTES, page_bytes_within};
 use crate::spill::writer::{SpilledPage, Spills, Writer};
-use crate::tuple::pack::{Form, long_bytes, pack};
+use crate::tuple::pack::{Form, long_bytes};
 use crate::tuple::{Layout, Page};
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -40,7 +39,7 @@ pub(super) struct RunPage {
 impl RunPage {
     /// Bytes that it takes in memory, with what is needed beside it.
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.page.spilled.bytes() + self.page.tuples * BYTES_PER_TUPLE) as u64
+        (self.page.bytes() + self.page.tuples * BYTES_PER_TUPLE) as u64
     }
 }
 
@@ -53,7 +52,7 @@ pub(super) struct Run {
 impl Run {
     /// Bytes that it takes on disk.
     pub(super) fn bytes(&self) -> usize {
-        self.pages.iter().map(|page| page.page.spilled.bytes()).sum()
+        self.pages.iter().map(|page| page.page.bytes()).sum()
     }
 
     /// What the largest of its pages takes in memory.
@@ -112,22 +111,19 @@ impl RunWriter {
     ) -> Result<usize> {
         let tuple = entry.tuple as *const u8;
         // SAFETY: as the caller promises.
-        let long_bytes = unsafe { long_bytes(layout, tuple) };
-        let tuple_bytes = layout.bytes() + long_bytes;
-        let slot = loop {
-            let slot = self.page.as_mut().and_then(|(page, _)| page.slot(long_bytes));
-            if let Some(slot) = slot {
-                break slot;
+        let tuple_bytes = layout.bytes() + unsafe { long_bytes(layout, tuple) };
+        loop {
+            let page = self.page.as_mut();
+            // SAFETY: as the caller promises.
+            if page.is_some_and(|(page, _)| unsafe { page.add(layout, tuple, Form::Live) }) {
+                return Ok(tuple_bytes);
             }
             self.send();
             let bytes = page_bytes_within(self.page_bytes_max, tuple_bytes, left_bytes);
             let memory = self.writer.memory(bytes).await?;
-            self.page = Some((Freezing::new(IoBuf::zeroed(bytes), layout.bytes()), memory));
+            self.page = Some((Freezing::new(bytes, bytes, layout), memory));
             self.firsts.push(entry.bits);
-        };
-        // SAFETY: as the caller promises; the slot has room for the tuple.
-        unsafe { pack(layout, tuple, Form::Live, slot) };
-        Ok(tuple_bytes)
+        }
     }
 
     /// Appends tuples to the run, of which all that come take `left_bytes` at most.

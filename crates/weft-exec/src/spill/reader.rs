@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 use weft_rt::{JoinHandle, spawn_local};
 
@@ -22,13 +21,10 @@ pub(crate) struct Reader {
     pages: VecDeque<Arc<SpilledPage>>,
     /// Memory of pages that are forgotten, for others: whoever has all other memory must be able to go on.
     spare: Reservation,
-    /// Of which so much is kept.
+    /// Of which so much is kept: for a page, or as much as there was in the beginning.
     spare_bytes_max: u64,
     reading: VecDeque<Coming>,
 }
-
-/// More than this is not kept to spare, unless there was more in the beginning.
-const SPARE_BYTES: u64 = 64 << 10;
 
 impl Reader {
     /// A reader of `pages`. `memory` is for some of them or for none.
@@ -39,7 +35,7 @@ impl Reader {
         memory: Reservation,
     ) -> Reader {
         let pages = pages.into();
-        let spare_bytes_max = SPARE_BYTES.max(memory.bytes());
+        let spare_bytes_max = memory.bytes().max(spills.page_bytes_max() as u64);
         let reading = VecDeque::new();
         Reader { operator, spills, pages, spare: memory, spare_bytes_max, reading }
     }
@@ -66,7 +62,7 @@ impl Reader {
         while self.reading.len() < self.spills.depth()
             && let Some(page) = self.pages.front()
         {
-            let bytes = page.spilled.bytes() as u64;
+            let bytes = page.bytes() as u64;
             let missing = bytes.saturating_sub(self.spare.bytes());
             if !self.spare.try_grow(missing) {
                 if !self.reading.is_empty() {
@@ -111,13 +107,13 @@ pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, memory: Reservation)
     let (task, progress) = (spills.tasks.count(), spills.progress.clone());
     let measuring = spills.measuring.clone();
     let page = spawn_local(measured(measuring.clone(), async move {
-        let buffer = IoBuf::to_be_filled(page.spilled.bytes());
+        let buffer = page.thawing.buffer(page.spilled.bytes());
         let read = page.spilled.read(buffer).await?;
         progress.add_bytes_read(page.spilled.written_bytes() as u64);
         if let Some(Measuring { profile, .. }) = measuring {
             profile.spilled().note_read(&page.spilled);
         }
-        Ok(Frozen::new(read, page.tuples, (memory, task)))
+        Ok(Frozen::new(read, page.tuples, &page.thawing, (memory, task)))
     }));
     Coming { page, spilling }
 }

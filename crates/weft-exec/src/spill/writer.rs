@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_rt::JoinHandle;
-use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
 use weft_store::spill::{Scheme, Spilled, Written};
 
-use super::frozen::{FROZEN_BYTES_MAX, Freezing, page_bytes};
+use super::frozen::{FROZEN_BYTES_MAX, Freezing, Full, THAWED_BYTES_MAX, Thawing, page_bytes};
 use super::mask::SpilledPartitions;
 use super::regulator::{PageCosts, Regulator};
 use super::{Share, Spilling, Turn};
@@ -25,7 +24,10 @@ const DEPTHS: (usize, usize) = (8, 32);
 const DEPTH_PART: u64 = 64;
 
 /// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
-pub(crate) const SPARE_BYTES: u64 = 64 << 10;
+pub(crate) const SPARE_BYTES: u64 = FROZEN_BYTES_MAX as u64;
+
+/// Pages are large in memory if that is a part of a worker's part of the budget.
+const LARGE_PART: u64 = 1024;
 
 /// What the workers of an operator share to spill.
 #[derive(Clone, Debug)]
@@ -70,8 +72,14 @@ impl Spills {
     /// Pages that a worker has on their way at once.
     pub(crate) fn depth(&self) -> usize {
         let (least, most) = DEPTHS;
-        let pages = self.part_bytes(DEPTH_PART) / FROZEN_BYTES_MAX as u64;
+        let pages = self.part_bytes(DEPTH_PART) / self.page_bytes_max() as u64;
         (pages as usize).clamp(least, most)
+    }
+
+    /// Bytes of a page in memory when it was read, unless its only tuple needs more.
+    pub(crate) fn page_bytes_max(&self) -> usize {
+        let is_ample = self.part_bytes(LARGE_PART) >= THAWED_BYTES_MAX as u64;
+        if is_ample { THAWED_BYTES_MAX } else { FROZEN_BYTES_MAX }
     }
 
     /// True if it is the statement's turn, or nobody else's.
@@ -98,6 +106,14 @@ pub struct SpilledPage {
     /// How many.
     pub tuples: usize,
     pub(crate) spilled: Spilled,
+    pub(super) thawing: Thawing,
+}
+
+impl SpilledPage {
+    /// Bytes that it takes in memory when it is read.
+    pub(crate) fn bytes(&self) -> usize {
+        self.thawing.bytes
+    }
 }
 
 /// Held while a page is written.
@@ -111,6 +127,7 @@ struct Held {
 struct Writing {
     partition: usize,
     tuples: usize,
+    thawing: Thawing,
     scheme: Scheme,
     write: JoinHandle<Written<Held>>,
 }
@@ -197,18 +214,18 @@ impl Writer {
 
     /// Sends a page to disk.
     pub(crate) fn write(&mut self, partition: usize, page: Freezing, memory: Reservation) {
-        let tuples = page.tuples();
         let held = Held { memory, _task: self.spills.tasks.count() };
-        let buffer: IoBuf = page.finish();
+        let Full { buffer, tuples, thawing } = page.finish();
         let spilling = &self.spills.spilling;
         let scheme = self.regulator.scheme(spilling.options().compression);
         let write = spilling.area().write(buffer, scheme, held);
-        self.writing.push_back(Writing { partition, tuples, scheme, write });
+        self.writing.push_back(Writing { partition, tuples, thawing, scheme, write });
     }
 
     /// Waits for the oldest write; false if there is none.
     async fn end_first(&mut self) -> Result<bool> {
-        let Some(Writing { partition, tuples, scheme, write }) = self.writing.pop_front() else {
+        let Some(Writing { partition, tuples, thawing, scheme, write }) = self.writing.pop_front()
+        else {
             return Ok(false);
         };
         let area = self.spills.spilling.area();
@@ -230,13 +247,13 @@ impl Writer {
             measuring.note_run(compressing, compressing);
             measuring.profile.spilled().note_written(&spilled);
         }
-        self.written.push(SpilledPage { partition, tuples, spilled });
+        self.written.push(SpilledPage { partition, tuples, spilled, thawing });
         Ok(true)
     }
 
-    /// Bytes of the pages whose writes have ended, before compression.
+    /// Bytes that the pages whose writes have ended take when they are read.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.written.iter().map(|page| page.spilled.bytes() as u64).sum()
+        self.written.iter().map(|page| page.bytes() as u64).sum()
     }
 
     /// True if pages may be on their way.

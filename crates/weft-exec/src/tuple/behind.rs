@@ -139,12 +139,12 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// How much tuples take on disk.
+/// How much tuples take when they are packed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
     /// All of them.
     pub(crate) bytes: usize,
-    /// The largest piece, which lies on one page.
+    /// The largest piece, which lies on one page, or several that fit on one.
     pub(crate) largest_bytes: usize,
 }
 
@@ -154,10 +154,10 @@ impl Sizes {
         self.largest_bytes = self.largest_bytes.max(piece_bytes);
     }
 
-    /// Bytes of tuples without anything beside them.
-    pub(crate) fn add_plain(&mut self, tuples: usize, tuple_bytes: usize) {
-        self.bytes += tuples * tuple_bytes;
-        self.largest_bytes = self.largest_bytes.max(tuple_bytes);
+    /// Tuples that fit on a page together.
+    pub(super) fn add_page(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.largest_bytes = self.largest_bytes.max(bytes);
     }
 }
 

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use super::behind::Behind;
+use super::dense::Dense;
 use crate::lane::Lane;
 use crate::text::Str;
 
@@ -61,6 +62,8 @@ pub struct Layout {
     behind: Vec<Arc<dyn Behind>>,
     /// The number of keys, and a tuple whose states have no rows, if there are states.
     without_rows: (usize, Vec<u64>),
+    /// How tuples lie on disk, if not as they lie in memory.
+    dense: Option<Arc<Dense>>,
 }
 
 impl PartialEq for Layout {
@@ -101,14 +104,33 @@ impl Layout {
             })
             .collect();
         let has_strings = fields.iter().any(|field| field.lane == Lane::Str);
-        Layout {
+        let layout = Layout {
             fields,
             bytes: offset.next_multiple_of(8),
             has_strings,
             kept: Vec::new(),
             behind: Vec::new(),
             without_rows: (0, Vec::new()),
-        }
+            dense: None,
+        };
+        layout.made_dense()
+    }
+
+    /// The same with strings side by side on disk, if there are any.
+    fn made_dense(mut self) -> Layout {
+        self.dense = self.has_strings.then(|| Arc::new(Dense::new(&self)));
+        self
+    }
+
+    /// The same with tuples that lie on disk as they do in memory, with their chain words.
+    pub(crate) fn with_chains_on_disk(mut self) -> Layout {
+        self.dense = None;
+        self
+    }
+
+    /// How tuples lie on disk, if not as they lie in memory.
+    pub(crate) fn dense(&self) -> Option<&Arc<Dense>> {
+        self.dense.as_ref()
     }
 
     /// The same with strings that lie behind addresses: fields of strings, each with the field of its room.
@@ -118,7 +140,7 @@ impl Layout {
             room_offset: self.fields[*room].offset,
         });
         self.kept = kept.collect();
-        self
+        self.made_dense()
     }
 
     /// The same with lists and sets behind tuples. After the keys come states, of which `without_rows` has those of no rows.
@@ -131,7 +153,7 @@ impl Layout {
         assert_eq!(size_of_val(&without_rows[..]), self.bytes, "a tuple");
         self.behind = behind;
         self.without_rows = (keys, without_rows);
-        self
+        if self.behind.is_empty() { self } else { self.with_chains_on_disk() }
     }
 
     /// The lists and sets behind tuples.

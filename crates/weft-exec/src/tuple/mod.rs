@@ -9,6 +9,7 @@ pub(crate) mod allowed;
 pub(crate) mod behind;
 pub(crate) mod budget;
 mod copy;
+pub(crate) mod dense;
 pub mod layout;
 pub mod load;
 pub mod materializer;

@@ -1,15 +1,14 @@
 //! Tuples on their way to disk: packed onto one page after the other, which a writer takes over.
 
-use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 
 use super::behind::{Pieces, Sizes, measure_pieces};
 use super::layout::Layout;
-use super::pack::Form;
-use super::page::{Page, Slot};
+use super::pack::{Form, long_bytes};
+use super::page::Page;
 use crate::error::Result;
 use crate::pace::Pace;
-use crate::spill::frozen::{Freezing, page_bytes};
+use crate::spill::frozen::{FROZEN_BYTES_MAX, Freezing, page_bytes};
 use crate::spill::writer::Writer;
 
 /// Tuples of a partition, and the page that they are being packed onto.
@@ -19,13 +18,13 @@ pub(crate) struct Packing<'a> {
     form: Form,
     partition: usize,
     page: Option<(Freezing, Reservation)>,
-    /// Bytes of the tuples that are still to come.
+    /// Bytes in memory of the tuples that are on no page before this one, at most.
     left_bytes: usize,
     pace: Pace,
 }
 
 impl<'a> Packing<'a> {
-    /// For tuples of the layout that have this form, so many bytes of them on disk.
+    /// For tuples of the layout that have this form, of so many bytes in memory at most.
     pub(crate) fn new(
         layout: &'a Layout,
         writer: &'a mut Writer,
@@ -44,60 +43,89 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Packs a tuple.
+    /// Packs tuples.
     ///
     /// # Safety
-    /// There is a complete one of the layout, in the form, that nobody writes to until this has ended.
+    /// There is a complete one of the layout, in the form, at each address, that nobody writes to until this has ended.
     ///
     /// # Errors
     /// As [`Writer::memory`].
-    pub(crate) async unsafe fn add(&mut self, tuple: *const u8) -> Result<()> {
-        // SAFETY: as promised.
-        let mut pieces = unsafe { Pieces::new(self.layout, tuple, self.form) };
-        while let Some(long_bytes) = pieces.next() {
-            let slot = self.slot(long_bytes).await?;
-            // SAFETY: the slot has room for the piece.
-            unsafe { pieces.pack(slot) };
-            if !self.layout.behind().is_empty() {
-                self.pace.keep().await;
+    pub(crate) async unsafe fn add(
+        &mut self,
+        tuples: impl Iterator<Item = *const u8>,
+    ) -> Result<()> {
+        let layout = self.layout;
+        for tuple in tuples {
+            if !layout.behind().is_empty() {
+                // SAFETY: as promised.
+                unsafe { self.add_pieces(tuple).await? };
+                continue;
+            }
+            loop {
+                // SAFETY: as promised.
+                let is_there = self
+                    .page
+                    .as_mut()
+                    .is_some_and(|(page, _)| unsafe { page.add(layout, tuple, self.form) });
+                if is_there {
+                    break;
+                }
+                // SAFETY: as promised.
+                let long_bytes = unsafe { long_bytes(layout, tuple) };
+                self.renew(layout.bytes() + long_bytes).await?;
             }
         }
         Ok(())
     }
 
-    /// Room for a tuple.
-    async fn slot(&mut self, long_bytes: usize) -> Result<Slot> {
-        let bytes = self.layout.bytes() + long_bytes;
-        let slot = loop {
-            let slot = self.page.as_mut().and_then(|(page, _)| page.slot(long_bytes));
-            if let Some(slot) = slot {
-                break slot;
-            }
-            self.send();
-            let page_bytes = page_bytes(bytes, self.left_bytes);
-            let memory = self.writer.memory(page_bytes).await?;
-            let buffer = IoBuf::zeroed(page_bytes);
-            self.page = Some((Freezing::new(buffer, self.layout.bytes()), memory));
-        };
-        self.left_bytes -= bytes;
-        Ok(slot)
+    /// Packs a tuple with lists or sets.
+    ///
+    /// # Safety
+    /// As for many.
+    async unsafe fn add_pieces(&mut self, tuple: *const u8) -> Result<()> {
+        // SAFETY: as promised.
+        let mut pieces = unsafe { Pieces::new(self.layout, tuple, self.form) };
+        while let Some(long_bytes) = pieces.next() {
+            let slot = loop {
+                let slot = self.page.as_mut().and_then(|(page, _)| page.slot(long_bytes));
+                match slot {
+                    Some(slot) => break slot,
+                    None => self.renew(self.layout.bytes() + long_bytes).await?,
+                }
+            };
+            // SAFETY: the slot has room for the piece.
+            unsafe { pieces.pack(slot) };
+            self.pace.keep().await;
+        }
+        Ok(())
+    }
+
+    /// Begins with another page, for a tuple of so many bytes and others.
+    async fn renew(&mut self, tuple_bytes: usize) -> Result<()> {
+        self.send();
+        self.pace.keep().await;
+        let bytes = page_bytes(tuple_bytes, self.left_bytes.max(tuple_bytes));
+        let thawed_bytes = self.writer.spills().page_bytes_max();
+        let memory = self.writer.memory(bytes).await?;
+        self.page = Some((Freezing::new(bytes, thawed_bytes, self.layout), memory));
+        Ok(())
     }
 
     /// Sends the page to disk, if there is one.
     fn send(&mut self) {
         if let Some((page, memory)) = self.page.take() {
+            self.left_bytes = self.left_bytes.saturating_sub(page.tuples_bytes());
             self.writer.write(self.partition, page, memory);
         }
     }
 
     /// Sends the last page to disk.
     pub(crate) fn close(mut self) {
-        debug_assert_eq!(self.left_bytes, 0, "all tuples were packed");
         self.send();
     }
 }
 
-/// Adds what a page's tuples take on disk.
+/// Adds what a page's tuples take when they are packed, at most.
 ///
 /// # Safety
 /// The page's tuples are complete ones of the layout, in that form, which nobody writes to until this has ended.
@@ -108,8 +136,8 @@ pub(crate) async unsafe fn measure(
     sizes: &mut Sizes,
     pace: &mut Pace,
 ) {
-    if !layout.has_strings() && !layout.keeps() {
-        sizes.add_plain(page.tuples(), layout.bytes());
+    if !layout.keeps() && page.bytes() <= FROZEN_BYTES_MAX {
+        sizes.add_page(page.used_bytes());
         return;
     }
     for number in 0..page.tuples() {

@@ -76,6 +76,11 @@ impl Page {
         unsafe { self.memory.as_ptr().add(number * self.tuple_bytes) }
     }
 
+    /// The addresses of all tuples, valid as long as the page is.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = *const u8> {
+        (0..self.tuples).map(|number| self.tuple(number).cast_const())
+    }
+
     /// Bytes that tuples and their long strings take.
     pub fn used_bytes(&self) -> usize {
         self.tuples * self.tuple_bytes + self.bytes - self.strings

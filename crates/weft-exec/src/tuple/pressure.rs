@@ -313,10 +313,8 @@ impl Materializer {
         leaving.lend(sizes, budget, writer);
         let mut packing = Packing::new(layout, writer, *form, partition, sizes.bytes);
         for page in pages {
-            for number in 0..page.tuples() {
-                // SAFETY: as above.
-                unsafe { packing.add(page.tuple(number)).await? };
-            }
+            // SAFETY: as above.
+            unsafe { packing.add(page.addresses()).await? };
             leaving.free(page, budget);
             pace.keep().await;
         }
@@ -357,10 +355,8 @@ impl Materializer {
             }
             leaving.lend(sizes, budget, writer);
             let mut packing = Packing::new(layout, writer, *form, tuples[0].0, sizes.bytes);
-            for (_, tuple) in tuples {
-                // SAFETY: as above.
-                unsafe { packing.add(*tuple as *const u8).await? };
-            }
+            // SAFETY: as above.
+            unsafe { packing.add(tuples.iter().map(|(_, tuple)| *tuple as *const u8)).await? };
             packing.close();
             pace.keep().await;
         }

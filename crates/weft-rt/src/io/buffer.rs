@@ -28,6 +28,8 @@ pub trait Recycle: Send + Sync {
 pub struct IoBuf {
     ptr: NonNull<u8>,
     len: usize,
+    /// Bytes of its memory, of which `len` count.
+    capacity: usize,
     arena: Option<u32>,
     owner: Owner,
 }
@@ -54,7 +56,7 @@ impl IoBuf {
     /// # Panics
     /// If `len` is 0 or the allocator has no memory.
     pub fn zeroed(len: usize) -> IoBuf {
-        let mut buffer = IoBuf::of_block(len).unwrap_or_else(|| IoBuf::of_heap(len));
+        let mut buffer = IoBuf::to_be_filled(len);
         if !matches!(buffer.owner, Owner::Heap) {
             buffer.fill(0);
         }
@@ -66,15 +68,25 @@ impl IoBuf {
     /// # Panics
     /// As [`IoBuf::zeroed`].
     pub fn to_be_filled(len: usize) -> IoBuf {
-        IoBuf::of_block(len).unwrap_or_else(|| IoBuf::of_heap(len))
+        IoBuf::of_block(len, 3).unwrap_or_else(|| IoBuf::of_heap(len))
     }
 
-    fn of_block(len: usize) -> Option<IoBuf> {
-        let takes_most = (BLOCK_BYTES_MIN / 4 * 3..=BLOCK_BYTES_MIN).contains(&len);
-        let block = if takes_most { Block::new(BLOCK_BYTES_MIN) } else { None }?;
+    /// The same for a moment: of a block even if that is much more.
+    ///
+    /// # Panics
+    /// As [`IoBuf::zeroed`].
+    pub fn for_a_moment(len: usize) -> IoBuf {
+        IoBuf::of_block(len, 0).unwrap_or_else(|| IoBuf::of_heap(len))
+    }
+
+    /// Of a block, if it takes so many quarters of one, or more.
+    fn of_block(len: usize, quarters: usize) -> Option<IoBuf> {
+        let block_bytes = len.next_power_of_two().max(BLOCK_BYTES_MIN);
+        let takes_enough = len > 0 && len >= block_bytes / 4 * quarters;
+        let block = if takes_enough { Block::new(block_bytes) } else { None }?;
         let ptr = block.start();
         // The memory is initialized, by the system if by nobody else.
-        Some(IoBuf { ptr, len, arena: None, owner: Owner::Block { _block: block } })
+        Some(IoBuf { ptr, len, capacity: len, arena: None, owner: Owner::Block { _block: block } })
     }
 
     fn of_heap(len: usize) -> IoBuf {
@@ -85,7 +97,7 @@ impl IoBuf {
         let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
         // SAFETY: `alloc` returned `len` writable bytes.
         unsafe { ptr.write_bytes(0, len) };
-        IoBuf { ptr, len, arena: None, owner: Owner::Heap }
+        IoBuf { ptr, len, capacity: len, arena: None, owner: Owner::Heap }
     }
 
     /// A buffer over memory that belongs to `owner`, which gets it back when the buffer is dropped.
@@ -100,7 +112,7 @@ impl IoBuf {
         arena: Option<u32>,
         owner: Arc<dyn Recycle>,
     ) -> IoBuf {
-        IoBuf { ptr, len, arena, owner: Owner::Other(owner) }
+        IoBuf { ptr, len, capacity: len, arena, owner: Owner::Other(owner) }
     }
 
     /// Gives up the buffer without telling its owner, which from here on has to be told otherwise.
@@ -108,11 +120,20 @@ impl IoBuf {
     /// # Panics
     /// If it is a buffer of the heap or a block, which have no owner.
     pub fn into_raw(mut self) -> (NonNull<u8>, usize) {
-        let parts = (self.ptr, self.len);
+        let parts = (self.ptr, self.capacity);
         let owner = std::mem::replace(&mut self.owner, Owner::Heap);
         std::mem::forget(self);
         assert!(matches!(owner, Owner::Other(_)), "a buffer of the heap has no owner");
         parts
+    }
+
+    /// Forgets what is behind the first `len` bytes. Its memory stays as it is.
+    ///
+    /// # Panics
+    /// If there are not so many, or none would be left.
+    pub fn truncate(&mut self, len: usize) {
+        assert!((1..=self.len).contains(&len), "{len} of {} bytes", self.len);
+        self.len = len;
     }
 
     /// Address of the first byte.
@@ -145,10 +166,11 @@ impl DerefMut for IoBuf {
 impl Drop for IoBuf {
     fn drop(&mut self) {
         match &self.owner {
-            Owner::Other(owner) => owner.recycle(self.ptr, self.len),
+            Owner::Other(owner) => owner.recycle(self.ptr, self.capacity),
             Owner::Block { .. } => {}
             Owner::Heap => {
-                let layout = Layout::from_size_align(self.len, BUFFER_ALIGNMENT).expect("as made");
+                let layout =
+                    Layout::from_size_align(self.capacity, BUFFER_ALIGNMENT).expect("as made");
                 // SAFETY: without an owner the memory came from `alloc` with this layout.
                 unsafe { dealloc(self.ptr.as_ptr(), layout) }
             }
@@ -174,6 +196,13 @@ mod tests {
         assert_eq!(buf.as_ptr().as_ptr() as usize % BUFFER_ALIGNMENT, 0);
         assert!(buf.iter().all(|&byte| byte == 0));
         assert_eq!(buf.len(), 5000);
+    }
+
+    #[test]
+    fn a_truncated_buffer_goes_back_as_a_whole() {
+        let mut buf = IoBuf::zeroed(12288);
+        buf.truncate(4096);
+        assert_eq!((buf.len(), buf[..].len()), (4096, 4096));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use super::super::stream::FUNCTION_BYTES;
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::sort::entries::Entry;
-use crate::spill::writer::{SPARE_BYTES, SpilledPage, Spills, Writer};
+use crate::spill::frozen::FROZEN_BYTES_MAX;
+use crate::spill::writer::{SpilledPage, Spills, Writer};
 
 /// Of the budget, the part that the tuples of a block take about if there are so many functions at most, each of which may
 /// have a few of its own in memory; and the least and the most bytes that are worth it.
@@ -313,7 +314,7 @@ impl Blocks {
     /// Bytes of what is known of a block wherever it is.
     fn known_bytes(&self) -> u64 {
         let begun = self.shared.sets.len() * size_of::<Begun>();
-        let pages = (self.block_bytes as usize).div_ceil(SPARE_BYTES as usize) + 1;
+        let pages = (self.block_bytes as usize).div_ceil(FROZEN_BYTES_MAX) + 1;
         (size_of::<Block>() + begun + pages * size_of::<SpilledPage>()) as u64
     }
 

@@ -96,12 +96,10 @@ impl Blocks {
         let (layout, entries) = (self.shared.layout.clone(), loaded.chunk.entries());
         let writer = &mut self.writer;
         let mut packing = Packing::new(&layout, writer, Form::Live, loaded.number, bytes);
-        for (row, entry) in entries.iter().enumerate() {
+        for entries in entries.chunks(256) {
             // SAFETY: as the caller promises.
-            unsafe { packing.add(entry.tuple as *const u8).await? };
-            if row % 256 == 0 {
-                pace.keep().await;
-            }
+            unsafe { packing.add(entries.iter().map(|entry| entry.tuple as *const u8)).await? };
+            pace.keep().await;
         }
         packing.close();
         Ok(())
@@ -131,7 +129,7 @@ impl Blocks {
         let pages = self.pages(number).await?;
         let mut pace = Pace::default();
         // All that is needed is asked for at once, while blocks can still make room for it.
-        let bytes: usize = pages.iter().map(|page| page.spilled.bytes()).sum();
+        let bytes: usize = pages.iter().map(|page| page.bytes()).sum();
         let mut memory = self.reserved(self.loaded_bytes(rows) + bytes as u64).await?;
         let for_pages = memory.split(bytes as u64);
         let mut reader = Reader::new(OPERATOR, self.spills.clone(), pages, for_pages);
