@@ -38,6 +38,7 @@ use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
+use crate::query_comparisons::any_row;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
@@ -147,6 +148,7 @@ impl Session {
             .chain(hex_functions())
             .chain(pattern_functions())
             .chain(with_rows())
+            .chain([any_row()])
         {
             state.register_udf(function)?;
         }
