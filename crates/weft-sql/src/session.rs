@@ -45,7 +45,7 @@ use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
 use crate::statement_option::StatementOption;
-use crate::subqueries::{OuterAggregates, Subqueries};
+use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::timestamp_casts::TimestampCasts;
 use crate::types::WeftTypes;
@@ -111,6 +111,7 @@ impl Session {
         analyzer_rules.push(Arc::new(CheckedDecimals::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));
         analyzer_rules.push(Arc::new(OuterAggregates::default()));
+        analyzer_rules.push(Arc::new(NoValue::new()));
         analyzer_rules.push(Arc::new(Subqueries::default()));
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));

@@ -6,6 +6,7 @@
 //! (query) as a condition of its own.
 
 mod attach;
+mod no_value;
 mod outer_aggregates;
 mod simple;
 mod single_value;
@@ -26,6 +27,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use self::attach::Attach;
+pub(crate) use self::no_value::NoValue;
 pub(crate) use self::outer_aggregates::OuterAggregates;
 use self::unnest::{has_outer, outer_columns};
 use crate::error::SqlError;
