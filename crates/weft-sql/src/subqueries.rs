@@ -6,6 +6,7 @@
 //! (query) as a condition of its own.
 
 mod attach;
+mod lateral;
 mod no_value;
 mod outer_aggregates;
 mod simple;
@@ -103,7 +104,11 @@ impl Subqueries {
     }
 
     /// Subqueries in the condition of an inner join are tested after it.
-    fn rewrite_join(&self, mut join: Join) -> DfResult<Transformed<LogicalPlan>> {
+    fn rewrite_join(&self, join: Join) -> DfResult<Transformed<LogicalPlan>> {
+        let mut join = match lateral::rewrite(join, &self.names)? {
+            Transformed { data: LogicalPlan::Join(join), .. } => join,
+            rewritten => return Ok(rewritten),
+        };
         let Some(filter) = join.filter.take() else {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         };
