@@ -3,16 +3,14 @@
 //! - `a IS DISTINCT FROM b AND c` compares with `b`, not with `b AND c`.
 //! - `IS UNKNOWN` is IS NULL.
 //! - Rows are compared column by column, with SQL's rules for NULL.
-//! - `= ANY (query)` is IN, `<> ALL (query)` is NOT IN; other comparisons with ANY or ALL rows of a query
-//!   ask whether there are rows for which they are true, false or unknown.
+//! - Those with the rows of a query are `query_comparisons.rs`' business.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
-use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::error::{ErrorKind, SqlError, internal};
-use crate::text::DIALECT;
+use crate::error::{ErrorKind, SqlError};
+use crate::query_comparisons;
 
 /// Replaces a comparison by one that is understood.
 ///
@@ -26,6 +24,8 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
         Expr::BinaryOp { left, op, right } => {
             if let (Some(left), Some(right)) = (row(left), row(right)) {
                 *expr = compare(left, op, right)?;
+            } else {
+                query_comparisons::rewrite(expr)?;
             }
         }
         Expr::InList { expr: value, list, negated } => {
@@ -40,14 +40,16 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
                 *expr = if *negated { not(found) } else { found };
             }
         }
-        Expr::AnyOp { .. } | Expr::AllOp { .. } => return quantified(expr),
+        Expr::AnyOp { .. } | Expr::AllOp { .. } | Expr::InSubquery { .. } => {
+            query_comparisons::rewrite(expr)?;
+        }
         _ => {}
     }
     ControlFlow::Continue(())
 }
 
 /// The columns of a row.
-fn row(expr: &Expr) -> Option<&[Expr]> {
+pub(crate) fn row(expr: &Expr) -> Option<&[Expr]> {
     match expr {
         Expr::Tuple(columns) => Some(columns),
         _ => None,
@@ -55,7 +57,14 @@ fn row(expr: &Expr) -> Option<&[Expr]> {
 }
 
 /// Compares rows.
-fn compare(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> ControlFlow<SqlError, Expr> {
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] for rows of different lengths, [`ErrorKind::NotSupported`] for other operators.
+pub(crate) fn compare(
+    left: &[Expr],
+    op: &BinaryOperator,
+    right: &[Expr],
+) -> ControlFlow<SqlError, Expr> {
     use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
     let ([first, rest @ ..], [other, others @ ..]) = (left, right) else {
         return refuse(left, right);
@@ -116,44 +125,6 @@ fn is_loose(op: &BinaryOperator) -> bool {
     matches!(op, And | Or | Xor | Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// A comparison with ANY or ALL rows of a query.
-fn quantified(expr: &mut Expr) -> ControlFlow<SqlError> {
-    let (left, op, right, is_all) = match expr {
-        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, false),
-        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),
-        _ => return ControlFlow::Continue(()),
-    };
-    let Expr::Subquery(subquery) = &**right else { return ControlFlow::Continue(()) };
-    let negated = match (&*op, is_all) {
-        (BinaryOperator::Eq, false) => false,
-        (BinaryOperator::NotEq, true) => true,
-        _ => {
-            let test = |condition: &str| {
-                format!("EXISTS (SELECT 1 FROM ({subquery}) AS __rows(__row) WHERE {condition})")
-            };
-            let compared = format!("(({left}) {op} __row)");
-            let (decisive, result, otherwise) = match is_all {
-                true => (test(&format!("NOT {compared}")), "false", "true"),
-                false => (test(&compared), "true", "false"),
-            };
-            let unknown = test(&format!("{compared} IS NULL"));
-            let sql = format!(
-                "(CASE WHEN {decisive} THEN {result} WHEN {unknown} THEN NULL ELSE {otherwise} END)"
-            );
-            let parsed = Parser::new(&DIALECT).try_with_sql(&sql).and_then(|mut p| p.parse_expr());
-            return match parsed {
-                Ok(parsed) => {
-                    *expr = parsed;
-                    ControlFlow::Continue(())
-                }
-                Err(error) => ControlFlow::Break(internal(&error.to_string())),
-            };
-        }
-    };
-    *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated };
-    ControlFlow::Continue(())
-}
-
 fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
@@ -172,7 +143,10 @@ fn literal(value: bool) -> Expr {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::parser::Parser;
+
     use super::*;
+    use crate::text::DIALECT;
 
     fn rewritten(sql: &str) -> String {
         let mut expr = Parser::new(&DIALECT).try_with_sql(sql).unwrap().parse_expr().unwrap();

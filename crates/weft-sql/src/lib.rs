@@ -74,6 +74,7 @@ mod plan_walk;
 mod powers;
 mod pushdown;
 mod pushed_filters;
+mod query_comparisons;
 mod represented;
 mod rewrite;
 mod rounding;

@@ -9,7 +9,7 @@
 //! - Windows that are based on others are written out (`named_windows.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
 //! - What is nested too deep is refused (`depth.rs`).
-//! - Comparisons are `comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
+//! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
 //!   USING and NATURAL wait for the catalog (`using_joins.rs`).
 
 use std::collections::HashSet;

@@ -38,13 +38,14 @@ use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
+use crate::query_comparisons::any_row;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
 use crate::statement_option::StatementOption;
-use crate::subqueries::{OuterAggregates, Subqueries};
+use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::timestamp_casts::TimestampCasts;
 use crate::types::WeftTypes;
@@ -110,6 +111,7 @@ impl Session {
         analyzer_rules.push(Arc::new(CheckedDecimals::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));
         analyzer_rules.push(Arc::new(OuterAggregates::default()));
+        analyzer_rules.push(Arc::new(NoValue::new()));
         analyzer_rules.push(Arc::new(Subqueries::default()));
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
@@ -147,6 +149,7 @@ impl Session {
             .chain(hex_functions())
             .chain(pattern_functions())
             .chain(with_rows())
+            .chain([any_row()])
         {
             state.register_udf(function)?;
         }

@@ -6,6 +6,8 @@
 //! (query) as a condition of its own.
 
 mod attach;
+mod lateral;
+mod no_value;
 mod outer_aggregates;
 mod simple;
 mod single_value;
@@ -26,6 +28,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use self::attach::Attach;
+pub(crate) use self::no_value::NoValue;
 pub(crate) use self::outer_aggregates::OuterAggregates;
 use self::unnest::{has_outer, outer_columns};
 use crate::error::SqlError;
@@ -101,7 +104,11 @@ impl Subqueries {
     }
 
     /// Subqueries in the condition of an inner join are tested after it.
-    fn rewrite_join(&self, mut join: Join) -> DfResult<Transformed<LogicalPlan>> {
+    fn rewrite_join(&self, join: Join) -> DfResult<Transformed<LogicalPlan>> {
+        let mut join = match lateral::rewrite(join, &self.names)? {
+            Transformed { data: LogicalPlan::Join(join), .. } => join,
+            rewritten => return Ok(rewritten),
+        };
         let Some(filter) = join.filter.take() else {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         };

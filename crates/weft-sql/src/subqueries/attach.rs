@@ -8,7 +8,7 @@ use datafusion::common::{Column, JoinType, Result as DfResult, ScalarValue, Span
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
     binary_expr, lit, not, when,
 };
 
@@ -61,12 +61,30 @@ impl<'a> Attach<'a> {
                 let expr = self.expression(*expr)?.data;
                 Ok(Some(self.is_among(expr, &subquery, negated)?))
             }
-            other => Ok(Some(self.condition(other)?)),
+            Expr::Not(inner) => match self::among(&inner) {
+                Some(Among { found, unknown }) => {
+                    for subquery in std::iter::once(found).chain(unknown) {
+                        self.exists(subquery, JoinType::LeftAnti)?;
+                    }
+                    Ok(None)
+                }
+                None => Ok(Some(self.condition(Expr::Not(inner))?)),
+            },
+            other => match self::among(&other) {
+                Some(Among { found, .. }) => {
+                    self.exists(found, JoinType::LeftSemi)?;
+                    Ok(None)
+                }
+                None => Ok(Some(self.condition(other)?)),
+            },
         }
     }
 
     /// A condition where unknown is as good as false.
     fn condition(&mut self, expr: Expr) -> DfResult<Expr> {
+        if let Some(Among { found, .. }) = self::among(&expr) {
+            return self.does_exist(found);
+        }
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right })
                 if matches!(op, Operator::And | Operator::Or) =>
@@ -212,6 +230,46 @@ impl<'a> Attach<'a> {
         let plan = std::mem::take(&mut self.plan);
         self.plan = LogicalPlanBuilder::from(plan).join_on(right, kind, [condition])?.build()?;
         Ok(mark(alias))
+    }
+}
+
+/// Whether rows exist that make a condition true, and such as make it unknown.
+struct Among<'a> {
+    found: &'a Subquery,
+    unknown: Vec<&'a Subquery>,
+}
+
+/// The parts of what `query_comparisons.rs` makes of `(a, b) IN (query)`; nothing for any other expression.
+fn among(expr: &Expr) -> Option<Among<'_>> {
+    let Expr::Case(Case { expr: None, when_then_expr, else_expr: Some(otherwise) }) = expr else {
+        return None;
+    };
+    let ((when, then), unknown) = when_then_expr.split_first()?;
+    if truth(then) != Some(Some(true)) || truth(otherwise) != Some(Some(false)) {
+        return None;
+    }
+    let unknown: Option<Vec<&Subquery>> = unknown
+        .iter()
+        .map(|(when, then)| existing(when).filter(|_| truth(then) == Some(None)))
+        .collect();
+    Some(Among { found: existing(when)?, unknown: unknown? })
+}
+
+/// The query of EXISTS.
+fn existing(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::Exists(Exists { subquery, negated: false }) => Some(subquery),
+        _ => None,
+    }
+}
+
+/// The value of a constant that is true, false or unknown.
+fn truth(expr: &Expr) -> Option<Option<bool>> {
+    match expr {
+        Expr::Literal(ScalarValue::Boolean(value), _) => Some(*value),
+        Expr::Literal(ScalarValue::Null, _) => Some(None),
+        Expr::Cast(cast) => truth(&cast.expr),
+        _ => None,
     }
 }
 

@@ -87,7 +87,7 @@ fn below_columns(plan: &LogicalPlan) -> &LogicalPlan {
 }
 
 /// What is below filters, without correlation, and their conditions.
-fn filtered(mut plan: &LogicalPlan) -> Option<(&LogicalPlan, Vec<&Expr>)> {
+pub(super) fn filtered(mut plan: &LogicalPlan) -> Option<(&LogicalPlan, Vec<&Expr>)> {
     let mut conditions = Vec::new();
     while let LogicalPlan::Filter(filter) = plan {
         conditions.extend(split_conjunction(&filter.predicate));
@@ -205,18 +205,23 @@ pub(super) fn value_by_key(
 
 /// Of a condition that two things are equal, the one of the subquery and the one of the query around.
 fn key_of(condition: &Expr, around: &DFSchema) -> DfResult<Option<(Expr, Expr)>> {
+    match equal_sides(condition) {
+        Some((own, outer)) => Ok(Some((own.clone(), inside(outer.clone(), around)?))),
+        None => Ok(None),
+    }
+}
+
+/// Of a condition that two things are equal, the one of the subquery and the one of queries around.
+pub(super) fn equal_sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else {
-        return Ok(None);
+        return None;
     };
+    let is_own = |expr: &Expr| !expr.contains_outer() && expr.any_column_refs();
     let is_outer = |expr: &Expr| expr.contains_outer() && !expr.any_column_refs();
-    let (own, outer) = match (is_outer(left), is_outer(right)) {
-        (false, true) => (left, right),
-        (true, false) => (right, left),
-        _ => return Ok(None),
-    };
-    match !own.contains_outer() && own.any_column_refs() {
-        true => Ok(Some((own.as_ref().clone(), inside(outer.as_ref().clone(), around)?))),
-        false => Ok(None),
+    match (is_own(left), is_own(right)) {
+        (true, false) if is_outer(right) => Some((left, right)),
+        (false, true) if is_outer(left) => Some((right, left)),
+        _ => None,
     }
 }
 

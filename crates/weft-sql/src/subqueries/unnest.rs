@@ -92,6 +92,9 @@ impl Unnest<'_> {
     /// [`ErrorKind::NotSupported`](crate::ErrorKind::NotSupported) if an operator in it cannot carry
     /// the domain.
     pub(super) fn unnest(&self, plan: &LogicalPlan) -> DfResult<Unnested> {
+        if let LogicalPlan::Subquery(lateral) = plan {
+            return self.unnest(&lateral.subquery);
+        }
         if !self.is_correlated(plan)? {
             return self.beside(plan.clone());
         }
