@@ -43,6 +43,7 @@ mod foreign;
 mod functions;
 mod grammar;
 mod grouping_sets;
+mod groupings;
 mod hex;
 mod identifiers;
 mod information_schema;

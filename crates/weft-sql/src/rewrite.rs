@@ -6,6 +6,7 @@
 //! - Functions that other databases have are put in terms of those that DataFusion has.
 //! - Items of a select list that DataFusion would give the same name, or one that ORDER BY may mean, get
 //!   names (`same_names.rs`).
+//! - ROLLUP, CUBE and GROUPING SETS are put as grouping sets where DataFusion refuses them (`groupings.rs`).
 //! - Windows that are based on others are written out (`named_windows.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side.
 //! - What is nested too deep is refused (`depth.rs`).
@@ -25,11 +26,12 @@ use crate::comparisons;
 use crate::depth::{Depth, check_queries};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, call};
+use crate::groupings;
 use crate::named_windows;
 use crate::names::{name_columns, name_columns_of};
 use crate::patterns;
 use crate::powers;
-use crate::same_names::{expand_groupings, free_name, name_alias_columns};
+use crate::same_names::{free_name, name_alias_columns};
 use crate::statement::fold;
 
 /// Prepares a statement for planning.
@@ -99,7 +101,7 @@ impl VisitorMut for Rewriter {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         named_windows::write_out(select)?;
         name_apart(&mut select.projection);
-        expand_groupings(&mut select.group_by);
+        groupings::expand(select)?;
         for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
             let operator = match &join.join_operator {
                 JoinOperator::Semi(on) => JoinOperator::LeftSemi(on.clone()),

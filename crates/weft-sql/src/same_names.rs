@@ -1,12 +1,12 @@
-//! Queries with columns that share a name, and groupings with keys that occur twice, as people write them and
-//! DataFusion refuses them: the second column is called `name_1`.
+//! Queries with columns that share a name, as people write them and DataFusion refuses them: the second column is
+//! called `name_1`.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Select, SelectItem, TableAlias, VisitMut, VisitorMut,
+    Expr, Ident, Select, SelectItem, TableAlias, VisitMut, VisitorMut,
 };
 
 use crate::error::SqlError;
@@ -28,40 +28,6 @@ pub(crate) fn name_alias_columns(alias: &mut TableAlias) {
         }
     }
 }
-
-/// Puts grouping sets in place of ROLLUP and CUBE with a key that occurs twice.
-pub(crate) fn expand_groupings(group_by: &mut GroupByExpr) {
-    let GroupByExpr::Expressions(exprs, _) = group_by else { return };
-    // One group of all rows, which beside other keys says nothing.
-    let keys = exprs.len();
-    exprs.retain(|expr| !matches!(expr, Expr::Tuple(columns) if columns.is_empty()));
-    if exprs.is_empty() && keys > 0 {
-        exprs.push(Expr::GroupingSets(vec![Vec::new()]));
-    }
-    for expr in exprs {
-        let (Expr::Rollup(keys) | Expr::Cube(keys)) = expr else { continue };
-        let mut seen = HashSet::new();
-        if keys.iter().flatten().all(|key| seen.insert(key)) || keys.len() > CUBE_KEYS_MAX {
-            continue;
-        }
-        let sets = match expr {
-            Expr::Rollup(keys) => (0..=keys.len()).rev().map(|n| keys[..n].concat()).collect(),
-            Expr::Cube(keys) => {
-                let subsets = (0..1_usize << keys.len()).rev();
-                let chosen = |subset: usize| {
-                    let chosen = (0..keys.len()).filter(move |key| subset >> key & 1 == 1);
-                    chosen.flat_map(|key| keys[key].iter().cloned()).collect()
-                };
-                subsets.map(chosen).collect()
-            }
-            _ => continue,
-        };
-        *expr = Expr::GroupingSets(sets);
-    }
-}
-
-/// Most keys of a CUBE that is put as grouping sets.
-const CUBE_KEYS_MAX: usize = 12;
 
 /// Names the columns that are written beside `*` and are among its columns as well, now that planning has found that
 /// one of them occurs twice. False if there is no such column.
