@@ -27,12 +27,14 @@ use crate::tasks::Ahead;
 use crate::tuple::budget::patiently;
 use crate::vector::VECTOR_ROWS_MAX;
 
+/// Pages that [`working_bytes`] are for.
+const WORKING_PAGES: u64 = 3;
+
 /// Memory that a worker has to itself, so that it can go on when all other memory is taken: for a page of either side, and
 /// for what is needed to look tuples up in one.
 pub(super) fn working_bytes(spills: &Spills) -> u64 {
     WORKING_PAGES * spills.page_bytes_max() as u64
 }
-const WORKING_PAGES: u64 = 3;
 
 /// Memory that pages of the probe side are read into, if it is free: at least, and at most where it is but a part of the budget.
 const READ_AHEAD_BYTES: (u64, u64) = (256 << 10, 2 << 20);

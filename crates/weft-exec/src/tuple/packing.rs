@@ -62,12 +62,9 @@ impl<'a> Packing<'a> {
                 continue;
             }
             loop {
+                let (form, page) = (self.form, self.page.as_mut());
                 // SAFETY: as promised.
-                let is_there = self
-                    .page
-                    .as_mut()
-                    .is_some_and(|(page, _)| unsafe { page.add(layout, tuple, self.form) });
-                if is_there {
+                if page.is_some_and(|(page, _)| unsafe { page.add(layout, tuple, form) }) {
                     break;
                 }
                 // SAFETY: as promised.
