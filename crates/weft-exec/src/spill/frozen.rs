@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
+use weft_rt::prefetch_line;
 use weft_store::spill::HEADER_BYTES as AREA_BYTES;
 
 use crate::tasks::Counted;
 use crate::tuple::Layout;
-use crate::tuple::dense::Dense;
+use crate::tuple::dense::{Dense, DenseSize};
 use crate::tuple::pack::{Form, long_bytes, pack};
 use crate::tuple::page::Slot;
 
@@ -27,6 +28,8 @@ pub(crate) const GRAIN_BYTES: usize = 4 << 10;
 pub(crate) const FROZEN_BYTES_MAX: usize = 64 << 10;
 /// Bytes that it may take in memory elsewhere: on disk its tuples need less.
 pub(crate) const THAWED_BYTES_MAX: usize = 128 << 10;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 const TUPLES_AT: usize = AREA_BYTES;
 const TUPLE_BYTES_AT: usize = TUPLES_AT + 8;
 const HEADER_BYTES: usize = TUPLE_BYTES_AT + 8;
@@ -133,6 +136,32 @@ impl Freezing {
         unsafe { filled.dense.put(tuple, form, size, &mut self.buffer[filled.bytes..]) };
         filled.bytes += size.bytes;
         true
+    }
+
+    /// Room for a tuple as it lies on disk: its begin, and where its strings follow; `None` if there is not so much.
+    ///
+    /// # Panics
+    /// If tuples lie on disk as in memory.
+    #[inline]
+    pub(crate) fn dense_slot(&mut self, size: DenseSize) -> Option<Slot> {
+        let has_room = self.has_room(size.long_bytes);
+        let filled = self.dense.as_mut().expect("tuples as on disk");
+        let begin = filled.bytes;
+        if begin + size.bytes > self.buffer.len() || !has_room {
+            return None;
+        }
+        filled.bytes += size.bytes;
+        let strings = begin + filled.dense.run_bytes();
+        self.take(size.long_bytes);
+        let start = self.buffer[begin..][..size.bytes].as_mut_ptr();
+        // Many pages are filled at once, as where tuples are stored in memory.
+        prefetch_line(start.wrapping_add(size.bytes + LINE_BYTES));
+        Some(Slot { tuple: start, strings: start.wrapping_add(strings - begin) })
+    }
+
+    /// Number of tuples.
+    pub(crate) fn tuples(&self) -> usize {
+        self.tuples
     }
 
     /// Room for a tuple and `long_bytes` of strings; `None` if there is not so much.

@@ -207,6 +207,29 @@ impl Writer {
         }
     }
 
+    /// Memory for a page, which is what pages before it give back if there is no other; `None` if none are on their way.
+    ///
+    /// # Errors
+    /// Those of earlier writes.
+    pub(crate) async fn own_memory(&mut self, bytes: usize) -> Result<Option<Reservation>> {
+        let bytes = bytes as u64;
+        loop {
+            if self.writing.len() < self.spills.depth() {
+                // What it keeps to be able to write stays.
+                let more = self.spare.bytes().saturating_sub(SPARE_BYTES);
+                if more >= bytes {
+                    return Ok(Some(self.spare.split(bytes)));
+                }
+                if let Some(memory) = self.spills.ledger.try_reserve(bytes) {
+                    return Ok(Some(memory));
+                }
+            }
+            if !self.end_first().await? {
+                return Ok(None);
+            }
+        }
+    }
+
     /// True if there was a page to write.
     pub(crate) fn has_written(&self) -> bool {
         !self.writing.is_empty() || !self.written.is_empty()

@@ -86,7 +86,7 @@ impl Materializer {
         let rows = registers.selected();
         let hashes = registers.values::<u64>(hash);
         let first = done;
-        self.measure_strings(registers, fields);
+        self.measure_strings(registers, rows, fields);
         loop {
             done += self.place(rows, hashes, done);
             let is_done = done == rows.count();
@@ -95,9 +95,9 @@ impl Materializer {
             }
         }
         if first == 0 && done == rows.count() {
-            self.write(registers, rows, hashes, fields, 0);
+            self.write(registers, rows, hashes, fields, 0, None);
         } else {
-            self.write_some(registers, hashes, fields, first..done);
+            self.write_some(registers, rows, hashes, fields, first..done);
         }
         done
     }

@@ -78,6 +78,26 @@ impl Dense {
         Dense { tuple_bytes: layout.bytes(), runs, run_bytes, strings }
     }
 
+    /// Where a byte of a tuple lies on disk, from the tuple's begin on; one that is copied as it is.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(super) fn place(&self, offset: usize) -> usize {
+        let mut place = 0;
+        for (start, bytes) in &self.runs {
+            if (*start..start + bytes).contains(&offset) {
+                return place + offset - start;
+            }
+            place += bytes;
+        }
+        panic!("byte {offset} is of no run");
+    }
+
+    /// Bytes that a tuple takes on disk, but for its strings.
+    pub(crate) fn run_bytes(&self) -> usize {
+        self.run_bytes
+    }
+
     /// What a tuple takes. It is never more on disk than in memory.
     ///
     /// # Safety
@@ -89,7 +109,7 @@ impl Dense {
             // SAFETY: the field lies in the tuple.
             let string = unsafe { tuple.add(string.offset).cast::<Str>().read_unaligned() };
             let length = string.len();
-            size.bytes += length + if length < LONG.into() { 1 } else { 5 };
+            size.bytes += appended_bytes(length);
             size.long_bytes += Layout::long_bytes(string);
         }
         size
@@ -204,6 +224,73 @@ impl Dense {
                 }
             }
         }
+    }
+}
+
+/// Bytes that a string of this length takes on disk.
+#[inline(always)]
+pub(super) fn appended_bytes(length: usize) -> usize {
+    length + if length < LONG.into() { 1 } else { 5 }
+}
+
+/// Writes a string as it is on disk; returns where it ends. Nothing behind that is written to: the next tuple may be there.
+///
+/// # Safety
+/// It lies in memory or in its view, and there is room for [`appended_bytes`].
+#[inline(always)]
+pub(super) unsafe fn append(string: Str, place: *mut u8) -> *mut u8 {
+    let length = string.len();
+    // SAFETY: as promised.
+    unsafe {
+        let place = if length < LONG.into() {
+            place.write(length as u8);
+            place.add(1)
+        } else {
+            place.write(LONG);
+            place.add(1).cast::<[u8; 4]>().write((length as u32).to_le_bytes());
+            place.add(5)
+        };
+        copy_exactly(string.bytes().as_ptr(), place, length);
+        place.add(length)
+    }
+}
+
+/// Copies `bytes`, those of up to two strides without a call: pieces from the front and from the end, which may overlap.
+///
+/// # Safety
+/// There are so many at `from`, and room for them at `to`; they do not overlap.
+#[inline(always)]
+unsafe fn copy_exactly(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as promised; a piece is not longer than all bytes.
+    unsafe {
+        match bytes {
+            0 => {}
+            1..4 => {
+                to.write(from.read());
+                to.add(bytes / 2).write(from.add(bytes / 2).read());
+                to.add(bytes - 1).write(from.add(bytes - 1).read());
+            }
+            4..8 => copy_ends::<4>(from, to, bytes),
+            8..STRIDE => copy_ends::<8>(from, to, bytes),
+            STRIDE..=32 => copy_ends::<STRIDE>(from, to, bytes),
+            33..=64 => copy_ends::<32>(from, to, bytes),
+            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
+        }
+    }
+}
+
+/// Copies the first and the last `PIECE` of `bytes`, which are all of them.
+///
+/// # Safety
+/// There are so many at `from`, and room for them at `to`; they do not overlap, and are a piece at least.
+#[inline(always)]
+unsafe fn copy_ends<const PIECE: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as promised.
+    unsafe {
+        let first = from.cast::<[u8; PIECE]>().read();
+        let last = from.add(bytes - PIECE).cast::<[u8; PIECE]>().read();
+        to.cast::<[u8; PIECE]>().write(first);
+        to.add(bytes - PIECE).cast::<[u8; PIECE]>().write(last);
     }
 }
 

@@ -14,10 +14,12 @@ use weft_codec::Sketch;
 use weft_rt::memory::{Ledger, Reservation};
 
 use super::budget::Budget;
+use super::dense::{Dense, append};
 use super::layout::{HASH_OFFSET, Layout};
 use super::pack::Form;
 use super::page::{Page, Slot};
 use super::pressure::Pressure;
+use super::through::Through;
 use crate::error::Result;
 use crate::for_lane;
 use crate::lane::{Lane, Value};
@@ -61,8 +63,9 @@ pub struct Materializer {
     /// Of the memory behind tuples that are gone, what was lent and does not come back.
     pub(super) lent_bytes: u64,
     pub(super) pressure: Option<Pressure>,
+    pub(super) through: Through,
     sketch: Option<Sketch>,
-    slots: Box<[Slot; VECTOR_ROWS_MAX]>,
+    pub(super) slots: Box<[Slot; VECTOR_ROWS_MAX]>,
     pub(super) long_bytes: Box<[u32; VECTOR_ROWS_MAX]>,
 }
 
@@ -184,6 +187,7 @@ impl Materializer {
             unpaid_bytes: 0,
             lent_bytes: 0,
             pressure: None,
+            through: Through::default(),
             sketch: counts.then(Sketch::default),
             slots: Box::new(
                 [Slot { tuple: std::ptr::null_mut(), strings: std::ptr::null_mut() };
@@ -262,7 +266,22 @@ impl Materializer {
         if let Some(sketch) = &mut self.sketch {
             rows.for_each(|row| sketch.add(hashes[row]));
         }
-        self.measure_strings(registers, fields);
+        self.through.is_asked_for = true;
+        if self.through.is_open() {
+            return self.store_through(registers, hashes, fields).await;
+        }
+        self.store_rows(registers, rows, hashes, fields).await
+    }
+
+    /// Stores tuples in memory.
+    pub(super) async fn store_rows(
+        &mut self,
+        registers: &Registers,
+        rows: Selected<'_>,
+        hashes: &[u64],
+        fields: &[Register],
+    ) -> Result<()> {
+        self.measure_strings(registers, rows, fields);
         let (mut done, mut written) = (0, 0);
         while done < rows.count() {
             let placed = self.place(rows, hashes, done);
@@ -273,7 +292,7 @@ impl Materializer {
                     (self.partition_of(hashes[row]), self.long_bytes[done]);
                 if self.pressure.is_some() {
                     // What is spilled must be complete.
-                    self.write_some(registers, hashes, fields, written..done);
+                    self.write_some(registers, rows, hashes, fields, written..done);
                     written = done;
                 }
                 // Nobody knows addresses yet.
@@ -281,24 +300,24 @@ impl Materializer {
             }
         }
         if written == 0 {
-            self.write(registers, rows, hashes, fields, 0);
+            self.write(registers, rows, hashes, fields, 0, None);
         } else {
-            self.write_some(registers, hashes, fields, written..done);
+            self.write_some(registers, rows, hashes, fields, written..done);
         }
         Ok(())
     }
 
-    /// Writes hashes and fields of a range of the selected rows.
+    /// Writes hashes and fields of a range of the rows.
     pub(super) fn write_some(
         &mut self,
         registers: &Registers,
+        rows: Selected<'_>,
         hashes: &[u64],
         fields: &[Register],
         range: Range<usize>,
     ) {
-        let rows = registers.selected();
         let numbers: Vec<u16> = range.clone().map(|number| at(rows, number) as u16).collect();
-        self.write(registers, Selected::Some(&numbers), hashes, fields, range.start);
+        self.write(registers, Selected::Some(&numbers), hashes, fields, range.start, None);
     }
 
     /// Room for one tuple, whose long strings take `long_bytes`; `None` if the page of its partition is full, then
@@ -343,7 +362,7 @@ impl Materializer {
 
     /// Takes memory for what lies behind the tuples, if it is free and not more than there may be.
     pub fn try_reserve(&mut self, bytes: u64) -> bool {
-        let bytes_then = self.budget.bytes() + bytes;
+        let bytes_then = self.held_bytes() + bytes;
         self.pressure.as_mut().is_none_or(|pressure| pressure.allows(bytes_then))
             && self.budget.try_reserve(bytes)
     }
@@ -404,6 +423,7 @@ impl Materializer {
     /// If it is being spilled: then [`Materializer::settle`] was to be awaited.
     pub fn finish(mut self) -> Materialized {
         assert_eq!(self.lent_bytes, 0, "what was lent is gone");
+        assert!(!self.through.is_open(), "settled");
         self.retire();
         let is_partitioned = self.filling.len() > 1;
         let loose = self.loose.into_iter().map(|page| StoredPage { partition: None, page });
@@ -423,8 +443,12 @@ impl Materializer {
     }
 
     /// Sums up what the long strings of each row take.
-    pub(super) fn measure_strings(&mut self, registers: &Registers, fields: &[Register]) {
-        let rows = registers.selected();
+    pub(super) fn measure_strings(
+        &mut self,
+        registers: &Registers,
+        rows: Selected<'_>,
+        fields: &[Register],
+    ) {
         self.long_bytes[..rows.count()].fill(0);
         for (field, register) in self.layout.fields().iter().zip(fields) {
             if field.lane != Lane::Str {
@@ -457,7 +481,8 @@ impl Materializer {
         count - done
     }
 
-    /// Writes hashes and fields of rows into the slots from `first_slot` on, a field of all tuples after the other.
+    /// Writes hashes and fields of rows into the slots from `first_slot` on, a field of all tuples after the other: as in memory, or
+    /// as on disk.
     pub(super) fn write(
         &mut self,
         registers: &Registers,
@@ -465,19 +490,24 @@ impl Materializer {
         hashes: &[u64],
         fields: &[Register],
         first_slot: usize,
+        dense: Option<&Dense>,
     ) {
         let layout = self.layout.clone();
+        let placed = |offset| dense.map_or(offset, |dense| dense.place(offset));
+        let hash_offset = placed(HASH_OFFSET);
         let slots = &mut self.slots[first_slot..][..rows.count()];
         let mut number = 0;
         rows.for_each(|row| {
             // SAFETY: the slot is this tuple's own, of the layout's bytes.
-            unsafe { slots[number].tuple.add(HASH_OFFSET).cast::<u64>().write(hashes[row]) };
+            unsafe {
+                slots[number].tuple.add(hash_offset).cast::<u64>().write_unaligned(hashes[row])
+            };
             number += 1;
         });
         for (field, register) in layout.fields().iter().zip(fields) {
             let vector = registers.vector(*register);
             if let Some((byte, bit)) = field.null_place() {
-                let is_first = bit == 1;
+                let (byte, is_first) = (placed(byte), bit == 1);
                 let mut number = 0;
                 rows.for_each(|row| {
                     let null = if vector.validity.is_valid(row) { 0 } else { bit };
@@ -493,9 +523,13 @@ impl Materializer {
                 debug_assert!(!vector.validity.has_nulls(), "a null in a field that has none");
             }
             if field.lane == Lane::Str {
-                write_strings(slots, rows, vector, field.offset);
+                match dense {
+                    None => write_strings(slots, rows, vector, field.offset),
+                    Some(_) => append_strings(slots, rows, vector),
+                }
             } else {
-                for_lane!(field.lane, T => write_values(slots, rows, vector.values::<T>(), field.offset));
+                let offset = placed(field.offset);
+                for_lane!(field.lane, T => write_values(slots, rows, vector.values::<T>(), offset));
             }
         }
     }
@@ -559,7 +593,7 @@ impl Materializer {
 
 /// The `number`th of the rows.
 #[inline]
-fn at(rows: Selected<'_>, number: usize) -> usize {
+pub(super) fn at(rows: Selected<'_>, number: usize) -> usize {
     match rows {
         Selected::All(_) => number,
         Selected::Some(rows) => rows[number].into(),
@@ -594,5 +628,19 @@ fn write_strings(slots: &mut [Slot], rows: Selected<'_>, vector: &crate::Vector,
         }
         // SAFETY: the field lies in the slot, which is this tuple's own.
         unsafe { slot.tuple.add(offset).cast::<Str>().write_unaligned(string) };
+    });
+}
+
+/// Appends a string to each of the tuples, as on disk.
+fn append_strings(slots: &mut [Slot], rows: Selected<'_>, vector: &crate::Vector) {
+    let strings = vector.values::<Str>();
+    let mut number = 0;
+    rows.for_each(|row| {
+        let slot = &mut slots[number];
+        number += 1;
+        let string = if vector.validity.is_valid(row) { strings[row] } else { Str::EMPTY };
+        // SAFETY: a register's strings are alive; there is room for all of a tuple's, which were counted when the slot was
+        // made.
+        slot.strings = unsafe { append(string, slot.strings) };
     });
 }

@@ -17,6 +17,7 @@ pub(crate) mod pack;
 pub(crate) mod packing;
 pub mod page;
 mod pressure;
+mod through;
 
 pub(crate) use layout::hash_at;
 pub use layout::{Field, Layout};

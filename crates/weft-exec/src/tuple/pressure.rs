@@ -23,7 +23,7 @@ const FILLING: u64 = 2;
 /// What a materializer spills by.
 #[derive(Debug)]
 pub(super) struct Pressure {
-    writer: Writer,
+    pub(super) writer: Writer,
     /// As long as it has tuples or may get some.
     share: Share,
     has_turn: bool,
@@ -171,9 +171,11 @@ impl Materializer {
                 let held_bytes = self.budget.bytes();
                 self.pressure.iter_mut().for_each(|pressure| pressure.note_refusal(held_bytes));
                 self.spill(partition).await?;
+                self.open_through(partition).await?;
                 return Ok(Room::Spilled(partition));
             }
         }
+        self.close_through().await?;
         self.budget.reserve(bytes).await?;
         Ok(Room::Made)
     }
@@ -192,6 +194,7 @@ impl Materializer {
     /// # Errors
     /// The first that a write has.
     pub async fn settle(&mut self) -> Result<()> {
+        self.send_through();
         match &mut self.pressure {
             Some(pressure) => pressure.writer.settle().await,
             None => Ok(()),
@@ -203,13 +206,17 @@ impl Materializer {
     /// # Errors
     /// What went wrong with spilling.
     pub(crate) async fn spill_excess(&mut self) -> Result<()> {
-        while let Some(pressure) = &mut self.pressure
-            && !pressure.allows(self.budget.bytes())
-            && let Some(partition) = pressure.choose(&self.filling)
-        {
-            self.spill(partition).await?;
+        loop {
+            let held_bytes = self.held_bytes();
+            let Some(pressure) = &mut self.pressure else { return Ok(()) };
+            if pressure.allows(held_bytes) {
+                return Ok(());
+            }
+            match pressure.choose(&self.filling) {
+                Some(partition) => self.spill(partition).await?,
+                None => return self.close_through().await,
+            }
         }
-        Ok(())
     }
 
     /// Spills what was stored before there are partitions, which nobody can spill any more when this has finished.
@@ -284,7 +291,7 @@ impl Materializer {
         let pressure = self.pressure.as_ref().filter(|_| bytes > 0)?;
         let share_bytes = pressure.share.bytes();
         let room_bytes = bytes.min(share_bytes / ROOM.1 * ROOM.0);
-        let lacks_some = self.budget.bytes() + room_bytes > share_bytes;
+        let lacks_some = self.held_bytes() + room_bytes > share_bytes;
         lacks_some.then(|| pressure.choose(&self.filling)).flatten()
     }
 
@@ -438,6 +445,7 @@ mod tests {
     use weft_store::Directory;
     use weft_store::spill::SpillArea;
 
+    use super::super::materializer::PARTITIONS;
     use super::super::pack::unpack;
     use super::super::{Layout, Materialized};
     use super::*;
@@ -456,7 +464,9 @@ mod tests {
     }
 
     fn text(number: u64) -> String {
-        format!("{number} and {}", "x".repeat(number as usize % 80))
+        // Some take more than a page.
+        let bytes = if number % 5_000 == 1 { 70_000 } else { number as usize % 80 };
+        format!("{number} and {}", "x".repeat(bytes))
     }
 
     fn context(bytes: u64) -> Context {
@@ -495,7 +505,12 @@ mod tests {
 
     /// # Safety
     /// There is a tuple of the layout.
-    unsafe fn check_tuple(layout: &Layout, tuple: *mut u8, partition: Option<usize>) -> u64 {
+    unsafe fn check_tuple(
+        layout: &Layout,
+        tuple: *mut u8,
+        partition: Option<usize>,
+        bits: u32,
+    ) -> u64 {
         // SAFETY: as promised.
         unsafe {
             unpack(layout, tuple);
@@ -504,18 +519,22 @@ mod tests {
             assert_eq!(string.unpacked(tuple).bytes(), text(number).as_bytes());
             let stored = tuple.add(HASH_OFFSET).cast::<u64>().read();
             assert_eq!(stored, hash(number));
-            assert!(partition.is_none_or(|partition| partition as u64 == stored >> 56));
+            assert!(
+                partition.is_none_or(|partition| partition as u64 == stored >> (u64::BITS - bits))
+            );
             number
         }
     }
 
-    async fn numbers(stored: Materialized, spills: Spills) -> Result<Vec<u64>> {
+    async fn numbers(stored: Materialized, spills: Spills, bits: u32) -> Result<Vec<u64>> {
         let mut found = Vec::new();
         for page in &stored.pages {
             let tuples = (0..page.page.tuples()).map(|number| page.page.tuple(number));
             // SAFETY: they were stored above.
             found.extend(
-                tuples.map(|tuple| unsafe { check_tuple(&stored.layout, tuple, page.partition) }),
+                tuples.map(|tuple| unsafe {
+                    check_tuple(&stored.layout, tuple, page.partition, bits)
+                }),
             );
         }
         for page in stored.spilled {
@@ -524,11 +543,9 @@ mod tests {
             while let Some(page) = reader.next().await? {
                 let tuples = (0..page.tuples()).map(|number| page.tuple(number));
                 // SAFETY: they were stored above.
-                found.extend(
-                    tuples.map(|tuple| unsafe {
-                        check_tuple(&stored.layout, tuple, Some(partition))
-                    }),
-                );
+                found.extend(tuples.map(|tuple| unsafe {
+                    check_tuple(&stored.layout, tuple, Some(partition), bits)
+                }));
             }
         }
         found.sort_unstable();
@@ -538,7 +555,13 @@ mod tests {
     #[test]
     fn stored_tuples_are_in_memory_or_on_disk() {
         for mode in [PartitionMode::Adaptive, PartitionMode::Always, PartitionMode::Never] {
-            for (vector_rows, bytes) in [(2048, 1 << 20), (7, 2 << 20), (1, 3 << 20)] {
+            for (vector_rows, bytes, bits) in [
+                (2048, 1 << 20, 8),
+                (7, 2 << 20, 8),
+                (1, 3 << 20, 8),
+                (2048, 2 << 20, 2),
+                (7, 2 << 20, 3),
+            ] {
                 let context = context(bytes);
                 let ledger = context.ledger.clone();
                 let spills = Spills::new(&context).unwrap();
@@ -549,11 +572,16 @@ mod tests {
                     let mut materializer =
                         Materializer::new(layout, "a test", &ledger, mode, false)
                             .spilling(spills.clone());
+                    if bits < PARTITIONS.ilog2() {
+                        materializer = materializer.partitioned(bits);
+                    }
                     store(&mut materializer, vector_rows).await?;
+                    // A share of a page for each partition is ample.
+                    assert_eq!(materializer.has_gone_through(), bits < PARTITIONS.ilog2());
                     materializer.settle().await?;
                     let stored = materializer.finish();
                     let tuples = stored.tuples();
-                    let found = numbers(stored, spills).await?;
+                    let found = numbers(stored, spills, bits).await?;
                     assert_eq!(found.len(), tuples);
                     Ok::<_, crate::ExecError>(found)
                 };
