@@ -184,10 +184,16 @@ impl Dense {
             let tuple = unsafe { memory.start.add(number * self.tuple_bytes) };
             let (runs, rest) = from.split_at(self.run_bytes);
             let mut run = runs.as_ptr();
+            let is_roomy = number + 1 < tuples && rest.len() >= STRIDE;
             for (offset, bytes) in &self.runs {
-                // SAFETY: a run lies in the tuple, and the bytes of all runs are there.
+                // SAFETY: a run lies in the tuple, and the bytes of all runs are there. Up to a stride more is there, too, and what that
+                // is copied to is written to later, if another tuple comes behind this one.
                 unsafe {
-                    copy_short(run, tuple.add(*offset), *bytes);
+                    if is_roomy && self.tuple_bytes >= STRIDE {
+                        copy_strides(run, tuple.add(*offset), *bytes);
+                    } else {
+                        copy_short(run, tuple.add(*offset), *bytes);
+                    }
                     run = run.add(*bytes);
                 }
             }
@@ -291,6 +297,21 @@ unsafe fn copy_ends<const PIECE: usize>(from: *const u8, to: *mut u8, bytes: usi
         let last = from.add(bytes - PIECE).cast::<[u8; PIECE]>().read();
         to.cast::<[u8; PIECE]>().write(first);
         to.add(bytes - PIECE).cast::<[u8; PIECE]>().write(last);
+    }
+}
+
+/// Copies `bytes`, and less than a stride more.
+///
+/// # Safety
+/// There are so many at `from`, and room for them at `to`; they do not overlap.
+#[inline(always)]
+unsafe fn copy_strides(from: *const u8, to: *mut u8, bytes: usize) {
+    for at in (0..bytes).step_by(STRIDE) {
+        // SAFETY: as promised.
+        unsafe {
+            let piece = from.add(at).cast::<[u8; STRIDE]>().read();
+            to.add(at).cast::<[u8; STRIDE]>().write(piece);
+        }
     }
 }
 

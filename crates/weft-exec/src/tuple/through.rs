@@ -8,6 +8,7 @@
 use weft_rt::memory::Reservation;
 
 use super::dense::{DenseSize, appended_bytes};
+use super::layout::Layout;
 use super::materializer::Materializer;
 use crate::error::Result;
 use crate::lane::Lane;
@@ -100,8 +101,7 @@ impl Materializer {
         others: &mut Vec<u16>,
     ) -> Result<bool> {
         let dense = self.layout.dense().expect("tuples that take another form").clone();
-        self.measure_strings(registers, Selected::Some(rows), fields);
-        self.measure_appended(registers, rows, fields, dense.run_bytes());
+        self.measure(registers, rows, fields, dense.run_bytes());
         let others_then = others.len();
         // Those that have a slot; of the first of them all is written.
         let mut placed: Vec<u16> = Vec::with_capacity(rows.len());
@@ -138,8 +138,8 @@ impl Materializer {
         Ok(others.len() > others_then)
     }
 
-    /// Sums up what each row takes on disk.
-    fn measure_appended(
+    /// Sums up what each row takes on disk, and its long strings in memory.
+    fn measure(
         &mut self,
         registers: &Registers,
         rows: &[u16],
@@ -149,16 +149,19 @@ impl Materializer {
         let sizes = &mut self.through.sizes;
         sizes.clear();
         sizes.resize(rows.len(), run_bytes as u32);
+        let long_bytes = &mut self.long_bytes[..rows.len()];
+        long_bytes.fill(0);
         for (field, register) in self.layout.fields().iter().zip(fields) {
             if field.lane != Lane::Str {
                 continue;
             }
             let vector = registers.vector(*register);
             let strings = vector.values::<Str>();
-            for (size, row) in sizes.iter_mut().zip(rows) {
+            for ((size, long_bytes), row) in sizes.iter_mut().zip(&mut *long_bytes).zip(rows) {
                 let row = usize::from(*row);
-                let length = if vector.validity.is_valid(row) { strings[row].len() } else { 0 };
-                *size = size.saturating_add(appended_bytes(length) as u32);
+                let string = if vector.validity.is_valid(row) { strings[row] } else { Str::EMPTY };
+                *size = size.saturating_add(appended_bytes(string.len()) as u32);
+                *long_bytes = long_bytes.saturating_add(Layout::long_bytes(string) as u32);
             }
         }
     }

@@ -122,6 +122,23 @@ fn run(pieces: usize) -> u32 {
     ALL >> (PIECES - pieces)
 }
 
+/// The first pieces of all runs of so many in a mask, a power of two, that are aligned to their number.
+fn runs(mask: u32, pieces: usize) -> u32 {
+    let mut found = mask;
+    let mut length = 1;
+    while length < pieces {
+        found &= found >> length;
+        length *= 2;
+    }
+    let aligned = (0..PIECES).step_by(pieces).fold(0, |mask, first| mask | 1 << first);
+    found & aligned
+}
+
+/// The lowest piece of a mask.
+fn first_of(mask: u32) -> Option<usize> {
+    (mask != 0).then(|| mask.trailing_zeros() as usize)
+}
+
 /// The chunks that blocks are cut from.
 struct Slab {
     /// By address.
@@ -167,9 +184,11 @@ impl Slab {
 
     /// Takes so many pieces, aligned to their number.
     fn take(&mut self, pieces: usize) -> Option<NonNull<u8>> {
-        let mut looked_at = self.with_free.iter().take(LOOKED_AT);
-        let (address, first) =
-            looked_at.find_map(|address| Some((*address, self.chunks[address].place(pieces)?)))?;
+        let looked_at = || self.with_free.iter().take(LOOKED_AT);
+        let tight = |address: &usize| Some((*address, self.chunks[address].tight_place(pieces)?));
+        let any = |address: &usize| Some((*address, self.chunks[address].place(pieces)?));
+        let found = looked_at().find_map(tight).or_else(|| looked_at().find_map(any));
+        let (address, first) = found?;
         self.take_at(address, first, pieces);
         NonNull::new((address + first * BLOCK_BYTES_MIN) as *mut u8)
     }
@@ -241,11 +260,13 @@ impl Slab {
 impl Chunk {
     /// Where so many free pieces begin that are aligned to their number; resident ones, if there are some.
     fn place(&self, pieces: usize) -> Option<usize> {
-        let fits = |mask: u32| {
-            let at = |first: &usize| mask >> first & run(pieces) == run(pieces);
-            (0..PIECES).step_by(pieces).find(at)
-        };
-        fits(self.resident).or_else(|| fits(self.free))
+        first_of(runs(self.resident, pieces)).or_else(|| first_of(runs(self.free, pieces)))
+    }
+
+    /// The same for resident ones, of twice as many of which others are in use: who needs so many does not lose them.
+    fn tight_place(&self, pieces: usize) -> Option<usize> {
+        let large = if 2 * pieces <= PIECES { runs(self.free, 2 * pieces) } else { 0 };
+        first_of(runs(self.resident, pieces) & !(large | large << pieces))
     }
 
     /// Gives back what is free and resident to the system; returns what that was.
