@@ -53,7 +53,7 @@ pub enum PartitionMode {
     /// When its pages have grown past a threshold.
     #[default]
     Adaptive,
-    /// From the first tuple on; to be measured against.
+    /// From the first tuple on, and both sides of a join, which meet partition by partition; to be measured against.
     Always,
     /// Only to be spilled; to be measured against.
     Never,

@@ -53,8 +53,8 @@ pub(crate) const SETTINGS: [(&str, &str); 13] = [
     ),
     (
         "partition",
-        "when joins and groupings partition what they keep: adaptive (when it outgrows caches), always, or never (only to \
-         spill it); of the database",
+        "when joins and groupings partition what they keep: adaptive (when it outgrows caches), always (both sides of \
+         joins, too), or never (only to spill it); of the database",
     ),
     (
         "spill_compression",

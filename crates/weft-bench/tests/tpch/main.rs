@@ -1,5 +1,5 @@
-//! The 22 queries of TPC-H at scale 0.01 against DuckDB's answers: with ample memory, with little, and
-//! over every I/O driver; and the benchmark that runs them.
+//! The 22 queries of TPC-H at scale 0.01 against DuckDB's answers: with ample memory, with little, with partitions of
+//! everything, and over every I/O driver; and the benchmark that runs them.
 
 #![forbid(unsafe_code)]
 
@@ -88,6 +88,14 @@ fn queries_by_pipelines() {
 #[test]
 fn queries_with_little_memory() {
     check_all(&DatabaseOptions::default().with("memory_limit", "48MB").with("threads", 2));
+}
+
+#[test]
+fn queries_of_which_everything_is_partitioned() {
+    let options = DatabaseOptions::default().with("engine", "weft").with("partition", "always");
+    for memory_limit in ["1GB", "96MB"] {
+        check_all(&options.clone().with("memory_limit", memory_limit).with("threads", 2));
+    }
 }
 
 #[test]

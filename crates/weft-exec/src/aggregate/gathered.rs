@@ -1,6 +1,6 @@
 //! What all workers have left, in units that are merged one by one: by the high bits of the hash, whole partitions at a time;
 //! tuples from before there were partitions are sorted into units by their addresses. If there are few tuples, there is one
-//! unit. A unit's memory is free when its groups have been passed on.
+//! unit, unless partitions are to be merged by themselves. A unit's memory is free when its groups have been passed on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::for_lane;
 use crate::profile::{Fact, Facts};
 use crate::program::Constant;
-use crate::query::Context;
+use crate::query::{Context, PartitionMode};
 use crate::spill::Settled;
 use crate::spill::writer::Spills;
 use crate::text::Str;
@@ -80,9 +80,11 @@ impl Gathered {
             whole.pages.push(StoredPage { partition: None, page });
         }
         let tuples = whole.tuples();
-        let unit_bits = match whole.spilled.is_empty() {
-            true => (tuples / UNIT_TUPLES_MIN).checked_ilog2().unwrap_or(0),
-            false => PARTITIONS.ilog2(),
+        // Partitions are merged by themselves if some are on disk, or if that is to be measured.
+        let is_each = !whole.spilled.is_empty() || context.partition == PartitionMode::Always;
+        let unit_bits = match is_each {
+            true => PARTITIONS.ilog2(),
+            false => (tuples / UNIT_TUPLES_MIN).checked_ilog2().unwrap_or(0),
         };
         let unit_bits = unit_bits.min(PARTITIONS.ilog2());
         let estimate = whole.sketch.as_ref().map_or(tuples, |sketch| sketch.estimate() as usize);

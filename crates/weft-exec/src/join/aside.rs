@@ -1,12 +1,13 @@
-//! What a pipeline puts aside at a probe whose build side is on disk in part: tuples that lead to partitions on disk, with
-//! everything that is needed of them from there on. All workers put tuples aside while the pipeline's source has some; when
-//! all have been, they take units of them, until none is left.
+//! What a pipeline puts aside at a probe whose build side is on disk in part, or at a grace join: tuples that lead to
+//! partitions on disk, or to any partition, with everything that is needed of them from there on. All workers put tuples aside
+//! while the pipeline's source has some; when all have been, they take units of them, until none is left.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_rt::memory::Reservation;
 
+use super::grace::Partitioned;
 use super::probe::Probe;
 use super::serving::working_bytes;
 use super::spilled::{NumberedPage, Spilled};
@@ -32,6 +33,8 @@ pub(super) struct Aside {
     /// Any tuple of the build side may make it unknown whether another one matches: every tuple of the probe side meets all
     /// of them.
     pub(super) is_whole: bool,
+    /// No tuple of the probe side meets any before it is served: a grace join.
+    pub(super) is_grace: bool,
     /// What the workers share to spill tuples of the probe side.
     pub(super) spills: Spills,
     /// What each worker begins with: nobody may lack it because others have come first.
@@ -62,7 +65,8 @@ enum State {
 }
 
 impl Aside {
-    /// For a probe in a program whose registers are of these lanes; `None` if nothing of its build side is on disk.
+    /// For a probe in a program whose registers are of these lanes; `None` if nothing of its build side is on disk, and it is
+    /// no grace join.
     pub(super) fn new(probe: &Probe, lanes: &[Lane], context: &Context) -> Option<Aside> {
         let spilled = probe.join.spilled()?.clone();
         let mut fields = probe.keys.clone();
@@ -95,6 +99,7 @@ impl Aside {
             spilled,
             layout,
             fields,
+            is_grace: probe.join.partitioned().is_some(),
             is_whole: is_unknown && (keys.len() > 1 || probe.residual.is_some()),
             _settled: Settled::new(&spills.spilling, working_bytes),
             spills,
@@ -109,6 +114,14 @@ impl Aside {
     /// True if marks of the build side's tuples are looked at in the end.
     pub(super) fn keeps_marks(&self) -> bool {
         self.spilled.keeps_marks
+    }
+
+    /// The partitions of a grace join.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub(super) fn partitioned(&self) -> &Partitioned {
+        self.probe.join.partitioned().expect("a grace join")
     }
 
     /// Bytes that a worker needs to serve units whose build sides come back whole.
@@ -215,16 +228,19 @@ impl Aside {
                 build.merge(a);
                 probe.merge(b);
             }
-            let unit = Unit { skipped_bits, is_heavy: true, build, probe };
+            let unit = Unit { skipped_bits, in_memory: None, is_heavy: true, build, probe };
             return Vec::from_iter((unit.probe.tuples() > 0).then_some(unit));
         }
-        let pairs = pairs.filter(|(_, probe)| probe.tuples() > 0);
-        let unit = |(build, probe)| Unit { skipped_bits, is_heavy, build, probe };
+        let pairs = pairs.enumerate().filter(|(_, (_, probe))| probe.tuples() > 0);
+        let unit = |(number, (build, probe)): (usize, (Side, Side))| {
+            let in_memory = (self.is_grace && build.spilled.is_empty()).then_some(number);
+            Unit { skipped_bits, in_memory, is_heavy, build, probe }
+        };
         let mut units: Vec<Unit> = pairs.map(unit).collect();
         // Those that have the most in memory are served first.
         units.sort_by_key(|unit| unit.probe.reservation.bytes());
         log::debug!(
-            "{BUILD}: {} partitions are on disk and have tuples to be looked up",
+            "{BUILD}: {} partitions are on disk or in pairs, and have tuples to be looked up",
             units.len()
         );
         units

@@ -10,7 +10,7 @@ use super::directory::{Directory, Link};
 use super::expel::partition_of;
 use super::spilled::{NumberedPage, number_of, number_tuples};
 use super::unit::Side;
-use super::{BUILD, Table};
+use super::{BUILD, Join, Table};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::spill::any_page::AnyPage;
@@ -143,7 +143,8 @@ impl Blocks {
             // SAFETY: they were numbered when they were first read.
             numbers.extend(all.map(|tuple| unsafe { number_of(tuple) }));
         }
-        let table = self.table(aside, pages, size.tuples, own).await?;
+        let entries = Directory::entries_for(size.tuples);
+        let table = chained(&aside.probe.join, pages, entries, self.skipped_bits, own).await?;
         Ok(Block { table, numbers })
     }
 
@@ -170,33 +171,36 @@ impl Blocks {
         }
         Ok(pages)
     }
+}
 
-    async fn table(
-        &self,
-        aside: &Aside,
-        pages: Vec<AnyPage>,
-        tuples: usize,
-        reservation: Reservation,
-    ) -> Result<Table> {
-        let join = &aside.probe.join;
-        let entries = Directory::entries_for(tuples);
-        let directory = Directory::new(entries, self.skipped_bits).map_err(|_| {
-            let requested_bytes = Directory::bytes(entries) as u64;
-            let limit_bytes = reservation.ledger().limit();
-            let source = MemoryError::TooLarge { requested_bytes, limit_bytes };
-            ExecError::Memory { operator: BUILD.into(), source }
-        })?;
-        let chains = Chains::new(join, directory);
-        let mut pace = Pace::default();
-        for page in &pages {
-            // SAFETY: the pages are this worker's own.
-            unsafe { chains.add::<true>(page.tuples(), |number| page.tuple(number)) };
-            pace.keep().await;
-        }
-        let (directory, unknown) = chains.finish();
-        let whole = join.table().whole;
-        Ok(Table { directory, pages, unknown, whole, reservation, _settled: None })
+/// Puts all tuples of these pages, which are the caller's own, into the chains of a directory with so many `entries`, for
+/// which there is memory. They have the first `skipped_bits` of their hashes in common.
+///
+/// # Errors
+/// [`ExecError::Memory`] if the system has none.
+pub(super) async fn chained(
+    join: &Join,
+    pages: Vec<AnyPage>,
+    entries: usize,
+    skipped_bits: u32,
+    reservation: Reservation,
+) -> Result<Table> {
+    let directory = Directory::new(entries, skipped_bits).map_err(|_| {
+        let requested_bytes = Directory::bytes(entries) as u64;
+        let limit_bytes = reservation.ledger().limit();
+        let source = MemoryError::TooLarge { requested_bytes, limit_bytes };
+        ExecError::Memory { operator: BUILD.into(), source }
+    })?;
+    let chains = Chains::new(join, directory);
+    let mut pace = Pace::default();
+    for page in &pages {
+        // SAFETY: the pages are this worker's own.
+        unsafe { chains.add::<true>(page.tuples(), |number| page.tuple(number)) };
+        pace.keep().await;
     }
+    let (directory, unknown) = chains.finish();
+    let whole = join.table().whole;
+    Ok(Table { directory, pages, unknown, whole, reservation, _settled: None })
 }
 
 impl Block {

@@ -7,6 +7,8 @@
 //!
 //! When memory is short, partitions of tuples go to disk (`tuple/pressure`). What has been spilled of once is on disk as a
 //! whole when the build is finished (`expel`), and no filter is made then.
+//!
+//! Tuples of a grace join go into no chains here, but into those of their partitions when these are joined (`grace`).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -20,6 +22,7 @@ use super::chains::Chains;
 use super::directory::Directory;
 use super::expel::{Promised, Remaining, expel};
 use super::filter::Bounds;
+use super::grace::{self, Partitioned};
 use super::spilled::Spilled;
 use super::wanted::Making;
 use super::{BUILD, Join, Key, Nulls, Table, Whole};
@@ -154,6 +157,8 @@ struct Unit {
 struct Filling {
     tuples: Materialized,
     chains: Chains,
+    /// Tuples are put into them, and not into those of their partitions later.
+    is_chained: bool,
     filters: Vec<Making>,
     /// The fields of the keys whose bounds are wanted, and the keys' numbers.
     bounded: Vec<(usize, Field)>,
@@ -166,15 +171,16 @@ struct Filling {
 async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Result<()> {
     let whole =
         Whole { is_empty: tuples.tuples() == 0, has_null: join.has_null.load(Ordering::Relaxed) };
-    let Remaining { mut tuples, spilled, promised, entries, memory } = match join.spills(context) {
-        Some(spills) => expel(spills, tuples, context).await?,
+    let remaining = match join.spills(context) {
+        Some(spills) => expel(spills, tuples, grace::is_wanted(join, context), context).await?,
         None => {
             let entries = Directory::entries_for(distinct(&tuples));
             let memory = reserve(context, Directory::bytes(entries) as u64).await?;
             let promised = Promised::default();
-            Remaining { tuples, spilled: Vec::new(), promised, entries, memory }
+            Remaining { tuples, spilled: Vec::new(), promised, entries, partitions: None, memory }
         }
     };
+    let Remaining { mut tuples, spilled, promised, entries, partitions, memory } = remaining;
     let skipped_bits = if spilled.is_empty() { 0 } else { PARTITIONS.ilog2() };
     let directory = Directory::new(entries, skipped_bits).map_err(|_| {
         let requested_bytes = Directory::bytes(entries) as u64;
@@ -191,8 +197,9 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     let (count, distinct) = (tuples.tuples(), distinct(&tuples));
     tuples.spilled.clear();
     let chains = Chains::new(join, directory);
-    let is_shared = skipped_bits > 0;
-    let filling = Filling { tuples, chains, filters, bounded, is_shared, reservation: memory };
+    let (is_shared, is_chained) = (skipped_bits > 0, partitions.is_none());
+    let filling =
+        Filling { tuples, chains, is_chained, filters, bounded, is_shared, reservation: memory };
     let (mut filling, bounds) = fill(filling, count, context).await?;
     let mut of_keys = vec![None; join.keys.len()];
     let bounded = filling.bounded.iter().zip(bounds);
@@ -203,13 +210,19 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
         memory.into_iter().for_each(|memory| filling.reservation.merge(memory));
     }
     let filling = make_filters(filling, count, context).await?;
-    let Filling { tuples, chains, filters, mut reservation, .. } = filling;
+    let Filling { mut tuples, chains, filters, mut reservation, .. } = filling;
     filters.into_iter().for_each(|filter| filter.finish(&of_keys));
     let spills = join.spills(context);
-    if let Some(spills) = spills.as_ref().filter(|_| !spilled.is_empty()) {
+    let is_hybrid = !spilled.is_empty() || partitions.is_some();
+    if let Some(spills) = spills.as_ref().filter(|_| is_hybrid) {
         let keeps_marks = join.keeps_marks();
         let spilled = Spilled::new(spills.clone(), spilled, promised, keeps_marks, context).await?;
         assert!(join.spilled.set(Arc::new(spilled)).is_ok(), "a build side is finished once");
+    }
+    if let Some(entries) = partitions {
+        let pages = std::mem::take(&mut tuples.pages);
+        let partitioned = Partitioned::new(pages, entries, context.ledger.clone());
+        assert!(join.partitioned.set(partitioned).is_ok(), "a build side is finished once");
     }
     reservation.merge(tuples.reservation);
     let settled = spills.map(|spills| Settled::new(&spills.spilling, reservation.bytes()));
@@ -239,8 +252,11 @@ fn memory_error(requested_bytes: u64, context: &Context) -> ExecError {
     ExecError::Memory { operator: BUILD.into(), source }
 }
 
-/// Puts all tuples into chains.
+/// Puts all tuples into chains, if they are to be there, and finds bounds of their keys.
 async fn fill(filling: Filling, count: usize, context: &Context) -> Result<(Filling, Vec<Bounds>)> {
+    if !filling.is_chained && filling.bounded.is_empty() {
+        return Ok((filling, Vec::new()));
+    }
     if count <= TUPLES_ALONE {
         let mut bounds = filling.no_bounds();
         for stored in &filling.tuples.pages {
@@ -360,6 +376,9 @@ impl Filling {
     fn add<const ALONE: bool>(&self, page: &Page, bounds: &mut [Bounds]) {
         for (bounds, (_, field)) in bounds.iter_mut().zip(&self.bounded) {
             bounds.add(page, field);
+        }
+        if !self.is_chained {
+            return;
         }
         // SAFETY: each page is taken by one worker, once; `ALONE` is the caller's.
         unsafe { self.chains.add::<ALONE>(page.tuples(), |number| page.tuple(number)) };

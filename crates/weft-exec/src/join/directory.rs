@@ -26,6 +26,8 @@ const ADDRESS_MASK: u64 = (1 << TAG_SHIFT) - 8;
 const MARK: u64 = 1;
 /// Fewest entries: with no fewer than partitions, each of these has entries of its own.
 const ENTRIES_MIN: usize = PARTITIONS;
+/// Fewest entries of a partition's own directory.
+const PART_ENTRIES_MIN: usize = 2;
 
 /// An entry, or a tuple's chain word: the next tuple, and what the chain from there on may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,6 +155,11 @@ impl Directory {
     /// How many entries there are for `distinct` hashes: they fill a third to two thirds of them.
     pub fn entries_for(distinct: usize) -> usize {
         (distinct + distinct / 2).next_power_of_two().max(ENTRIES_MIN)
+    }
+
+    /// The same of a partition that is joined by itself.
+    pub fn entries_for_part(distinct: usize) -> usize {
+        (distinct + distinct / 2).next_power_of_two().max(PART_ENTRIES_MIN)
     }
 
     /// Bytes that so many entries take.

@@ -1,15 +1,15 @@
 //! A build side that was spilled in part, or whose directory has no room, when all of its tuples are there: partitions that
 //! somebody has chosen go to disk as a whole, and further ones until there is memory for the directory of the rest. What was
-//! spilled before there were partitions comes back, unless its partition is on disk.
+//! spilled before there were partitions comes back, unless its partition is on disk. So does what stays in partitions (`grace`).
 
 use std::sync::Arc;
 
 use weft_rt::memory::Reservation;
 
-use super::BUILD;
 use super::build::distinct;
 use super::directory::Directory;
-use super::fan_out::{probe_bits, probe_bytes};
+use super::fan_out::{BITS_MAX, probe_bits, probe_bytes, suits_all_partitions};
+use super::{BUILD, grace};
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::query::{Context, PartitionMode};
@@ -50,21 +50,26 @@ pub(super) struct Remaining {
     pub(super) spilled: Vec<SpilledPage>,
     /// If some of it is on disk.
     pub(super) promised: Promised,
-    /// Entries of the directory for what is in memory, and memory for them.
+    /// Entries of the directory for what is in memory, and memory for them: for none if each partition has its own.
     pub(super) entries: usize,
+    pub(super) partitions: Option<Vec<usize>>,
     pub(super) memory: Reservation,
 }
 
-/// Divides a build side into partitions in memory, for which there is a directory, and partitions on disk.
+/// Divides a build side into partitions in memory, for which there is a directory, and partitions on disk. If it is to stay
+/// in partitions, as `is_grace` says, each of them has a directory of its own, if there is memory for that.
 ///
 /// # Errors
 /// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
 pub(super) async fn expel(
     spills: Spills,
     tuples: Materialized,
+    is_grace: bool,
     context: &Context,
 ) -> Result<Remaining> {
-    if tuples.spilled.is_empty() && spills.mask.snapshot().count() == 0 {
+    let workers = context.runtime.workers();
+    let is_grace = is_grace && suits_all_partitions(spills.share().bytes(), workers);
+    if !is_grace && tuples.spilled.is_empty() && spills.mask.snapshot().count() == 0 {
         let entries = Directory::entries_for(distinct(&tuples));
         if let Some(memory) = spills.ledger.try_reserve(Directory::bytes(entries) as u64) {
             return Ok(Remaining {
@@ -72,15 +77,20 @@ pub(super) async fn expel(
                 spilled: Vec::new(),
                 promised: Promised::default(),
                 entries,
+                partitions: None,
                 memory,
             });
         }
     }
-    let workers = context.runtime.workers();
-    context.on_a_worker(move || divide(spills, tuples, workers)).await
+    context.on_a_worker(move || divide(spills, tuples, is_grace, workers)).await
 }
 
-async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Result<Remaining> {
+async fn divide(
+    spills: Spills,
+    mut tuples: Materialized,
+    is_grace: bool,
+    workers: usize,
+) -> Result<Remaining> {
     // Who else has memory may give it back.
     let _holder = spills.ledger.holder();
     let share = spills.share();
@@ -93,15 +103,28 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         let stray_bytes: u64 = strays.clone().map(|page| page.bytes() as u64).sum();
         // They are copied from the page that was read.
         let read_bytes = strays.clone().map(|page| page.bytes() as u64).max().unwrap_or_default();
-        let strays: usize = strays.map(|page| page.tuples).sum();
-        let in_memory: usize = tuples.pages.iter().map(|stored| stored.page.tuples()).sum();
-        let part = distinct as u128 * (in_memory + strays) as u128 / count.max(1) as u128;
-        let entries = Directory::entries_for(part as usize);
-        let bytes = Directory::bytes(entries) as u64;
+        let (entries, partitions) = match is_grace {
+            true => {
+                let mut counts = grace::counts(&tuples.pages);
+                strays.for_each(|page| counts[page.partition] += page.tuples);
+                (Directory::entries_for(0), Some(grace::entries(&counts, distinct, count)))
+            }
+            false => {
+                let strays: usize = strays.map(|page| page.tuples).sum();
+                let in_memory: usize = tuples.pages.iter().map(|stored| stored.page.tuples()).sum();
+                let part = distinct as u128 * (in_memory + strays) as u128 / count.max(1) as u128;
+                (Directory::entries_for(part as usize), None)
+            }
+        };
+        let all = partitions.iter().flatten().chain([&entries]);
+        let bytes: u64 = all.map(|entries| Directory::bytes(*entries) as u64).sum();
         let held_bytes = tuples.reservation.bytes() + bytes + stray_bytes;
         let share_bytes = share.bytes();
         let disk_bytes = disk_bytes(&tuples, &chosen);
-        let probe_bits = probe_bits(&disk_bytes, share_bytes, workers);
+        let probe_bits = match is_grace {
+            true => BITS_MAX,
+            false => probe_bits(&disk_bytes, share_bytes, workers),
+        };
         // The rest is for the probe side.
         let probe_bytes = probe_bytes(&disk_bytes, probe_bits, share_bytes, workers);
         let may_stay = held_bytes <= share_bytes - probe_bytes;
@@ -125,7 +148,7 @@ async fn divide(spills: Spills, mut tuples: Materialized, workers: usize) -> Res
         let of_reader = of_strays.split(read_bytes.min(of_strays.bytes()));
         read_back(&spills, &mut tuples, strays, of_strays, of_reader).await?;
         let promised = Promised { probe_bits, bytes: probe_bytes };
-        return Ok(Remaining { tuples, spilled, promised, entries, memory });
+        return Ok(Remaining { tuples, spilled, promised, entries, partitions, memory });
     }
 }
 

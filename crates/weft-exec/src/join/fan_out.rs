@@ -1,10 +1,10 @@
 //! Into how many partitions tuples of the probe side are put aside. A page is filled for each of them, so with fewer of them
 //! pages are larger, or need less memory; but their build sides are larger when they come back.
 
-use crate::tuple::materializer::PARTITIONS;
+use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 
 /// Most bits of the hash that lead to a partition.
-const BITS_MAX: u32 = PARTITIONS.ilog2();
+pub(super) const BITS_MAX: u32 = PARTITIONS.ilog2();
 
 /// What a worker needs for a partition to write pages of 64 KiB.
 const PROBE_BYTES: u64 = 128 << 10;
@@ -40,6 +40,11 @@ pub(super) fn probe_bits(disk_bytes: &[u64; PARTITIONS], memory_bytes: u64, work
     };
     let needed = (least..=BITS_MAX).find(fits).unwrap_or(BITS_MAX);
     needed.min(finds(PROBE_BYTES_MIN, MOST)).max(finds(PROBE_BYTES, AMPLE))
+}
+
+/// True if so much memory suffices workers for two small pages of each of all partitions.
+pub(super) fn suits_all_partitions(memory_bytes: u64, workers: usize) -> bool {
+    ((2 * PAGE_BYTES_MIN * workers) as u64) << BITS_MAX <= memory_bytes / MOST
 }
 
 /// Bytes that workers should have of so much memory for what they put aside, and then for units whose build sides come back.

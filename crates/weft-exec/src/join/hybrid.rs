@@ -1,5 +1,6 @@
 //! The probe of a build side that is on disk in part, as in a hybrid hash join (Spilly, section 4.5): tuples that lead to
-//! partitions in memory are looked up at once, others are put aside, to be served when there are no more.
+//! partitions in memory are looked up at once, others are put aside, to be served when there are no more. So is every tuple of a
+//! grace join (`grace`).
 
 use std::sync::Arc;
 
@@ -70,22 +71,25 @@ struct Hybrid {
 }
 
 impl Hybrid {
-    /// Keeps those of the rows that lead to a partition on disk, or those that do not.
+    /// Keeps those of the rows that lead to a partition on disk (or to any, in a grace join), or those that do not.
     fn keep(&self, rows: &mut Selection, registers: &Registers, on_disk: bool) {
         if self.aside.is_whole {
             return rows.retain(|_| on_disk);
         }
         let (hashes, spilled) = (registers.values::<u64>(self.probe.hash), &self.aside.spilled);
+        let is_grace = self.aside.is_grace;
         let join_keys = self.probe.join.keys();
         let vectors: Vec<&Vector> =
             self.probe.keys.iter().map(|register| registers.vector(*register)).collect();
         if keys::has_null(&vectors, join_keys) {
             // What matches nothing anyway need not wait.
             rows.retain(|row| {
-                let is_on_disk =
-                    spilled.has(hashes[row]) && keys::can_match(&vectors, join_keys, row);
+                let is_on_disk = (is_grace || spilled.has(hashes[row]))
+                    && keys::can_match(&vectors, join_keys, row);
                 is_on_disk == on_disk
             });
+        } else if is_grace {
+            rows.retain(|_| on_disk);
         } else {
             rows.retain(|row| spilled.has(hashes[row]) == on_disk);
         }

@@ -9,7 +9,8 @@
 //!
 //! When memory is short, whole partitions of the build side are on disk (`spilled`). Tuples of the probe side that lead
 //! there are put aside (`aside`) by a hybrid of the step (`hybrid`), and served, partition by partition, when all
-//! others have been looked up (`serving`).
+//! others have been looked up (`serving`). With `partition = always` that is how all partitions are joined, those in memory
+//! too (`grace`).
 
 mod aside;
 mod blocks;
@@ -20,6 +21,7 @@ mod expel;
 mod fan_out;
 mod filter;
 mod gather;
+mod grace;
 mod hybrid;
 mod key_set;
 mod keys;
@@ -53,6 +55,7 @@ use crate::spill::any_page::AnyPage;
 use crate::spill::writer::Spills;
 use crate::tuple::{Layout, Materialized};
 use directory::{Directory, Link};
+use grace::Partitioned;
 use spilled::Spilled;
 
 /// What errors call the build side.
@@ -96,7 +99,10 @@ pub struct Join {
     /// A tuple has a null in a key that makes it unknown whether it matches.
     has_null: AtomicBool,
     table: OnceLock<Table>,
-    /// What of the finished build side is on disk, if something is.
+    /// What of the finished build side is joined partition by partition, if that is how it is joined; nothing else is in memory
+    /// then.
+    partitioned: OnceLock<Partitioned>,
+    /// What of the finished build side is on disk, if something is or may be met only when it is served.
     spilled: OnceLock<Arc<Spilled>>,
 }
 
@@ -149,6 +155,7 @@ impl Join {
             parts: Mutex::default(),
             has_null: AtomicBool::new(false),
             table: OnceLock::new(),
+            partitioned: OnceLock::new(),
             spilled: OnceLock::new(),
         }
     }
@@ -166,13 +173,24 @@ impl Join {
     /// Number of tuples on the build side; `None` while it is not finished.
     pub fn tuples(&self) -> Option<usize> {
         let spilled = self.spilled.get().map_or(0, |spilled| spilled.tuples());
-        let in_memory = |table: &Table| table.pages.iter().map(AnyPage::tuples).sum::<usize>();
-        self.table.get().map(|table| in_memory(table) + spilled)
+        self.table.get().map(|table| self.tuples_in_memory(table) + spilled)
     }
 
-    /// Number of the directory's entries; `None` while the build side is not finished.
+    fn tuples_in_memory(&self, table: &Table) -> usize {
+        let partitioned = self.partitioned.get().map_or(0, Partitioned::tuples);
+        table.pages.iter().map(AnyPage::tuples).sum::<usize>() + partitioned
+    }
+
+    /// Number of entries of the directory, or of all partitions' ones; `None` while the build side is not finished.
     pub fn entries(&self) -> Option<usize> {
-        self.table.get().map(|table| table.directory.entries().count())
+        let of_whole = |table: &Table| table.directory.entries().count();
+        let entries = |table| self.partitioned.get().map_or(of_whole(table), Partitioned::entries);
+        self.table.get().map(entries)
+    }
+
+    /// True if each partition of the build side is joined by itself; false while that is not finished.
+    pub fn is_partitioned(&self) -> bool {
+        self.partitioned.get().is_some()
     }
 
     /// Bytes of memory of the build side's tuples, directory and filters; `None` while it is not finished.
@@ -183,21 +201,25 @@ impl Join {
     /// What there is of the build side when it is finished.
     fn facts(&self) -> Facts {
         let Some(table) = self.table.get() else { return Facts::new() };
-        let in_memory: usize = table.pages.iter().map(AnyPage::tuples).sum();
-        let entries = table.directory.entries().count();
+        let pages = table.pages.len() + self.partitioned.get().map_or(0, Partitioned::pages);
+        let entries = self.entries().unwrap_or_default();
         let mut facts = vec![
-            Fact::count("tuples in memory", in_memory as u64),
-            Fact::count("pages", table.pages.len() as u64),
+            Fact::count("tuples in memory", self.tuples_in_memory(table) as u64),
+            Fact::count("pages", pages as u64),
             Fact::bytes("memory", table.reservation.bytes()),
             Fact::count("directory entries", entries as u64),
             Fact::bytes("directory", Directory::bytes(entries) as u64),
         ];
         if let Some(spilled) = self.spilled.get() {
             let partitions = spilled.partitions();
-            let on_disk = partitions.iter().filter(|partition| !partition.pages.is_empty());
-            facts.push(Fact::count("tuples on disk", spilled.tuples() as u64));
+            let on_disk = partitions.iter().filter(|partition| !partition.pages.is_empty()).count();
+            if on_disk > 0 {
+                facts.push(Fact::count("tuples on disk", spilled.tuples() as u64));
+            }
             facts.push(Fact::count("partitions", partitions.len() as u64));
-            facts.push(Fact::count("partitions on disk", on_disk.count() as u64));
+            if on_disk > 0 {
+                facts.push(Fact::count("partitions on disk", on_disk as u64));
+            }
         }
         facts
     }
@@ -210,7 +232,12 @@ impl Join {
         self.table.get().expect("the pipeline of the build side ended first")
     }
 
-    /// What of the finished build side is on disk.
+    /// What of the finished build side is joined partition by partition.
+    pub(crate) fn partitioned(&self) -> Option<&Partitioned> {
+        self.partitioned.get()
+    }
+
+    /// What of the finished build side is on disk, perhaps nothing.
     pub(crate) fn spilled(&self) -> Option<&Arc<Spilled>> {
         self.spilled.get()
     }

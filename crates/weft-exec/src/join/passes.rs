@@ -74,12 +74,22 @@ impl Pass {
                 return Ok(None);
             }
         }
-        let rows = rows_max.min(self.tuples(side) - self.row);
-        for (number, address) in self.addresses[..rows].iter_mut().enumerate() {
-            *address = match &self.read {
-                Some(page) => page.tuple(self.row + number) as u64,
-                None => side.pages[self.next_stored - 1].tuple(self.row + number) as u64,
-            };
+        let mut rows = 0;
+        loop {
+            let count = (rows_max - rows).min(self.tuples(side) - self.row);
+            for (number, address) in self.addresses[rows..][..count].iter_mut().enumerate() {
+                *address = match &self.read {
+                    Some(page) => page.tuple(self.row + number) as u64,
+                    None => side.pages[self.next_stored - 1].tuple(self.row + number) as u64,
+                };
+            }
+            (self.row, rows) = (self.row + count, rows + count);
+            // Pages that were read go, those that were stored stay.
+            let is_next_stored = self.read.is_none() && self.next_stored < side.pages.len();
+            if rows == rows_max || !is_next_stored {
+                break;
+            }
+            (self.next_stored, self.row) = (self.next_stored + 1, 0);
         }
         registers.begin(rows);
         let addresses = &self.addresses[..rows];
@@ -95,7 +105,6 @@ impl Pass {
             unsafe { load(addresses, Selected::All(rows), &aside.layout, field, vector) };
         }
         let first = self.number;
-        self.row += rows;
         self.number += rows as u64;
         Ok(Some(Loaded { first, rows }))
     }

@@ -71,26 +71,36 @@ impl Remainder {
         taken.ok().map(|start| start..end(start))
     }
 
-    /// The pages of the next partition that is on disk.
-    fn take_partition(&self) -> Option<SpilledMorsel> {
+    /// The pages of the next partition that is on disk, or joined by itself.
+    fn take_partition(&self) -> Option<Box<dyn Morsel>> {
         let spilled = self.join.spilled()?;
         loop {
             let number = self.next_partition.fetch_add(1, Ordering::Relaxed);
             let pages = &spilled.partitions().get(number)?.pages;
+            if let Some(partitioned) = self.join.partitioned()
+                && partitioned.tuples_of(number) > 0
+            {
+                return Some(Box::new(PartitionMorsel {
+                    join: self.join.clone(),
+                    which: self.which,
+                    partition: number,
+                    pages: 0..partitioned.pages_of(number),
+                }));
+            }
             if pages.is_empty() {
                 continue;
             }
             let spills = spilled.spills.clone();
             let read = pages.iter().map(|page| page.page.clone()).collect();
             let (memory, holder) = (spills.ledger.empty(), spills.ledger.holder());
-            return Some(SpilledMorsel {
+            return Some(Box::new(SpilledMorsel {
                 spilled: spilled.clone(),
                 which: self.which,
                 partition: number,
                 pages: pages.clone().into_iter(),
                 reader: Reader::new(BUILD, spills, read, memory),
                 _holder: holder,
-            });
+            }));
         }
     }
 }
@@ -106,7 +116,7 @@ impl Source for Remainder {
                 let (join, which) = (self.join.clone(), self.which);
                 Some(Box::new(RemainderMorsel { join, which, pages }))
             }
-            None => Some(Box::new(self.take_partition()?)),
+            None => self.take_partition(),
         }
     }
 
@@ -129,6 +139,25 @@ impl Morsel for RemainderMorsel {
             // SAFETY: a tuple of a finished build.
             let is_marked = |number| unsafe { Link::after(page.tuple(number) as u64) }.is_marked();
             let tuples = BuildTuples::new(page, self.which, is_marked);
+            Ok(Some(Box::new(tuples) as Box<dyn Tuples>))
+        })
+    }
+}
+
+/// A partition of a grace join.
+struct PartitionMorsel {
+    join: Arc<Join>,
+    which: Which,
+    partition: usize,
+    pages: Range<usize>,
+}
+
+impl Morsel for PartitionMorsel {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
+        Box::pin(async move {
+            let Some(partitioned) = self.join.partitioned() else { return Ok(None) };
+            let Some(page) = self.pages.next() else { return Ok(None) };
+            let tuples = partitioned.remainder(self.partition, page, self.which).await;
             Ok(Some(Box::new(tuples) as Box<dyn Tuples>))
         })
     }
@@ -164,7 +193,8 @@ impl Morsel for SpilledMorsel {
     }
 }
 
-struct BuildTuples {
+/// Tuples of a page, as a morsel gives them.
+pub(super) struct BuildTuples {
     addresses: Vec<u64>,
     marks: Vec<Bool>,
     /// What they lie in, if the build side does not have it.
@@ -173,7 +203,11 @@ struct BuildTuples {
 
 impl BuildTuples {
     /// Those tuples of a page that are wanted.
-    fn new(page: &AnyPage, which: Which, is_marked: impl Fn(usize) -> bool) -> BuildTuples {
+    pub(super) fn new(
+        page: &AnyPage,
+        which: Which,
+        is_marked: impl Fn(usize) -> bool,
+    ) -> BuildTuples {
         let mut tuples = BuildTuples { addresses: Vec::new(), marks: Vec::new(), _lie_in: None };
         for number in 0..page.tuples() {
             let is_marked = is_marked(number);

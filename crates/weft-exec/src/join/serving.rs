@@ -1,5 +1,6 @@
 //! Serving what was put aside, unit by unit: the build side of a unit comes back into memory, gets a directory of its own,
-//! and the tuples of its probe side go on from the probe as those do that were not put aside.
+//! and the tuples of its probe side go on from the probe as those do that were not put aside. That of a grace join (`grace`)
+//! gets its directory where it has been all the time, unless it was spilled.
 //!
 //! A unit whose build side does not fit is partitioned anew (`split`). Where that does not help, because few keys have most
 //! of its tuples, it is joined block by block: each block of the build side meets all tuples of the probe side. Whether a
@@ -77,6 +78,8 @@ enum Turn {
     Single(Block),
     /// What of the build side has never been on disk.
     InMemory,
+    /// A partition of a grace join, which has not been on disk either.
+    Partition(usize),
     /// A part of the build side.
     Block(Block),
     /// Nothing: all is known.
@@ -152,7 +155,9 @@ impl Serving {
         let has_matched =
             |row: usize| known.is_some_and(|known| known.has_matched(loaded.first + row as u64));
         match &work.turn {
-            Turn::Single(_) => return state.begin(probe, self.table(), registers),
+            Turn::Single(_) | Turn::Partition(_) => {
+                return state.begin(probe, self.table(), registers);
+            }
             Turn::Last => {
                 let unknown =
                     known.map_or([0; VECTOR_ROWS_MAX / 64], |known| known.unknown(loaded));
@@ -170,6 +175,7 @@ impl Serving {
     pub(super) fn table(&self) -> &Table {
         match self.work.as_ref().map(|work| &work.turn) {
             Some(Turn::Single(block) | Turn::Block(block)) => &block.table,
+            Some(Turn::Partition(partition)) => self.aside.partitioned().table(*partition),
             Some(Turn::InMemory | Turn::Last) | None => self.aside.probe.join.table(),
         }
     }
@@ -182,8 +188,11 @@ fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<Ahead<Step>> {
     let bytes = |unit: &Unit| working + Blocks::bytes_of(&unit.build, keeps_marks);
     let bytes_max = (share.bytes() / AHEAD_SHARE).min(aside.spills.part_bytes(AHEAD_PART));
     let ledger = &aside.spills.ledger;
-    let reserve =
-        |unit: &Unit| ledger.try_reserve(Some(bytes(unit)).filter(|it| *it <= bytes_max)?);
+    let reserve = |unit: &Unit| {
+        // There is nothing to wait for if both sides are in memory, and caches are for one pair.
+        let is_read = unit.in_memory.is_none() || !unit.probe.spilled.is_empty();
+        ledger.try_reserve(Some(bytes(unit)).filter(|it| is_read && *it <= bytes_max)?)
+    };
     let (unit, memory) = aside.take_with(reserve)?;
     let (tasks, measuring) = (aside.spills.tasks.clone(), aside.spills.measuring.clone());
     let aside = aside.clone();
@@ -201,12 +210,21 @@ enum Step {
 
 impl Work {
     async fn begin(aside: &Aside, unit: Unit, mut working: Reservation) -> Result<Step> {
-        let Unit { skipped_bits, is_heavy, mut build, mut probe } = unit;
+        let Unit { skipped_bits, in_memory, is_heavy, mut build, mut probe } = unit;
         build.unsettle();
         probe.unsettle();
         let (share, holder) = (aside.spills.share(), aside.spills.ledger.holder());
         let keeps_marks = aside.keeps_marks();
         let spare = spare(aside, &probe, &mut working).await?;
+        if let Some(partition) = in_memory {
+            aside.partitioned().chain(partition, &aside.probe.join).await?;
+            let blocks = Blocks::new(build, skipped_bits, working);
+            let turn = Turn::Partition(partition);
+            let pass = Pass::new(aside, &mut probe, true, spare);
+            let (loaded, known) = (None, None);
+            let work = Work { share, _holder: holder, blocks, turn, probe, pass, loaded, known };
+            return Ok(Step::Begun(Box::new(work)));
+        }
         let side_bytes = (build.bytes(), probe.bytes());
         let mut blocks = Blocks::new(build, skipped_bits, working);
         let (bytes, bytes_max) = (blocks.bytes(keeps_marks), share.bytes());
@@ -217,7 +235,8 @@ impl Work {
         let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
         if !fits && can_split && pays(side_bytes, bytes.div_ceil(bytes_max)) {
             drop((share, holder, spare));
-            let unit = Unit { skipped_bits, is_heavy, build: blocks.give_back(), probe };
+            let build = blocks.give_back();
+            let unit = Unit { skipped_bits, in_memory, is_heavy, build, probe };
             return Ok(Step::Split(split(aside, unit).await?));
         }
         let turn = match aside.is_whole {
@@ -253,12 +272,12 @@ impl Work {
 
     /// Goes on with the next block, or with what is known after the last; false if nothing is left to be done.
     async fn next_turn(&mut self, aside: &Aside) -> Result<bool> {
-        let is_last = matches!(self.turn, Turn::Single(_) | Turn::Last);
+        let is_last = matches!(self.turn, Turn::Single(_) | Turn::Partition(_) | Turn::Last);
         match std::mem::replace(&mut self.turn, Turn::Last) {
             Turn::Single(block) | Turn::Block(block) => {
                 self.blocks.memory.merge(block.finish(aside).await);
             }
-            Turn::InMemory | Turn::Last => {}
+            Turn::InMemory | Turn::Partition(_) | Turn::Last => {}
         }
         self.blocks.memory.merge(self.pass.take_spare());
         let is_done = self.blocks.are_done();
@@ -289,7 +308,9 @@ async fn known(aside: &Aside, tuples: usize) -> Result<Option<Known>> {
 
 /// Memory for a page of the probe side, of what there is already if that suffices; if there is more, pages are read ahead.
 async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result<Reservation> {
-    let bytes = probe.spilled.iter().map(NumberedPage::bytes).max().unwrap_or(0);
+    let Some(bytes) = probe.spilled.iter().map(NumberedPage::bytes).max() else {
+        return Ok(aside.spills.ledger.empty());
+    };
     let mut spare = working.split(bytes.min(working.bytes()));
     let missing = bytes - spare.bytes();
     if !spare.try_grow(missing) {

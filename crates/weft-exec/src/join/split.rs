@@ -48,7 +48,7 @@ pub(super) async fn split(aside: &Aside, unit: Unit) -> Result<Vec<Unit>> {
     let pairs = build.into_iter().zip(probe).filter(|(_, probe)| probe.tuples() > 0);
     let unit = |(build, probe): (Side, Side)| {
         let is_heavy = build.tuples() > tuples / 2;
-        Unit { skipped_bits, is_heavy, build, probe }
+        Unit { skipped_bits, in_memory: None, is_heavy, build, probe }
     };
     let mut units: Vec<Unit> = pairs.map(unit).collect();
     units.sort_by_key(|unit| unit.build.reservation.bytes() + unit.probe.reservation.bytes());

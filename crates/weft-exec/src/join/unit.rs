@@ -14,6 +14,8 @@ use crate::tuple::{Materialized, Page};
 pub(super) struct Unit {
     /// Bits of the hash that all of them have in common.
     pub(super) skipped_bits: u32,
+    /// The partition of a grace join that has the build side's tuples in memory.
+    pub(super) in_memory: Option<usize>,
     /// Further bits do not divide the build side: few keys have most of its tuples.
     pub(super) is_heavy: bool,
     pub(super) build: Side,

@@ -4,6 +4,7 @@
 mod case;
 mod drive;
 mod filters;
+mod grace;
 mod large;
 mod random;
 #[path = "../spill_context/mod.rs"]

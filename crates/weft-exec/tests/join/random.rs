@@ -5,16 +5,22 @@ use std::sync::Arc;
 use weft_exec::Lane;
 use weft_exec::join::{Kind, Nulls, Wanted, Which};
 use weft_exec::program::Register;
-use weft_exec::query::Context;
+use weft_exec::query::{Context, PartitionMode};
+use weft_rt::io::sim::SimFaults;
 use weft_rt::memory::Ledger;
 
 use crate::case::{Case, Row};
 use crate::drive::{Found, remainder_pipeline, run, sorted, take_rows, taken};
+use crate::spill_context::context;
 use crate::tables::{Side, Texts, runtime};
 
 fn check(case: &Case, workers: usize, seed: u64) {
-    let ledger = Ledger::new(1 << 30);
-    let mut context = Context::new(runtime(workers), ledger.clone());
+    // Partitions are joined by themselves only where they could be spilled.
+    let mut context = match case.mode {
+        PartitionMode::Always => context(workers, 1 << 30, SimFaults::none()),
+        _ => Context::new(runtime(workers), Ledger::new(1 << 30)),
+    };
+    let ledger = context.ledger.clone();
     (context.partition, context.vector_rows) = (case.mode, case.vector_rows);
     let about = format!("seed {seed}, {workers} workers: {}", case.describe());
     let whole = Arc::new(Wanted::new((0..case.nulls.len()).collect()));

@@ -25,6 +25,8 @@ pub enum Setup {
     Tiny,
     /// The least that a database works with.
     Least,
+    /// Ample memory, in which joins and groupings partition whatever they keep.
+    Partitioned,
     /// A simulated disk whose every request suspends and whose completions come back in any order.
     Sim,
 }
@@ -56,13 +58,14 @@ impl Engine {
 
 impl Setup {
     /// All of them.
-    pub const ALL: [Setup; 4] = [Setup::Ample, Setup::Tiny, Setup::Least, Setup::Sim];
+    pub const ALL: [Setup; 5] =
+        [Setup::Ample, Setup::Tiny, Setup::Least, Setup::Partitioned, Setup::Sim];
 
     /// What executes queries in it. With the least memory that is Weft's pipelines alone: what differs between the others
-    /// shows with a little more.
+    /// shows with a little more. Only they partition.
     pub fn engines(self) -> &'static [Engine] {
         match self {
-            Setup::Least => &[Engine::Weft],
+            Setup::Least | Setup::Partitioned => &[Engine::Weft],
             Setup::Ample | Setup::Tiny | Setup::Sim => &Engine::ALL,
         }
     }
@@ -73,6 +76,7 @@ impl Setup {
             Setup::Ample => "ample",
             Setup::Tiny => "tiny",
             Setup::Least => "least",
+            Setup::Partitioned => "partitioned",
             Setup::Sim => "sim",
         }
     }
@@ -92,6 +96,10 @@ impl Setup {
             Setup::Ample => Database::in_memory(&options.with("memory_limit", "1GB"))?,
             Setup::Tiny => Database::in_memory(&options.with("memory_limit", TINY_MEMORY))?,
             Setup::Least => Database::in_memory(&options.with("memory_limit", LEAST_MEMORY))?,
+            Setup::Partitioned => {
+                let options = options.with("memory_limit", "1GB").with("partition", "always");
+                Database::in_memory(&options)?
+            }
             Setup::Sim => {
                 let disk = SimDisk::new(SimOptions::testing(seed));
                 let options = DatabaseOptions { sim: Some(disk), ..options };

@@ -1,6 +1,6 @@
 //! The SQL logic tests under `tests/slt/`, each file in databases of its own: with ample memory, with little, and on a
 //! simulated disk where every request suspends, each by DataFusion's operators and by Weft's pipelines; and with the least
-//! memory that a database works with, by Weft's pipelines.
+//! memory that a database works with, and with `partition = always`, by Weft's pipelines.
 //!
 //! `cargo test -p weft --test slt -- join` runs those with `join` in their names.
 
