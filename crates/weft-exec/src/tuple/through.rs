@@ -76,7 +76,8 @@ impl Materializer {
     ) -> Result<()> {
         let mut rows = std::mem::take(&mut self.through.rows);
         let mut others = std::mem::take(&mut self.through.others);
-        (rows.clear(), others.clear());
+        rows.clear();
+        others.clear();
         registers.selected().for_each(|row| {
             let has_page = self.through.pages[self.partition_of(hashes[row])].is_some();
             let to = if has_page { &mut rows } else { &mut others };
