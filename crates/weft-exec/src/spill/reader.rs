@@ -64,7 +64,8 @@ impl Reader {
         {
             let bytes = page.bytes() as u64;
             let missing = bytes.saturating_sub(self.spare.bytes());
-            if !self.spare.try_grow(missing) {
+            // Where more is taken than there is, not even nothing would be granted.
+            if missing > 0 && !self.spare.try_grow(missing) {
                 if !self.reading.is_empty() {
                     break;
                 }
