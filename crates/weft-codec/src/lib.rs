@@ -77,6 +77,7 @@ mod text;
 mod tree;
 mod views;
 mod wide;
+mod within;
 mod zone;
 
 pub use block::Block;

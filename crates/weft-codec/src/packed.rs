@@ -13,6 +13,7 @@ use crate::dispatch::{Kernel, dispatch};
 use crate::error::{Error, Result, damaged};
 use crate::lane::{self, CHUNK, Lane, packed_bytes};
 use crate::reader::{Reader, put};
+use crate::within::{self, Range};
 
 /// Up to so many values of a chunk are unpacked one by one.
 const FEW: usize = 64;
@@ -257,6 +258,11 @@ impl<T: Lane> Kernel for Filter<'_, '_, T> {
         let mut words = Vec::with_capacity(packed.widths.len() * CHUNK / WORD);
         let mut rest = packed.packed;
         let mut room = lane::room::<T>();
+        let range = match condition {
+            Condition::Range { low, span, negated } => Some((*low, *span, *negated)),
+            _ => None,
+        };
+        let range = range.filter(|_| packed.firsts.is_none() && within::is_possible());
         for (chunk, &width) in packed.widths.iter().enumerate() {
             let (head, tail) = rest.split_at(packed_bytes(width.into()));
             rest = tail;
@@ -269,7 +275,17 @@ impl<T: Lane> Kernel for Filter<'_, '_, T> {
                     let word = if all { u64::MAX } else { 0 };
                     words.extend_from_slice(&[word; CHUNK / WORD]);
                 }
-                None => condition.mask(packed.unpack(chunk, head, &mut room), &mut words),
+                None => {
+                    let found = range.filter(|_| width > 0).and_then(|(low, span, negated)| {
+                        let offset = at::<T>(packed.bases, chunk).minus(low);
+                        let bits = within::chunk(head, width.into(), Range { offset, span })?;
+                        Some(if negated { bits.map(|word| !word) } else { bits })
+                    });
+                    match found {
+                        Some(bits) => words.extend_from_slice(&bits),
+                        None => condition.mask(packed.unpack(chunk, head, &mut room), &mut words),
+                    }
+                }
             }
         }
         words
