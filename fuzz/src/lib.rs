@@ -8,7 +8,7 @@ use arrow_array::{Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
 use arrow_array::{ListArray, StringViewArray, StructArray, UInt16Array, UInt64Array};
 use arrow_buffer::{BooleanBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
-use weft_codec::{Block, Op, Predicate, Scalar};
+use weft_codec::{Block, Op, Predicate, RANGE_ROWS, Scalar};
 
 /// Predicates on every type.
 pub fn predicates() -> Vec<Predicate> {
@@ -48,6 +48,13 @@ pub fn exercise(block: &Block) {
         array.to_data().validate_full().expect("a decoded array is sound");
     }
     let Ok(data_type) = block.data_type() else { return };
+    drop(block.is_divisible());
+    for start in [0, rows / 2 / RANGE_ROWS * RANGE_ROWS] {
+        if let Ok(array) = block.decode_range(start..rows, &data_type) {
+            assert_eq!(array.len(), rows - start);
+            array.to_data().validate_full().expect("a range is sound");
+        }
+    }
     let mask = BooleanBuffer::collect_bool(rows, |row| row % 11 == 3);
     if let Ok(array) = block.decode_selected(&mask, &data_type) {
         assert_eq!(array.len(), mask.count_set_bits());

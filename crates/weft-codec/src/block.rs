@@ -110,6 +110,11 @@ impl<'a> Block<'a> {
         self.physical
     }
 
+    /// Whether the body had to be decompressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.compression != 0
+    }
+
     pub(crate) fn node(&self) -> &[u8] {
         &self.body[self.validity_bytes..]
     }

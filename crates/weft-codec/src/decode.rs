@@ -1,5 +1,6 @@
 //! From the bytes of a block to an Arrow array, of all rows or of selected ones.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -59,6 +60,45 @@ impl Block<'_> {
     /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
     pub fn decode_as(&self, data_type: &DataType) -> Result<ArrayRef> {
         self.read(Rows::All(self.rows()), data_type, &mut Budget::new())
+    }
+
+    /// Decodes some rows, as [`Block::decode_as`] does all, from a multiple of [`RANGE_ROWS`](crate::RANGE_ROWS) on.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRow`] if a row lies beyond the end, otherwise as [`Block::decode_as`].
+    ///
+    /// # Panics
+    /// If the range begins elsewhere.
+    pub fn decode_range(&self, range: Range<usize>, data_type: &DataType) -> Result<ArrayRef> {
+        let rows = self.rows();
+        if range.end > rows || range.start > range.end {
+            return Err(Error::NoSuchRow { row: range.end.saturating_sub(1), rows });
+        }
+        let range = Rows::range(rows, range.start, range.len());
+        self.read(range, data_type, &mut Budget::new())
+    }
+
+    /// Whether [`Block::decode_range`] of one range after the other takes little more time than [`Block::decode`]: so it is
+    /// with numbers, unless the block is compressed, a large dictionary, or runs that cannot be searched.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
+    pub fn is_divisible(&self) -> Result<bool> {
+        let (node, rows) = (self.node(), self.rows());
+        match self.physical() {
+            _ if self.is_compressed() => Ok(false),
+            Physical::Boolean => Ok(true),
+            Physical::Int128 => wide::is_divisible(node, rows),
+            Physical::Float32 => floats::is_divisible::<f32>(node, rows),
+            Physical::Float64 => floats::is_divisible::<f64>(node, rows),
+            Physical::Utf8
+            | Physical::Binary
+            | Physical::Interval
+            | Physical::List
+            | Physical::Struct
+            | Physical::Null => Ok(false),
+            _ => ints::is_divisible(node, rows, 0),
+        }
     }
 
     /// Decodes the rows whose bits in `selected` are set, as [`Block::decode_as`] does all: where few

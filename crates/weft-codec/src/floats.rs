@@ -91,6 +91,15 @@ pub(crate) fn read<F: Real>(node: &[u8], rows: Rows) -> Result<Vec<F>> {
     Ok(values)
 }
 
+/// As [`ints::is_divisible`].
+pub(crate) fn is_divisible<F: Real>(node: &[u8], rows: usize) -> Result<bool> {
+    let (encoding, reader) = Encoding::open(node, 0)?;
+    match encoding {
+        Encoding::Alp => ints::is_divisible(Alp::open::<F>(reader, rows)?.integers, rows, 1),
+        _ => ints::is_divisible(node, rows, 0),
+    }
+}
+
 /// A bit per row of a node that says whether the bits of its value satisfy `condition`.
 pub(crate) fn filter<F: Real>(
     node: &[u8],

@@ -180,6 +180,14 @@ impl<'a> Fsst<'a> {
         let ends = ints::decode::<u32>(self.ends, rows.of(), depth)?;
         match rows {
             Rows::All(_) => strings::views(self.decompress_all(self.codes, &ends)?, &ends, utf8),
+            Rows::Range { of, start, len } => {
+                let code_ends = ints::decode::<u32>(self.code_ends, of, depth)?;
+                let (codes, _) = strings::range_of(self.codes, &code_ends, start, len)?;
+                let first = strings::bounds(&ends, start).0 as u32;
+                let ends = ends[start..start + len].iter().map(|end| end.wrapping_sub(first));
+                let ends: Vec<u32> = ends.collect();
+                strings::views(self.decompress_all(codes, &ends)?, &ends, utf8)
+            }
             Rows::Picked { of, rows } => {
                 let (bytes, ends) = self.picked(&ends, of, rows, depth)?;
                 strings::views(bytes, &ends, utf8)

@@ -10,7 +10,7 @@ use crate::condition::{self, Condition};
 use crate::dictionary::{self, Dictionary, gather};
 use crate::encoding::Encoding;
 use crate::error::{Result, damaged};
-use crate::lane::Lane;
+use crate::lane::{CHUNK, Lane};
 use crate::packed::{self, Packed};
 use crate::reader::put;
 use crate::rows::Rows;
@@ -89,6 +89,10 @@ pub(crate) fn read<T: Lane>(node: &[u8], rows: Rows, depth: u8) -> Result<Vec<T>
             reader.end()?;
             Ok(match rows {
                 Rows::All(_) => bytemuck::pod_collect_to_vec(bytes),
+                Rows::Range { start, len, .. } => {
+                    let range = start * size_of::<T>()..(start + len) * size_of::<T>();
+                    bytemuck::pod_collect_to_vec(&bytes[range])
+                }
                 Rows::Picked { rows, .. } => rows.iter().map(|&row| at(bytes, row)).collect(),
             })
         }
@@ -100,7 +104,8 @@ pub(crate) fn read<T: Lane>(node: &[u8], rows: Rows, depth: u8) -> Result<Vec<T>
         Encoding::FrameOfReference | Encoding::Delta => {
             let packed = Packed::open::<T>(reader, rows.of(), encoding == Encoding::Delta)?;
             Ok(match rows {
-                Rows::All(rows) => packed.decode(rows),
+                Rows::All(rows) => packed.decode(0, rows),
+                Rows::Range { start, len, .. } => packed.decode(start, len),
                 Rows::Picked { rows, .. } => packed.pick(rows),
             })
         }
@@ -112,10 +117,52 @@ pub(crate) fn read<T: Lane>(node: &[u8], rows: Rows, depth: u8) -> Result<Vec<T>
         }
         Encoding::RunLength => {
             let runs = Runs::open(reader, rows.of())?;
+            if let Rows::Range { start, len, .. } = rows {
+                return runs.range(start, len, depth + 1);
+            }
             let values = decode::<T>(runs.values, runs.len, depth + 1)?;
             runs.pick(&values, rows, depth + 1)
         }
         _ => Err(encoding.misplaced("integers")),
+    }
+}
+
+/// Whether to read all of a node's `rows` rows in ranges takes little more than to read them at once.
+pub(crate) fn is_divisible(node: &[u8], rows: usize, depth: u8) -> Result<bool> {
+    let (encoding, reader) = Encoding::open(node, depth)?;
+    Ok(match encoding {
+        Encoding::Dictionary => {
+            let dictionary = Dictionary::open(reader)?;
+            dictionary.len <= CHUNK && is_divisible(dictionary.codes, rows, depth + 1)?
+        }
+        Encoding::RunLength => {
+            let runs = Runs::open(reader, rows)?;
+            is_divisible(runs.values, runs.len, depth + 1)?
+                && begins_chunks(runs.lasts, depth + 1)?
+        }
+        _ => true,
+    })
+}
+
+/// Whether [`first_of_chunk`] can tell what each chunk of a node begins with.
+fn begins_chunks(node: &[u8], depth: u8) -> Result<bool> {
+    let (encoding, _) = Encoding::open(node, depth)?;
+    Ok(matches!(encoding, Encoding::Plain | Encoding::FrameOfReference | Encoding::Delta))
+}
+
+/// The first value of chunk `chunk` of a node of `rows` ascending values.
+pub(crate) fn first_of_chunk<T: Lane>(
+    node: &[u8],
+    chunk: usize,
+    rows: usize,
+    depth: u8,
+) -> Result<T> {
+    let (encoding, reader) = Encoding::open(node, depth)?;
+    match encoding {
+        Encoding::FrameOfReference | Encoding::Delta => {
+            Ok(Packed::open::<T>(reader, rows, encoding == Encoding::Delta)?.first(chunk))
+        }
+        _ => value(node, chunk * CHUNK, rows, depth),
     }
 }
 

@@ -95,6 +95,9 @@ pub use zone::{Zone, zone};
 /// Rows that a block holds at most.
 pub const MAX_ROWS: usize = 65_536;
 
+/// Where ranges that are decoded by themselves begin: at multiples of so many rows.
+pub const RANGE_ROWS: usize = lane::CHUNK;
+
 /// Values that the lists and structs of a block hold at most: each item of a list, and each field of a
 /// struct, at every level.
 pub const MAX_VALUES: usize = 1 << 24;

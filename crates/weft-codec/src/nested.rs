@@ -174,10 +174,18 @@ impl<'a> List<'a> {
         if !sound {
             return Err(damaged("list", format!("lists do not hold all of {items} items")));
         }
-        let Rows::Picked { rows, .. } = rows else {
-            let read = |block: &Block| block.read(Rows::All(block.rows()), data_type, budget);
-            let read: Vec<ArrayRef> = self.blocks.iter().map(read).collect::<Result<_>>()?;
-            return Ok((ends.iter().map(|&end| end as i32).collect(), concat(&read)?));
+        let of_range: Vec<u32>;
+        let rows = match rows {
+            Rows::All(_) => {
+                let read = |block: &Block| block.read(Rows::All(block.rows()), data_type, budget);
+                let read: Vec<ArrayRef> = self.blocks.iter().map(read).collect::<Result<_>>()?;
+                return Ok((ends.iter().map(|&end| end as i32).collect(), concat(&read)?));
+            }
+            Rows::Range { start, len, .. } => {
+                of_range = (start as u32..(start + len) as u32).collect();
+                &of_range
+            }
+            Rows::Picked { rows, .. } => rows,
         };
         let mut picked: Vec<Vec<u32>> = vec![Vec::new(); self.blocks.len()];
         let mut out = Vec::with_capacity(rows.len());

@@ -5,6 +5,7 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use arrow_buffer::BooleanBuffer;
 
@@ -13,7 +14,7 @@ use crate::dispatch::{Kernel, dispatch};
 use crate::error::{Error, Result, damaged};
 use crate::lane::{self, CHUNK, Lane, packed_bytes};
 use crate::reader::{Reader, put};
-use crate::within::{self, Range};
+use crate::within;
 
 /// Up to so many values of a chunk are unpacked one by one.
 const FEW: usize = 64;
@@ -129,11 +130,22 @@ impl<'a> Packed<'a> {
         Ok(Packed { firsts, bases, widths, packed })
     }
 
-    /// All `rows` values.
-    pub(crate) fn decode<T: Lane>(&self, rows: usize) -> Vec<T> {
-        let mut out = dispatch(Decode { packed: self, lane: PhantomData });
-        out.truncate(rows);
+    /// `len` values from `start` on, with which a chunk begins.
+    pub(crate) fn decode<T: Lane>(&self, start: usize, len: usize) -> Vec<T> {
+        let chunks = start / CHUNK..(start + len).div_ceil(CHUNK);
+        let mut out = dispatch(Decode { packed: self, chunks, lane: PhantomData });
+        out.truncate(len);
         out
+    }
+
+    /// The first value of a chunk, if values ascend.
+    pub(crate) fn first<T: Lane>(&self, chunk: usize) -> T {
+        at(self.firsts.unwrap_or(self.bases), chunk)
+    }
+
+    /// The packed bytes before a chunk.
+    fn before(&self, chunk: usize) -> usize {
+        self.widths[..chunk].iter().map(|&width| packed_bytes(width.into())).sum()
     }
 
     /// The values of some rows: a chunk is unpacked only where many of its values are picked.
@@ -169,9 +181,8 @@ impl<'a> Packed<'a> {
     /// The value of row `row`, which is one of the block's.
     pub(crate) fn value<T: Lane>(&self, row: usize) -> T {
         let (chunk, index) = (row / CHUNK, row % CHUNK);
-        let before = self.widths[..chunk].iter().map(|&width| packed_bytes(width.into())).sum();
         let width = usize::from(self.widths[chunk]);
-        let packed = &self.packed[before..][..packed_bytes(width)];
+        let packed = &self.packed[self.before(chunk)..][..packed_bytes(width)];
         if self.firsts.is_some() {
             return self.unpack(chunk, packed, &mut lane::room())[index];
         }
@@ -179,9 +190,10 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Decodes all chunks.
+/// Decodes some chunks.
 struct Decode<'a, 'b, T> {
     packed: &'a Packed<'b>,
+    chunks: Range<usize>,
     lane: PhantomData<T>,
 }
 
@@ -190,11 +202,12 @@ impl<T: Lane> Kernel for Decode<'_, '_, T> {
 
     #[inline(always)]
     fn run(self) -> Vec<T> {
-        let packed = self.packed;
-        let mut out: Vec<T> = Vec::with_capacity(packed.widths.len() * CHUNK);
-        let mut rest = packed.packed;
-        for (chunk, &width) in packed.widths.iter().enumerate() {
-            let (head, tail) = rest.split_at(packed_bytes(width.into()));
+        let Decode { packed, chunks, .. } = self;
+        let mut out: Vec<T> = Vec::with_capacity(chunks.len() * CHUNK);
+        let mut rest = &packed.packed[packed.before(chunks.start)..];
+        for chunk in chunks {
+            let width = usize::from(packed.widths[chunk]);
+            let (head, tail) = rest.split_at(packed_bytes(width));
             rest = tail;
             let room = out.spare_capacity_mut().first_chunk_mut().expect("room for all chunks");
             packed.unpack(chunk, head, room);
@@ -278,7 +291,8 @@ impl<T: Lane> Kernel for Filter<'_, '_, T> {
                 None => {
                     let found = range.filter(|_| width > 0).and_then(|(low, span, negated)| {
                         let offset = at::<T>(packed.bases, chunk).minus(low);
-                        let bits = within::chunk(head, width.into(), Range { offset, span })?;
+                        let range = within::Range { offset, span };
+                        let bits = within::chunk(head, width.into(), range)?;
                         Some(if negated { bits.map(|word| !word) } else { bits })
                     });
                     match found {

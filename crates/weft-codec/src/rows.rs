@@ -1,12 +1,16 @@
-//! Which rows of a node are read: all of them, or those that a scan has selected.
+//! Which rows of a node are read: all of them, a range, or those that a scan has selected.
 
 use arrow_buffer::BooleanBuffer;
+
+use crate::lane::CHUNK;
 
 /// Rows to read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rows<'a> {
     /// All rows of a node of this many.
     All(usize),
+    /// `len` rows of a node of `of` rows, from a whole number of chunks on.
+    Range { of: usize, start: usize, len: usize },
     /// Some rows of a node of `of` rows: strictly ascending, all below `of`.
     Picked { of: usize, rows: &'a [u32] },
 }
@@ -19,17 +23,23 @@ impl<'a> Rows<'a> {
         Self::Picked { of, rows }
     }
 
+    /// `len` rows of `of` from row `start` on, with which a chunk begins.
+    pub(crate) fn range(of: usize, start: usize, len: usize) -> Self {
+        assert!(start.is_multiple_of(CHUNK) && start + len <= of, "chunks of the node");
+        if len == of { Self::All(of) } else { Self::Range { of, start, len } }
+    }
+
     /// Rows of the node.
     pub(crate) fn of(self) -> usize {
         match self {
-            Self::All(of) | Self::Picked { of, .. } => of,
+            Self::All(of) | Self::Range { of, .. } | Self::Picked { of, .. } => of,
         }
     }
 
     /// Rows to read.
     pub(crate) fn len(self) -> usize {
         match self {
-            Self::All(of) => of,
+            Self::All(len) | Self::Range { len, .. } => len,
             Self::Picked { rows, .. } => rows.len(),
         }
     }
@@ -38,6 +48,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn pick_bits(self, bits: BooleanBuffer) -> BooleanBuffer {
         match self {
             Self::All(_) => bits,
+            Self::Range { start, len, .. } => bits.slice(start, len),
             Self::Picked { rows, .. } => {
                 BooleanBuffer::collect_bool(rows.len(), |i| bits.value(rows[i] as usize))
             }
@@ -48,6 +59,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn position(self, row: usize) -> Option<usize> {
         match self {
             Self::All(of) => (row < of).then_some(row),
+            Self::Range { start, len, .. } => row.checked_sub(start).filter(|row| *row < len),
             Self::Picked { rows, .. } => rows.binary_search(&u32::try_from(row).ok()?).ok(),
         }
     }

@@ -9,6 +9,7 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use crate::dispatch::{Kernel, dispatch};
 use crate::error::{Result, damaged};
 use crate::ints;
+use crate::lane::{CHUNK, Lane};
 use crate::reader::{Reader, put, put_child};
 use crate::rows::Rows;
 
@@ -80,6 +81,9 @@ impl<'a> Runs<'a> {
         let lasts = self.ends(rows.of(), depth)?;
         Ok(match rows {
             Rows::All(rows) => dispatch(Repeat { values, lasts: &lasts, rows }),
+            Rows::Range { of, start, len } => {
+                dispatch(Repeat { values, lasts: &lasts, rows: of })[start..start + len].to_vec()
+            }
             Rows::Picked { rows, .. } => {
                 let mut run = 0;
                 let at = |row: &u32| {
@@ -89,6 +93,44 @@ impl<'a> Runs<'a> {
                 rows.iter().map(at).collect()
             }
         })
+    }
+
+    /// The values of `len` rows from row `start` on: of the runs, those are read whose chunks hold these rows.
+    pub(crate) fn range<T: Lane>(&self, start: usize, len: usize, depth: u8) -> Result<Vec<T>> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let end = start + len - 1;
+        let first = self.chunk_before(start, depth)? * CHUNK;
+        // The run that holds the last row may be the one behind its chunk.
+        let past = ((self.chunk_before(end, depth)? + 1) * CHUNK + 1).min(self.len);
+        let runs = Rows::range(self.len, first, past - first);
+        let lasts = ints::read::<u16>(self.lasts, runs, depth)?;
+        let values = ints::read::<T>(self.values, runs, depth)?;
+        let place = |row: usize| lasts.partition_point(|last| usize::from(*last) < row);
+        let (from, to) = (place(start), place(end));
+        if !dispatch(Ascends { lasts: &lasts }) || to >= lasts.len() || values.len() != lasts.len() {
+            let what = format!("runs that do not hold rows {start} to {end}");
+            return Err(damaged("run-length", what));
+        }
+        let within = |last: &u16| (usize::from(*last).min(end) - start) as u16;
+        let lasts: Vec<u16> = lasts[from..=to].iter().map(within).collect();
+        Ok(dispatch(Repeat { values: &values[from..=to], lasts: &lasts, rows: len }))
+    }
+
+    /// The last chunk of runs whose first run ends before `row`; the first chunk, if none does.
+    fn chunk_before(&self, row: usize, depth: u8) -> Result<usize> {
+        let (mut low, mut high) = (0, (self.len - 1) / CHUNK);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            let last = ints::first_of_chunk::<u16>(self.lasts, middle, self.len, depth)?;
+            if usize::from(last) < row {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        Ok(low)
     }
 
     /// A bit per row, given one per run.

@@ -178,6 +178,10 @@ pub(crate) fn read(node: &[u8], rows: Rows, utf8: bool, depth: u8) -> Result<Vie
             let bytes = reader.rest();
             match rows {
                 Rows::All(_) => views(bytes.to_vec(), &ends, utf8),
+                Rows::Range { start, len, .. } => {
+                    let (bytes, ends) = range_of(bytes, &ends, start, len)?;
+                    views(bytes.to_vec(), &ends, utf8)
+                }
                 Rows::Picked { rows, .. } => {
                     let (bytes, ends) = picked(bytes, &ends, rows)?;
                     views(bytes, &ends, utf8)
@@ -230,6 +234,22 @@ pub(crate) fn picked(bytes: &[u8], ends: &[u32], rows: &[u32]) -> Result<(Vec<u8
         out_ends.push(out.len() as u32);
     }
     Ok((out, out_ends))
+}
+
+/// The bytes of `len` strings from string `start` on, and where each then ends.
+pub(crate) fn range_of<'a>(
+    bytes: &'a [u8],
+    ends: &[u32],
+    start: usize,
+    len: usize,
+) -> Result<(&'a [u8], Vec<u32>)> {
+    if len == 0 {
+        return Ok((&[], Vec::new()));
+    }
+    let (first, (_, last)) = (bounds(ends, start).0, bounds(ends, start + len - 1));
+    let range = bytes.get(first..last).ok_or_else(|| outside(first, last, bytes.len()))?;
+    let ends = ends[start..start + len].iter().map(|end| end.wrapping_sub(first as u32));
+    Ok((range, ends.collect()))
 }
 
 /// Where string `row` lies.

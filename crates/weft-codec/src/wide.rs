@@ -60,6 +60,16 @@ pub(crate) fn read_narrow(node: &[u8], rows: Rows) -> Result<Option<Vec<u64>>> {
     }
 }
 
+/// As [`ints::is_divisible`].
+pub(crate) fn is_divisible(node: &[u8], rows: usize) -> Result<bool> {
+    let (encoding, mut reader) = Encoding::open(node, 0)?;
+    let high = match encoding {
+        Encoding::Wide => ints::is_divisible(reader.child()?, rows, 1)?,
+        _ => true,
+    };
+    Ok(high && ints::is_divisible(reader.rest(), rows, 1)?)
+}
+
 /// A bit per row of a node that says whether its value satisfies `condition`.
 pub(crate) fn filter(node: &[u8], rows: usize, condition: &Numbers) -> Result<BooleanBuffer> {
     let (encoding, mut reader) = Encoding::open(node, 0)?;

@@ -6,7 +6,8 @@ use arrow_schema::DataType;
 use fastrand::Rng;
 
 use crate::nested::{any_array, any_type};
-use weft_codec::{Block, Compression, Error, Op, Options, Physical, Predicate, Scalar, encode};
+use weft_codec::{Block, Compression, Error, Op, Options, Physical, Predicate, RANGE_ROWS};
+use weft_codec::{Scalar, encode};
 
 /// Decodes whatever can be decoded; only that it returns, and returns sound arrays, matters.
 fn read(bytes: &[u8], row: usize) {
@@ -28,6 +29,13 @@ fn read(bytes: &[u8], row: usize) {
     if let Ok(array) = block.decode_as(&dictionary) {
         assert_eq!(array.len(), block.rows());
         array.to_data().validate_full().expect("codes are of entries");
+    }
+    drop(block.is_divisible());
+    let start = row % (block.rows() / RANGE_ROWS + 1) * RANGE_ROWS;
+    let range = start..block.rows().min(start + 1500);
+    if let Ok(array) = block.decode_range(range.clone(), &data_type) {
+        assert_eq!(array.len(), range.len());
+        array.to_data().validate_full().expect("a range is sound");
     }
     if let Ok(array) = block.decode_selected(&selected, &data_type) {
         assert_eq!(array.len(), selected.count_set_bits());

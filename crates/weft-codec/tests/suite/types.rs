@@ -8,7 +8,7 @@ use arrow_array::{ArrowPrimitiveType, types::*};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, IntervalUnit};
 use fastrand::Rng;
-use weft_codec::{Block, Compression, Error, MAX_ROWS, MAX_VALUES, Op, Options, Physical};
+use weft_codec::{Block, Compression, Error, MAX_ROWS, MAX_VALUES, Op, Options, Physical, RANGE_ROWS};
 use weft_codec::{Predicate, Scalar, encode, zone};
 
 use crate::nested::{any_array, any_type};
@@ -34,6 +34,7 @@ fn check(rng: &mut Rng, array: &ArrayRef, options: &Options, what: &str) {
         let expected = arrow_select::filter::filter(array, &mask).expect(what);
         assert_eq!(&selected, &expected, "{what}: {share} selected");
     }
+    check_ranges(rng, &block, array, what);
     for _ in 0..8.min(array.len()) {
         let row = rng.usize(..array.len());
         let (value, expected) = (block.value(row).expect(what), scalar(array, row));
@@ -50,6 +51,60 @@ fn check(rng: &mut Rng, array: &ArrayRef, options: &Options, what: &str) {
     assert_eq!(some.count_set_bits(), array.len() - nulls, "{what}");
     assert_eq!(zone(array).null_count, nulls as u64, "{what}");
     assert!(block.describe().expect(what).lines().count() > 0, "{what}");
+}
+
+/// Ranges have the rows that lie there, and none lie beyond the end.
+fn check_ranges(rng: &mut Rng, block: &Block<'_>, array: &ArrayRef, what: &str) {
+    block.is_divisible().expect(what);
+    let rows = array.len();
+    for _ in 0..3 {
+        let start = rng.usize(..=rows / RANGE_ROWS) * RANGE_ROWS;
+        let len = rng.usize(..=rows - start);
+        let range = block.decode_range(start..start + len, array.data_type()).expect(what);
+        range.to_data().validate_full().expect(what);
+        assert_eq!(&range, &array.slice(start, len), "{what}: {len} rows from {start} on");
+    }
+    let beyond = block.decode_range(0..rows + 1, array.data_type());
+    assert!(matches!(beyond, Err(Error::NoSuchRow { .. })), "{what}");
+}
+
+/// Numbers are decoded a range at a time wherever that pays: so are most of their encodings.
+#[test]
+fn ranges_of_long_blocks_are_their_rows() {
+    let mut rng = Rng::with_seed(11);
+    let run_length = |rng: &mut Rng, longest: usize| -> Vec<i64> {
+        let mut values = Vec::new();
+        while values.len() < MAX_ROWS {
+            let len = rng.usize(1..=longest).min(MAX_ROWS - values.len());
+            values.extend(std::iter::repeat_n(rng.i64(..), len));
+        }
+        values
+    };
+    let columns = [
+        ("runs", run_length(&mut rng, 11), true),
+        ("long runs", run_length(&mut rng, 3000), true),
+        ("packed", (0..MAX_ROWS).map(|_| rng.i64(-700..9_000)).collect(), true),
+        ("ascending", (0..MAX_ROWS as i64).map(|row| row * row).collect(), true),
+        ("plain", (0..MAX_ROWS).map(|_| rng.i64(..)).collect(), true),
+        ("a few", (0..MAX_ROWS).map(|_| rng.i64(0..9) << 55).collect(), true),
+        ("many", (0..MAX_ROWS).map(|_| rng.i64(0..9_000) << 40).collect(), false),
+    ];
+    for (what, values, divisible) in columns {
+        let array: ArrayRef = Arc::new(PrimitiveArray::<Int64Type>::from(values));
+        let options = Options { compression: Compression::None, ..Options::default() };
+        let bytes = encode(&array, &options).expect(what);
+        let block = Block::open(&bytes).expect(what);
+        let tree = block.describe().expect(what);
+        assert_eq!(block.is_divisible().expect(what), divisible, "{what}: {tree}");
+        for start in (0..MAX_ROWS).step_by(8 * RANGE_ROWS) {
+            let range = block.decode_range(start..start + 8 * RANGE_ROWS, &DataType::Int64);
+            let expected = array.slice(start, 8 * RANGE_ROWS);
+            assert_eq!(&range.expect(what), &expected, "{what}: from {start} on, {tree}");
+        }
+        for _ in 0..20 {
+            check_ranges(&mut rng, &block, &array, what);
+        }
+    }
 }
 
 /// Strings asked for as a dictionary are the same strings, whether they come as one or not.
