@@ -137,8 +137,7 @@ pub(crate) fn is_divisible(node: &[u8], rows: usize, depth: u8) -> Result<bool> 
         }
         Encoding::RunLength => {
             let runs = Runs::open(reader, rows)?;
-            is_divisible(runs.values, runs.len, depth + 1)?
-                && begins_chunks(runs.lasts, depth + 1)?
+            is_divisible(runs.values, runs.len, depth + 1)? && begins_chunks(runs.lasts, depth + 1)?
         }
         _ => true,
     })

@@ -109,7 +109,8 @@ impl<'a> Runs<'a> {
         let values = ints::read::<T>(self.values, runs, depth)?;
         let place = |row: usize| lasts.partition_point(|last| usize::from(*last) < row);
         let (from, to) = (place(start), place(end));
-        if !dispatch(Ascends { lasts: &lasts }) || to >= lasts.len() || values.len() != lasts.len() {
+        if !dispatch(Ascends { lasts: &lasts }) || to >= lasts.len() || values.len() != lasts.len()
+        {
             let what = format!("runs that do not hold rows {start} to {end}");
             return Err(damaged("run-length", what));
         }

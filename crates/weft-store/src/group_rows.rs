@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use weft_rt::memory::Reservation;
 
 use crate::error::{Result, StoreError};
 use crate::page_io::count;
+use crate::pieces::Pieces;
 use crate::row_group::RowGroup;
 use crate::scan::ScanShared;
-
-/// A decoded block, and the row of its row group that it begins with.
-pub(crate) type DecodedBlock = (usize, ArrayRef);
 
 /// Rows of a scan.
 #[derive(Clone, Debug)]
@@ -41,8 +39,8 @@ pub(crate) struct GroupRows {
 
 #[derive(Debug)]
 enum Columns {
-    /// All rows, in blocks whose ends batches do not cross: the blocks to come, and the one that is being cut.
-    All(Vec<std::vec::IntoIter<DecodedBlock>>, Vec<Option<DecodedBlock>>),
+    /// All rows, in pieces whose ends batches do not cross.
+    All(Pieces),
     /// The selected rows.
     Selected(Vec<ArrayRef>),
 }
@@ -53,18 +51,16 @@ impl GroupRows {
         GroupRows::selected(group, number, Vec::new(), 0, held)
     }
 
-    /// Of all rows, in the blocks of each column, or of those that are `selected`.
+    /// Of all rows, or of those that are `selected`.
     pub(crate) fn all(
         group: &RowGroup,
         number: usize,
-        blocks: Vec<Vec<DecodedBlock>>,
+        pieces: Pieces,
         selected: Option<BooleanBuffer>,
         held: [Reservation; 3],
     ) -> GroupRows {
-        let current = vec![None; blocks.len()];
-        let blocks = blocks.into_iter().map(|blocks| blocks.into_iter()).collect();
         GroupRows {
-            columns: Columns::All(blocks, current),
+            columns: Columns::All(pieces),
             selected,
             ..GroupRows::selected(group, number, Vec::new(), group.rows as usize, held)
         }
@@ -83,10 +79,10 @@ impl GroupRows {
         GroupRows { number, device, first_row, columns, selected: None, at: 0, rows, _held: held }
     }
 
-    /// The next rows.
-    pub(crate) fn next(&mut self, shared: &ScanShared) -> Result<Option<ScanRows>> {
+    /// The next rows, on a worker.
+    pub(crate) async fn next(&mut self, shared: &ScanShared) -> Result<Option<ScanRows>> {
         while self.at < self.rows {
-            let (first, arrays, rows) = self.cut(shared);
+            let (first, arrays, rows) = self.cut(shared).await?;
             let selected = self.selected.as_ref().map(|selected| selected.slice(first, rows));
             let left = selected.as_ref().map_or(rows, BooleanBuffer::count_set_bits);
             if left == 0 {
@@ -101,34 +97,24 @@ impl GroupRows {
     }
 
     /// Cuts the next batch off: its first row, its columns, and how many rows it has.
-    fn cut(&mut self, shared: &ScanShared) -> (usize, Vec<ArrayRef>, usize) {
+    async fn cut(&mut self, shared: &ScanShared) -> Result<(usize, Vec<ArrayRef>, usize)> {
         let (options, first) = (&shared.options, self.at);
-        let mut rows = options.batch_rows.min(self.rows - first);
-        let mut arrays = Vec::new();
-        match &mut self.columns {
+        let rows = options.batch_rows.min(self.rows - first);
+        let (arrays, rows) = match &mut self.columns {
             Columns::Selected(columns) => {
-                arrays.extend(columns.iter().map(|column| column.slice(first, rows)));
+                (columns.iter().map(|column| column.slice(first, rows)).collect(), rows)
             }
-            Columns::All(blocks, current) => {
-                for (current, blocks) in current.iter_mut().zip(blocks) {
-                    let is_behind = |(start, array): &DecodedBlock| start + array.len() <= first;
-                    if current.as_ref().is_none_or(is_behind) {
-                        *current = blocks.next();
-                    }
-                    let (start, array) = current.as_ref().expect("all rows were decoded");
-                    rows = rows.min(start + array.len() - first);
-                }
-                for (start, array) in current.iter().flatten() {
-                    arrays.push(array.slice(first - start, rows));
-                }
+            Columns::All(pieces) => {
+                let (mut arrays, rows) = pieces.from(shared, first, rows).await?;
                 if options.with_row_id {
                     let id = self.first_row + first as u64;
                     arrays.push(Arc::new(UInt64Array::from_iter_values(id..id + rows as u64)));
                 }
+                (arrays, rows)
             }
-        }
+        };
         self.at += rows;
-        (first, arrays, rows)
+        Ok((first, arrays, rows))
     }
 
     fn batch(

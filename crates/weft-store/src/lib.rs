@@ -31,6 +31,7 @@ mod manifest_file;
 mod open;
 mod page_io;
 mod pages;
+mod pieces;
 mod place;
 mod row_group;
 mod scan;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use weft_buffer::{
@@ -25,6 +25,9 @@ use crate::row_group::Block;
 
 /// Bytes of the pages that one coroutine holds at once.
 const LOT_BYTES: u64 = 4 << 20;
+
+/// Time after which whoever works on blocks lets others run.
+const TURN: Duration = Duration::from_micros(100);
 
 /// What reading has cost so far.
 #[derive(Debug, Default)]
@@ -160,10 +163,14 @@ impl PageSource {
             let held = held.map_err(|error| (first, error.into()))?;
             let read = self.read(pages, &blocks[lot], kind, wanted).await;
             let read = read.map_err(|(number, error)| (first + number, error))?;
+            let mut since = Instant::now();
             for (number, bytes) in (first..).zip(&read) {
                 let payload = bytes.payload(blocks[number].stored.bytes as usize);
                 work(number, &payload).map_err(|error| (number, error))?;
-                yield_now().await;
+                if since.elapsed() >= TURN {
+                    yield_now().await;
+                    since = Instant::now();
+                }
             }
             // The pages go first.
             drop(read);

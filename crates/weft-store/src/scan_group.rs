@@ -1,8 +1,8 @@
 //! One row group of a scan: zones first, then the columns of predicates and filters, then what is left of the others.
 //!
 //! Many row groups have their pages read at once, few are decoded: each waits for its turn when its pages are
-//! in memory. All that is wanted of it is decoded before the first batch is given, so that no page is held
-//! while a consumer is waited for.
+//! in memory. Rows that are picked are decoded before the first batch is given, others [a piece at a
+//! time](crate::pieces); no page is held while a consumer is waited for.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::error::{Result, StoreError};
 use crate::group_rows::{GroupRows, ScanRows};
 use crate::page_io::{Wanted, count};
 use crate::pages::PageKind;
+use crate::pieces::{PIECE_ROWS, Pieces};
 use crate::row_group::{Block, Chunk, RowGroup};
 use crate::scan::{InFlight, Output, ScanShared};
 use crate::scan_options::ColumnFilter;
@@ -30,11 +31,12 @@ const WHOLE: usize = 2;
 const DENSE: usize = 8;
 
 /// A row group being scanned.
-struct GroupScan<'a> {
+pub(crate) struct GroupScan<'a> {
     shared: &'a ScanShared,
-    segment: &'a Loaded,
+    segment: &'a Arc<Loaded>,
     group: &'a RowGroup,
-    number: usize,
+    /// Which of the segment's row groups it is, and which of the table's.
+    place: (usize, usize),
     /// The rows that are left; all, if none is excluded.
     selection: Option<BooleanBuffer>,
 }
@@ -44,12 +46,12 @@ struct GroupScan<'a> {
 pub(crate) async fn scan_group(
     shared: &ScanShared,
     in_flight: &InFlight,
-    segment: &Loaded,
+    segment: &Arc<Loaded>,
     place: (usize, usize),
     output: &Output,
 ) -> Result<ControlFlow<()>> {
     let mut rows = read_group(shared, in_flight, segment, place, &output.decoding).await?;
-    while let Some(ScanRows { batch, .. }) = rows.next(shared)? {
+    while let Some(ScanRows { batch, .. }) = rows.next(shared).await? {
         let bytes = batch.columns().iter().map(logical_bytes).sum::<u64>();
         let memory = shared.table.access.ledger.try_reserve(bytes);
         if output.sender.send(Ok((batch, memory))).await.is_err() {
@@ -59,50 +61,56 @@ pub(crate) async fn scan_group(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Reads and decodes what is wanted of a row group, the `within`th of its segment and the `number`th of the
-/// table, on a worker. `decoding` is a budget in row groups that are decoded and not yet given away.
+/// Reads what is wanted of a row group, the `within`th of its segment and the `number`th of the table, and decodes it as
+/// far as rows are picked, on a worker. `decoding` is a budget in row groups that are decoded and not yet given away.
 pub(crate) async fn read_group(
     shared: &ScanShared,
     in_flight: &InFlight,
-    segment: &Loaded,
-    (within, number): (usize, usize),
+    segment: &Arc<Loaded>,
+    place: (usize, usize),
     decoding: &Ledger,
 ) -> Result<GroupRows> {
-    let group = &segment.groups[within];
+    let mut scan = GroupScan::new(shared, segment, place);
+    let group = scan.group;
     let bytes = shared.columns.iter().map(|column| group.chunks[*column].bytes()).sum::<u64>();
     let turn = in_flight.bytes.reserve(bytes.clamp(1, in_flight.bytes.limit() / 2)).await?;
     count(&shared.counters.rows_in, group.rows.into());
-    let mut scan = GroupScan { shared, segment, group, number, selection: None };
     scan.exclude_by_zones();
     scan.filter().await?;
     scan.prefetch().await;
     let decoding = decoding.reserve(1).await?;
-    let memory = match shared.table.access.ledger.try_reserve(decoded_bytes(shared, group)) {
+    let selection = scan.selection.take().filter(BooleanBuffer::has_false);
+    let rows = selection.as_ref().map_or(scan.rows(), BooleanBuffer::count_set_bits);
+    let picked = selection.as_ref().is_some_and(|selection| !scan.is_left_whole(selection, rows));
+    let bytes = decoded_bytes(shared, group, picked.then_some(rows));
+    let memory = match shared.table.access.ledger.try_reserve(bytes) {
         Some(memory) => memory,
         None => in_flight.unreserved.reserve(1).await?,
     };
     let held = [turn, decoding, memory];
-    match scan.selection.take() {
-        Some(selection) => match selection.count_set_bits() {
-            0 => Ok(GroupRows::none(group, number, held)),
-            rows if rows == scan.rows() => scan.all(None, held).await,
-            rows if scan.is_left_whole(&selection, rows) => scan.all(Some(selection), held).await,
-            rows => scan.selected(selection, rows, held).await,
-        },
-        None => scan.all(None, held).await,
+    match selection {
+        Some(_) if rows == 0 => Ok(GroupRows::none(group, place.1, held)),
+        Some(selection) if picked => scan.selected(selection, rows, held).await,
+        selection => Ok(scan.all(selection, held)),
     }
 }
 
-/// About what a row group takes when its columns are decoded.
-fn decoded_bytes(shared: &ScanShared, group: &RowGroup) -> u64 {
+/// About what the rows of a row group take that are decoded at a time: `picked` ones at once, else a piece of each
+/// column.
+fn decoded_bytes(shared: &ScanShared, group: &RowGroup, picked: Option<usize>) -> u64 {
     let schema = &shared.table.version.schema;
-    let column_bytes = |column: usize| {
-        let width = schema.columns[column].data_type.primitive_width();
+    let column_bytes = |column: &usize| {
+        let chunk = &group.chunks[*column];
+        let width = schema.columns[*column].data_type.primitive_width();
+        let rows = picked.unwrap_or(match width {
+            Some(_) => PIECE_ROWS.min(group.rows as usize),
+            None => chunk.block_rows as usize,
+        });
         // Views take 16 bytes a row; that strings shrink by half when they are encoded is a guess.
-        let long = if width.is_none() { 2 * group.chunks[column].bytes() } else { 0 };
-        width.unwrap_or(16) as u64 * u64::from(group.rows) + long
+        let strings = if width.is_none() { 2 * chunk.bytes() / u64::from(group.rows) } else { 0 };
+        (width.unwrap_or(16) as u64 + strings) * rows as u64
     };
-    shared.columns.iter().map(|column| column_bytes(*column)).sum::<u64>().max(1)
+    shared.columns.iter().map(column_bytes).sum::<u64>().max(1)
 }
 
 /// The rows of each block.
@@ -126,7 +134,22 @@ fn any(selection: Option<&BooleanBuffer>, rows: &Range<usize>) -> bool {
     })
 }
 
-impl GroupScan<'_> {
+impl<'a> GroupScan<'a> {
+    /// Of the row group at `place`: its number in the segment, and in the table.
+    pub(crate) fn new(
+        shared: &'a ScanShared,
+        segment: &'a Arc<Loaded>,
+        place: (usize, usize),
+    ) -> GroupScan<'a> {
+        let group = &segment.groups[place.0];
+        GroupScan { shared, segment, group, place, selection: None }
+    }
+
+    /// Rows of the blocks of a column, but for the last.
+    pub(crate) fn block_rows(&self, column: usize) -> usize {
+        self.group.chunks[column].block_rows as usize
+    }
+
     fn rows(&self) -> usize {
         self.group.rows as usize
     }
@@ -139,7 +162,7 @@ impl GroupScan<'_> {
     fn at(&self, column: usize, error: StoreError) -> StoreError {
         let schema = &self.shared.table.version.schema;
         let (table, column) = (&schema.name, &schema.columns[column].name);
-        error.at(format!("table {table}, row group {}, column {column}", self.number))
+        error.at(format!("table {table}, row group {}, column {column}", self.place.1))
     }
 
     fn select(&mut self, satisfied: BooleanBuffer) {
@@ -214,6 +237,7 @@ impl GroupScan<'_> {
         let keys: Vec<_> = left.iter().map(|(number, _)| (column, *number)).collect();
         let data_type = self.data_type(column);
         let mut wanted = BooleanBufferBuilder::new(self.rows());
+        self.count_read(keys.iter());
         self.visit(&keys, |at, decoder| {
             let rows = &left[at].1;
             wanted.append_n(rows.start - wanted.len(), false);
@@ -264,6 +288,7 @@ impl GroupScan<'_> {
         // What is not open is true: it must match, or is excluded already.
         let mut satisfied = BooleanBufferBuilder::new(self.rows());
         let keys: Vec<_> = open.iter().map(|(number, _)| (column, *number)).collect();
+        self.count_read(keys.iter());
         self.visit(&keys, |at, decoder| {
             let (number, rows) = &open[at];
             satisfied.append_n(rows.start - satisfied.len(), true);
@@ -275,16 +300,23 @@ impl GroupScan<'_> {
         Ok(satisfied.finish())
     }
 
+    fn block(&self, (column, number): (usize, usize)) -> &'a Block {
+        &self.group.chunks[column].blocks[number]
+    }
+
+    /// Counts blocks, by column and number, that are read for the first time.
+    pub(crate) fn count_read<'k>(&self, keys: impl Iterator<Item = &'k (usize, usize)>) {
+        let bytes = keys.map(|key| self.block(*key).stored.extent().bytes()).sum();
+        self.shared.options.progress.add_bytes_read(bytes);
+    }
+
     /// Reads blocks, by column and number, and opens each for `work`.
-    async fn visit(
+    pub(crate) async fn visit(
         &self,
         keys: &[(usize, usize)],
         mut work: impl FnMut(usize, &Decoder<'_>) -> weft_codec::Result<()>,
     ) -> Result<()> {
-        let block = |(column, number): &(usize, usize)| &self.group.chunks[*column].blocks[*number];
-        let blocks: Vec<&Block> = keys.iter().map(block).collect();
-        let bytes = blocks.iter().map(|block| block.stored.extent().bytes()).sum();
-        self.shared.options.progress.add_bytes_read(bytes);
+        let blocks: Vec<&Block> = keys.iter().map(|key| self.block(*key)).collect();
         let (source, pages) = (&self.shared.source, &self.segment.pages);
         let read = source.visit(pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
             let undecodable = |error| source.undecodable(&blocks[at].stored, error);
@@ -310,7 +342,7 @@ impl GroupScan<'_> {
     /// and what `decode` makes of it, given the column's one of `types`.
     async fn decode(
         &self,
-        selection: Option<&BooleanBuffer>,
+        selection: &BooleanBuffer,
         types: Vec<DataType>,
         decode: impl Fn(&Decoder<'_>, &Range<usize>, &DataType) -> weft_codec::Result<ArrayRef>,
     ) -> Result<Vec<Vec<(usize, ArrayRef)>>> {
@@ -319,13 +351,14 @@ impl GroupScan<'_> {
         let mut ranges = Vec::new();
         for (position, column) in columns.iter().enumerate() {
             for (number, rows) in block_ranges(&self.group.chunks[*column]) {
-                if any(selection, &rows) {
+                if any(Some(selection), &rows) {
                     keys.push((*column, number));
                     ranges.push((position, rows));
                 }
             }
         }
         let mut decoded: Vec<Vec<(usize, ArrayRef)>> = vec![Vec::new(); columns.len()];
+        self.count_read(keys.iter());
         self.visit(&keys, |at, decoder| {
             let (position, rows) = &ranges[at];
             let array = decode(decoder, rows, &types[*position])?;
@@ -349,17 +382,11 @@ impl GroupScan<'_> {
     }
 
     /// All rows, or all and a selection.
-    async fn all(
-        &self,
-        selection: Option<BooleanBuffer>,
-        held: [Reservation; 3],
-    ) -> Result<GroupRows> {
-        let decode = |decoder: &Decoder<'_>, _: &Range<usize>, data_type: &DataType| {
-            decoder.decode_as(data_type)
-        };
+    fn all(&self, selection: Option<BooleanBuffer>, held: [Reservation; 3]) -> GroupRows {
         let types = self.types(|_| self.shared.as_stored);
-        let decoded = self.decode(None, types, decode).await?;
-        Ok(GroupRows::all(self.group, self.number, decoded, selection, held))
+        let columns = self.shared.projected.iter().copied().zip(types);
+        let pieces = Pieces::new(self.segment, self.place, columns);
+        GroupRows::all(self.group, self.place.1, pieces, selection, held)
     }
 
     /// The types in which projected columns leave, those for which `as_stored` is true as they are stored.
@@ -391,7 +418,7 @@ impl GroupScan<'_> {
             block_ranges(chunk).filter(|(_, rows)| any(Some(&selection), rows)).count() == 1
         };
         let types = self.types(|chunk| self.shared.as_stored && is_one(chunk));
-        let decoded = self.decode(Some(&selection), types, decode).await?;
+        let decoded = self.decode(&selection, types, decode).await?;
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(decoded.len() + 1);
         for (blocks, column) in decoded.into_iter().zip(&options.projection) {
             columns.push(self.join(blocks, *column)?);
@@ -400,7 +427,7 @@ impl GroupScan<'_> {
             let ids = selection.set_indices().map(|row| self.group.first_row + row as u64);
             columns.push(Arc::new(UInt64Array::from_iter_values(ids)));
         }
-        Ok(GroupRows::selected(self.group, self.number, columns, rows, held))
+        Ok(GroupRows::selected(self.group, self.place.1, columns, rows, held))
     }
 
     /// The selected rows of a column as one array.

@@ -130,7 +130,7 @@ impl ScanMorsel {
         };
         loop {
             if let Some(group) = rows {
-                if let Some(rows) = group.next(shared)? {
+                if let Some(rows) = group.next(shared).await? {
                     return Ok(Some(rows));
                 }
                 *rows = None;

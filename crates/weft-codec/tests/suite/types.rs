@@ -8,7 +8,9 @@ use arrow_array::{ArrowPrimitiveType, types::*};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, IntervalUnit};
 use fastrand::Rng;
-use weft_codec::{Block, Compression, Error, MAX_ROWS, MAX_VALUES, Op, Options, Physical, RANGE_ROWS};
+use weft_codec::{
+    Block, Compression, Error, MAX_ROWS, MAX_VALUES, Op, Options, Physical, RANGE_ROWS,
+};
 use weft_codec::{Predicate, Scalar, encode, zone};
 
 use crate::nested::{any_array, any_type};

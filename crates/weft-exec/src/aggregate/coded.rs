@@ -11,18 +11,28 @@ use crate::vector::VECTOR_ROWS_MAX;
 const COMBINATIONS_MAX: usize = 4096;
 /// In place of a group's number.
 const UNKNOWN: u8 = u8::MAX;
+/// Tables that are kept: coroutines that take turns on a worker bring dictionaries of their own.
+const TABLES: usize = 4;
 
 /// Which group each combination of codes has, as far as it came up.
 #[derive(Debug)]
 pub(super) struct Coded {
+    tables: [Table; TABLES],
+    /// The table for the rows that are looked at.
+    current: usize,
+    /// The combination of each row, whether it is selected or not.
+    combined: Box<[u16; VECTOR_ROWS_MAX]>,
+}
+
+/// What is known of the combinations of some dictionaries.
+#[derive(Debug, Default)]
+struct Table {
     /// The dictionaries of the keys.
     dictionaries: Vec<u64>,
     /// By combination: a group's number.
     numbers: Vec<u8>,
     /// [`Clusters::age`] of these numbers.
     age: u64,
-    /// The combination of each row, whether it is selected or not.
-    combined: Box<[u16; VECTOR_ROWS_MAX]>,
 }
 
 /// For which of a vector's rows the codes say the group.
@@ -38,12 +48,7 @@ pub(super) enum Coverage {
 
 impl Default for Coded {
     fn default() -> Coded {
-        Coded {
-            dictionaries: Vec::new(),
-            numbers: Vec::new(),
-            age: 0,
-            combined: Box::new([0; VECTOR_ROWS_MAX]),
-        }
+        Coded { tables: Default::default(), current: 0, combined: Box::new([0; VECTOR_ROWS_MAX]) }
     }
 }
 
@@ -60,10 +65,11 @@ impl Coded {
         if !self.combine(registers, keys, age) {
             return Coverage::Missing;
         }
+        let numbers = &self.tables[self.current].numbers;
         let mut greatest = 0;
         for (row, number) in rows.iter().zip(clusters.numbers()) {
             // Combinations are below the length.
-            *number = self.numbers[usize::from(self.combined[usize::from(*row)])];
+            *number = numbers[usize::from(self.combined[usize::from(*row)])];
             greatest = greatest.max(*number);
         }
         if greatest == UNKNOWN { Coverage::Partial } else { Coverage::Full }
@@ -71,36 +77,51 @@ impl Coded {
 
     /// Remembers the groups of `rows`, for which [`Coded::look_up`] was called before they were found.
     pub(super) fn learn(&mut self, rows: &[u16], tuples: &[Tuple], clusters: &Clusters) {
-        if clusters.age() != Some(self.age) {
+        let table = &mut self.tables[self.current];
+        if clusters.age() != Some(table.age) {
             return;
         }
         for (row, tuple) in rows.iter().zip(tuples) {
             let combination = self.combined[usize::from(*row)];
-            self.numbers[usize::from(combination)] = Clusters::number(*tuple);
+            table.numbers[usize::from(combination)] = Clusters::number(*tuple);
+        }
+    }
+
+    /// Has the table of the keys' dictionaries at hand, a new one in place of the oldest if there is none.
+    fn choose(&mut self, registers: &Registers, keys: &[Register], age: u64, combinations: usize) {
+        let codes = keys.iter().filter_map(|key| registers.vector(*key).codes());
+        let dictionaries = codes.map(|codes| codes.dictionary);
+        let is_known = |table: &usize| {
+            let table = &self.tables[*table];
+            table.age == age && table.dictionaries.iter().copied().eq(dictionaries.clone())
+        };
+        let nearest = (0..TABLES).map(|ahead| (self.current + ahead) % TABLES);
+        match nearest.into_iter().find(is_known) {
+            Some(table) => self.current = table,
+            None => {
+                self.current = (self.current + 1) % TABLES;
+                let table = &mut self.tables[self.current];
+                table.dictionaries.clear();
+                table.dictionaries.extend(dictionaries);
+                table.age = age;
+                table.numbers.clear();
+                table.numbers.resize(combinations, UNKNOWN);
+            }
         }
     }
 
     /// Combines the codes of all rows; false if they have none.
     fn combine(&mut self, registers: &Registers, keys: &[Register], age: u64) -> bool {
         let mut combinations = 1;
-        let mut is_same = self.age == age && self.dictionaries.len() == keys.len();
-        for (at, key) in keys.iter().enumerate() {
+        for key in keys {
             let Some(codes) = registers.vector(*key).codes() else { return false };
             // One more is for nulls.
             combinations *= codes.values + 1;
             if combinations > COMBINATIONS_MAX || codes.codes.len() < registers.rows() {
                 return false;
             }
-            is_same = is_same && self.dictionaries[at] == codes.dictionary;
         }
-        if !is_same {
-            let codes = keys.iter().filter_map(|key| registers.vector(*key).codes());
-            self.dictionaries.clear();
-            self.dictionaries.extend(codes.map(|codes| codes.dictionary));
-            self.age = age;
-            self.numbers.clear();
-            self.numbers.resize(combinations, UNKNOWN);
-        }
+        self.choose(registers, keys, age, combinations);
         let combined = &mut self.combined[..registers.rows()];
         combined.fill(0);
         for key in keys {

@@ -3,6 +3,7 @@
 //! Numbers are shared, not copied, if the array has the register's lane. Strings become views with addresses, decimals
 //! of 128 bits are narrowed where the register has 64.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
@@ -53,12 +54,34 @@ enum Values {
 
 #[derive(Debug)]
 struct Dictionary {
-    /// Which of the strings each is.
+    /// Which of the entries each is.
     codes: ScalarBuffer<u16>,
+    entries: Arc<Entries>,
+}
+
+/// The values of a dictionary, prepared once for all arrays that have them.
+#[derive(Debug)]
+pub struct Entries {
+    values: ArrayRef,
     number: u64,
     strings: Vec<Str>,
     #[expect(dead_code, reason = "owns what the strings refer to")]
-    values: Box<ArrowColumn>,
+    column: ArrowColumn,
+}
+
+impl Entries {
+    fn new(values: &ArrayRef) -> Result<Arc<Entries>> {
+        let column = ArrowColumn::new(values, Lane::Str)?;
+        let mut strings = Vec::with_capacity(column.rows);
+        let mut vector = Vector::new(Lane::Str);
+        for start in (0..column.rows).step_by(VECTOR_ROWS_MAX) {
+            let rows = VECTOR_ROWS_MAX.min(column.rows - start);
+            column.load(start, rows, &mut vector)?;
+            strings.extend_from_slice(&vector.values::<Str>()[..rows]);
+        }
+        let number = DICTIONARIES.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Entries { values: values.clone(), number, strings, column }))
+    }
 }
 
 impl ArrowColumn {
@@ -67,9 +90,21 @@ impl ArrowColumn {
     /// # Errors
     /// If the lane is none for such an array, or values have no row format.
     pub fn new(array: &ArrayRef, lane: Lane) -> Result<ArrowColumn> {
+        ArrowColumn::following(array, lane, None)
+    }
+
+    /// The same for an array that may have the dictionary of one before, whose entries are given.
+    ///
+    /// # Errors
+    /// As [`ArrowColumn::new`].
+    pub fn following(
+        array: &ArrayRef,
+        lane: Lane,
+        before: Option<&Arc<Entries>>,
+    ) -> Result<ArrowColumn> {
         let data_type = array.data_type();
         if let DataType::Dictionary(..) = data_type {
-            return ArrowColumn::of_dictionary(array, lane);
+            return ArrowColumn::of_dictionary(array, lane, before);
         }
         let own = Lane::of(data_type);
         let mut nulls = array.nulls().cloned();
@@ -107,21 +142,22 @@ impl ArrowColumn {
     }
 
     /// The values of a dictionary are prepared once, not for each row that has them.
-    fn of_dictionary(array: &ArrayRef, lane: Lane) -> Result<ArrowColumn> {
+    fn of_dictionary(
+        array: &ArrayRef,
+        lane: Lane,
+        before: Option<&Arc<Entries>>,
+    ) -> Result<ArrowColumn> {
         let dictionary = array.as_any_dictionary();
         let values = dictionary.values().len();
         if lane != Lane::Str || !(1..=DICTIONARY_MAX).contains(&values) {
             let values = arrow_select::take::take(dictionary.values(), dictionary.keys(), None)?;
             return ArrowColumn::new(&values, lane);
         }
-        let column = ArrowColumn::new(dictionary.values(), lane)?;
-        let mut strings = Vec::with_capacity(column.rows);
-        let mut vector = Vector::new(Lane::Str);
-        for start in (0..column.rows).step_by(VECTOR_ROWS_MAX) {
-            let rows = VECTOR_ROWS_MAX.min(column.rows - start);
-            column.load(start, rows, &mut vector)?;
-            strings.extend_from_slice(&vector.values::<Str>()[..rows]);
-        }
+        let is_same = |entries: &&Arc<Entries>| Arc::ptr_eq(&entries.values, dictionary.values());
+        let entries = match before.filter(is_same) {
+            Some(entries) => entries.clone(),
+            None => Entries::new(dictionary.values())?,
+        };
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         let codes = match dictionary.keys().as_primitive_opt::<UInt16Type>() {
             Some(keys)
@@ -132,10 +168,16 @@ impl ArrowColumn {
             }
             _ => dictionary.normalized_keys().into_iter().map(|key| key as u16).collect(),
         };
-        let number = DICTIONARIES.fetch_add(1, Ordering::Relaxed);
-        let values =
-            Values::Dictionary(Dictionary { codes, number, strings, values: Box::new(column) });
+        let values = Values::Dictionary(Dictionary { codes, entries });
         Ok(ArrowColumn { lane, rows: array.len(), nulls, values })
+    }
+
+    /// The entries of its dictionary, if it is kept as one.
+    pub fn entries(&self) -> Option<&Arc<Entries>> {
+        match &self.values {
+            Values::Dictionary(dictionary) => Some(&dictionary.entries),
+            _ => None,
+        }
     }
 
     /// Number of values.
@@ -181,12 +223,14 @@ impl ArrowColumn {
                     *value = from_view(*view, buffers);
                 }
             }
-            Values::Dictionary(Dictionary { codes, number, strings, .. }) => {
+            Values::Dictionary(Dictionary { codes, entries }) => {
                 let codes = codes.slice(start, rows);
+                // A slice of its own: nothing that is written can change where it lies.
+                let (number, strings) = (entries.number, entries.strings.as_slice());
                 for (code, value) in codes.iter().zip(vector.values_mut::<Str>()) {
                     *value = strings[usize::from(*code)];
                 }
-                vector.set_codes(Codes { codes, values: strings.len(), dictionary: *number });
+                vector.set_codes(Codes { codes, values: strings.len(), dictionary: number });
             }
             Values::Offsets32(offsets, values) => {
                 let offsets = &offsets[start..=start + rows];

@@ -6,7 +6,7 @@ pub mod column;
 mod dictionary;
 
 pub use builder::ColumnBuilder;
-pub use column::ArrowColumn;
+pub use column::{ArrowColumn, Entries};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::MorselQueue;
 use weft_rt::progress::Progress;
 
-use crate::arrow::ArrowColumn;
+use crate::arrow::{ArrowColumn, Entries};
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
@@ -106,10 +106,30 @@ impl BatchTuples {
     /// # Panics
     /// If there are not as many columns as lanes.
     pub fn new(batch: &RecordBatch, lanes: &[Lane]) -> Result<BatchTuples> {
+        BatchTuples::following(batch, lanes, &mut Vec::new())
+    }
+
+    /// The same for a batch that may have dictionaries of the one before: their entries by column, for which it leaves its own.
+    ///
+    /// # Errors
+    /// As [`BatchTuples::new`].
+    ///
+    /// # Panics
+    /// As [`BatchTuples::new`].
+    pub fn following(
+        batch: &RecordBatch,
+        lanes: &[Lane],
+        dictionaries: &mut Vec<Option<Arc<Entries>>>,
+    ) -> Result<BatchTuples> {
         assert_eq!(batch.num_columns(), lanes.len(), "columns and lanes");
-        let columns = batch.columns().iter().zip(lanes);
-        let columns = columns.map(|(array, lane)| ArrowColumn::new(array, *lane));
-        let columns = columns.collect::<Result<_>>()?;
+        dictionaries.resize_with(lanes.len(), || None);
+        let columns = batch.columns().iter().zip(lanes).zip(dictionaries);
+        let column = |((array, lane), dictionary): ((_, &Lane), &mut Option<Arc<Entries>>)| {
+            let column = ArrowColumn::following(array, *lane, dictionary.as_ref())?;
+            *dictionary = column.entries().cloned();
+            Ok(column)
+        };
+        let columns = columns.map(column).collect::<Result<_>>()?;
         Ok(BatchTuples { rows: batch.num_rows(), columns, selected: None })
     }
 

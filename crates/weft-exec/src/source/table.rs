@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use arrow_array::{Array, RecordBatch};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::memory::Ledger;
@@ -10,6 +11,7 @@ use weft_store::{
     ScanStats, Table,
 };
 
+use crate::arrow::Entries;
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::pipeline::{Morsel, Source, Tuples};
@@ -140,7 +142,7 @@ impl Source for TableScan {
     fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
         let morsel = self.scan.get().expect("the source was opened").next()?;
         let (lanes, ledger) = (self.lanes.clone(), self.ledger.get().cloned());
-        Some(Box::new(TableMorsel { morsel, lanes, ledger }))
+        Some(Box::new(TableMorsel { morsel, lanes, dictionaries: Vec::new(), ledger }))
     }
 
     fn depth(&self, context: &Context) -> usize {
@@ -151,6 +153,8 @@ impl Source for TableScan {
 struct TableMorsel {
     morsel: ScanMorsel,
     lanes: Arc<[Lane]>,
+    /// The entries of the dictionaries of the last rows, by column.
+    dictionaries: Vec<Option<Arc<Entries>>>,
     /// The budget, which hears of what is decoded.
     ledger: Option<Ledger>,
 }
@@ -163,11 +167,19 @@ impl Morsel for TableMorsel {
             };
             if let Some(ledger) = &self.ledger {
                 // Others before it had as much, and are gone, or soon will be.
-                ledger.note_freed(batch.get_array_memory_size() as u64);
+                ledger.note_freed(slice_bytes(&batch));
             }
-            let tuples = BatchTuples::new(&batch, &self.lanes)?;
+            let tuples = BatchTuples::following(&batch, &self.lanes, &mut self.dictionaries)?;
             Ok(Some(Box::new(tuples.with_selected(selected)) as Box<dyn Tuples>))
         }
         .boxed_local()
     }
+}
+
+/// About what the values of a batch take, whose arrays may be parts of larger ones.
+fn slice_bytes(batch: &RecordBatch) -> u64 {
+    let bytes = batch.columns().iter().map(|array| {
+        array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+    });
+    bytes.sum::<usize>() as u64
 }

@@ -1,0 +1,118 @@
+//! All rows of a row group, decoded a piece at a time: what a piece takes stays in the caches until it is used.
+//!
+//! Numbers are decoded in pieces of [`PIECE_ROWS`]; of what cannot be decoded so, a block is one piece. The pages
+//! are visited again for each piece, and not held between: a consumer may let the next one wait for long.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use crate::error::Result;
+use crate::scan::ScanShared;
+use crate::scan_group::GroupScan;
+use crate::segment::Loaded;
+
+/// Rows of numbers that are decoded at once.
+pub(crate) const PIECE_ROWS: usize = 16 * weft_codec::RANGE_ROWS;
+
+/// The columns of a row group, of which each is decoded as far as it is wanted.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    segment: Arc<Loaded>,
+    /// Which of the segment's row groups it is, and which of the table's.
+    place: (usize, usize),
+    /// Those of the projection, each once.
+    columns: Vec<Column>,
+}
+
+#[derive(Debug)]
+struct Column {
+    number: usize,
+    /// In which its values leave.
+    data_type: DataType,
+    /// Its first row, and its values.
+    piece: Option<(usize, ArrayRef)>,
+}
+
+/// A piece to be decoded: its place among the columns, the block's first row, and the first row in the block.
+struct Missing {
+    at: usize,
+    block_start: usize,
+    offset: usize,
+}
+
+impl Column {
+    /// The rows that are decoded.
+    fn rows(&self) -> Range<usize> {
+        self.piece.as_ref().map_or(0..0, |(start, values)| *start..start + values.len())
+    }
+}
+
+impl Pieces {
+    /// Of columns, given their numbers and types, of the row group at `place`: its number in the segment, and in the table.
+    pub(crate) fn new(
+        segment: &Arc<Loaded>,
+        place: (usize, usize),
+        columns: impl Iterator<Item = (usize, DataType)>,
+    ) -> Pieces {
+        let column = |(number, data_type)| Column { number, data_type, piece: None };
+        Pieces { segment: segment.clone(), place, columns: columns.map(column).collect() }
+    }
+
+    /// The rows from `row` on, at most `rows_max` of them, of the columns of the projection, on a worker.
+    pub(crate) async fn from(
+        &mut self,
+        shared: &ScanShared,
+        row: usize,
+        rows_max: usize,
+    ) -> Result<(Vec<ArrayRef>, usize)> {
+        self.decode(shared, row).await?;
+        let ends = self.columns.iter().map(|column| column.rows().end - row);
+        let rows = ends.fold(rows_max, usize::min);
+        let values = |number: &usize| {
+            let mut columns = self.columns.iter();
+            let column = columns.find(|column| column.number == *number).expect("projected");
+            let (start, values) = column.piece.as_ref().expect("it was decoded");
+            values.slice(row - start, rows)
+        };
+        Ok((shared.options.projection.iter().map(values).collect(), rows))
+    }
+
+    /// Decodes the pieces with `row` that are missing.
+    async fn decode(&mut self, shared: &ScanShared, row: usize) -> Result<()> {
+        let scan = GroupScan::new(shared, &self.segment, self.place);
+        let mut keys = Vec::with_capacity(self.columns.len());
+        let mut missing = Vec::with_capacity(self.columns.len());
+        for (at, column) in self.columns.iter_mut().enumerate() {
+            if !column.rows().contains(&row) {
+                // It goes before its successor comes.
+                column.piece = None;
+                let block_rows = scan.block_rows(column.number);
+                let offset = row % block_rows / PIECE_ROWS * PIECE_ROWS;
+                keys.push((column.number, row / block_rows));
+                missing.push(Missing { at, block_start: row - row % block_rows, offset });
+            }
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let is_new = |(_, missing): &(_, &Missing)| missing.offset == 0;
+        scan.count_read(keys.iter().zip(&missing).filter(is_new).map(|(key, _)| key));
+        let columns = &mut self.columns;
+        scan.visit(&keys, |number, block| {
+            let Missing { at, block_start, offset } = missing[number];
+            let column = &mut columns[at];
+            column.piece = Some(if block.is_divisible()? {
+                let end = (offset + PIECE_ROWS).min(block.rows());
+                let values = block.decode_range(offset..end, &column.data_type)?;
+                (block_start + offset, values)
+            } else {
+                (block_start, block.decode_as(&column.data_type)?)
+            });
+            Ok(())
+        })
+        .await
+    }
+}
