@@ -9,7 +9,7 @@ use weft_rt::memory::Reservation;
 
 use crate::error::{Result, StoreError};
 use crate::page_io::count;
-use crate::pieces::Pieces;
+use crate::pieces::{Picked, Pieces};
 use crate::row_group::RowGroup;
 use crate::scan::ScanShared;
 
@@ -28,93 +28,96 @@ pub(crate) struct GroupRows {
     number: usize,
     device: u8,
     first_row: u64,
-    columns: Columns,
-    /// Which rows of all are left.
-    selected: Option<BooleanBuffer>,
-    at: usize,
     rows: usize,
+    columns: Columns,
+    /// What is decoded of picked rows, and the row of it that comes next.
+    decoded: Option<(RecordBatch, usize)>,
+    /// Of all rows, the one that comes next.
+    at: usize,
     /// In flight, decoded, and in memory.
     _held: [Reservation; 3],
 }
 
+/// Which rows are left of a row group.
 #[derive(Debug)]
-enum Columns {
-    /// All rows, in pieces whose ends batches do not cross.
-    All(Pieces),
-    /// The selected rows.
-    Selected(Vec<ArrayRef>),
+pub(crate) enum Columns {
+    None,
+    /// All, or all but those that are not selected, in pieces whose ends batches do not cross.
+    All(Pieces, Option<BooleanBuffer>),
+    /// Some, which are picked.
+    Picked(Picked),
 }
 
 impl GroupRows {
-    /// Of no rows.
-    pub(crate) fn none(group: &RowGroup, number: usize, held: [Reservation; 3]) -> GroupRows {
-        GroupRows::selected(group, number, Vec::new(), 0, held)
-    }
-
-    /// Of all rows, or of those that are `selected`.
-    pub(crate) fn all(
+    /// Of the `number`th row group of the table.
+    pub(crate) fn new(
         group: &RowGroup,
         number: usize,
-        pieces: Pieces,
-        selected: Option<BooleanBuffer>,
-        held: [Reservation; 3],
-    ) -> GroupRows {
-        GroupRows {
-            columns: Columns::All(pieces),
-            selected,
-            ..GroupRows::selected(group, number, Vec::new(), group.rows as usize, held)
-        }
-    }
-
-    /// Of `rows` rows, row ids included if they are wanted.
-    pub(crate) fn selected(
-        group: &RowGroup,
-        number: usize,
-        columns: Vec<ArrayRef>,
-        rows: usize,
+        columns: Columns,
         held: [Reservation; 3],
     ) -> GroupRows {
         let (device, first_row) = (group.extent.device, group.first_row);
-        let columns = Columns::Selected(columns);
-        GroupRows { number, device, first_row, columns, selected: None, at: 0, rows, _held: held }
+        let (rows, at, decoded) = (group.rows as usize, 0, None);
+        GroupRows { number, device, first_row, rows, columns, decoded, at, _held: held }
     }
 
     /// The next rows, on a worker.
     pub(crate) async fn next(&mut self, shared: &ScanShared) -> Result<Option<ScanRows>> {
-        while self.at < self.rows {
-            let (first, arrays, rows) = self.cut(shared).await?;
-            let selected = self.selected.as_ref().map(|selected| selected.slice(first, rows));
-            let left = selected.as_ref().map_or(rows, BooleanBuffer::count_set_bits);
-            if left == 0 {
-                continue;
-            }
+        let rows = match &mut self.columns {
+            Columns::None => None,
+            Columns::All(..) => self.next_of_all(shared).await?,
+            Columns::Picked(_) => self.next_picked(shared).await?,
+        };
+        if let Some(ScanRows { batch, selected }) = &rows {
+            let left = selected.as_ref().map_or(batch.num_rows(), BooleanBuffer::count_set_bits);
             count(&shared.counters.rows_out, left as u64);
             shared.options.progress.add_rows(left as u64);
+        }
+        Ok(rows)
+    }
+
+    async fn next_of_all(&mut self, shared: &ScanShared) -> Result<Option<ScanRows>> {
+        let options = &shared.options;
+        while self.at < self.rows
+            && let Columns::All(pieces, selection) = &mut self.columns
+        {
+            let first = self.at;
+            let rows = options.batch_rows.min(self.rows - first);
+            let (mut arrays, rows) = pieces.from(shared, first, rows).await?;
+            self.at += rows;
+            let selected = selection.as_ref().map(|selection| selection.slice(first, rows));
+            if selected.as_ref().is_some_and(|selected| !selected.has_true()) {
+                continue;
+            }
+            if options.with_row_id {
+                let id = self.first_row + first as u64;
+                arrays.push(Arc::new(UInt64Array::from_iter_values(id..id + rows as u64)));
+            }
             let batch = self.batch(shared, arrays, rows)?;
-            return Ok(Some(ScanRows { batch, selected: selected.filter(|_| left < rows) }));
+            return Ok(Some(ScanRows {
+                batch,
+                selected: selected.filter(BooleanBuffer::has_false),
+            }));
         }
         Ok(None)
     }
 
-    /// Cuts the next batch off: its first row, its columns, and how many rows it has.
-    async fn cut(&mut self, shared: &ScanShared) -> Result<(usize, Vec<ArrayRef>, usize)> {
-        let (options, first) = (&shared.options, self.at);
-        let rows = options.batch_rows.min(self.rows - first);
-        let (arrays, rows) = match &mut self.columns {
-            Columns::Selected(columns) => {
-                (columns.iter().map(|column| column.slice(first, rows)).collect(), rows)
-            }
-            Columns::All(pieces) => {
-                let (mut arrays, rows) = pieces.from(shared, first, rows).await?;
-                if options.with_row_id {
-                    let id = self.first_row + first as u64;
-                    arrays.push(Arc::new(UInt64Array::from_iter_values(id..id + rows as u64)));
+    async fn next_picked(&mut self, shared: &ScanShared) -> Result<Option<ScanRows>> {
+        loop {
+            if let Some((batch, at)) = &mut self.decoded {
+                let rows = shared.options.batch_rows.min(batch.num_rows() - *at);
+                if rows > 0 {
+                    let batch = batch.slice(*at, rows);
+                    *at += rows;
+                    return Ok(Some(ScanRows { batch, selected: None }));
                 }
-                (arrays, rows)
+                // It goes before its successor comes.
+                self.decoded = None;
             }
-        };
-        self.at += rows;
-        Ok((first, arrays, rows))
+            let Columns::Picked(picked) = &mut self.columns else { return Ok(None) };
+            let Some((columns, rows)) = picked.next(shared).await? else { return Ok(None) };
+            self.decoded = Some((self.batch(shared, columns, rows)?, 0));
+        }
     }
 
     fn batch(

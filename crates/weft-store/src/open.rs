@@ -25,7 +25,7 @@ use crate::wire::WireError;
 
 /// Bytes that the buffer pool always has: at least, which is what one coroutine reads at a time and more, and at most,
 /// but never more than half of the budget.
-const POOL_BYTES_MIN: (u64, u64) = (6 << 20, 128 << 20);
+const POOL_BYTES_MIN: (u64, u64) = (2 << 20, 128 << 20);
 
 /// Opens or makes the database, on a worker.
 pub(crate) async fn open(

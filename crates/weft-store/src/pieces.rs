@@ -1,12 +1,14 @@
-//! All rows of a row group, decoded a piece at a time: what a piece takes stays in the caches until it is used.
+//! The rows of a row group, decoded a piece at a time: what a piece takes is little, and stays in the caches until it is used.
 //!
-//! Numbers are decoded in pieces of [`PIECE_ROWS`]; of what cannot be decoded so, a block is one piece. The pages
-//! are visited again for each piece, and not held between: a consumer may let the next one wait for long.
+//! Of all rows, numbers are decoded in pieces of [`PIECE_ROWS`]; of what cannot be decoded so, a block is one piece. Of some
+//! rows, a piece is so many of them. The pages are visited again for each piece, and not held between: a consumer may let
+//! the next one wait for long.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
 
 use crate::error::Result;
@@ -17,7 +19,7 @@ use crate::segment::Loaded;
 /// Rows of numbers that are decoded at once.
 pub(crate) const PIECE_ROWS: usize = 16 * weft_codec::RANGE_ROWS;
 
-/// The columns of a row group, of which each is decoded as far as it is wanted.
+/// All rows of a row group, of whose columns each is decoded as far as it is wanted.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     segment: Arc<Loaded>,
@@ -114,5 +116,56 @@ impl Pieces {
             Ok(())
         })
         .await
+    }
+}
+
+/// Some rows of a row group.
+#[derive(Debug)]
+pub(crate) struct Picked {
+    segment: Arc<Loaded>,
+    /// Which of the segment's row groups it is, and which of the table's.
+    place: (usize, usize),
+    selection: BooleanBuffer,
+    /// Rows of a piece, at most, but for those of a step.
+    rows_max: usize,
+    /// Where the next piece begins.
+    at: usize,
+}
+
+/// Rows of which all that are picked come in one piece.
+const STEP: usize = 1024;
+
+impl Picked {
+    /// Those that are selected, in pieces of about `rows_max`, of the row group at `place`.
+    pub(crate) fn new(
+        segment: &Arc<Loaded>,
+        place: (usize, usize),
+        selection: BooleanBuffer,
+        rows_max: usize,
+    ) -> Picked {
+        Picked { segment: segment.clone(), place, selection, rows_max, at: 0 }
+    }
+
+    /// The columns of the next piece, and how many rows it has; `None` after the last. On a worker.
+    pub(crate) async fn next(
+        &mut self,
+        shared: &ScanShared,
+    ) -> Result<Option<(Vec<ArrayRef>, usize)>> {
+        let (start, mut rows) = (self.at, 0);
+        while self.at < self.selection.len() {
+            let step = STEP.min(self.selection.len() - self.at);
+            let more = self.selection.slice(self.at, step).count_set_bits();
+            if rows > 0 && rows + more > self.rows_max {
+                break;
+            }
+            rows += more;
+            self.at += step;
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let scan = GroupScan::new(shared, &self.segment, self.place);
+        let columns = scan.picked(&self.selection, start..self.at).await?;
+        Ok(Some((columns, rows)))
     }
 }

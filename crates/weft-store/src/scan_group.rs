@@ -1,8 +1,7 @@
 //! One row group of a scan: zones first, then the columns of predicates and filters, then what is left of the others.
 //!
 //! Many row groups have their pages read at once, few are decoded: each waits for its turn when its pages are
-//! in memory. Rows that are picked are decoded before the first batch is given, others [a piece at a
-//! time](crate::pieces); no page is held while a consumer is waited for.
+//! in memory. They are decoded [a piece at a time](crate::pieces), and no page is held while a consumer is waited for.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use weft_codec::{Block as Decoder, Predicate};
-use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::memory::Ledger;
 
 use crate::array_bytes::logical_bytes;
 use crate::error::{Result, StoreError};
-use crate::group_rows::{GroupRows, ScanRows};
+use crate::group_rows::{Columns, GroupRows, ScanRows};
 use crate::page_io::{Wanted, count};
 use crate::pages::PageKind;
-use crate::pieces::{PIECE_ROWS, Pieces};
+use crate::pieces::{PIECE_ROWS, Picked, Pieces};
 use crate::row_group::{Block, Chunk, RowGroup};
 use crate::scan::{InFlight, Output, ScanShared};
 use crate::scan_options::ColumnFilter;
@@ -29,6 +28,10 @@ use crate::segment::Loaded;
 const WHOLE: usize = 2;
 /// If one of so many rows is left, or more, a filter is asked about all of a block: that is cheaper than to pick them.
 const DENSE: usize = 8;
+
+/// Rows that are picked are decoded at once as long as they are so few bytes, but not fewer and not more rows than that.
+const PICKED_BYTES: u64 = 2 << 20;
+const PICKED_ROWS: (usize, usize) = (1024, 16 << 10);
 
 /// A row group being scanned.
 pub(crate) struct GroupScan<'a> {
@@ -61,8 +64,8 @@ pub(crate) async fn scan_group(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Reads what is wanted of a row group, the `within`th of its segment and the `number`th of the table, and decodes it as
-/// far as rows are picked, on a worker. `decoding` is a budget in row groups that are decoded and not yet given away.
+/// Finds out which rows of a row group are wanted, the `within`th of its segment and the `number`th of the table, and has their
+/// pages read, on a worker. `decoding` is a budget in row groups that are decoded and not yet given away.
 pub(crate) async fn read_group(
     shared: &ScanShared,
     in_flight: &InFlight,
@@ -82,33 +85,46 @@ pub(crate) async fn read_group(
     let selection = scan.selection.take().filter(BooleanBuffer::has_false);
     let rows = selection.as_ref().map_or(scan.rows(), BooleanBuffer::count_set_bits);
     let picked = selection.as_ref().is_some_and(|selection| !scan.is_left_whole(selection, rows));
-    let bytes = decoded_bytes(shared, group, picked.then_some(rows));
-    let memory = match shared.table.access.ledger.try_reserve(bytes) {
-        Some(memory) => memory,
-        None => in_flight.unreserved.reserve(1).await?,
+    let picked_max = picked.then(|| picked_rows_max(shared, group).min(rows));
+    let memory =
+        match shared.table.access.ledger.try_reserve(decoded_bytes(shared, group, picked_max)) {
+            Some(memory) => memory,
+            None => in_flight.unreserved.reserve(1).await?,
+        };
+    let columns = match (selection, picked_max) {
+        (Some(_), _) if rows == 0 => Columns::None,
+        (Some(selection), Some(rows_max)) => {
+            Columns::Picked(Picked::new(segment, place, selection, rows_max))
+        }
+        (selection, _) => Columns::All(scan.pieces(), selection),
     };
-    let held = [turn, decoding, memory];
-    match selection {
-        Some(_) if rows == 0 => Ok(GroupRows::none(group, place.1, held)),
-        Some(selection) if picked => scan.selected(selection, rows, held).await,
-        selection => Ok(scan.all(selection, held)),
+    Ok(GroupRows::new(group, place.1, columns, [turn, decoding, memory]))
+}
+
+/// Rows that are picked at once.
+fn picked_rows_max(shared: &ScanShared, group: &RowGroup) -> usize {
+    let bytes = shared.columns.iter().map(|column| row_bytes(shared, group, *column)).sum::<u64>();
+    ((PICKED_BYTES / bytes.max(1)) as usize).clamp(PICKED_ROWS.0, PICKED_ROWS.1)
+}
+
+/// About what a value of a column takes when it is decoded.
+fn row_bytes(shared: &ScanShared, group: &RowGroup, column: usize) -> u64 {
+    match shared.table.version.schema.columns[column].data_type.primitive_width() {
+        Some(width) => width as u64,
+        // Views take 16 bytes a row; that strings shrink by half when they are encoded is a guess.
+        None => 16 + 2 * group.chunks[column].bytes() / u64::from(group.rows.max(1)),
     }
 }
 
-/// About what the rows of a row group take that are decoded at a time: `picked` ones at once, else a piece of each
-/// column.
+/// About what the rows of a row group take that are decoded at a time: so many `picked` ones, or a piece of each column.
 fn decoded_bytes(shared: &ScanShared, group: &RowGroup, picked: Option<usize>) -> u64 {
-    let schema = &shared.table.version.schema;
     let column_bytes = |column: &usize| {
-        let chunk = &group.chunks[*column];
-        let width = schema.columns[*column].data_type.primitive_width();
-        let rows = picked.unwrap_or(match width {
+        let data_type = &shared.table.version.schema.columns[*column].data_type;
+        let rows = picked.unwrap_or(match data_type.primitive_width() {
             Some(_) => PIECE_ROWS.min(group.rows as usize),
-            None => chunk.block_rows as usize,
+            None => group.chunks[*column].block_rows as usize,
         });
-        // Views take 16 bytes a row; that strings shrink by half when they are encoded is a guess.
-        let strings = if width.is_none() { 2 * chunk.bytes() / u64::from(group.rows) } else { 0 };
-        (width.unwrap_or(16) as u64 + strings) * rows as u64
+        row_bytes(shared, group, *column) * rows as u64
     };
     shared.columns.iter().map(column_bytes).sum::<u64>().max(1)
 }
@@ -126,6 +142,18 @@ fn block_ranges(chunk: &Chunk) -> impl Iterator<Item = (usize, Range<usize>)> {
 fn open<'a>(predicates: &[&'a Predicate], block: &Block) -> Vec<&'a Predicate> {
     let may_fail = |predicate: &&&Predicate| !predicate.must_match(&block.zone, block.rows.into());
     predicates.iter().filter(may_fail).copied().collect()
+}
+
+/// The bits that lie in `range`, and no others.
+fn only(selection: &BooleanBuffer, range: &Range<usize>) -> BooleanBuffer {
+    if range.start == 0 && range.end == selection.len() {
+        return selection.clone();
+    }
+    let mut bits = BooleanBufferBuilder::new(selection.len());
+    bits.append_n(range.start, false);
+    bits.append_buffer(&selection.slice(range.start, range.len()));
+    bits.append_n(selection.len() - range.end, false);
+    bits.finish()
 }
 
 fn any(selection: Option<&BooleanBuffer>, rows: &Range<usize>) -> bool {
@@ -339,10 +367,12 @@ impl<'a> GroupScan<'a> {
     }
 
     /// The decoded blocks of all projected columns that have rows left, by column: the first row of each,
-    /// and what `decode` makes of it, given the column's one of `types`.
+    /// and what `decode` makes of it, given the column's one of `types`. Those whose rows are new are read for the first
+    /// time.
     async fn decode(
         &self,
         selection: &BooleanBuffer,
+        is_new: impl Fn(&Range<usize>) -> bool,
         types: Vec<DataType>,
         decode: impl Fn(&Decoder<'_>, &Range<usize>, &DataType) -> weft_codec::Result<ArrayRef>,
     ) -> Result<Vec<Vec<(usize, ArrayRef)>>> {
@@ -358,7 +388,8 @@ impl<'a> GroupScan<'a> {
             }
         }
         let mut decoded: Vec<Vec<(usize, ArrayRef)>> = vec![Vec::new(); columns.len()];
-        self.count_read(keys.iter());
+        let new = keys.iter().zip(&ranges).filter(|(_, (_, rows))| is_new(rows));
+        self.count_read(new.map(|(key, _)| key));
         self.visit(&keys, |at, decoder| {
             let (position, rows) = &ranges[at];
             let array = decode(decoder, rows, &types[*position])?;
@@ -381,12 +412,11 @@ impl<'a> GroupScan<'a> {
             && self.shared.projected.iter().all(has_rows_left)
     }
 
-    /// All rows, or all and a selection.
-    fn all(&self, selection: Option<BooleanBuffer>, held: [Reservation; 3]) -> GroupRows {
+    /// All rows, to be decoded piece by piece.
+    fn pieces(&self) -> Pieces {
         let types = self.types(|_| self.shared.as_stored);
         let columns = self.shared.projected.iter().copied().zip(types);
-        let pieces = Pieces::new(self.segment, self.place, columns);
-        GroupRows::all(self.group, self.place.1, pieces, selection, held)
+        Pieces::new(self.segment, self.place, columns)
     }
 
     /// The types in which projected columns leave, those for which `as_stored` is true as they are stored.
@@ -402,32 +432,35 @@ impl<'a> GroupScan<'a> {
         self.shared.projected.iter().map(of).collect()
     }
 
-    /// The `rows` rows that are left.
-    async fn selected(
+    /// The rows of `range` that are selected, a column after the other, row ids included if they are wanted.
+    pub(crate) async fn picked(
         &self,
-        selection: BooleanBuffer,
-        rows: usize,
-        held: [Reservation; 3],
-    ) -> Result<GroupRows> {
+        selection: &BooleanBuffer,
+        range: Range<usize>,
+    ) -> Result<Vec<ArrayRef>> {
         let options = &self.shared.options;
+        let picked = only(selection, &range);
         let decode = |decoder: &Decoder<'_>, rows: &Range<usize>, data_type: &DataType| {
-            decoder.decode_selected(&selection.slice(rows.start, rows.len()), data_type)
+            decoder.decode_selected(&picked.slice(rows.start, rows.len()), data_type)
         };
         // Blocks are joined to one array, of one type.
         let is_one = |chunk: &Chunk| {
-            block_ranges(chunk).filter(|(_, rows)| any(Some(&selection), rows)).count() == 1
+            block_ranges(chunk).filter(|(_, rows)| any(Some(&picked), rows)).count() == 1
         };
         let types = self.types(|chunk| self.shared.as_stored && is_one(chunk));
-        let decoded = self.decode(&selection, types, decode).await?;
+        let is_new = |rows: &Range<usize>| {
+            rows.start >= range.start || !any(Some(selection), &(rows.start..range.start))
+        };
+        let decoded = self.decode(&picked, is_new, types, decode).await?;
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(decoded.len() + 1);
         for (blocks, column) in decoded.into_iter().zip(&options.projection) {
             columns.push(self.join(blocks, *column)?);
         }
         if options.with_row_id {
-            let ids = selection.set_indices().map(|row| self.group.first_row + row as u64);
+            let ids = picked.set_indices().map(|row| self.group.first_row + row as u64);
             columns.push(Arc::new(UInt64Array::from_iter_values(ids)));
         }
-        Ok(GroupRows::selected(self.group, self.place.1, columns, rows, held))
+        Ok(columns)
     }
 
     /// The selected rows of a column as one array.
