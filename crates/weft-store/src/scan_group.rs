@@ -29,8 +29,10 @@ const WHOLE: usize = 2;
 /// If one of so many rows is left, or more, a filter is asked about all of a block: that is cheaper than to pick them.
 const DENSE: usize = 8;
 
-/// Rows that are picked are decoded at once as long as they are so few bytes, but not fewer and not more rows than that.
-const PICKED_BYTES: u64 = 2 << 20;
+/// Rows that are picked are decoded at once as long as they are so few bytes: a part of the budget, at least and at most that;
+/// but not fewer and not more rows.
+const PICKED_PART: u64 = 128;
+const PICKED_BYTES: (u64, u64) = (128 << 10, 2 << 20);
 const PICKED_ROWS: (usize, usize) = (1024, 16 << 10);
 
 /// A row group being scanned.
@@ -104,7 +106,9 @@ pub(crate) async fn read_group(
 /// Rows that are picked at once.
 fn picked_rows_max(shared: &ScanShared, group: &RowGroup) -> usize {
     let bytes = shared.columns.iter().map(|column| row_bytes(shared, group, *column)).sum::<u64>();
-    ((PICKED_BYTES / bytes.max(1)) as usize).clamp(PICKED_ROWS.0, PICKED_ROWS.1)
+    let limit = shared.table.access.ledger.limit();
+    let bytes_max = (limit / PICKED_PART).clamp(PICKED_BYTES.0, PICKED_BYTES.1);
+    ((bytes_max / bytes.max(1)) as usize).clamp(PICKED_ROWS.0, PICKED_ROWS.1)
 }
 
 /// About what a value of a column takes when it is decoded.
