@@ -18,9 +18,6 @@ use crate::spill::reader::Reader;
 use crate::tuple::Page;
 use crate::tuple::budget::patiently;
 
-/// Of memory that is not free, the part that is given up before less is asked for.
-const LESS: u64 = 4;
-
 /// What of a unit's build side has not been in memory yet.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -97,15 +94,10 @@ impl Blocks {
         self.spilled.iter().take(pages).fold(size, Size::add)
     }
 
-    /// Takes memory for all of it but no more than `bytes_max`, as far as it is free; returns the bytes that a block may have
-    /// then.
-    pub(super) fn reserve_some(&mut self, keeps_marks: bool, bytes_max: u64) -> u64 {
-        let stored_bytes = self.stored_memory.bytes();
-        let mut wanted = self.bytes(keeps_marks).min(bytes_max).saturating_sub(stored_bytes);
-        while wanted > self.memory.bytes() && !self.memory.try_grow(wanted - self.memory.bytes()) {
-            wanted -= wanted.div_ceil(LESS);
-        }
-        (self.memory.bytes() + stored_bytes).min(bytes_max).max(1)
+    /// Takes memory for all of it, if it is free.
+    pub(super) fn try_reserve(&mut self, keeps_marks: bool) -> bool {
+        let bytes = self.size(self.spilled.len()).bytes(keeps_marks);
+        self.memory.try_grow(bytes.saturating_sub(self.memory.bytes()))
     }
 
     /// All of it again, if there has been no block yet.

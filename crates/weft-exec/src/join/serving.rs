@@ -231,12 +231,7 @@ impl Work {
         log::debug!(
             "a unit of {side_bytes:?} bytes on disk needs {bytes}, and may have {bytes_max}"
         );
-        // What is free may be less than the share, and then it is what blocks are made of.
-        let bytes_max = match aside.is_whole {
-            true => bytes_max,
-            false => blocks.reserve_some(keeps_marks, bytes_max),
-        };
-        let fits = !aside.is_whole && bytes <= bytes_max;
+        let fits = !aside.is_whole && bytes <= bytes_max && blocks.try_reserve(keeps_marks);
         let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
         if !fits && can_split && pays(side_bytes, bytes.div_ceil(bytes_max)) {
             drop((share, holder, spare));
