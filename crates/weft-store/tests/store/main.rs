@@ -7,5 +7,6 @@ mod crash;
 mod damage;
 mod failures;
 mod format;
+mod pieces;
 mod spill;
 mod support;
