@@ -133,6 +133,7 @@ fn probe_once(join: &Arc<Join>, table: &Table, kind: Kind, context: &Context) ->
         kind,
         carried: if kind.expands() { vec![(key, carried)] } else { Vec::new() },
         kept: Vec::new(),
+        storage: Vec::new(),
         tuples: kind.expands().then_some(tuples),
         marks_build: false,
         residual: None,

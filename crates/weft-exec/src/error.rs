@@ -47,6 +47,14 @@ pub enum ExecError {
         /// The budget.
         limit_bytes: u64,
     },
+    /// Strings that were to be stored by their numbers, because few were known to be different, are too many.
+    #[error(
+        "more than {texts_max} different texts in a column that has few as far as its table's statistics tell"
+    )]
+    TooManyTexts {
+        /// How many there may be.
+        texts_max: usize,
+    },
     /// A table could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),

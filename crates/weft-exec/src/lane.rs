@@ -60,6 +60,14 @@ impl Lane {
         Lane::Str,
     ];
 
+    /// True if all of its values are values of another, wider lane of integers, which has their signs.
+    pub const fn widens_to(self, wide: Lane) -> bool {
+        use Lane::{I8, I16, I32, I64, U8, U16, U32, U64};
+        let is_signed = matches!((self, wide), (I8 | I16 | I32, I16 | I32 | I64));
+        let is_unsigned = matches!((self, wide), (U8 | U16 | U32, U16 | U32 | U64));
+        (is_signed || is_unsigned) && self.width() < wide.width()
+    }
+
     /// Bytes of a value: in a vector, and in a tuple.
     pub const fn width(self) -> usize {
         match self {
@@ -244,4 +252,30 @@ macro_rules! for_short_integer {
     };
 }
 
-pub(crate) use {for_integer, for_number, for_short_integer};
+/// Evaluates an expression with type names bound to the Rust types of a lane and of a narrower one that
+/// [widens to it](Lane::widens_to).
+///
+/// # Panics
+/// If it does not.
+macro_rules! for_narrow {
+    (@ $wide:expr, $narrow:expr, $value:ident, $stored:ident, $body:expr,
+     [$($wide_name:ident: $wide_type:ty, $narrow_name:ident: $narrow_type:ty);*]) => {
+        match ($wide, $narrow) {
+            $(($crate::Lane::$wide_name, $crate::Lane::$narrow_name) => {
+                type $value = $wide_type;
+                type $stored = $narrow_type;
+                $body
+            })*
+            (wide, narrow) => panic!("{narrow} does not widen to {wide}"),
+        }
+    };
+    ($wide:expr, $narrow:expr, $value:ident, $stored:ident => $body:expr) => {
+        $crate::lane::for_narrow!(@ $wide, $narrow, $value, $stored, $body, [
+            I64: i64, I32: i32; I64: i64, I16: i16; I64: i64, I8: i8; I32: i32, I16: i16; I32: i32, I8: i8;
+            I16: i16, I8: i8; U64: u64, U32: u32; U64: u64, U16: u16; U64: u64, U8: u8; U32: u32, U16: u16;
+            U32: u32, U8: u8; U16: u16, U8: u8
+        ])
+    };
+}
+
+pub(crate) use {for_integer, for_narrow, for_number, for_short_integer};

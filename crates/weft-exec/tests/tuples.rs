@@ -9,7 +9,7 @@ use weft_exec::program::Register;
 use weft_exec::query::PartitionMode;
 use weft_exec::registers::Registers;
 use weft_exec::tuple::materializer::{PAGE_BYTES_MAX, PARTITIONS};
-use weft_exec::tuple::{Layout, Materialized, Materializer, load};
+use weft_exec::tuple::{Layout, Materialized, Materializer, Storage, load};
 use weft_exec::{ExecError, Lane, Str, VECTOR_ROWS_MAX, Vector, for_lane};
 use weft_rt::memory::Ledger;
 
@@ -17,7 +17,7 @@ use weft_rt::memory::Ledger;
 type Column = Vec<Option<Vec<u8>>>;
 
 struct Data {
-    fields: Vec<(Lane, bool)>,
+    fields: Vec<(Lane, bool, Storage)>,
     columns: Vec<Column>,
     hashes: Vec<u64>,
     /// Rows that are stored, the others are not selected.
@@ -26,21 +26,31 @@ struct Data {
 
 impl Data {
     fn random(random: &mut fastrand::Rng, rows: usize, long_bytes_max: usize) -> Data {
-        let fields: Vec<(Lane, bool)> = (0..random.usize(0..12))
-            .map(|_| (Lane::ALL[random.usize(..Lane::ALL.len())], random.bool()))
+        let fields: Vec<(Lane, bool, Storage)> = (0..random.usize(0..12))
+            .map(|_| {
+                let lane = Lane::ALL[random.usize(..Lane::ALL.len())];
+                (lane, random.bool(), storage(random, lane))
+            })
             .collect();
-        let value = |random: &mut fastrand::Rng, lane: Lane| -> Vec<u8> {
+        let value = |random: &mut fastrand::Rng, lane: Lane, storage: Storage| -> Vec<u8> {
             let bytes = match lane {
+                _ if let Storage::Narrow(narrow) = storage => {
+                    return few_bits(random, lane, narrow);
+                }
                 Lane::Bool => return vec![random.bool().into()],
+                Lane::Str if storage == Storage::Coded => {
+                    let number = random.u16(..300);
+                    return "one of few".repeat((number % 4).into()).into_bytes();
+                }
                 Lane::Str if random.bool() => random.usize(..=14),
                 Lane::Str => random.usize(..=long_bytes_max),
                 lane => lane.width(),
             };
             (0..bytes).map(|_| random.u8(..)).collect()
         };
-        let column = |(lane, nullable): &(Lane, bool)| -> Column {
+        let column = |(lane, nullable, storage): &(Lane, bool, Storage)| -> Column {
             let one = |random: &mut fastrand::Rng| {
-                (!nullable || random.u8(..) > 50).then(|| value(random, *lane))
+                (!nullable || random.u8(..) > 50).then(|| value(random, *lane, *storage))
             };
             let mut random = random.fork();
             (0..rows).map(|_| one(&mut random)).collect()
@@ -62,7 +72,7 @@ impl Data {
     /// Registers for the fields, and then for the hash.
     fn registers(&self) -> Registers {
         let lanes: Vec<Lane> =
-            self.fields.iter().map(|(lane, _)| *lane).chain([Lane::U64]).collect();
+            self.fields.iter().map(|(lane, ..)| *lane).chain([Lane::U64]).collect();
         Registers::of(&lanes)
     }
 
@@ -158,6 +168,33 @@ impl Data {
     }
 }
 
+/// A way in which values of a lane may lie in tuples.
+fn storage(random: &mut fastrand::Rng, lane: Lane) -> Storage {
+    let narrow: Vec<Lane> = Lane::ALL.into_iter().filter(|narrow| narrow.widens_to(lane)).collect();
+    match lane {
+        _ if random.bool() => Storage::Whole,
+        Lane::Str => Storage::Coded,
+        _ if narrow.is_empty() => Storage::Whole,
+        _ => Storage::Narrow(narrow[random.usize(..narrow.len())]),
+    }
+}
+
+/// A value of `lane` that fits into a narrower one, whose extremes are frequent.
+fn few_bits(random: &mut fastrand::Rng, lane: Lane, narrow: Lane) -> Vec<u8> {
+    let bits = 8 * narrow.width() as u32;
+    let value = match random.u8(..4) {
+        0 => 1i64 << (bits - 1),
+        1 => (1i64 << (bits - 1)) - 1,
+        _ => random.i64(..),
+    };
+    let is_signed = matches!(lane, Lane::I16 | Lane::I32 | Lane::I64);
+    let value = match is_signed {
+        true => value << (64 - bits) >> (64 - bits),
+        false => ((value as u64) << (64 - bits) >> (64 - bits)) as i64,
+    };
+    value.to_le_bytes()[..lane.width()].to_vec()
+}
+
 fn write<T: Value>(vector: &mut Vector, row: usize, bytes: &[u8]) {
     if T::LANE == Lane::Str {
         vector.values_mut::<Str>()[row] = Str::new(bytes);
@@ -191,7 +228,7 @@ fn tuples_come_back() {
             let rows = if rows_are_short { rows } else { rows / 10 };
             let data = Data::random(&mut random, rows, long_bytes_max);
             let ledger = Ledger::new(1 << 30);
-            let layout = Arc::new(Layout::new(&data.fields));
+            let layout = Arc::new(Layout::compact(&data.fields));
             let rows_max = [1, 7, VECTOR_ROWS_MAX][random.usize(..3)];
             let mode = MODES[random.usize(..3)];
             // Two workers' parts, put together.
@@ -220,14 +257,14 @@ fn many_tuples_are_partitioned() {
     let mut random = fastrand::Rng::with_seed(17);
     for mode in MODES {
         let mut data = Data::random(&mut random, 60_000, 30);
-        data.fields.push((Lane::Str, true));
+        data.fields.push((Lane::Str, true, Storage::Whole));
         let text = |row: usize| {
             (!row.is_multiple_of(9)).then(|| format!("text number {row}").into_bytes())
         };
         data.columns.push((0..data.rows()).map(text).collect());
         data.is_selected.fill(true);
         let ledger = Ledger::new(1 << 30);
-        let layout = Arc::new(Layout::new(&data.fields));
+        let layout = Arc::new(Layout::compact(&data.fields));
         let mut materializer = Materializer::new(layout, "a test", &ledger, mode, true);
         futures::executor::block_on(data.store(&mut materializer, VECTOR_ROWS_MAX)).unwrap();
         let is_partitioned = mode != PartitionMode::Never;
@@ -253,7 +290,7 @@ fn tiny_budgets_are_refused_clearly() {
     for round in 0..60 {
         let data = Data::random(&mut random, 3000, 40);
         let ledger = Ledger::new([0, 100, 5000, 20_000, 100_000][round % 5]);
-        let layout = Arc::new(Layout::new(&data.fields));
+        let layout = Arc::new(Layout::compact(&data.fields));
         let mode = MODES[round % 3];
         let mut materializer = Materializer::new(layout, "a test", &ledger, mode, false);
         let result = futures::executor::block_on(data.store(&mut materializer, 2048));

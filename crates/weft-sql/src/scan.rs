@@ -32,6 +32,7 @@ use crate::table::{ScanContext, project, statistics};
 #[derive(Debug)]
 pub(crate) struct ScanExec {
     table: Arc<Table>,
+    learned: Option<Arc<weft_store::Statistics>>,
     projection: Vec<usize>,
     conditions: Vec<Condition>,
     limit: Option<usize>,
@@ -51,9 +52,10 @@ struct Running {
 }
 
 impl ScanExec {
-    /// A scan as `partitions` streams.
+    /// A scan as `partitions` streams, with what was `learned` of the rows when they were loaded.
     pub(crate) fn new(
         table: Arc<Table>,
+        learned: Option<Arc<weft_store::Statistics>>,
         projection: Vec<usize>,
         conditions: Vec<Condition>,
         partitions: usize,
@@ -69,6 +71,7 @@ impl ScanExec {
         let statistics = Arc::new(estimate(&table, &projection, &conditions));
         Ok(ScanExec {
             table,
+            learned,
             projection,
             conditions,
             limit: None,
@@ -84,6 +87,7 @@ impl ScanExec {
     pub(crate) fn with_limit(&self, limit: Option<usize>) -> ScanExec {
         ScanExec {
             table: Arc::clone(&self.table),
+            learned: self.learned.clone(),
             projection: self.projection.clone(),
             conditions: self.conditions.clone(),
             limit,
@@ -98,6 +102,12 @@ impl ScanExec {
     /// The table.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// About how many different values a column of the table has, if all rows were counted.
+    pub(crate) fn distinct(&self, column: usize) -> Option<u64> {
+        let learned = self.learned.as_ref()?;
+        (learned.rows() == self.table.rows()).then(|| learned.distinct(column))?
     }
 
     /// The columns that are read, by number.

@@ -134,6 +134,7 @@ fn planned<'a>(
         let partitions = config.target_partitions().min(table.table.row_groups()).max(1);
         let scan = ScanExec::new(
             Arc::clone(&table.table),
+            table.learned.clone(),
             projection,
             conditions,
             partitions,

@@ -20,7 +20,7 @@ use crate::query::{Context, PartitionMode};
 use crate::spill::Settled;
 use crate::spill::writer::Spills;
 use crate::tuple::materializer::PARTITIONS;
-use crate::tuple::{Layout, Materialized, Materializer};
+use crate::tuple::{Layout, Materialized, Materializer, Storage};
 
 /// What the workers of a pipeline put aside at one of its steps.
 #[derive(Debug)]
@@ -79,11 +79,16 @@ impl Aside {
         }
         fields.sort_unstable();
         fields.dedup();
-        let lanes: Vec<(Lane, bool)> =
-            fields.iter().map(|field| (lanes[field.index()], true)).collect();
+        let as_known = |field: &Register| {
+            let known = probe.storage.iter().find(|(register, ..)| register == field);
+            let (_, is_nullable, storage) =
+                known.copied().unwrap_or((*field, true, Storage::Whole));
+            (lanes[field.index()], is_nullable, storage)
+        };
+        let lanes: Vec<(Lane, bool, Storage)> = fields.iter().map(as_known).collect();
         let keys = probe.join.keys();
         let is_unknown = keys.iter().any(|key| key.nulls == Nulls::Unknown);
-        let (layout, spills) = (Arc::new(Layout::new(&lanes)), Spills::new(context)?);
+        let (layout, spills) = (Arc::new(Layout::compact(&lanes)), Spills::new(context)?);
         let begin = |_| {
             let (ledger, always) = (&spills.ledger, PartitionMode::Always);
             let storing = Materializer::new(layout.clone(), PROBE, ledger, always, false);

@@ -353,7 +353,7 @@ fn lock(bounds: &Mutex<Vec<Bounds>>) -> MutexGuard<'_, Vec<Bounds>> {
 impl Filling {
     /// For each key whose bounds are wanted.
     fn no_bounds(&self) -> Vec<Bounds> {
-        self.bounded.iter().map(|(_, field)| Bounds::new(field.lane)).collect()
+        self.bounded.iter().map(|(_, field)| Bounds::new(field.register_lane)).collect()
     }
 
     fn add_page(&self, page: usize, is_alone: bool, bounds: &Mutex<Vec<Bounds>>) {

@@ -5,7 +5,6 @@
 
 use super::lookup::Pairs;
 use super::{Key, Nulls};
-use crate::for_lane;
 use crate::lane::{Bool, Lane, Value};
 use crate::selection::Selected;
 use crate::text::Str;
@@ -53,7 +52,27 @@ impl KeyValue for Str {
     }
 }
 
-/// The value of a field. That of a string is not unpacked.
+/// Evaluates an expression with a type name bound to the type that a key has in registers, and another name to a function that reads it
+/// from the tuple at an address. That of a string is not unpacked.
+macro_rules! for_key {
+    ($field:expr, $value:ident, $read:ident => $body:expr) => {
+        if $field.lane == $field.register_lane {
+            $crate::for_lane!($field.lane, $value => {
+                let $read = |tuple: u64| $crate::join::keys::value::<$value>(tuple, $field);
+                $body
+            })
+        } else {
+            $crate::lane::for_narrow!($field.register_lane, $field.lane, $value, Stored => {
+                let $read = |tuple: u64| $value::from($crate::join::keys::value::<Stored>(tuple, $field));
+                $body
+            })
+        }
+    };
+}
+
+pub(super) use for_key;
+
+/// The value of a field as it lies in the tuple. That of a string is not unpacked.
 ///
 /// # Safety
 /// A tuple with that field lies at `tuple`.
@@ -85,17 +104,17 @@ pub(crate) unsafe fn retain_same(pairs: &mut Pairs, vector: &Vector, field: &Fie
         nulls == Nulls::Equal && (vector.validity.has_nulls() || field.null_bit.is_some());
     // SAFETY: as the caller promises.
     unsafe {
-        for_lane!(field.lane, T => {
+        for_key!(field, T, key_of => {
             let values = vector.values::<T>();
             if may_be_null {
                 pairs.retain(|row, tuple| {
                     match (vector.validity.is_valid(row), is_null(tuple, field)) {
-                        (true, false) => values[row].same(value(tuple, field)),
+                        (true, false) => values[row].same(key_of(tuple)),
                         (is_valid, is_null) => is_valid != is_null,
                     }
                 });
             } else {
-                pairs.retain(|row, tuple| values[row].same(value(tuple, field)));
+                pairs.retain(|row, tuple| values[row].same(key_of(tuple)));
             }
         });
         if field.lane == Lane::Str {
@@ -138,10 +157,12 @@ pub(crate) unsafe fn compare(
     // SAFETY: as the caller promises.
     unsafe {
         let is_same = match (vector.validity.is_valid(row), is_null(tuple, field), key.nulls) {
-            (true, false, _) => for_lane!(field.lane, T => {
-                vector.values::<T>()[row].same(value(tuple, field))
-            } && (field.lane != Lane::Str
-                || same_text(vector.values::<Str>()[row], tuple, field))),
+            (true, false, _) => {
+                for_key!(field, T, key_of => {
+                    vector.values::<T>()[row].same(key_of(tuple))
+                }) && (field.lane != Lane::Str
+                    || same_text(vector.values::<Str>()[row], tuple, field))
+            }
             (is_valid, is_null, Nulls::Equal) => is_valid != is_null,
             (_, _, Nulls::Unknown) => return Truth::Unknown,
             (_, _, Nulls::Never) => false,

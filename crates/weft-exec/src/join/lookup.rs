@@ -8,9 +8,8 @@ use weft_codec::dispatch::{Kernel, dispatch};
 use weft_rt::prefetch_line;
 
 use super::directory::{Entries, Link, Tag};
-use super::keys::{KeyValue, value};
+use super::keys::KeyValue;
 use crate::selection::Selected;
-use crate::tuple::Field;
 use crate::tuple::layout::HASH_OFFSET;
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -134,18 +133,18 @@ impl Pairs {
     /// The second stage if there is but one key, of few bytes and not null: compares that at once.
     ///
     /// # Safety
-    /// As [`Pairs::same_hash`]; tuples have that field.
+    /// As [`Pairs::same_hash`]; `key_of` may be called with the addresses of tuples.
     #[inline(always)]
     pub unsafe fn same_key<T: KeyValue>(
         &mut self,
         open: &Pairs,
         keys: &[T],
-        field: &Field,
+        key_of: impl Fn(u64) -> T,
         links: &mut Links,
     ) {
         // SAFETY: as the caller promises.
         unsafe {
-            self.select(open, links, |row, tuple| keys[row].same(value(tuple, field)));
+            self.select(open, links, |row, tuple| keys[row].same(key_of(tuple)));
         }
     }
 

@@ -135,14 +135,15 @@ impl Join {
     /// `filters` are made that somebody asks.
     ///
     /// # Panics
-    /// If a key is no field of the layout, or a filter is about a key that there is not.
+    /// If a key is no field of the layout, or one that is coded, or a filter is about a key that there is not.
     pub fn new(
         layout: Arc<Layout>,
         keys: Vec<Key>,
         is_preserved: bool,
         filters: Vec<Arc<Wanted>>,
     ) -> Join {
-        assert!(keys.iter().all(|key| key.field < layout.fields().len()), "keys are fields");
+        let is_key = |key: &Key| !layout.field(key.field).is_coded();
+        assert!(keys.iter().all(is_key), "keys are fields, and there as they are or as integers");
         let is_known = |wanted: &Arc<Wanted>| wanted.keys().iter().all(|key| *key < keys.len());
         assert!(filters.iter().all(is_known), "filters are about keys");
         Join {

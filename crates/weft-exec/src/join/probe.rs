@@ -12,6 +12,7 @@ use crate::lane::Lane;
 use crate::program::{Program, Register};
 use crate::query::Context;
 use crate::registers::Registers;
+use crate::tuple::Storage;
 
 /// Looks the selected tuples up.
 ///
@@ -34,6 +35,9 @@ pub struct Probe {
     /// For the other kinds: the registers that are needed from here on. If the build side is on disk in part, tuples may come
     /// later, out of order, and other registers mean nothing then.
     pub kept: Vec<Register>,
+    /// What is known of registers of the probe side whose tuples may be put aside: whether they may be null, and how their values may
+    /// lie in tuples. Any may be null, and lies there as it is, of which nothing is said.
+    pub storage: Vec<(Register, bool, Storage)>,
     /// For inner and outer joins: where the addresses of matches go, of [`Lane::U64`](crate::Lane::U64); 0 for no match.
     pub tuples: Option<Register>,
     /// Tuples of the build side that have matched are marked, for a [`Remainder`](super::Remainder) to go through later.

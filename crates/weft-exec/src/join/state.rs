@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::directory::{Link, mark};
+use super::keys::for_key;
 use super::lookup::{Links, Pairs};
 use super::probe::{Kind, Probe, Residual};
 use super::{Nulls, Table, gather, keys, unknown};
 use crate::error::Result;
-use crate::for_lane;
 use crate::interpret::Interpreter;
 use crate::lane::{Bool, Lane};
 use crate::program::Register;
@@ -276,7 +276,7 @@ impl ProbeState {
         unsafe {
             if let Some(field) = only {
                 let vector = registers.vector(probe.keys[0]);
-                for_lane!(field.lane, T => found.same_key::<T>(open, vector.values(), field, links));
+                for_key!(field, T, key_of => found.same_key::<T>(open, vector.values(), key_of, links));
                 return;
             }
             found.same_hash(open, registers.values(probe.hash), links);

@@ -9,10 +9,15 @@
 //!
 //! A string of more than twelve bytes lies behind the tuples of its page; the field has its distance from the tuple's
 //! address. All tuples of a layout take [`Layout::bytes`], a multiple of 8.
+//!
+//! A field may take less than its register's lane ([`Storage`]), if whoever makes the layout knows that integers lie within the
+//! bounds of a narrower lane, or that there are few different strings, of which tuples have the numbers then ([`Codebook`]):
+//! what is spilled, read back and looked up in memory is that much less.
 
 use std::sync::Arc;
 
 use super::behind::Behind;
+use super::codebook::Codebook;
 use super::dense::Dense;
 use crate::lane::Lane;
 use crate::text::Str;
@@ -34,11 +39,45 @@ pub(crate) unsafe fn hash_at(tuple: *const u8) -> u64 {
     unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() }
 }
 
+/// How the values of a register lie in tuples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// As in the register.
+    #[default]
+    Whole,
+    /// Integers that all fit into this narrower lane, of the same signedness.
+    Narrow(Lane),
+    /// Strings of which there are few different ones, as their numbers in a [`Codebook`].
+    Coded,
+}
+
+impl Storage {
+    /// The lane of a field that has values of `lane`.
+    ///
+    /// # Panics
+    /// If they cannot lie so.
+    fn lane(self, lane: Lane) -> Lane {
+        match self {
+            Storage::Whole => lane,
+            Storage::Narrow(narrow) => {
+                assert!(narrow.widens_to(lane), "{lane} as {narrow}");
+                narrow
+            }
+            Storage::Coded => {
+                assert_eq!(lane, Lane::Str, "codes are of strings");
+                Lane::U16
+            }
+        }
+    }
+}
+
 /// A field of a tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// What it holds.
     pub lane: Lane,
+    /// What it holds when it is in a register: the same, or what [`Storage`] says.
+    pub register_lane: Lane,
     /// Bytes from the tuple's address.
     pub offset: usize,
     /// Its number among the bits of nulls, if it may be null.
@@ -46,6 +85,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// True if a codebook has its values.
+    pub fn is_coded(&self) -> bool {
+        self.register_lane == Lane::Str && self.lane != Lane::Str
+    }
+
     /// The byte of the tuple that has its null bit, and the bit in it.
     pub fn null_place(&self) -> Option<(usize, u8)> {
         self.null_bit.map(|bit| (HEADER_BYTES + bit / 8, 1 << (bit % 8)))
@@ -58,6 +102,8 @@ pub struct Layout {
     fields: Vec<Field>,
     bytes: usize,
     has_strings: bool,
+    /// That of each field that is coded, by the field's number.
+    codebooks: Vec<Option<Arc<Codebook>>>,
     kept: Vec<KeptString>,
     behind: Vec<Arc<dyn Behind>>,
     /// The number of keys, and a tuple whose states have no rows, if there are states.
@@ -84,23 +130,37 @@ pub(crate) struct KeptString {
 impl Layout {
     /// A layout of fields, each of a lane, that may be null or not.
     pub fn new(fields: &[(Lane, bool)]) -> Layout {
-        let nullable = fields.iter().filter(|(_, nullable)| *nullable).count();
+        let whole = |(lane, nullable): &(Lane, bool)| (*lane, *nullable, Storage::Whole);
+        Layout::compact(&fields.iter().map(whole).collect::<Vec<_>>())
+    }
+
+    /// A layout of fields, each for values of a register's lane, that may be null or not, and how they lie in tuples.
+    ///
+    /// # Panics
+    /// If values of a lane cannot lie so.
+    pub fn compact(fields: &[(Lane, bool, Storage)]) -> Layout {
+        let lane_of = |field: usize| fields[field].2.lane(fields[field].0);
+        let nullable = fields.iter().filter(|(_, nullable, _)| *nullable).count();
         let mut order: Vec<usize> = (0..fields.len()).collect();
-        order.sort_by_key(|field| std::cmp::Reverse(fields[*field].0.width()));
+        order.sort_by_key(|field| std::cmp::Reverse(lane_of(*field).width()));
         let mut placed = vec![0; fields.len()];
-        // Fields of 16 bytes are aligned to 8, as tuples are.
-        let mut offset = (HEADER_BYTES + nullable.div_ceil(8)).next_multiple_of(8);
+        let mut offset = HEADER_BYTES + nullable.div_ceil(8);
         for field in order {
+            // Fields of 16 bytes are aligned to 8, as tuples are.
+            offset = offset.next_multiple_of(lane_of(field).width().min(8));
             placed[field] = offset;
-            offset += fields[field].0.width();
+            offset += lane_of(field).width();
         }
+        let codebook = |(_, _, storage): &(Lane, bool, Storage)| {
+            (*storage == Storage::Coded).then(|| Arc::new(Codebook::default()))
+        };
+        let codebooks = fields.iter().map(codebook).collect();
         let mut bits = 0..;
-        let fields: Vec<Field> = fields
-            .iter()
-            .zip(placed)
-            .map(|((lane, nullable), offset)| {
-                let null_bit = if *nullable { bits.next() } else { None };
-                Field { lane: *lane, offset, null_bit }
+        let fields: Vec<Field> = (0..fields.len())
+            .map(|field| {
+                let (register_lane, nullable, _) = fields[field];
+                let null_bit = if nullable { bits.next() } else { None };
+                Field { lane: lane_of(field), register_lane, offset: placed[field], null_bit }
             })
             .collect();
         let has_strings = fields.iter().any(|field| field.lane == Lane::Str);
@@ -108,6 +168,7 @@ impl Layout {
             fields,
             bytes: offset.next_multiple_of(8),
             has_strings,
+            codebooks,
             kept: Vec::new(),
             behind: Vec::new(),
             without_rows: (0, Vec::new()),
@@ -189,6 +250,14 @@ impl Layout {
                 }
             }
         }
+    }
+
+    /// The codebook of a field that is coded.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(super) fn codebook(&self, field: usize) -> &Arc<Codebook> {
+        self.codebooks[field].as_ref().expect("a field that is coded")
     }
 
     /// The strings that lie behind addresses.

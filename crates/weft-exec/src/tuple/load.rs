@@ -4,9 +4,10 @@
 //! The loops have no branch per tuple, so that the processor has many cache misses under way at once. The address 0 is
 //! that of no tuple, whose fields are null (an outer join has such).
 
+use super::codebook::Known;
 use super::layout::{Field, Layout};
 use crate::for_lane;
-use crate::lane::{Lane, Value};
+use crate::lane::{Lane, Value, for_narrow};
 use crate::selection::Selected;
 use crate::text::Str;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
@@ -15,7 +16,7 @@ use crate::vector::{VECTOR_ROWS_MAX, Vector};
 static NOTHING: [u64; 2] = [0; 2];
 
 /// Puts the field number `field` of the tuples at `tuples` into `out`, for the rows that are `selected`. Strings refer
-/// to the tuples' pages.
+/// to the tuples' pages, or to the layout.
 ///
 /// # Safety
 /// Each of those addresses is 0, or that of a tuple of `layout` that nobody writes to, but for its header.
@@ -29,40 +30,78 @@ pub unsafe fn load(
     field: usize,
     out: &mut Vector,
 ) {
-    let field = layout.field(field);
+    let number = field;
+    let field = layout.field(number);
     let mut has_zero = false;
     selected.for_each(|row| has_zero |= tuples[row] == 0);
     // SAFETY: as the caller promises; without a 0 among them all are tuples.
     unsafe {
         match (field.lane, has_zero) {
+            _ if field.is_coded() => {
+                let known = layout.codebook(number).known();
+                load_coded(tuples, selected, field.offset, &known, out.values_mut());
+            }
             (Lane::Str, _) => load_strings(tuples, selected, field.offset, out.values_mut()),
+            (lane, _) if lane != field.register_lane => {
+                for_narrow!(field.register_lane, lane, T, S => {
+                    load_values::<S, T, true>(tuples, selected, field.offset, out.values_mut(), T::from);
+                });
+            }
             (lane, false) => {
-                for_lane!(lane, T => load_values::<T, false>(tuples, selected, field.offset, out.values_mut()));
+                for_lane!(lane, T => load_values::<T, T, false>(tuples, selected, field.offset, out.values_mut(), same));
             }
             (lane, true) => {
-                for_lane!(lane, T => load_values::<T, true>(tuples, selected, field.offset, out.values_mut()));
+                for_lane!(lane, T => load_values::<T, T, true>(tuples, selected, field.offset, out.values_mut(), same));
             }
         }
         load_validity(tuples, selected, field, has_zero, out);
     }
 }
 
+fn same<T>(value: T) -> T {
+    value
+}
+
+/// Values that lie in tuples as `S`.
+///
 /// # Safety
 /// As [`load`]; an address is 0 only if there `MAY_BE_ZERO`.
-unsafe fn load_values<T: Value, const MAY_BE_ZERO: bool>(
+unsafe fn load_values<S: Value, T: Value, const MAY_BE_ZERO: bool>(
     tuples: &[u64],
     selected: Selected<'_>,
     offset: usize,
     out: &mut [T],
+    widened: impl Fn(S) -> T,
 ) {
     selected.for_each(|row| {
         let tuple = tuples[row];
-        let mut place = tuple.wrapping_add(offset as u64) as *const T;
+        let mut place = tuple.wrapping_add(offset as u64) as *const S;
         if MAY_BE_ZERO && tuple == 0 {
             place = NOTHING.as_ptr().cast();
         }
         // SAFETY: a field of a tuple, or as many zeros.
-        out[row] = unsafe { place.read_unaligned() };
+        out[row] = widened(unsafe { place.read_unaligned() });
+    });
+}
+
+/// Strings that lie in tuples as their numbers.
+///
+/// # Safety
+/// As [`load`]; all of the numbers are `known`.
+unsafe fn load_coded(
+    tuples: &[u64],
+    selected: Selected<'_>,
+    offset: usize,
+    known: &Known<'_>,
+    out: &mut [Str],
+) {
+    selected.for_each(|row| {
+        let place = match tuples[row] {
+            0 => NOTHING.as_ptr().cast(),
+            tuple => (tuple + offset as u64) as *const u16,
+        };
+        // SAFETY: a field of a tuple, or the zeros of the empty string's number.
+        out[row] = known.string(unsafe { place.read_unaligned() });
     });
 }
 

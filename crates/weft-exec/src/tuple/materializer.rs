@@ -14,15 +14,16 @@ use weft_codec::Sketch;
 use weft_rt::memory::{Ledger, Reservation};
 
 use super::budget::Budget;
+use super::codebook::{Coder, STRINGS_MAX};
 use super::dense::{Dense, append};
-use super::layout::{HASH_OFFSET, Layout};
+use super::layout::{Field, HASH_OFFSET, Layout};
 use super::pack::Form;
 use super::page::{Page, Slot};
 use super::pressure::Pressure;
 use super::through::Through;
-use crate::error::Result;
+use crate::error::{ExecError, Result};
 use crate::for_lane;
-use crate::lane::{Lane, Value};
+use crate::lane::{Lane, Value, for_narrow};
 use crate::program::Register;
 use crate::query::PartitionMode;
 use crate::registers::Registers;
@@ -65,6 +66,8 @@ pub struct Materializer {
     pub(super) pressure: Option<Pressure>,
     pub(super) through: Through,
     sketch: Option<Sketch>,
+    /// Of each field that is coded.
+    coders: Vec<Option<Coder>>,
     pub(super) slots: Box<[Slot; VECTOR_ROWS_MAX]>,
     pub(super) long_bytes: Box<[u32; VECTOR_ROWS_MAX]>,
 }
@@ -173,6 +176,11 @@ impl Materializer {
         mode: PartitionMode,
         counts: bool,
     ) -> Materializer {
+        let fields = layout.fields().iter().enumerate();
+        let coder = |(number, field): (usize, &Field)| {
+            field.is_coded().then(|| Coder::new(layout.codebook(number).clone()))
+        };
+        let coders = fields.map(coder).collect();
         let mut materializer = Materializer {
             layout,
             operator,
@@ -189,6 +197,7 @@ impl Materializer {
             pressure: None,
             through: Through::default(),
             sketch: counts.then(Sketch::default),
+            coders,
             slots: Box::new(
                 [Slot { tuple: std::ptr::null_mut(), strings: std::ptr::null_mut() };
                     VECTOR_ROWS_MAX],
@@ -254,7 +263,7 @@ impl Materializer {
     /// memory.
     ///
     /// # Errors
-    /// [`ExecError::Memory`](crate::ExecError::Memory)
+    /// [`ExecError::Memory`]; [`ExecError::TooManyTexts`]
     pub async fn store(
         &mut self,
         registers: &Registers,
@@ -266,11 +275,29 @@ impl Materializer {
         if let Some(sketch) = &mut self.sketch {
             rows.for_each(|row| sketch.add(hashes[row]));
         }
+        self.encode(registers, rows, fields)?;
         self.through.is_asked_for = true;
         if self.through.is_open() {
             return self.store_through(registers, hashes, fields).await;
         }
         self.store_rows(registers, rows, hashes, fields).await
+    }
+
+    /// Finds the numbers of strings that are stored as such.
+    fn encode(
+        &mut self,
+        registers: &Registers,
+        rows: Selected<'_>,
+        fields: &[Register],
+    ) -> Result<()> {
+        for (coder, register) in self.coders.iter_mut().zip(fields) {
+            if let Some(coder) = coder
+                && !coder.encode(registers.vector(*register), rows)
+            {
+                return Err(ExecError::TooManyTexts { texts_max: STRINGS_MAX });
+            }
+        }
+        Ok(())
     }
 
     /// Stores tuples in memory.
@@ -504,7 +531,7 @@ impl Materializer {
             };
             number += 1;
         });
-        for (field, register) in layout.fields().iter().zip(fields) {
+        for (field_number, (field, register)) in layout.fields().iter().zip(fields).enumerate() {
             let vector = registers.vector(*register);
             if let Some((byte, bit)) = field.null_place() {
                 let (byte, is_first) = (placed(byte), bit == 1);
@@ -527,9 +554,22 @@ impl Materializer {
                     None => write_strings(slots, rows, vector, field.offset),
                     Some(_) => append_strings(slots, rows, vector),
                 }
+                continue;
+            }
+            let offset = placed(field.offset);
+            if let Some(coder) = &self.coders[field_number] {
+                write_values(slots, rows, coder.numbers(), offset, |number| number);
+            } else if field.lane == field.register_lane {
+                for_lane!(field.lane, T => write_values(slots, rows, vector.values::<T>(), offset, |value| value));
             } else {
-                let offset = placed(field.offset);
-                for_lane!(field.lane, T => write_values(slots, rows, vector.values::<T>(), offset));
+                for_narrow!(field.register_lane, field.lane, T, S => {
+                    let values = vector.values::<T>();
+                    let fits = |row: usize| {
+                        !vector.validity.is_valid(row) || T::from(values[row] as S) == values[row]
+                    };
+                    debug_assert!((0..rows.count()).all(|number| fits(at(rows, number))), "narrow values");
+                    write_values(slots, rows, values, offset, |value| value as S);
+                });
             }
         }
     }
@@ -600,11 +640,17 @@ pub(super) fn at(rows: Selected<'_>, number: usize) -> usize {
     }
 }
 
-fn write_values<T: Value>(slots: &[Slot], rows: Selected<'_>, values: &[T], offset: usize) {
+fn write_values<T: Value, S: Value>(
+    slots: &[Slot],
+    rows: Selected<'_>,
+    values: &[T],
+    offset: usize,
+    stored: impl Fn(T) -> S,
+) {
     let mut number = 0;
     rows.for_each(|row| {
         // SAFETY: the field lies in the slot, which is this tuple's own.
-        unsafe { slots[number].tuple.add(offset).cast::<T>().write_unaligned(values[row]) };
+        unsafe { slots[number].tuple.add(offset).cast::<S>().write_unaligned(stored(values[row])) };
         number += 1;
     });
 }

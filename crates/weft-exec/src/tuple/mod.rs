@@ -8,6 +8,7 @@
 pub(crate) mod allowed;
 pub(crate) mod behind;
 pub(crate) mod budget;
+mod codebook;
 mod copy;
 pub(crate) mod dense;
 pub mod layout;
@@ -20,7 +21,7 @@ mod pressure;
 mod through;
 
 pub(crate) use layout::hash_at;
-pub use layout::{Field, Layout};
+pub use layout::{Field, Layout, Storage};
 pub use load::load;
 pub use materializer::{Materialized, Materializer};
 pub use page::Page;

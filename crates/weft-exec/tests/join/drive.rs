@@ -10,7 +10,7 @@ use weft_exec::pipeline::{Flow, Pipeline};
 use weft_exec::program::{Comparison, Operand, Program, Register, Step};
 use weft_exec::query::{Context, Query};
 use weft_exec::registers::Registers;
-use weft_exec::tuple::Layout;
+use weft_exec::tuple::{Layout, Storage};
 use weft_exec::{Lane, Result};
 
 use crate::case::{Case, Row};
@@ -18,10 +18,20 @@ use crate::tables::{Each, Rows};
 
 impl Case {
     pub(crate) fn join(&self, filters: Vec<Arc<Wanted>>) -> Arc<Join> {
-        let layout = Arc::new(Layout::new(&self.build.fields()));
+        let layout = Arc::new(Layout::compact(&self.build.fields()));
         let keys = self.nulls.iter().enumerate();
         let keys = keys.map(|(field, nulls)| Key { field, nulls: *nulls }).collect();
         Arc::new(Join::new(layout, keys, self.marks_build, filters))
+    }
+
+    /// What is known of the probe side's registers: of keys as on the build side, and of the number.
+    fn storage(&self, keys: &[Register], number: Register) -> Vec<(Register, bool, Storage)> {
+        let fields = self.probe.fields();
+        let registers = keys.iter().chain([&number]);
+        registers
+            .zip(fields)
+            .map(|(register, (_, nullable, storage))| (*register, nullable, storage))
+            .collect()
     }
 
     /// Asks a filter before anything else is done.
@@ -69,6 +79,7 @@ impl Case {
             },
             carried: if expands { vec![(number, carried)] } else { Vec::new() },
             kept: if expands { Vec::new() } else { vec![number] },
+            storage: self.storage(keys, number),
             tuples: expands.then_some(tuples),
             marks_build: self.marks_build,
             residual: self.has_residual.then(|| residual(join, size)),

@@ -11,6 +11,7 @@ use weft_exec::pipeline::{Flow, LocalSink, Morsel, Sink, Source, Tuples};
 use weft_exec::program::{Constant, Program, Register};
 use weft_exec::query::Context;
 use weft_exec::registers::Registers;
+use weft_exec::tuple::Storage;
 use weft_exec::{Lane, Result, Str, Vector};
 use weft_rt::{MorselQueue, Runtime, RuntimeOptions};
 
@@ -77,7 +78,7 @@ impl Side {
         };
         let keys = lanes.iter().zip(&nullable).map(key).collect();
         let numbers = (0..rows).map(|row| row as i64 * 3).collect();
-        let sizes = (0..rows).map(|_| (random.u8(..) > 25).then(|| random.i32(..20))).collect();
+        let sizes = (0..rows).map(|_| (random.u8(..) > 25).then(|| random.i32(-20..20))).collect();
         Side { lanes: lanes.to_vec(), keys, numbers, sizes, nullable, hash_mask }
     }
 
@@ -85,10 +86,14 @@ impl Side {
         self.numbers.len()
     }
 
-    /// Keys, number and size, and whether they may be null: the fields of the build side.
-    pub fn fields(&self) -> Vec<(Lane, bool)> {
-        let keys = self.lanes.iter().copied().zip(self.nullable.iter().copied());
-        keys.chain([(Lane::I64, false), (Lane::I32, true)]).collect()
+    /// Keys, number and size, whether they may be null, and how they may lie in tuples: the fields of the build side.
+    pub fn fields(&self) -> Vec<(Lane, bool, Storage)> {
+        let keys = self.lanes.iter().zip(&self.nullable).zip(&self.keys);
+        let key = |((lane, nullable), keys): ((&Lane, &bool), &Vec<Option<u32>>)| {
+            (*lane, *nullable, storage(*lane, keys.iter().flatten().copied().max().unwrap_or(0)))
+        };
+        let number = (Lane::I64, false, Storage::Narrow(Lane::I32));
+        keys.map(key).chain([number, (Lane::I32, true, Storage::Narrow(Lane::I8))]).collect()
     }
 
     /// Registers for the columns: keys, number, size, hash.
@@ -166,6 +171,24 @@ impl Side {
     }
 }
 
+/// A key as a number that may lie in few bits, negative if the key is small.
+fn small(key: u32) -> i64 {
+    i64::from(key) - 7
+}
+
+/// How keys up to `greatest` may lie in tuples: those that are small numbers in few bytes.
+fn storage(lane: Lane, greatest: u32) -> Storage {
+    let narrow = match lane {
+        Lane::I32 if small(greatest) <= i8::MAX.into() => Lane::I8,
+        Lane::I32 if small(greatest) <= i16::MAX.into() => Lane::I16,
+        Lane::U64 if greatest <= u8::MAX.into() => Lane::U8,
+        Lane::U64 if greatest <= u16::MAX.into() => Lane::U16,
+        Lane::U64 => Lane::U32,
+        _ => return Storage::Whole,
+    };
+    Storage::Narrow(narrow)
+}
+
 /// Writes a key. Some floats have two forms, which are equal.
 fn put(vector: &mut Vector, row: usize, lane: Lane, key: u32, form: bool, texts: &Texts) {
     // Odd, so that no two keys are the same in any of the lanes.
@@ -180,12 +203,12 @@ fn put(vector: &mut Vector, row: usize, lane: Lane, key: u32, form: bool, texts:
         Lane::Bool => vector.values_mut::<Bool>()[row] = (key % 2 == 1).into(),
         Lane::I8 => vector.values_mut()[row] = wide as i8,
         Lane::I16 => vector.values_mut()[row] = wide as i16,
-        Lane::I32 => vector.values_mut()[row] = wide as i32,
+        Lane::I32 => vector.values_mut()[row] = small(key) as i32,
         Lane::I64 => vector.values_mut()[row] = wide as i64,
         Lane::U8 => vector.values_mut()[row] = wide as u8,
         Lane::U16 => vector.values_mut()[row] = wide as u16,
         Lane::U32 => vector.values_mut()[row] = wide as u32,
-        Lane::U64 => vector.values_mut()[row] = wide as u64,
+        Lane::U64 => vector.values_mut()[row] = u64::from(key),
         Lane::I128 => vector.values_mut()[row] = wide,
         Lane::F32 => vector.values_mut()[row] = real as f32,
         Lane::F64 => vector.values_mut()[row] = real,

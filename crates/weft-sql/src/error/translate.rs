@@ -203,6 +203,8 @@ pub(super) fn translate_exec(error: &ExecError) -> SqlError {
             SqlError::new(ErrorKind::OutOfMemory, message)
                 .with_hint("raise the setting memory_limit")
         }
+        // Planned again, it is DataFusion's operators that execute it.
+        ExecError::TooManyTexts { .. } => out_of_memory(&format!("out of memory: {error}")),
         ExecError::Store(error) => from_store(error),
         ExecError::Arrow(error) => translate_arrow(error),
         ExecError::Function(error) => translate_external(error.as_ref()),

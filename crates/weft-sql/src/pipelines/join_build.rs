@@ -71,8 +71,8 @@ pub(super) fn joined(
         }
     }
     let program = &mut build_open.program;
-    let fields: Vec<usize> = build_keys.iter().map(|key| stored.add_field(program, key)).collect();
-    let (layout, registers) = stored.finish();
+    let fields: Vec<usize> = build_keys.iter().map(|key| stored.add_key(program, key)).collect();
+    let (layout, registers) = stored.finish_compact();
     let key_registers: Vec<Register> = fields.iter().map(|field| registers[*field]).collect();
     let keys = fields.iter().map(|field| Key { field: *field, nulls: joining.nulls }).collect();
     let is_preserved =

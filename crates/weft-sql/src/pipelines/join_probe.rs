@@ -9,7 +9,7 @@ use weft_exec::Lane;
 use weft_exec::join::{Join, Kind, Nulls, Probe, Remainder, Residual, Which};
 use weft_exec::program::{Program, Register, Step};
 use weft_exec::sink::Nothing;
-use weft_exec::tuple::Layout;
+use weft_exec::tuple::{Layout, Storage};
 
 use super::description::{shortened, sql};
 use super::expressions::Expressions;
@@ -48,8 +48,11 @@ impl Joiner<'_> {
         mut open: Open,
         keys: Vec<Term>,
     ) -> DfResult<Open> {
-        let keys: Vec<Register> =
-            keys.iter().map(|key| in_register(&mut open.program, key)).collect();
+        let key_registers = keys.iter().map(|key| in_register(&mut open.program, key));
+        let key_registers: Vec<Register> = key_registers.collect();
+        let of_keys = keys.iter().zip(&key_registers).map(|(key, register)| key.moved(*register));
+        let storage = storage(of_keys.collect::<Vec<_>>().iter().chain(&open.columns));
+        let keys = key_registers;
         let hash = hash(&mut open.program, keys.clone());
         let probe = Probe {
             join: self.join.clone(),
@@ -58,6 +61,7 @@ impl Joiner<'_> {
             kind: Kind::Nothing,
             carried: Vec::new(),
             kept: Vec::new(),
+            storage,
             tuples: None,
             marks_build: matches!(self.fate, Fate::Build(_) | Fate::Pairs { rest: true, .. }),
             residual: None,
@@ -306,6 +310,24 @@ impl Joiner<'_> {
         open.columns = columns(&mut open.program, inputs[0], inputs.get(1).copied())?;
         Ok(open)
     }
+}
+
+/// What is known of the registers of these terms: whether they may be null, and how their values may lie in tuples.
+fn storage<'a>(terms: impl Iterator<Item = &'a Term>) -> Vec<(Register, bool, Storage)> {
+    let mut known: Vec<(Register, bool, Storage)> = Vec::new();
+    for term in terms {
+        let Place::Register(register) = term.place else { continue };
+        match known.iter_mut().find(|(other, ..)| *other == register) {
+            None => known.push((register, term.is_nullable, term.storage())),
+            Some((_, is_nullable, storage)) => {
+                *is_nullable |= term.is_nullable;
+                if *storage != term.storage() {
+                    *storage = Storage::Whole;
+                }
+            }
+        }
+    }
+    known
 }
 
 /// Whether there is a match.

@@ -324,6 +324,7 @@ fn joined<'a>(terms: impl Iterator<Item = &'a Term>, out: Register, lane: Lane) 
             (_, Place::Null) => a.bounds,
             _ => a.bounds.zip(b.bounds).map(|(a, b)| a.join(b)),
         },
+        has_few: [&a, &b].iter().all(|term| term.has_few || term.place == Place::Null),
         // Whatever it is, it is no null any more.
         place: if a.place == Place::Null { b.place } else { a.place },
         ..a

@@ -18,6 +18,9 @@ use super::open::{InOrder, Open};
 use super::term::Term;
 use crate::scan::ScanExec;
 
+/// So many different strings, or fewer, are few.
+const FEW: u64 = 1000;
+
 /// Batches from DataFusion.
 pub(super) type Stream = BoxStream<'static, weft_exec::Result<RecordBatch>>;
 
@@ -58,6 +61,10 @@ pub(super) fn table(scan: &ScanExec, schema: &Schema, asks: &Asks) -> Open {
     }
     let open = Open::new(Box::new(source), label, &lanes, |registers| {
         let mut columns = columns(schema, registers);
+        for (term, column) in columns.iter_mut().zip(projection) {
+            let distinct = scan.distinct(*column).filter(|_| term.lane == Lane::Str);
+            term.has_few = distinct.is_some_and(|distinct| distinct <= FEW);
+        }
         for (term, zone) in columns.iter_mut().zip(&zones) {
             let Some(zone) = zone else { continue };
             term.is_nullable &= zone.null_count > 0;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use weft_exec::Lane;
 use weft_exec::program::{Program, Register, Step};
-use weft_exec::tuple::Layout;
+use weft_exec::tuple::{Layout, Storage};
 
 use super::term::{Place, Term, in_register};
 
 /// The fields of tuples, the registers that they are stored from, and the terms that they are.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
-    fields: Vec<(Lane, bool)>,
+    fields: Vec<(Lane, bool, Storage)>,
     registers: Vec<Register>,
 }
 
@@ -47,19 +47,40 @@ impl Stored {
         self.add_register(register, term)
     }
 
+    /// The same for a term that is compared where it lies.
+    pub(super) fn add_key(&mut self, program: &mut Program, term: &Term) -> usize {
+        let field = self.add_field(program, term);
+        if self.fields[field].2 == Storage::Coded {
+            self.fields[field].2 = Storage::Whole;
+        }
+        field
+    }
+
     fn add_register(&mut self, register: Register, term: &Term) -> usize {
+        let storage = term.storage();
         if let Some(field) = self.registers.iter().position(|known| *known == register) {
-            self.fields[field].1 |= term.is_nullable;
+            let (_, is_nullable, known) = &mut self.fields[field];
+            *is_nullable |= term.is_nullable;
+            if *known != storage {
+                *known = Storage::Whole;
+            }
             return field;
         }
-        self.fields.push((term.lane, term.is_nullable));
+        self.fields.push((term.lane, term.is_nullable, storage));
         self.registers.push(register);
         self.fields.len() - 1
     }
 
-    /// How tuples lie, and the registers that their fields are stored from.
+    /// How tuples lie, with all values as in registers, and the registers that their fields are stored from.
     pub(super) fn finish(self) -> (Arc<Layout>, Vec<Register>) {
-        (Arc::new(Layout::new(&self.fields)), self.registers)
+        let fields: Vec<(Lane, bool)> =
+            self.fields.iter().map(|(lane, is_nullable, _)| (*lane, *is_nullable)).collect();
+        (Arc::new(Layout::new(&fields)), self.registers)
+    }
+
+    /// The same, with values as narrow as is known of them.
+    pub(super) fn finish_compact(self) -> (Arc<Layout>, Vec<Register>) {
+        (Arc::new(Layout::compact(&self.fields)), self.registers)
     }
 }
 

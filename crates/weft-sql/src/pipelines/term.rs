@@ -4,6 +4,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use weft_exec::Lane;
 use weft_exec::program::{CastFailure, Constant, Operand, Program, Register, Step};
+use weft_exec::tuple::Storage;
 
 use super::bounds::Bounds;
 
@@ -17,6 +18,8 @@ pub(super) struct Term {
     pub(super) is_nullable: bool,
     /// Of whole numbers, decimals included.
     pub(super) bounds: Option<Bounds>,
+    /// Of strings: few of them are different, as statistics say.
+    pub(super) has_few: bool,
 }
 
 /// Where a value is.
@@ -43,6 +46,7 @@ impl Term {
             lane,
             is_nullable,
             bounds: Bounds::of_type(data_type).filter(|bounds| bounds.fit(lane)),
+            has_few: false,
         }
     }
 
@@ -54,6 +58,7 @@ impl Term {
             lane: Lane::of(data_type),
             is_nullable: true,
             bounds: None,
+            has_few: false,
         }
     }
 
@@ -65,6 +70,7 @@ impl Term {
             lane: Lane::Bool,
             is_nullable: false,
             bounds: None,
+            has_few: false,
         }
     }
 
@@ -81,7 +87,21 @@ impl Term {
             place: Place::Constant(constant),
             data_type,
             is_nullable: false,
+            has_few: false,
         })
+    }
+
+    /// How values of the term, in its register, may lie in tuples.
+    pub(super) fn storage(&self) -> Storage {
+        let narrower = |bounds: Bounds| {
+            let lanes = Lane::ALL.into_iter().filter(|narrow| narrow.widens_to(self.lane));
+            lanes.filter(|narrow| bounds.fit(*narrow)).min_by_key(|narrow| narrow.width())
+        };
+        match self.bounds.and_then(narrower) {
+            Some(narrow) => Storage::Narrow(narrow),
+            None if self.has_few && self.lane == Lane::Str => Storage::Coded,
+            None => Storage::Whole,
+        }
     }
 
     /// The same value somewhere else.
