@@ -25,6 +25,7 @@ use crate::insert;
 use crate::locate::locate;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
+use crate::spill_files::task_context;
 use crate::statement::{self, Parsed};
 use crate::unsupported;
 
@@ -313,7 +314,7 @@ impl Run {
             _ => {}
         }
         let physical = self.physical(state, &plan).await?;
-        Ok(Started::Rows(execute_stream(physical, state.task_ctx())?))
+        Ok(Started::Rows(execute_stream(physical, task_context(state))?))
     }
 
     /// The physical plan, watched for its progress.
