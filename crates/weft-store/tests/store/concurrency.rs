@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use weft_rt::cancel::CancelToken;
-use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimDisk, SimOptions};
+use weft_rt::io::{DriverKind, IoBuf};
 use weft_rt::memory::Ledger;
 use weft_rt::sync::block_on;
+use weft_store::spill::Scheme;
 use weft_store::*;
 
 use crate::support::*;

@@ -5,11 +5,12 @@ use weft::ErrorKind;
 use crate::bench::{Bench, answer};
 use crate::faults::check_with;
 
-/// The memory in which DataFusion's operators spill the rows of the bench, and what they need beside go on.
-const BY_DATAFUSION: [&str; 2] = ["engine = 'datafusion'", "memory_limit = '20MiB'"];
+/// Memory in which DataFusion's operators spill the rows of the bench, but not for want of it fail: they hold some batches.
+const BY_DATAFUSION: [&str; 3] =
+    ["engine = 'datafusion'", "batch_size = 100", "memory_limit = '24MiB'"];
 
 fn check(more: &[&str], sql: &str, undo: Option<&str>) {
-    check_with(&[&BY_DATAFUSION, more].concat(), sql, undo);
+    check_with(&[&BY_DATAFUSION[..], more].concat(), sql, undo);
 }
 
 const SORT: &str = "SELECT n, s FROM t ORDER BY s DESC, n";
@@ -40,7 +41,8 @@ fn window() {
 #[test]
 fn merge_join() {
     let sql = "SELECT count(*), sum(length(t.s || u.s)), max(u.s) FROM t JOIN u ON t.n = u.n";
-    check(&["datafusion.optimizer.prefer_hash_join = false"], sql, None);
+    let settings = ["datafusion.optimizer.prefer_hash_join = false", "memory_limit = '32MiB'"];
+    check(&settings, sql, None);
 }
 
 #[test]
@@ -68,9 +70,9 @@ fn what_is_spilled_is_counted_and_compressed() {
     bench.check_nothing_is_left("counted");
 }
 
-/// One quota for all: what a pipeline has spilled is missing to DataFusion's operators.
+/// The setting that limits pipelines limits DataFusion's operators, in the same words.
 #[test]
-fn there_is_one_quota() {
+fn the_quota_is_that_of_pipelines() {
     let bench = Bench::new(1);
     let spilled = bench.run_well(SORT).1.bytes;
     for setting in BY_DATAFUSION {
