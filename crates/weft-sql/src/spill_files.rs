@@ -195,3 +195,112 @@ impl SpillFile for AreaFile {
         Ok(Box::new(Writer::new(self.files.clone(), Arc::clone(&self.content))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::time::{Duration, Instant};
+
+    use datafusion::common::DataFusionError;
+    use futures::StreamExt;
+    use weft_exec::spill::{SpillCompression, SpillOptions};
+    use weft_rt::RuntimeOptions;
+    use weft_rt::io::DriverKind;
+    use weft_rt::io::sim::{Fault, FaultRule, Operation, SimClock, SimDisk, SimFaults, SimOptions};
+    use weft_rt::sync::block_on;
+    use weft_store::Directory;
+    use weft_store::spill::SpillArea;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// Files on a simulated disk with these faults, in a budget.
+    fn files(faults: SimFaults, budget_bytes: u64, compression: &str) -> SpillFiles {
+        let options = SimOptions { clock: SimClock::Real, faults, ..SimOptions::testing(1) };
+        let disk = SimDisk::new(SimOptions { volatile_writes: false, ..options });
+        let driver = DriverKind::Sim(disk.clone());
+        let options = RuntimeOptions { workers: 2, driver, ..RuntimeOptions::default() };
+        let runtime = Arc::new(Runtime::new(&options).unwrap());
+        let area = SpillArea::new(vec![Directory::Sim(disk, "spill".into())], 1 << 30);
+        let spilling = Spilling::new(area);
+        let compression = SpillCompression::parse(compression).unwrap();
+        spilling.set_options(SpillOptions { compression, ..spilling.options() });
+        SpillFiles::new(runtime, Ledger::new(budget_bytes), spilling, Arc::default())
+    }
+
+    /// Nothing is held any more, as soon as what was on its way has ended.
+    fn check_nothing_is_left(files: &SpillFiles) {
+        let since = Instant::now();
+        while (files.spilling.area().stats().used_bytes, files.ledger.used()) != (0, 0) {
+            assert!(since.elapsed() < Duration::from_secs(20), "something is left");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn what_was_written_comes_back_also_while_more_is_written() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for (budget_bytes, compression) in [(64 << 20, "off"), (1 << 20, "auto"), (4096, "lz4")] {
+            let files = files(SimFaults::none(), budget_bytes, compression);
+            let file = files.create_temp_file("a test").unwrap();
+            let mut writer = file.open_writer().unwrap();
+            let mut stream = file.read_stream().unwrap();
+            let (mut written, mut read) = (Vec::new(), Vec::new());
+            for _ in 0..60 {
+                let most = [10, 1_000, 100_000][random.usize(..3)];
+                let bytes: Vec<u8> = (0..random.usize(1..most)).map(|_| random.u8(..4)).collect();
+                writer.write_all(&bytes).unwrap();
+                writer.flush().unwrap();
+                written.extend(bytes);
+                while random.bool() && read.len() < written.len() {
+                    read.extend(block_on(stream.next()).unwrap().unwrap());
+                }
+            }
+            writer.finish().unwrap();
+            assert_eq!(file.size(), Some(written.len() as u64));
+            while let Some(bytes) = block_on(stream.next()) {
+                read.extend(bytes.unwrap());
+            }
+            assert!(read == written, "{compression}: another file came back");
+            let spilled = &files.control.spilled;
+            assert!(spilled.raw_bytes() >= written.len() as u64);
+            let is_smaller = spilled.written_bytes() < spilled.raw_bytes();
+            assert!(is_smaller || compression != "lz4");
+            drop((writer, stream, file));
+            check_nothing_is_left(&files);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_is_seen_by_who_writes_and_by_who_reads() {
+        let fault = FaultRule::nth(Operation::Write, 2, Fault::IO);
+        let files = files(SimFaults::none().with(fault), 64 << 20, "off");
+        let file = files.create_temp_file("a test").unwrap();
+        let mut writer = file.open_writer().unwrap();
+        let failed = (0..20).find_map(|_| writer.write_all(&[7; 60_000]).err());
+        let failed = failed.map(DataFusionError::IoError).or_else(|| writer.finish().err());
+        assert_eq!(SqlError::from(failed.unwrap()).kind(), ErrorKind::Storage);
+        let stream = file.read_stream().unwrap();
+        let read = block_on(stream.filter_map(|bytes| async move { bytes.err() }).boxed().next());
+        assert_eq!(SqlError::from(read.unwrap()).kind(), ErrorKind::Storage);
+        drop((writer, file));
+        check_nothing_is_left(&files);
+    }
+
+    #[test]
+    fn a_cancelled_statement_neither_writes_nor_reads() {
+        let files = files(SimFaults::none(), 64 << 20, "off");
+        let file = files.create_temp_file("a test").unwrap();
+        let mut writer = file.open_writer().unwrap();
+        writer.write_all(&[7; 100_000]).unwrap();
+        files.control.cancel();
+        assert!(writer.write_all(b"more").is_err());
+        let read = block_on(file.read_stream().unwrap().next()).unwrap();
+        assert_eq!(SqlError::from(read.unwrap_err()).kind(), ErrorKind::Cancelled);
+        assert!(files.create_temp_file("another").is_err());
+        drop((writer, file));
+        check_nothing_is_left(&files);
+    }
+}
