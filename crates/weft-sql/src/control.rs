@@ -36,7 +36,7 @@ pub(crate) struct Control {
     pub(crate) token: CancelToken,
     pub(crate) progress: Arc<Progress>,
     /// What DataFusion's operators spill.
-    pub(crate) spilled: SpillCounts,
+    pub(crate) spilled: Arc<SpillCounts>,
     stage: AtomicU8,
     /// The plan, whose scans of files count what they read.
     plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,

@@ -214,9 +214,9 @@ impl Engine {
     ///
     /// # Errors
     /// None that are known.
-    pub(crate) fn environment(&self, control: &Arc<Control>) -> Result<Arc<RuntimeEnv>> {
+    pub(crate) fn environment(&self, control: &Control) -> Result<Arc<RuntimeEnv>> {
         let (runtime, ledger) = (Arc::clone(&self.runtime), self.ledger.clone());
-        let (spilling, control) = (Arc::clone(&self.spilling), Arc::clone(control));
+        let spilling = Arc::clone(&self.spilling);
         SpillFiles::new(runtime, ledger, spilling, control).environment(&self.environment)
     }
 

@@ -57,7 +57,8 @@ pub(crate) async fn drive(
     header: oneshot::Sender<Result<Header>>,
     messages: mpsc::Sender<Message>,
 ) {
-    let token = run.control.token.clone();
+    let control = Arc::clone(&run.control);
+    let token = control.token.clone();
     let work = drive_uncancelled(run, header, messages.clone());
     tokio::select! {
         // First, so that a statement that could not be cancelled any more tells how it ended.
@@ -66,6 +67,8 @@ pub(crate) async fn drive(
         // The reader hears of it from the token itself.
         () = token.cancelled() => {}
     }
+    // Whoever holds the statement does not hold the plan, and what operators have in it.
+    control.finish();
 }
 
 async fn drive_uncancelled(

@@ -22,10 +22,12 @@ use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SpillFile, SpillWriter, TaskContext, TempFileFactory};
 use futures::Stream;
-use weft_exec::spill::Spilling;
+use weft_exec::spill::{SpillCounts, Spilling};
 use weft_rt::Runtime;
+use weft_rt::cancel::CancelToken;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::progress::Progress;
 use weft_store::spill::HEADER_BYTES;
 
 use crate::control::Control;
@@ -48,8 +50,10 @@ pub(crate) struct SpillFiles {
     runtime: Arc<Runtime>,
     ledger: Ledger,
     spilling: Arc<Spilling>,
-    /// The statement that they are for.
-    control: Arc<Control>,
+    /// The statement that they are for. (Not its control, which holds the plan, which may hold files.)
+    token: CancelToken,
+    progress: Arc<Progress>,
+    spilled: Arc<SpillCounts>,
 }
 
 impl SpillFiles {
@@ -58,9 +62,11 @@ impl SpillFiles {
         runtime: Arc<Runtime>,
         ledger: Ledger,
         spilling: Arc<Spilling>,
-        control: Arc<Control>,
+        control: &Control,
     ) -> SpillFiles {
-        SpillFiles { runtime, ledger, spilling, control }
+        let (token, progress) = (control.token.clone(), Arc::clone(&control.progress));
+        let spilled = Arc::clone(&control.spilled);
+        SpillFiles { runtime, ledger, spilling, token, progress, spilled }
     }
 
     /// An environment in which operators spill to such files.
@@ -76,7 +82,7 @@ impl SpillFiles {
     /// # Errors
     /// If the statement was cancelled.
     fn check(&self) -> Result<()> {
-        match self.control.token.is_cancelled() {
+        match self.token.is_cancelled() {
             true => Err(SqlError::cancelled()),
             false => Ok(()),
         }
@@ -225,7 +231,7 @@ mod tests {
         let spilling = Spilling::new(area);
         let compression = SpillCompression::parse(compression).unwrap();
         spilling.set_options(SpillOptions { compression, ..spilling.options() });
-        SpillFiles::new(runtime, Ledger::new(budget_bytes), spilling, Arc::default())
+        SpillFiles::new(runtime, Ledger::new(budget_bytes), spilling, &Control::default())
     }
 
     /// Nothing is held any more, as soon as what was on its way has ended.
@@ -264,7 +270,7 @@ mod tests {
                 read.extend(bytes.unwrap());
             }
             assert!(read == written, "{compression}: another file came back");
-            let spilled = &files.control.spilled;
+            let spilled = &files.spilled;
             assert!(spilled.raw_bytes() >= written.len() as u64);
             let is_smaller = spilled.written_bytes() < spilled.raw_bytes();
             assert!(is_smaller || compression != "lz4");
@@ -295,7 +301,7 @@ mod tests {
         let file = files.create_temp_file("a test").unwrap();
         let mut writer = file.open_writer().unwrap();
         writer.write_all(&[7; 100_000]).unwrap();
-        files.control.cancel();
+        files.token.cancel();
         assert!(writer.write_all(b"more").is_err());
         let read = block_on(file.read_stream().unwrap().next()).unwrap();
         assert_eq!(SqlError::from(read.unwrap_err()).kind(), ErrorKind::Cancelled);

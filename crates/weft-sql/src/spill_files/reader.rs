@@ -117,13 +117,14 @@ impl Reader {
 
 /// Reads a piece, by a task of a worker, which goes on if nobody waits for it. `is_next` if somebody will.
 fn read(files: &SpillFiles, piece: Arc<Piece>, is_next: bool) -> JoinHandle<Result<IoBuf>> {
-    let (area, control) = (files.spilling.area().clone(), Arc::clone(&files.control));
+    let area = files.spilling.area().clone();
+    let (progress, counts) = (Arc::clone(&files.progress), Arc::clone(&files.spilled));
     files.runtime.spawn(move || async move {
         let spilled = piece.written().await?.spilled;
         let _waits = is_next.then(|| area.wait_for_reads());
         let buffer = spilled.read(IoBuf::to_be_filled(spilled.bytes())).await?;
-        control.progress.add_bytes_read(spilled.written_bytes() as u64);
-        control.spilled.note_read(&spilled);
+        progress.add_bytes_read(spilled.written_bytes() as u64);
+        counts.note_read(&spilled);
         Ok(buffer)
     })
 }

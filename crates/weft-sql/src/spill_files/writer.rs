@@ -124,8 +124,8 @@ impl Writer {
         let (scheme, compressing) = (on_disk.scheme, on_disk.compressing);
         let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };
         self.regulator.note_written(costs, || area.rates());
-        self.files.control.progress.add_bytes_written(written_bytes as u64);
-        self.files.control.spilled.note_written(&on_disk.spilled);
+        self.files.progress.add_bytes_written(written_bytes as u64);
+        self.files.spilled.note_written(&on_disk.spilled);
         Ok(())
     }
 
