@@ -1,14 +1,42 @@
-//! DataFusion's operators spill to the same area: what is counted, and what limits them.
+//! DataFusion's operators spill to the same area: what goes wrong there, what is counted, and what limits it.
 
 use weft::ErrorKind;
 
 use crate::bench::{Bench, answer};
+use crate::faults::check_with;
 
 /// Memory in which DataFusion's operators spill the rows of the bench, but not for want of it fail: they hold some batches.
 const BY_DATAFUSION: [&str; 3] =
     ["engine = 'datafusion'", "batch_size = 100", "memory_limit = '24MiB'"];
 
+fn check(more: &[&str], sql: &str, undo: Option<&str>) {
+    check_with(&[&BY_DATAFUSION[..], more].concat(), sql, undo);
+}
+
 const SORT: &str = "SELECT n, s FROM t ORDER BY s DESC, n";
+
+#[test]
+fn sort() {
+    check(&[], SORT, None);
+}
+
+#[test]
+fn sort_compressed() {
+    check(&["spill_compression = 'zstd:1'"], SORT, None);
+}
+
+#[test]
+fn merge_join() {
+    let sql = "SELECT count(*), sum(length(t.s || u.s)), max(u.s) FROM t JOIN u ON t.n = u.n";
+    let settings = ["datafusion.optimizer.prefer_hash_join = false", "memory_limit = '32MiB'"];
+    check(&settings, sql, None);
+}
+
+#[test]
+fn create_table_as() {
+    let sql = "CREATE TABLE made AS SELECT n, left(s, 20) AS short FROM t ORDER BY s";
+    check(&[], sql, Some("DROP TABLE IF EXISTS made"));
+}
 
 #[test]
 fn what_is_spilled_is_counted_and_compressed() {
