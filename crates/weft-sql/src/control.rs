@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricValue;
+use weft_exec::spill::SpillCounts;
 use weft_rt::cancel::CancelToken;
 use weft_rt::progress::{Progress, ProgressSnapshot};
 
@@ -34,6 +35,8 @@ impl CancelHandle {
 pub(crate) struct Control {
     pub(crate) token: CancelToken,
     pub(crate) progress: Arc<Progress>,
+    /// What DataFusion's operators spill.
+    pub(crate) spilled: Arc<SpillCounts>,
     stage: AtomicU8,
     /// The plan, whose scans of files count what they read.
     plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,

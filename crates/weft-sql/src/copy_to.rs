@@ -27,6 +27,7 @@ use crate::copy_options::CopyOptions;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, kind_of};
 use crate::run::{Run, Started};
+use crate::spill_files::task_context;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -78,7 +79,7 @@ impl Run {
 
 /// Writes the file and counts its rows.
 async fn write(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<u64> {
-    let mut stream = execute_stream(plan, state.task_ctx())?;
+    let mut stream = execute_stream(plan, task_context(state))?;
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
         let batch = batch?;

@@ -19,6 +19,7 @@ use crate::constraints;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::run::{Run, Started};
+use crate::spill_files::task_context;
 use crate::types::stored_type;
 use crate::write::write_rows;
 
@@ -199,7 +200,7 @@ impl Run {
         let physical = self.physical(&state, plan).await?;
         let assignment = Assignment::new(&state, schema, &physical.schema())?;
         let store = self.session.engine().store();
-        let context = state.task_ctx();
+        let context = task_context(&state);
         write_rows(store, &self.control, schema, assignment, &physical, &context).await
     }
 
@@ -323,7 +324,7 @@ async fn check_default(state: &SessionState, column: &Column, sql: &str) -> Resu
     let columns = vec![Column { nullable: true, ..column.clone() }];
     let schema = TableSchema { name: column.name.clone(), columns };
     let assignment = Assignment::new(state, &schema, &plan.schema())?;
-    for batch in collect(plan, state.task_ctx()).await? {
+    for batch in collect(plan, task_context(state)).await? {
         assignment.convert(&batch)?;
     }
     Ok(())

@@ -4,19 +4,21 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_exec::spill::Spilling;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::{Ledger, code, heap, kept, slab};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
 use weft_store::Store;
+use weft_store::spill::temp_directory;
 
+use crate::control::Control;
 use crate::depth::STACK_BYTES;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::memory::LedgerPool;
 use crate::open::open_store;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
+use crate::spill_files::SpillFiles;
 
 /// Code that may be resident while a statement runs, in bytes: as much as any statement needs. A twentieth of
 /// the memory limit may be code too.
@@ -64,13 +66,13 @@ pub struct Counters {
     pub io_bandwidth_limit: Option<u64>,
     /// Bytes that operators have spilled at the moment.
     pub spilled_bytes: u64,
-    /// Bytes that the files of pipelines for it take on disk.
+    /// Bytes that the files for it take on disk.
     pub spill_file_bytes: u64,
-    /// Bytes that pipelines have spilled.
+    /// Bytes that they have spilled.
     pub spill_bytes_written: u64,
     /// Bytes that they have read back.
     pub spill_bytes_read: u64,
-    /// Bytes that pipelines have spilled, before compression.
+    /// Bytes that they have spilled, before compression.
     pub spill_bytes_raw: u64,
     /// Bytes of it that were compressed, before compression, and the processor time that took, in nanoseconds.
     pub spill_bytes_compressed: u64,
@@ -94,8 +96,8 @@ pub struct Engine {
     pub(crate) datafusion_defaults: Vec<(String, String)>,
     executor: RwLock<Arc<Executor>>,
     settings: Mutex<DatabaseSettings>,
-    temp_directory: PathBuf,
-    /// Where pipelines spill to, and how they share memory.
+    spill_directory: PathBuf,
+    /// Where operators spill to, and how pipelines share memory.
     pub(crate) spilling: Arc<Spilling>,
 }
 
@@ -171,6 +173,7 @@ impl Engine {
     pub fn open(options: &EngineOptions) -> Result<Arc<Engine>> {
         let given = DatabaseSettings::at_open(&options.settings, options.sim.clone())?;
         let (settings, session_defaults) = (given.database, given.session);
+        let temp_directory = settings.temp_directory.as_deref().map(temp_directory).transpose()?;
         let ledger = budget(settings.memory_limit_bytes);
         let runtime = Runtime::new(&RuntimeOptions {
             workers: settings.threads,
@@ -182,24 +185,16 @@ impl Engine {
         runtime.limit_bandwidth(settings.io_bandwidth_limit);
         let runtime = Arc::new(runtime);
         let store = open_store(options, &settings, Arc::clone(&runtime), ledger.clone())?;
-        let temp_directory = match &settings.temp_directory {
-            Some(directory) => directory.clone(),
-            None => store.spill_directory()?,
+        let spill_directory = match &temp_directory {
+            Some(directory) => directory.path(),
+            None => store.spill_directory(),
         };
-        let spill_area =
-            store.spill_area(settings.temp_directory.as_deref(), settings.max_temp_bytes)?;
-        let spilling = Spilling::new(spill_area);
+        let spill_directory = spill_directory.to_path_buf();
+        let spilling = Spilling::new(store.spill_area(temp_directory, settings.max_temp_bytes));
         spilling.set_options(settings.spilling);
         spilling.set_cached(store.cached_bytes_min());
         let pool = LedgerPool::new(ledger.clone());
-        let environment = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(pool))
-            .with_disk_manager_builder(
-                DiskManagerBuilder::default()
-                    .with_mode(DiskManagerMode::Directories(vec![temp_directory.clone()]))
-                    .with_max_temp_directory_size(settings.max_temp_bytes),
-            )
-            .build_arc()?;
+        let environment = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
         let executor = RwLock::new(Arc::new(Executor::new(settings.threads)?));
         Ok(Arc::new(Engine {
             ledger,
@@ -210,9 +205,19 @@ impl Engine {
             datafusion_defaults: given.datafusion,
             executor,
             settings: Mutex::new(settings),
-            temp_directory,
+            spill_directory,
             spilling,
         }))
+    }
+
+    /// DataFusion's environment for one statement.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub(crate) fn environment(&self, control: &Control) -> Result<Arc<RuntimeEnv>> {
+        let (runtime, ledger) = (Arc::clone(&self.runtime), self.ledger.clone());
+        let spilling = Arc::clone(&self.spilling);
+        SpillFiles::new(runtime, ledger, spilling, control).environment(&self.environment)
     }
 
     /// The database directory.
@@ -254,12 +259,7 @@ impl Engine {
                 self.store.set_memory_limit(changed.memory_limit_bytes);
                 self.spilling.set_cached(self.store.cached_bytes_min());
             }
-            "max_temp_size" => {
-                self.spilling.area().set_limit(changed.max_temp_bytes);
-                self.environment
-                    .disk_manager
-                    .set_max_temp_directory_size(changed.max_temp_bytes)?;
-            }
+            "max_temp_size" => self.spilling.area().set_limit(changed.max_temp_bytes),
             "io_bandwidth_limit" => self.runtime.limit_bandwidth(changed.io_bandwidth_limit),
             "partition" | "spill_compression" | "spill_mode" => {
                 self.spilling.set_options(changed.spilling);
@@ -292,7 +292,7 @@ impl Engine {
 
     /// The value of one of Weft's settings, as SHOW prints it.
     pub(crate) fn show(&self, name: &str, session: &SessionSettings) -> Option<String> {
-        let directory = self.temp_directory.display().to_string();
+        let directory = self.spill_directory.display().to_string();
         show(name, &self.settings(), session, &directory, self.runtime.driver())
     }
 
@@ -316,7 +316,7 @@ impl Engine {
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),
             io_bandwidth_limit: self.settings().io_bandwidth_limit,
-            spilled_bytes: self.environment.disk_manager.used_disk_space() + spilling.used_bytes,
+            spilled_bytes: spilling.used_bytes,
             spill_file_bytes: spilling.file_bytes,
             spill_bytes_written: spilling.written_bytes,
             spill_bytes_read: spilling.read_bytes,

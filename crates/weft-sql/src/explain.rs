@@ -19,6 +19,7 @@ use crate::pipelines::{self, PipelinesExec, Totals};
 use crate::plan_node::Plan;
 use crate::run::{Run, Started, text_batch, text_rows, text_schema};
 use crate::sizes::{grouped, human_bytes};
+use crate::spill_files::task_context;
 
 /// The columns of the result.
 const COLUMNS: [&str; 2] = ["plan_type", "plan"];
@@ -65,7 +66,7 @@ pub(crate) async fn analyzed(run: &Run, state: &SessionState, plan: &Analyze) ->
     run.control.measure();
     let physical = run.physical(state, &plan.input).await?;
     let began = Instant::now();
-    let mut stream = execute_stream(Arc::clone(&physical), state.task_ctx())?;
+    let mut stream = execute_stream(Arc::clone(&physical), task_context(state))?;
     let (control, schema) = (Arc::clone(&run.control), text_schema(&COLUMNS));
     let of_batch = Arc::clone(&schema);
     let result = async move {
@@ -140,6 +141,7 @@ fn walk<'a>(
 fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Vec<String> {
     let mut totals = Totals::default();
     add_totals(plan, &mut totals);
+    totals.add_spilled(&control.spilled);
     let progress = control.snapshot();
     let mut lines = vec![
         format!("time      {}", pipelines::seconds(took)),
@@ -158,10 +160,8 @@ fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Ve
     }
     let of_tables = progress.bytes_read.saturating_sub(totals.read_bytes);
     lines.push(format!("read      {} of tables and files", human_bytes(of_tables)));
-    if totals.workers > 0 {
-        let spilled = totals.spilled().unwrap_or_else(|| "nothing".to_owned());
-        lines.push(format!("spilled   {spilled}"));
-    }
+    let spilled = totals.spilled().unwrap_or_else(|| "nothing".to_owned());
+    lines.push(format!("spilled   {spilled}"));
     if let Some(levels) = totals.levels() {
         lines.push(format!("pages     by compression: {levels}"));
     }

@@ -10,6 +10,7 @@ use crate::assign::{in_column, not_null};
 use crate::catalog::StatementCatalog;
 use crate::error::{ErrorKind, Position, Result, SqlError};
 use crate::insert::plan_values;
+use crate::spill_files::task_context;
 
 /// The error of the first column that has one, with its place; nothing if each value fits.
 pub(crate) async fn explain(
@@ -71,7 +72,7 @@ impl Single<'_> {
         }
         let plan = plan_values(self.catalog, self.state, &insert).await?;
         let plan = self.state.create_physical_plan(&plan).await?;
-        collect(plan, self.state.task_ctx()).await?;
+        collect(plan, task_context(self.state)).await?;
         Ok(())
     }
 

@@ -89,6 +89,7 @@ mod settings;
 mod show;
 mod signed_ranks;
 mod sizes;
+mod spill_files;
 mod statement;
 mod statement_option;
 mod struct_types;

@@ -1,13 +1,13 @@
 //! Where a database lies: its directory, or a temporary one for a database in memory.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
+use weft_store::spill::remove_leftovers;
 use weft_store::{Directory, Store, StoreError, StoreOptions};
 
 use crate::engine::EngineOptions;
@@ -66,26 +66,7 @@ pub(crate) fn open_store(
 /// A new directory for a database in memory; those that crashed processes left behind are removed.
 fn temporary_directory(settings: &DatabaseSettings) -> PathBuf {
     let parent = settings.temp_directory.clone().unwrap_or_else(std::env::temp_dir);
-    remove_leftovers(&parent);
+    remove_leftovers(&parent, TEMPORARY_PREFIX);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     parent.join(format!("{TEMPORARY_PREFIX}{}-{number}", std::process::id()))
-}
-
-fn remove_leftovers(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let process = name
-            .strip_prefix(TEMPORARY_PREFIX)
-            .and_then(|rest| rest.split('-').next())
-            .and_then(|number| number.parse::<u32>().ok());
-        let Some(process) = process else { continue };
-        let is_gone = !Path::new("/proc").join(process.to_string()).exists();
-        if is_gone
-            && let Err(error) = fs::remove_dir_all(entry.path())
-            // Another process that starts at the same time may have been faster.
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            log::warn!("cannot remove {}, left by a crash: {error}", entry.path().display());
-        }
-    }
 }

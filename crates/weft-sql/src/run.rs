@@ -25,6 +25,7 @@ use crate::insert;
 use crate::locate::locate;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
+use crate::spill_files::task_context;
 use crate::statement::{self, Parsed};
 use crate::unsupported;
 
@@ -56,7 +57,8 @@ pub(crate) async fn drive(
     header: oneshot::Sender<Result<Header>>,
     messages: mpsc::Sender<Message>,
 ) {
-    let token = run.control.token.clone();
+    let control = Arc::clone(&run.control);
+    let token = control.token.clone();
     let work = drive_uncancelled(run, header, messages.clone());
     tokio::select! {
         // First, so that a statement that could not be cancelled any more tells how it ended.
@@ -65,6 +67,8 @@ pub(crate) async fn drive(
         // The reader hears of it from the token itself.
         () = token.cancelled() => {}
     }
+    // Whoever holds the statement does not hold the plan, and what operators have in it.
+    control.finish();
 }
 
 async fn drive_uncancelled(
@@ -313,7 +317,7 @@ impl Run {
             _ => {}
         }
         let physical = self.physical(state, &plan).await?;
-        Ok(Started::Rows(execute_stream(physical, state.task_ctx())?))
+        Ok(Started::Rows(execute_stream(physical, task_context(state))?))
     }
 
     /// The physical plan, watched for its progress.

@@ -44,6 +44,7 @@ use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
+use crate::spill_files::StatementEnvironment;
 use crate::statement_option::StatementOption;
 use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
@@ -285,6 +286,8 @@ impl Session {
         config.execution.time_zone = inner.settings.timezone.clone();
         let io_depth = inner.settings.io_depth;
         let context = ScanContext { control: Arc::clone(control), io_depth, threads };
+        let environment = StatementEnvironment(self.engine.environment(control)?);
+        config.extensions.insert(StatementOption(environment));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;
         let distinct = DistinctOptions { control: Arc::clone(control), by_groups };

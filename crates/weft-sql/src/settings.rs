@@ -46,7 +46,7 @@ pub(crate) const SETTINGS: [(&str, &str); 13] = [
         "io_driver",
         "how devices are reached: auto, uring, posix or blocking; fixed when the database is opened",
     ),
-    ("max_temp_size", "bytes that spilled data may take on disk; of the database"),
+    ("max_temp_size", "bytes that spilled data may take on disk, or unlimited; of the database"),
     (
         "memory_limit",
         "memory for cache, operators and loads, as bytes or a share of the machine's; of the database",
@@ -74,6 +74,9 @@ pub(crate) const SETTINGS: [(&str, &str); 13] = [
     ),
     ("timezone", "time zone of the session, such as '+02:00' or 'Europe/Berlin'"),
 ];
+
+/// No limit, as a value.
+const UNLIMITED: &str = "unlimited";
 
 /// Rows that operators pass on at a time, where nothing else is said.
 const BATCH_ROWS_DEFAULT: usize = 8_192;
@@ -105,6 +108,7 @@ pub(crate) struct DatabaseSettings {
     pub(crate) io_driver: DriverKind,
     /// `None`: the database's own spill area.
     pub(crate) temp_directory: Option<PathBuf>,
+    /// `u64::MAX` without a limit.
     pub(crate) max_temp_bytes: u64,
     pub(crate) spilling: SpillOptions,
     /// Bytes per second.
@@ -221,7 +225,7 @@ impl DatabaseSettings {
                 }
                 self.memory_limit_bytes = bytes;
             }
-            "max_temp_size" => self.max_temp_bytes = parse_bytes(name, value, None)?,
+            "max_temp_size" => self.max_temp_bytes = parse_limit(name, value)?.unwrap_or(u64::MAX),
             "partition" => {
                 self.spilling.partition =
                     parse_mode(name, value, PartitionMode::ALL, PartitionMode::name)?;
@@ -234,18 +238,7 @@ impl DatabaseSettings {
             "spill_mode" => {
                 self.spilling.mode = parse_mode(name, value, SpillMode::ALL, SpillMode::name)?;
             }
-            "io_bandwidth_limit" => {
-                self.io_bandwidth_limit = match value.trim().to_lowercase().as_str() {
-                    "unlimited" => None,
-                    _ => {
-                        let bytes = parse_bytes(name, value, None);
-                        Some(
-                            bytes
-                                .map_err(|error| error.with_hint("'unlimited' is all there is"))?,
-                        )
-                    }
-                }
-            }
+            "io_bandwidth_limit" => self.io_bandwidth_limit = parse_limit(name, value)?,
             "threads" => self.threads = parse_count(name, value, 1, 1_024)?,
             "io_driver" | "temp_directory" => {
                 return Err(SqlError::new(
@@ -319,6 +312,15 @@ impl SessionSettings {
     }
 }
 
+/// A size, or `None` for no limit.
+fn parse_limit(name: &str, value: &str) -> Result<Option<u64>> {
+    if value.trim().eq_ignore_ascii_case(UNLIMITED) {
+        return Ok(None);
+    }
+    let bytes = parse_bytes(name, value, None);
+    bytes.map(Some).map_err(|error| error.with_hint("without a limit: 'unlimited'"))
+}
+
 /// The value of one of [`SETTINGS`] as SHOW prints it.
 pub(crate) fn show(
     name: &str,
@@ -331,10 +333,11 @@ pub(crate) fn show(
         "batch_size" => session.batch_rows.to_string(),
         "engine" => session.engine.name().to_owned(),
         "io_bandwidth_limit" => {
-            database.io_bandwidth_limit.map_or_else(|| "unlimited".to_owned(), human_bytes)
+            database.io_bandwidth_limit.map_or_else(|| UNLIMITED.to_owned(), human_bytes)
         }
         "io_depth" => session.io_depth.to_string(),
         "io_driver" => driver.to_owned(),
+        "max_temp_size" if database.max_temp_bytes == u64::MAX => UNLIMITED.to_owned(),
         "max_temp_size" => human_bytes(database.max_temp_bytes),
         "memory_limit" => human_bytes(database.memory_limit_bytes),
         "partition" => database.spilling.partition.name().to_owned(),

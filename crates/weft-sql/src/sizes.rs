@@ -1,9 +1,8 @@
 //! Sizes in bytes, and numbers, as people write and read them.
 
-use crate::error::{ErrorKind, Result, SqlError};
+pub(crate) use weft_store::human_bytes;
 
-const UNITS: [(&str, u64); 5] =
-    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+use crate::error::{ErrorKind, Result, SqlError};
 
 /// A number with commas between thousands.
 pub fn grouped(number: u64) -> String {
@@ -16,18 +15,6 @@ pub fn grouped(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
-}
-
-/// `1536` as `1.5 KiB`.
-pub(crate) fn human_bytes(bytes: u64) -> String {
-    for (unit, size) in UNITS {
-        if bytes >= size && size > 1 {
-            let value = bytes as f64 / size as f64;
-            let digits = usize::from(value < 10.0 && !bytes.is_multiple_of(size));
-            return format!("{value:.digits$} {unit}");
-        }
-    }
-    format!("{bytes} B")
 }
 
 /// Reads `4GiB`, `512 MB`, `1000000` or, as a part of `whole`, `75%`.
@@ -86,13 +73,5 @@ mod tests {
         for bad in ["", "GiB", "-1", "4 parsecs", "0", "1e9", "101%"] {
             assert_eq!(parse(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn writes_what_people_read() {
-        assert_eq!(human_bytes(17), "17 B");
-        assert_eq!(human_bytes(1536), "1.5 KiB");
-        assert_eq!(human_bytes(4 << 30), "4 GiB");
-        assert_eq!(human_bytes(100 << 20), "100 MiB");
     }
 }

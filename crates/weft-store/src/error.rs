@@ -8,6 +8,8 @@ use weft_rt::io::FileError;
 use weft_rt::memory::MemoryError;
 use weft_rt::{JoinError, RuntimeError};
 
+use crate::sizes::human_bytes;
+
 /// Why the store could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -55,19 +57,20 @@ pub enum StoreError {
     },
     /// What is spilled may not take more room.
     #[error(
-        "what does not fit in memory needs {needed_bytes} more bytes on disk, but the setting \
-         max_temp_size allows {limit_bytes} bytes in all: raise max_temp_size, or memory_limit"
+        "what does not fit in memory needs {} more on disk, but {}",
+        human_bytes(*.needed_bytes), spill_limit(*.limit_bytes)
     )]
     SpillLimit {
         /// Bytes that could not be placed.
         needed_bytes: u64,
-        /// What the setting allows.
+        /// What the setting allows; `u64::MAX` for anything.
         limit_bytes: u64,
     },
     /// The disk has no room for what is spilled.
     #[error(
-        "{path} has no room for {needed_bytes} more bytes that do not fit in memory: {source}; free \
-         space there, set temp_directory to a directory of another disk, or raise memory_limit"
+        "{path} has no room for {} more that does not fit in memory: {source}; free space there, set temp_directory to \
+         a directory of another disk, or raise memory_limit",
+        human_bytes(*.needed_bytes)
     )]
     SpillFull {
         /// The directory.
@@ -76,6 +79,17 @@ pub enum StoreError {
         needed_bytes: u64,
         /// The system's reason.
         source: Box<FileError>,
+    },
+    /// The directory for what does not fit in memory is none, or not to be written to.
+    #[error(
+        "the setting temp_directory is {path}, where nothing can be written: {source}; make the directory, or set another \
+         one"
+    )]
+    TempDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
     },
     /// What does not fit in memory cannot be written, or read back.
     #[error(
@@ -258,6 +272,17 @@ pub enum StoreError {
     /// No threads for the runtime.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+}
+
+/// What the setting max_temp_size does not allow, and what to do.
+fn spill_limit(limit_bytes: u64) -> String {
+    match limit_bytes {
+        u64::MAX => "a file has no more addresses: raise memory_limit".to_owned(),
+        limit => format!(
+            "the setting max_temp_size allows {} in all: raise max_temp_size, or memory_limit",
+            human_bytes(limit)
+        ),
+    }
 }
 
 impl StoreError {

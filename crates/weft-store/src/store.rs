@@ -1,8 +1,8 @@
 //! One open database directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_buffer::BufferPool;
 use weft_rt::Runtime;
@@ -60,6 +60,8 @@ pub struct StoreStats {
 pub struct Store {
     core: Arc<Core>,
     spill: SpillDirectory,
+    /// What is spilled to all devices, and so to those that are added.
+    area: Mutex<Option<SpillArea>>,
 }
 
 impl Store {
@@ -94,8 +96,8 @@ impl Store {
             open(directory, &options, runtime, ledger, lock).await
         });
         let core = Arc::new(opened??);
-        let store =
-            Store { core, spill: if temporary { spill.with_whole(directory) } else { spill } };
+        let spill = if temporary { spill.with_whole(directory) } else { spill };
+        let store = Store { core, spill, area: Mutex::new(None) };
         for path in &options.devices {
             if !options.read_only && !store.devices().contains(path) {
                 store.add_device(path)?;
@@ -169,7 +171,13 @@ impl Store {
     /// [`Store::commit`].
     pub fn add_device(&self, path: &Path) -> Result<()> {
         let path = absolute(&self.core.directory, &[path.into()])?.pop();
-        weft_rt::sync::block_on(self.run(Work { changes: Vec::new(), device: path })).map(drop)
+        let work = Work { changes: Vec::new(), device: path.clone() };
+        weft_rt::sync::block_on(self.run(work))?;
+        let directory = path.and_then(|path| self.spills_to(&path));
+        if let (Some(area), Some(directory)) = (&*self.area(), directory) {
+            area.add(directory);
+        }
+        Ok(())
     }
 
     /// The directories of the devices, by number; empty for the database's own.
@@ -177,43 +185,48 @@ impl Store {
         self.core.snapshot().devices.clone()
     }
 
-    /// A directory of the operating system for what does not fit in memory; empty when the database was
-    /// opened, and gone after it was closed.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if it cannot be made.
-    pub fn spill_directory(&self) -> Result<PathBuf> {
+    /// The directory for what does not fit in memory, of the operating system unless the database is simulated: empty when the
+    /// database was opened, made when something is first written there, and gone after it was closed.
+    pub fn spill_directory(&self) -> &Path {
         self.spill.path()
     }
 
-    /// An area for what does not fit in memory: in `temp_directory`, or in the directories of all devices of the database.
-    /// Its files may take `limit_bytes` together.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if a directory for it cannot be made.
-    pub fn spill_area(&self, temp_directory: Option<&Path>, limit_bytes: u64) -> Result<SpillArea> {
-        let database = &self.core.directory;
+    /// An area for what does not fit in memory: in `temp_directory`, or in the directories of all devices of the database, those
+    /// among them that are added later. Its files may take `limit_bytes` together.
+    pub fn spill_area(&self, temp_directory: Option<Directory>, limit_bytes: u64) -> SpillArea {
+        let is_own = temp_directory.is_none() && !self.core.read_only;
         let directories = match temp_directory {
-            Some(path) => vec![Directory::Os(path.into())],
-            None if self.core.read_only => vec![Directory::Os(self.spill.path()?)],
+            Some(directory) => vec![directory],
+            None if self.core.read_only => vec![Directory::Os(self.spill.path().into())],
             None => {
-                let mut directories = Vec::new();
-                for device in self.devices() {
-                    match Place::of(database, &device) {
-                        Place::File(_) if device.as_os_str().is_empty() => {
-                            directories.push(self.spill.directory(database)?);
-                        }
-                        Place::File(directory) => directories.push(directory),
-                        Place::Block(_) => {}
-                    }
+                let devices = self.devices();
+                let directories = devices.iter().filter_map(|device| self.spills_to(device));
+                let directories: Vec<Directory> = directories.collect();
+                match directories.is_empty() {
+                    true => vec![self.spill.directory(&self.core.directory)],
+                    false => directories,
                 }
-                if directories.is_empty() {
-                    directories.push(self.spill.directory(database)?);
-                }
-                directories
             }
         };
-        Ok(SpillArea::new(directories, limit_bytes))
+        let area = SpillArea::new(directories, limit_bytes);
+        if is_own {
+            *self.area() = Some(area.clone());
+        }
+        area
+    }
+
+    fn area(&self) -> MutexGuard<'_, Option<SpillArea>> {
+        self.area.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where on a device something is spilled to; `None` on block devices.
+    fn spills_to(&self, device: &Path) -> Option<Directory> {
+        let database = &self.core.directory;
+        match Place::of(database, device) {
+            Place::File(_) if device.as_os_str().is_empty() => Some(self.spill.directory(database)),
+            Place::File(directory) => Some(directory),
+            Place::Block(_) => None,
+        }
     }
 
     /// The database's directory.

@@ -89,13 +89,13 @@ pub struct DatabaseStats {
     pub io_bandwidth_limit: Option<u64>,
     /// Bytes that operators have spilled to disk at the moment.
     pub spilled_bytes: u64,
-    /// Bytes that the files of pipelines for it take on disk.
+    /// Bytes that the files for it take on disk.
     pub spill_file_bytes: u64,
-    /// Bytes that pipelines have spilled since the database was opened.
+    /// Bytes that operators have spilled since the database was opened.
     pub spill_bytes_written: u64,
     /// Bytes of it that they have read back.
     pub spill_bytes_read: u64,
-    /// Bytes that pipelines have spilled, before compression.
+    /// Bytes that operators have spilled, before compression.
     pub spill_bytes_raw: u64,
     /// Bytes of it that were compressed, before compression, and the processor time that took, in nanoseconds.
     pub spill_bytes_compressed: u64,

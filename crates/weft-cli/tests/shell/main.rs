@@ -3,6 +3,7 @@
 mod commands;
 mod errors;
 mod init;
+mod killed;
 mod modes;
 mod options;
 mod scripts;

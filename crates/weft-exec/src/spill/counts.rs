@@ -55,7 +55,7 @@ impl SpillCounts {
     }
 
     /// A page was written.
-    pub(super) fn note_written(&self, spilled: &Spilled) {
+    pub fn note_written(&self, spilled: &Spilled) {
         self.raw_bytes.fetch_add(spilled.bytes() as u64, Ordering::Relaxed);
         self.written_bytes.fetch_add(spilled.written_bytes() as u64, Ordering::Relaxed);
         let mut over_time = self.over_time.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl SpillCounts {
     }
 
     /// A page was read back.
-    pub(super) fn note_read(&self, spilled: &Spilled) {
+    pub fn note_read(&self, spilled: &Spilled) {
         self.read_bytes.fetch_add(spilled.written_bytes() as u64, Ordering::Relaxed);
     }
 }

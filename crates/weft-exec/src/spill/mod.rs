@@ -5,7 +5,8 @@
 //! disk (`mask`). A worker writes what goes there by a `writer`, a bounded number of pages at a time, compressed if its
 //! `regulator` says so, and reads it back, ahead of its use, by a `reader`; on disk a page is `frozen`: no byte of it
 //! refers to an address. `any_page` is for who goes through tuples wherever they lie. Who decides when something is written
-//! is [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)).
+//! is [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)). Operators of
+//! another engine may spill to the same area, compressed as a [`Regulator`] of theirs says.
 
 pub(crate) mod any_page;
 mod counts;
@@ -20,7 +21,7 @@ pub(crate) mod writer;
 
 pub use counts::{Levels, SpillCounts, level_name, sum};
 pub use mode::SpillMode;
-pub use regulator::SpillCompression;
+pub use regulator::{PageCosts, Regulator, SpillCompression};
 pub(crate) use share::{Settled, Share};
 pub use share::{SpillOptions, Spilling};
 pub use turn::Turn;

@@ -105,12 +105,15 @@ impl Experience {
 
 /// What a page was written in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PageCosts {
+pub struct PageCosts {
     /// The scheme that it was to be compressed by.
-    pub(super) scheme: Scheme,
-    pub(super) raw_bytes: usize,
-    pub(super) written_bytes: usize,
-    pub(super) compressing: Duration,
+    pub scheme: Scheme,
+    /// Bytes before compression.
+    pub raw_bytes: usize,
+    /// Bytes on disk.
+    pub written_bytes: usize,
+    /// Processor time that compression took.
+    pub compressing: Duration,
 }
 
 /// Pages since the last decision.
@@ -140,7 +143,7 @@ struct Operator {
 
 /// What one writer's pages are compressed by.
 #[derive(Debug)]
-pub(super) struct Regulator {
+pub struct Regulator {
     experience: Experience,
     known: Known,
     operator: Operator,
@@ -161,7 +164,7 @@ impl Regulator {
     }
 
     /// The scheme for the next page.
-    pub(super) fn scheme(&mut self, compression: SpillCompression) -> Scheme {
+    pub fn scheme(&mut self, compression: SpillCompression) -> Scheme {
         match compression {
             SpillCompression::Fixed(scheme) => scheme,
             SpillCompression::Auto => {
@@ -172,7 +175,7 @@ impl Regulator {
     }
 
     /// Counts a page that was written. `rates` tells how fast the devices are.
-    pub(super) fn note_written(&mut self, page: PageCosts, rates: impl FnOnce() -> SpillRates) {
+    pub fn note_written(&mut self, page: PageCosts, rates: impl FnOnce() -> SpillRates) {
         self.run.pages += 1;
         self.run.raw_bytes += page.raw_bytes as f64;
         // Others were on their way when the place changed.
@@ -190,7 +193,7 @@ impl Regulator {
 
     /// The writer begins to wait for a page: what the thread does until [`Regulator::note_waited`], be it no more than to look whether
     /// something has ended, is not the operator's.
-    pub(super) fn note_computed(&mut self) {
+    pub fn note_computed(&mut self) {
         if let Some(since) = &mut self.since {
             let now = operator_time();
             self.run.computing += now.saturating_sub(*since);
@@ -199,7 +202,7 @@ impl Regulator {
     }
 
     /// It has waited.
-    pub(super) fn note_waited(&mut self) {
+    pub fn note_waited(&mut self) {
         if let Some(since) = &mut self.since {
             *since = operator_time();
         }

@@ -8,7 +8,7 @@ use weft_rt::memory::Ledger;
 use weft_store::spill::SpillArea;
 
 use super::mode::SpillMode;
-use super::regulator::{Experience, SpillCompression};
+use super::regulator::{Experience, Regulator, SpillCompression};
 use super::turn::Turns;
 use crate::query::PartitionMode;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
@@ -98,9 +98,10 @@ impl Spilling {
         (usable - rest).saturating_sub(cached.saturating_sub(rest / CACHES))
     }
 
-    /// What writers know of pages.
-    pub(super) fn experience(&self) -> &Experience {
-        &self.experience
+    /// What decides how one writer's pages are compressed, one of as many writers as there are `workers`, with `depth` pages on
+    /// their way at once. It goes on from what others know of pages.
+    pub fn regulator(&self, depth: usize, workers: usize) -> Regulator {
+        Regulator::new(self.experience.clone(), depth, workers)
     }
 
     pub(super) fn turns(&self) -> &Turns {

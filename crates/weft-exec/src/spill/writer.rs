@@ -174,8 +174,7 @@ impl Writer {
 
     /// One that has memory for pages, best [`SPARE_BYTES`].
     pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
-        let experience = spills.spilling.experience().clone();
-        let regulator = Regulator::new(experience, spills.depth(), spills.workers);
+        let regulator = spills.spilling.regulator(spills.depth(), spills.workers);
         let (writing, written) = (VecDeque::new(), Vec::new());
         Writer { operator, spills, spare, writing, written, regulator }
     }

@@ -127,13 +127,6 @@ fn not_implemented(message: &str) -> SqlError {
 
 fn out_of_memory(message: &str) -> SqlError {
     let message = strip_prefixes(message);
-    if message.contains("disk space") || message.contains("max_temp_directory_size") {
-        return SqlError::new(
-            ErrorKind::OutOfMemory,
-            "the statement's temporary files need more than the setting max_temp_size allows",
-        )
-        .with_hint("raise it: SET max_temp_size = '…'");
-    }
     // An operator may wrap the refusal in words of its own; the last part is the ledger's.
     let message = match message.rfind("out of memory: ") {
         Some(start) => message[start..].to_owned(),
@@ -160,6 +153,7 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         | StoreError::UnsupportedType { .. }
         | StoreError::Schema { .. } => ErrorKind::Semantic,
         StoreError::Encode { .. } | StoreError::Mismatch { .. } => ErrorKind::Data,
+        StoreError::TempDirectory { .. } => ErrorKind::Setting,
         StoreError::At { source, .. } => from_store(source).kind(),
         _ => ErrorKind::Storage,
     };

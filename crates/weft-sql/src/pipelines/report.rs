@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_exec::profile::{Done, Fact, Facts, PartDone, PartName, Profile, Unit};
-use weft_exec::spill::{Levels, level_name, sum};
+use weft_exec::spill::{Levels, SpillCounts, level_name, sum};
 
 use super::description::Description;
 use super::exec::PipelinesExec;
@@ -15,7 +15,7 @@ use crate::sizes::{grouped, human_bytes};
 /// Spaces between columns.
 const GAP: &str = "  ";
 
-/// What all pipelines of a statement have done together.
+/// What all pipelines of a statement have done together, and what it has spilled.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     /// Processor time.
@@ -44,15 +44,20 @@ impl Totals {
         self.memory_peak = self.memory_peak.max(exec.memory_peak());
         self.workers = exec.workers();
         for profile in exec.executions().iter().flat_map(|profiles| profiles.iter()) {
-            let (done, spilled) = (profile.done(), profile.spilled());
+            let done = profile.done();
             self.cpu += done.cpu;
             self.waited_for_devices += done.waited_for_devices;
             self.waited_for_memory += done.waited_for_memory;
-            self.raw_bytes += spilled.raw_bytes();
-            self.written_bytes += spilled.written_bytes();
-            self.read_bytes += spilled.read_bytes();
-            self.levels = sum([self.levels, sum(spilled.levels_over_time().iter())].iter());
+            self.add_spilled(profile.spilled());
         }
+    }
+
+    /// Adds what some have spilled.
+    pub(crate) fn add_spilled(&mut self, spilled: &SpillCounts) {
+        self.raw_bytes += spilled.raw_bytes();
+        self.written_bytes += spilled.written_bytes();
+        self.read_bytes += spilled.read_bytes();
+        self.levels = sum([self.levels, sum(spilled.levels_over_time().iter())].iter());
     }
 
     /// What was spilled, in words; `None` if nothing was.

@@ -10,8 +10,8 @@
 //! | 16 to 23 | if it is compressed: bytes of what follows |
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use weft_buffer::page::checksum;
@@ -52,7 +52,8 @@ pub struct SpillArea {
 
 #[derive(Debug)]
 struct Shared {
-    files: Vec<SpillFile>,
+    /// A file for each device, by its number; devices may join.
+    files: RwLock<Vec<Arc<SpillFile>>>,
     quota: Quota,
     /// The file that the next piece goes to, if it has room.
     next: AtomicUsize,
@@ -133,6 +134,8 @@ pub struct SpillRates {
 #[derive(Debug)]
 pub struct Spilled {
     area: SpillArea,
+    /// Its device's file, and what that is on disk.
+    of: Arc<SpillFile>,
     file: File,
     address: Address,
     /// Bytes of the piece in memory.
@@ -162,7 +165,7 @@ impl SpillArea {
         let quota =
             Quota { limit_bytes: AtomicU64::new(limit_bytes), taken_bytes: AtomicU64::new(0) };
         let shared = Shared {
-            files: directories.into_iter().map(SpillFile::new).collect(),
+            files: RwLock::new(directories.into_iter().map(new_file).collect()),
             quota,
             next: AtomicUsize::new(0),
             used_bytes: AtomicU64::new(0),
@@ -175,6 +178,21 @@ impl SpillArea {
             reads: Meter::default(),
         };
         SpillArea { shared: Arc::new(shared) }
+    }
+
+    /// One more directory, which pieces go to from now on.
+    ///
+    /// # Panics
+    /// If there are more than devices can be told apart.
+    pub fn add(&self, directory: Directory) {
+        let mut files = self.shared.files.write().unwrap_or_else(PoisonError::into_inner);
+        assert!(files.len() < DEVICES_MAX, "directories");
+        files.push(new_file(directory));
+    }
+
+    /// The files of all devices.
+    fn files(&self) -> Vec<Arc<SpillFile>> {
+        self.shared.files.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes how much its files may take. What they have they keep as long as it is used.
@@ -275,34 +293,42 @@ impl SpillArea {
                 self.shared.raw_bytes.fetch_add(raw_bytes as u64, Ordering::Relaxed);
                 Ok(spilled)
             }
-            Err(error) if is_no_space(&error) => {
-                Err(self.shared.files[usize::from(extent.device)].full(bytes, error))
-            }
+            Err(error) if is_no_space(&error) => Err(spilled.of.full(bytes, error)),
             Err(error) => Err(failed(error)),
         }
     }
 
-    /// Takes space on the next device that has it.
+    /// Takes space on the next device that has it, or may get it.
     async fn take(&self, units: u64) -> Result<Spilled> {
         let shared = &*self.shared;
+        let files = self.files();
         let first = shared.next.fetch_add(1, Ordering::Relaxed);
-        let mut full = None;
-        for turn in 0..shared.files.len() {
-            let device = first.wrapping_add(turn) % shared.files.len();
-            match shared.files[device].take(units, &shared.quota).await {
+        let mut lacking = None;
+        for turn in 0..files.len() {
+            let device = first.wrapping_add(turn) % files.len();
+            match files[device].take(units, &shared.quota).await {
                 Ok((file, start)) => {
                     let extent = Extent { device: device as u8, start, units };
                     shared.used_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
                     let (area, address) = (self.clone(), Address::of(extent));
                     let (raw_bytes, scheme) = (extent.bytes() as usize, Scheme::Off);
-                    return Ok(Spilled { area, file, address, raw_bytes, scheme });
+                    let of = files[device].clone();
+                    return Ok(Spilled { area, of, file, address, raw_bytes, scheme });
                 }
-                Err(error @ StoreError::SpillFull { .. }) => full = Some(error),
+                // A higher limit helps if only some of the disks are full.
+                Err(error @ StoreError::SpillLimit { .. }) => lacking = Some(error),
+                Err(error @ StoreError::SpillFull { .. }) => {
+                    lacking.get_or_insert(error);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Err(full.expect("an area has directories"))
+        Err(lacking.expect("an area has directories"))
     }
+}
+
+fn new_file(directory: Directory) -> Arc<SpillFile> {
+    Arc::new(SpillFile::new(directory))
 }
 
 /// Processor time that this thread has used for anything but compressing pieces.
@@ -395,9 +421,9 @@ impl Spilled {
 
 impl Drop for Spilled {
     fn drop(&mut self) {
-        let Extent { device, start, units } = self.address.extent();
+        let Extent { start, units, .. } = self.address.extent();
         let shared = &*self.area.shared;
         shared.used_bytes.fetch_sub(units * UNIT_BYTES, Ordering::Relaxed);
-        shared.files[usize::from(device)].give_back(start, units, &shared.quota);
+        self.of.give_back(start, units, &shared.quota);
     }
 }

@@ -18,6 +18,7 @@ pub use area::{
     HEADER_BYTES, SpillArea, SpillCosts, SpillRates, SpillStats, Spilled, Written, operator_time,
 };
 pub(crate) use directory::SpillDirectory;
+pub use directory::{remove_leftovers, temp_directory};
 pub use meter::Waits;
 pub use scheme::{Grade, SCALE, Scheme};
 pub use thread_time::thread_time;

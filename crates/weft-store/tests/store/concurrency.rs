@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use weft_rt::cancel::CancelToken;
-use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimDisk, SimOptions};
+use weft_rt::io::{DriverKind, IoBuf};
 use weft_rt::memory::Ledger;
 use weft_rt::sync::block_on;
+use weft_store::spill::Scheme;
 use weft_store::*;
 
 use crate::support::*;
@@ -317,7 +318,9 @@ fn temporary_databases_go() {
     let options = StoreOptions { create: true, temporary: true, ..StoreOptions::default() };
     let store = Store::open(&directory, &options, runtime, ample()).unwrap();
     let table = load(&store, &number_table("t"), &[numbers(0..100_000)]);
-    let spill = store.spill_directory().unwrap();
+    let spill = store.spill_directory().to_path_buf();
+    assert!(!spill.exists(), "nothing is made before it is needed");
+    std::fs::create_dir(&spill).unwrap();
     std::fs::write(spill.join("run"), "x").unwrap();
     assert_eq!(everything(&table).unwrap(), numbers(0..100_000));
     drop((table, store));
@@ -331,9 +334,20 @@ fn devices_can_be_added() {
     let store = open(&directory, &runtime);
     let schema = number_table("t");
     load(&store, &schema, &[numbers(0..100_000)]);
+    let area = store.spill_area(None, 1 << 30);
     store.add_device(&kept.path().join("ssd")).unwrap();
     append(&store, &schema, &[numbers(100_000..400_000)]);
     assert!(store.add_device(&kept.path().join("ssd")).is_err());
+    // What is spilled goes to both in turn, each of which grows in steps of 64 MiB.
+    let spilled = runtime.block_on(move || async move {
+        let mut kept = Vec::new();
+        for files in [1, 2, 2] {
+            let write = area.write(IoBuf::zeroed(4096), Scheme::Off, ());
+            kept.push(write.await.unwrap().spilled.unwrap());
+            assert_eq!(area.stats().file_bytes, files * (64 << 20));
+        }
+    });
+    spilled.unwrap();
     drop(store);
     let store = open(&directory, &runtime);
     assert_eq!(store.devices().len(), 2);

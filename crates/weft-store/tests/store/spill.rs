@@ -146,6 +146,46 @@ fn the_limit_is_an_error_of_who_writes_then() {
     runtime.block_on(work).unwrap();
 }
 
+/// One device may not grow, by the setting or because its disk is full, and the other has room.
+#[test]
+fn pieces_go_where_there_is_room() {
+    let (runtime, directory) = simulated(8, SimFaults::none());
+    let Directory::Sim(disk, _) = &directory else { unreachable!("it is simulated") };
+    let other = Directory::Sim(disk.clone(), "other".into());
+    let area = SpillArea::new(vec![directory, other], (10 * UNIT) as u64);
+    let work = move || async move {
+        let first = write(&area, 4 * UNIT, 1).await.unwrap();
+        let second = write(&area, 4 * UNIT, 2).await.unwrap();
+        // Of the first device, which has 2 units free then.
+        drop(write(&area, 2 * UNIT, 3).await.unwrap());
+        assert_eq!(area.stats().file_bytes, 10 * UNIT as u64);
+        let third = write(&area, UNIT, 4).await.unwrap();
+        let fourth = write(&area, UNIT, 5).await.unwrap();
+        for (piece, seed) in [(&first, 1), (&second, 2), (&third, 4), (&fourth, 5)] {
+            check(piece, seed).await;
+        }
+        let error = write(&area, UNIT, 6).await.unwrap_err();
+        assert!(matches!(error, StoreError::SpillLimit { .. }), "{error}");
+        let text = "needs 4 KiB more on disk, but the setting max_temp_size allows 40 KiB in all";
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    runtime.block_on(work).unwrap();
+}
+
+#[test]
+fn temporary_directories_are_there_and_may_be_written_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    for path in [directory.path().join("a").join("b"), file] {
+        let error = weft_store::spill::temp_directory(&path).unwrap_err().to_string();
+        let words = format!("the setting temp_directory is {}", path.display());
+        assert!(error.contains(&words), "{error}");
+    }
+    weft_store::spill::temp_directory(directory.path()).unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn full_disks_and_failing_devices_are_named() {
     let no_space = Fault::Error(28);

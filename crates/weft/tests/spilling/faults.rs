@@ -15,9 +15,17 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// Has everything go wrong with a statement.
 pub fn check(sql: &str, undo: Option<&str>) {
+    check_with(&[], sql, undo);
+}
+
+/// The same with other settings.
+pub fn check_with(settings: &[&str], sql: &str, undo: Option<&str>) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let bench = Bench::new(seed);
+    for setting in settings {
+        bench.session.execute(&format!("SET {setting}")).unwrap();
+    }
     let sql = sql.replace("{files}", &bench.files.path().display().to_string());
     let mut trial =
         Trial { bench, sql, undo, random: fastrand::Rng::with_seed(seed), expected: (0, 0) };

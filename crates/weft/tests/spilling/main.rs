@@ -6,4 +6,5 @@
 mod bench;
 mod budget;
 mod faults;
+mod foreign;
 mod operators;
