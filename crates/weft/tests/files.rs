@@ -11,6 +11,9 @@ use support::{check, rows};
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
+/// Some of the rows: how many, the least text, and the greatest number.
+const FEW: &str = "10 19b1367281a8f38e846ab6e0ab21e787 150009";
+
 /// Rows of the files.
 const ROWS: u32 = 300_000;
 
@@ -115,6 +118,24 @@ fn a_file_is_a_source_of_pipelines() {
         "{analyzed}"
     );
     assert!(!analyzed.contains("read      0 B"), "{analyzed}");
+}
+
+#[test]
+fn row_groups_are_read_in_pieces_where_memory_is_short() {
+    let directory = files();
+    for (limit, is_divided) in [("1GiB", false), ("24MiB", true)] {
+        let database = open(limit, "auto");
+        let session = with_views(&database, directory.path());
+        let sql = "SELECT count(*), sum(n), count(DISTINCT s), sum(length(s)) FROM p";
+        let planned = plan(&session, sql);
+        let scan = planned.lines().find(|line| line.contains("DataSourceExec"));
+        let pieces = scan.map_or(0, |scan| scan.matches("t.parquet").count());
+        assert_eq!(pieces > 1, is_divided, "{limit}: {planned}");
+        check(&session, sql, &["300000 45000150000 300000 9600000"]);
+        // Conditions are put to pages of pieces too.
+        let few = "SELECT count(*), min(s), max(n) FROM p WHERE n BETWEEN 150000 AND 150009";
+        check(&session, few, &[FEW]);
+    }
 }
 
 #[test]
