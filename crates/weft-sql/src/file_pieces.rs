@@ -2,7 +2,7 @@
 //!
 //! A reader of Parquet files holds the bytes of a whole row group, of all columns that are wanted, until it has decoded
 //! them, and reserves none of it. Where the part of the memory limit that a reader may have is less, a row group is read in
-//! several pieces, as if they were files of their own: each reader takes the next piece, of which it reads only the pages.
+//! several pieces, as if they were files of their own, of which the reader fetches only the pages.
 //! That takes an index of the pages, which most writers write; a row group without one is read as a whole. Of all
 //! formats, fewer rows are decoded at a time.
 
@@ -87,7 +87,8 @@ impl PhysicalOptimizerRule for FilePieces {
             }
             let mut scan = FileScanConfigBuilder::from(scan.clone());
             if let Some(groups) = groups {
-                scan = scan.with_file_groups(groups);
+                // Each reader takes those of its own, in their order: rows that are written keep it.
+                scan = scan.with_file_groups(groups).with_preserve_order(true);
             }
             let scan = scan.with_batch_size(Some(fewer)).build();
             Ok(Transformed::yes(Arc::new(leaf.clone().with_data_source(Arc::new(scan)))))

@@ -217,7 +217,7 @@ fn is_passed_through(plan: &Plan) -> bool {
         || plan.is::<UnionExec>();
     let inputs = plan.children();
     match inputs.is_empty() {
-        true => !plan.is::<ScanExec>(),
+        true => unsupported(plan).is_some(),
         false => passes && inputs.into_iter().all(is_passed_through),
     }
 }
