@@ -42,6 +42,8 @@ pub(crate) struct Control {
     plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
     /// Pipelines have executed some of it.
     has_pipelines: AtomicBool,
+    /// All of it was left to DataFusion because pipelines cannot execute all of it.
+    is_left_over: AtomicBool,
     /// What its pipelines do is measured.
     is_measured: AtomicBool,
     /// It has DISTINCT aggregates that can be planned without sets.
@@ -61,6 +63,16 @@ impl Control {
     /// True if pipelines have executed some of the statement.
     pub(crate) fn has_pipelines(&self) -> bool {
         self.has_pipelines.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the statement is left to DataFusion, though pipelines may execute some of it.
+    pub(crate) fn note_left_over(&self) {
+        self.is_left_over.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the statement was left to DataFusion so.
+    pub(crate) fn is_left_over(&self) -> bool {
+        self.is_left_over.load(Ordering::Relaxed)
     }
 
     /// Has what the statement's pipelines do measured. To be called before it is planned.

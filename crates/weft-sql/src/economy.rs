@@ -3,12 +3,14 @@
 //! Operators are chosen to be fast: pipelines, of which aggregations, joins, sorts and windows spill; what others keep must fit into
 //! memory, as must partitions that a window function has to see as a whole. A statement that failed because it did not, and
 //! has not returned a row yet, is planned once more: without sets of DISTINCT values, if it has some
-//! (`distinct_groups.rs`), then with DataFusion's operators, of which most can spill; and if that fails because a join's
+//! (`distinct_groups.rs`), then, if it was left to DataFusion because of some nodes, with pipelines for all others, else with
+//! DataFusion's operators, of which most can spill; and if that fails because a join's
 //! hash table does not fit, with some that can all spill. One that failed while the memory limit was lowered is planned
 //! again as it was before that: what it could not spill any more was chosen for the limit that it began with.
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 
+use crate::control::Control;
 use crate::error::{ErrorKind, Result, SqlError};
 
 /// Partitions of a frugal plan: at least two, or DataFusion plans no merge join.
@@ -30,27 +32,54 @@ pub(crate) enum Economy {
     InMemory,
     /// The same, but no set of DISTINCT values has to fit into memory.
     Grouped,
+    /// Pipelines for all that has some, though DataFusion executes the rest.
+    Carved,
     /// Time, but what can spill does.
     Fast,
     /// Memory.
     Frugal,
 }
 
+/// What is known of a statement that ran out of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tried {
+    /// Pipelines have executed some of it.
+    by_pipelines: bool,
+    /// All of it was left to DataFusion because of some nodes.
+    is_left_over: bool,
+    /// It has sets of DISTINCT values that it can do without.
+    has_sets: bool,
+}
+
+impl Tried {
+    /// What a statement has noted.
+    pub(crate) fn of(control: &Control) -> Tried {
+        Tried {
+            by_pipelines: control.has_pipelines(),
+            is_left_over: control.is_left_over(),
+            has_sets: control.has_distinct(),
+        }
+    }
+}
+
 impl Economy {
-    /// What is tried after this, for a statement that pipelines have executed, or that DataFusion has, and that has sets of
-    /// DISTINCT values to do without, or has none.
-    pub(crate) fn next(self, by_pipelines: bool, has_sets: bool) -> Option<Economy> {
+    /// What is tried after this, for a statement that was tried so.
+    pub(crate) fn next(self, tried: &Tried) -> Option<Economy> {
         match self {
-            Economy::InMemory if has_sets => Some(Economy::Grouped),
-            Economy::InMemory | Economy::Grouped if by_pipelines => Some(Economy::Fast),
-            Economy::InMemory | Economy::Grouped | Economy::Fast => Some(Economy::Frugal),
+            Economy::InMemory if tried.has_sets => Some(Economy::Grouped),
+            Economy::InMemory | Economy::Grouped if tried.is_left_over => Some(Economy::Carved),
+            Economy::InMemory | Economy::Grouped if tried.by_pipelines => Some(Economy::Fast),
+            // DataFusion has executed it already, or just now.
+            Economy::InMemory | Economy::Grouped | Economy::Carved | Economy::Fast => {
+                Some(Economy::Frugal)
+            }
             Economy::Frugal => None,
         }
     }
 
     /// True if it may be executed by pipelines.
     pub(crate) fn has_pipelines(self) -> bool {
-        matches!(self, Economy::InMemory | Economy::Grouped)
+        matches!(self, Economy::InMemory | Economy::Grouped | Economy::Carved)
     }
 
     /// Fits DataFusion's options to a memory limit in bytes.
@@ -115,13 +144,22 @@ mod tests {
 
     #[test]
     fn plans_become_more_frugal() {
-        assert_eq!(Economy::InMemory.next(true, false), Some(Economy::Fast));
-        assert_eq!(Economy::InMemory.next(false, false), Some(Economy::Frugal));
-        assert_eq!(Economy::InMemory.next(true, true), Some(Economy::Grouped));
-        assert_eq!(Economy::Grouped.next(true, true), Some(Economy::Fast));
-        assert_eq!(Economy::Grouped.next(false, true), Some(Economy::Frugal));
-        assert_eq!(Economy::Fast.next(true, true), Some(Economy::Frugal));
-        assert_eq!(Economy::Frugal.next(true, true), None);
+        use Economy::{Carved, Fast, Frugal, Grouped, InMemory};
+        let ladder = |tried: Tried| {
+            std::iter::successors(Some(InMemory), move |economy| economy.next(&tried))
+                .skip(1)
+                .collect::<Vec<_>>()
+        };
+        let tried = Tried::default();
+        assert_eq!(ladder(tried), [Frugal]);
+        let by_pipelines = Tried { by_pipelines: true, ..tried };
+        assert_eq!(ladder(by_pipelines), [Fast, Frugal]);
+        let has_sets = true;
+        assert_eq!(ladder(Tried { has_sets, ..tried }), [Grouped, Frugal]);
+        assert_eq!(ladder(Tried { has_sets, ..by_pipelines }), [Grouped, Fast, Frugal]);
+        let left_over = Tried { is_left_over: true, ..tried };
+        assert_eq!(ladder(left_over), [Carved, Frugal]);
+        assert_eq!(ladder(Tried { has_sets, ..left_over }), [Grouped, Carved, Frugal]);
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod economy;
 mod engine;
 mod error;
 mod explain;
+mod file_pieces;
 mod files;
 mod filters;
 mod float_extremes;

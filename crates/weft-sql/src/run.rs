@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::catalog::StatementCatalog;
 use crate::control::Control;
 use crate::ddl::Dependents;
-use crate::economy::{self, Economy};
+use crate::economy::{self, Economy, Tried};
 use crate::error::{Result, SqlError, internal};
 use crate::explain;
 use crate::insert;
@@ -89,9 +89,7 @@ async fn drive_uncancelled(
         if lowered > before && surprises < economy::SURPRISES_MAX {
             // What it had would have done for the limit that it began with.
             surprises += 1;
-        } else if let Some(next) =
-            run.economy.next(run.control.has_pipelines(), run.control.has_distinct())
-        {
+        } else if let Some(next) = run.economy.next(&Tried::of(&run.control)) {
             run.economy = next;
         } else {
             break;

@@ -20,6 +20,7 @@ use crate::duplicates::CountedDuplicates;
 use crate::economy::Economy;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::file_pieces::FilePieces;
 use crate::filters;
 use crate::float_extremes::float_extremes;
 use crate::floats::CanonicalFloats;
@@ -135,6 +136,10 @@ impl Session {
                 Arc::clone(&engine.runtime),
                 engine.ledger.clone(),
                 Arc::clone(&engine.spilling),
+            )))
+            .with_physical_optimizer_rule(Arc::new(FilePieces::new(
+                engine.ledger.clone(),
+                Arc::clone(&engine.environment),
             )))
             .with_physical_optimizer_rule(Arc::new(Exchanges))
             .build();
@@ -293,7 +298,7 @@ impl Session {
         let distinct = DistinctOptions { control: Arc::clone(control), by_groups };
         config.extensions.insert(StatementOption(distinct));
         if economy.has_pipelines() && inner.settings.engine != ExecutedBy::DataFusion {
-            let wholly = inner.settings.engine == ExecutedBy::Auto;
+            let wholly = inner.settings.engine == ExecutedBy::Auto && economy != Economy::Carved;
             if !wholly {
                 config.execution.target_partitions = 1;
             }

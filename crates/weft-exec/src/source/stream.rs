@@ -25,7 +25,7 @@ use crate::source::batches::BatchTuples;
 pub struct BatchStreams {
     shared: Arc<Shared>,
     /// All tuples go through one worker, in their order.
-    keeps_order: bool,
+    is_ordered: Arc<AtomicBool>,
     handed_out: AtomicUsize,
 }
 
@@ -61,19 +61,19 @@ impl BatchStreams {
         };
         let streams = streams.into_iter().map(turns).collect();
         let shared = Arc::new(Shared { streams, lanes });
-        BatchStreams { shared, keeps_order: false, handed_out: AtomicUsize::new(0) }
+        BatchStreams { shared, is_ordered: Arc::default(), handed_out: AtomicUsize::new(0) }
     }
 
-    /// The same, one stream after the other in the order of their rows, by one worker.
-    pub fn in_order(self) -> BatchStreams {
-        BatchStreams { keeps_order: true, ..self }
+    /// To be set, before the query runs, if one worker is to get the rows of one stream after the other, in their order.
+    pub fn is_ordered(&self) -> Arc<AtomicBool> {
+        self.is_ordered.clone()
     }
 }
 
 impl Source for BatchStreams {
     fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
         // As many as may be of use: each goes round all streams, beginning with another one.
-        let most = if self.keeps_order { 1 } else { MORSELS_MAX };
+        let most = if self.is_ordered.load(Ordering::Relaxed) { 1 } else { MORSELS_MAX };
         let first = self.handed_out.fetch_add(1, Ordering::Relaxed);
         let all_ended = || self.shared.streams.iter().all(Turns::has_ended);
         if first >= most || all_ended() {

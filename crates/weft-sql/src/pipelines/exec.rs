@@ -1,8 +1,7 @@
 //! A part of a plan that Weft's workers execute, as one node of DataFusion's.
 //!
 //! It keeps the part of the plan that it stands for, and translates it anew for each execution: a query of the engine
-//! runs once. Its inputs are executed by DataFusion, on the statement's threads, and feed the pipelines through
-//! channels.
+//! runs once. Its inputs are executed by DataFusion and feed the pipelines (`feed`).
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +10,6 @@ use std::task::{Context, Poll};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -21,23 +19,20 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{Stream, StreamExt};
-use weft_exec::ExecError;
+use tokio::runtime::Handle;
 use weft_exec::profile::Profile;
 use weft_exec::sink::ResultStream;
-use weft_exec::source::stream::channel;
 use weft_exec::spill::{Spilling, Turn};
 use weft_rt::Runtime;
 use weft_rt::memory::{Ledger, Tally};
 
 use super::description::Description;
+use super::feed::Feed;
 use super::scalar;
 use super::translate::{Translated, translate};
 use crate::error::SqlError;
 use crate::plan_node::{Plan, plan_node};
 use crate::table::ScanContext;
-
-/// Batches of an input that wait for the workers, at most.
-const INPUT_BATCHES: usize = 2;
 
 /// What pipelines of a statement run with.
 #[derive(Clone)]
@@ -202,16 +197,13 @@ impl ExecutionPlan for PipelinesExec {
         if partition > 0 {
             return internal_err!("pipelines give their rows in one partition");
         }
-        let (mut streams, mut feeding) = (Vec::new(), Vec::new());
-        for input in &self.inputs {
-            let mut of_input = Vec::new();
-            for partition in 0..input.output_partitioning().partition_count() {
-                let (stream, task) = fed(input.execute(partition, Arc::clone(&context))?);
-                of_input.push(stream);
-                feeding.push(task);
-            }
-            streams.push(of_input);
-        }
+        let threads = Handle::current();
+        let fed = |input: &Plan| {
+            let partitions = 0..input.output_partitioning().partition_count();
+            let of = |partition| Feed::new(input, partition, &context, &threads).boxed();
+            partitions.map(of).collect()
+        };
+        let streams = self.inputs.iter().map(fed).collect();
         self.machine.context.control.note_pipelines();
         scalar::forget(&self.part);
         let Translated { query, results, descriptions } = translate(&self.part, streams)?;
@@ -225,7 +217,6 @@ impl ExecutionPlan for PipelinesExec {
         Ok(Box::pin(PipelineRows {
             schema: self.schema(),
             rows: results.of(query, &machine),
-            _feeding: feeding,
             baseline: BaselineMetrics::new(&self.metrics, partition),
         }))
     }
@@ -235,29 +226,10 @@ impl ExecutionPlan for PipelinesExec {
     }
 }
 
-/// A stream for the workers, and the task that feeds it on the statement's threads.
-fn fed(mut rows: SendableRecordBatchStream) -> (super::source::Stream, SpawnedTask<()>) {
-    let (sender, stream) = channel(INPUT_BATCHES);
-    let task = SpawnedTask::spawn(async move {
-        while let Some(batch) = rows.next().await {
-            let batch = batch.map_err(|error| ExecError::Function(Box::new(error)));
-            let has_failed = batch.is_err();
-            if !sender.send(batch).await || has_failed {
-                return;
-            }
-        }
-        // What has ended holds nothing while the workers go on.
-        drop(rows);
-        sender.close().await;
-    });
-    (stream, task)
-}
-
 /// The rows of a query that runs. Dropped, it cancels the query.
 struct PipelineRows {
     schema: SchemaRef,
     rows: ResultStream,
-    _feeding: Vec<SpawnedTask<()>>,
     baseline: BaselineMetrics,
 }
 

@@ -7,21 +7,27 @@ use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
+use super::leaf;
 use crate::plan_node::{Plan, plan_node};
 
 /// Stands for an input of the pipelines, by its number.
 #[derive(Debug)]
 pub(super) struct InputExec {
     number: usize,
-    /// The name of the node that it stands for.
+    /// What it stands for, in words.
     of: String,
+    /// Its rows come as one stream.
+    is_one: bool,
     properties: Arc<PlanProperties>,
 }
 
 impl InputExec {
-    /// Stands for `plan`, the input with this number.
-    pub(super) fn new(number: usize, plan: &Plan) -> InputExec {
-        InputExec { number, of: plan.name().to_owned(), properties: Arc::clone(plan.properties()) }
+    /// Stands for `plan`, the input with this number, which is executed as `executed`. (Nodes above it go by the partitions that
+    /// it was planned with.)
+    pub(super) fn new(number: usize, plan: &Plan, executed: &Plan) -> InputExec {
+        let partitions = executed.properties().output_partitioning().partition_count();
+        let (of, is_one) = (leaf::in_words(plan), partitions == 1);
+        InputExec { number, of, is_one, properties: Arc::clone(plan.properties()) }
     }
 
     /// The number of the input.
@@ -29,9 +35,14 @@ impl InputExec {
         self.number
     }
 
-    /// The name of the node that it stands for.
+    /// What it stands for, in words.
     pub(super) fn of(&self) -> &str {
         &self.of
+    }
+
+    /// True if its rows come as one stream, in the order that it promises, if it does.
+    pub(super) fn is_one(&self) -> bool {
+        self.is_one
     }
 }
 

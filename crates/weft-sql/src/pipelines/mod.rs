@@ -1,7 +1,7 @@
 //! Weft's own engine executes: physical plans of DataFusion become pipelines of `weft-exec`.
 //!
 //! - [`rule`] finds the parts of a plan that have pipelines. Each becomes one node ([`exec`]); what has none stays
-//!   DataFusion's, with the reason ([`fallback`]), and feeds the pipelines above it ([`input`]).
+//!   DataFusion's, with the reason ([`fallback`]), and feeds the pipelines above it ([`input`], [`feed`]), as foreign leaves do ([`leaf`]).
 //! - [`translate`] goes through a part from its leaves on ([`source`]) and keeps [`open`] pipelines, whose columns are
 //!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort`, `window`
 //!   (`window_function`, `window_accumulator`, `window_frame`, `window_way`) and `scalar` end pipelines and begin new ones; [`stored`] is how
@@ -24,12 +24,14 @@ mod description;
 mod exec;
 mod expressions;
 mod fallback;
+mod feed;
 mod functions;
 mod input;
 mod join;
 mod join_build;
 mod join_probe;
 mod join_sides;
+mod leaf;
 mod logic;
 mod open;
 mod report;
@@ -48,5 +50,6 @@ mod window_function;
 mod window_way;
 
 pub(crate) use exec::PipelinesExec;
+pub(crate) use leaf::file_scan;
 pub(crate) use report::{Totals, lines, seconds};
 pub(crate) use rule::{ByPipelines, Pipelines};

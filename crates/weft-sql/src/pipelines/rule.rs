@@ -1,15 +1,16 @@
 //! The last rule of planning: finds the largest parts of a plan that have pipelines, and puts a node for each in its
-//! place.
+//! place. Leaves that DataFusion executes feed them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DataFusionError, Result as DfResult, internal_err};
+use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -21,7 +22,9 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
-use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlanProperties, ReplaceChildrenOptions,
+};
 use weft_exec::spill::Spilling;
 use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
@@ -30,7 +33,7 @@ use super::exec::{Machine, PipelinesExec};
 use super::fallback::FallbackExec;
 use super::input::InputExec;
 use super::translate::passed;
-use super::{aggregate, join, sort, window};
+use super::{aggregate, join, leaf, sort, window};
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 use crate::statement_option::{StatementOption, Told};
@@ -89,7 +92,7 @@ impl PhysicalOptimizerRule for Pipelines {
             turn: Arc::default(),
             context: context.clone(),
         };
-        let carver = Carver { machine };
+        let carver = Carver { machine, options };
         if *wholly { carver.executed_wholly(&plan) } else { carver.executed(&plan) }
     }
 
@@ -102,20 +105,30 @@ impl PhysicalOptimizerRule for Pipelines {
     }
 }
 
-struct Carver {
+struct Carver<'a> {
     machine: Machine,
+    options: &'a ConfigOptions,
 }
 
-impl Carver {
-    /// As [`Carver::executed`] if nothing is left over, and otherwise as it was.
+impl Carver<'_> {
+    /// As [`Carver::executed`] if nothing but leaves is left over, and otherwise as it was.
     fn executed_wholly(&self, plan: &Plan) -> DfResult<Plan> {
         if is_statement(plan) {
             let children = plan.children().into_iter().map(|child| self.executed_wholly(child));
             return replaced(plan.clone(), children.collect::<DfResult<_>>()?);
         }
-        match left_over(plan) {
-            None => self.executed(plan),
-            Some(reason) => Ok(Arc::new(FallbackExec::new(plan.clone(), reason))),
+        if let Some(reason) = left_over(plan) {
+            self.machine.context.control.note_left_over();
+            return Ok(Arc::new(FallbackExec::new(plan.clone(), reason)));
+        }
+        if is_passed_through(plan) {
+            return Ok(plan.clone());
+        }
+        // An order of each partition is none of all rows.
+        let is_divided = plan.output_partitioning().partition_count() > 1;
+        match is_divided && plan.output_ordering().is_some() {
+            true => self.executed(&(Arc::new(CoalescePartitionsExec::new(plan.clone())) as Plan)),
+            false => self.executed(plan),
         }
     }
 
@@ -126,7 +139,7 @@ impl Carver {
             let mut inputs = Vec::new();
             let part = self.part(&plan, &mut inputs)?;
             if !is_worth(&part) {
-                return with_inputs(part, inputs);
+                return self.without_pipelines(&plan);
             }
             return match PipelinesExec::new(part, inputs, self.machine.clone()) {
                 // Some reasons are only found while it is translated.
@@ -147,13 +160,30 @@ impl Carver {
         })
     }
 
+    /// A plan that only passes on rows, down to those that do more.
+    fn without_pipelines(&self, plan: &Plan) -> DfResult<Plan> {
+        if passed(plan).is_none() {
+            return if unsupported(plan).is_some() {
+                self.executed(plan)
+            } else {
+                Ok(plan.clone())
+            };
+        }
+        let children = plan.children().into_iter().map(|child| self.without_pipelines(child));
+        replaced(plan.clone(), children.collect::<DfResult<_>>()?)
+    }
+
     /// The plan down to where DataFusion executes, from where on it is among the inputs.
     fn part(&self, plan: &Plan, inputs: &mut Vec<Plan>) -> DfResult<Plan> {
         let plan = aggregate::without_phases(plan)?;
         if unsupported(&plan).is_some() {
-            let number = inputs.len();
-            let input = InputExec::new(number, &plan);
-            inputs.push(self.executed(&plan)?);
+            let ScanContext { threads, .. } = self.machine.context;
+            let executed = match plan.children().is_empty() {
+                true => leaf::divided(&plan, threads, self.machine.ledger.limit(), self.options)?,
+                false => self.executed(&plan)?,
+            };
+            let input = InputExec::new(inputs.len(), &plan, &executed);
+            inputs.push(executed);
             return Ok(Arc::new(input));
         }
         let children: DfResult<Vec<Plan>> =
@@ -167,10 +197,29 @@ fn is_statement(plan: &Plan) -> bool {
     plan.is::<AnalyzeExec>() || plan.is::<ExplainExec>() || plan.is::<DataSinkExec>()
 }
 
-/// Why some node of a plan has no pipelines.
+/// Why some node of a plan has no pipelines. Leaves need none.
 fn left_over(plan: &Plan) -> Option<String> {
     let plan = aggregate::without_phases(plan).ok()?;
+    if plan.children().is_empty() {
+        return None;
+    }
     unsupported(&plan).or_else(|| plan.children().into_iter().find_map(left_over))
+}
+
+/// True if rows that DataFusion reads only pass through, each on its own: it does so in their order, without keeping any, and
+/// whoever writes them gets them from all threads.
+fn is_passed_through(plan: &Plan) -> bool {
+    let passes = passed(plan).is_some()
+        || plan.is::<FilterExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<UnionExec>();
+    let inputs = plan.children();
+    match inputs.is_empty() {
+        true => unsupported(plan).is_some(),
+        false => passes && inputs.into_iter().all(is_passed_through),
+    }
 }
 
 fn replaced(plan: Plan, children: Vec<Plan>) -> DfResult<Plan> {
@@ -190,22 +239,6 @@ fn is_worth(part: &Plan) -> bool {
         Some(input) => is_worth(input),
         None => !part.is::<InputExec>() && !part.is::<ScanExec>(),
     }
-}
-
-/// A part that only passes on rows, with its inputs in it again.
-fn with_inputs(part: Plan, inputs: Vec<Plan>) -> DfResult<Plan> {
-    if part.is::<InputExec>() {
-        return match <[Plan; 1]>::try_from(inputs) {
-            Ok([input]) => Ok(input),
-            Err(_) => internal_err!("one input"),
-        };
-    }
-    let children: DfResult<Vec<Plan>> = part
-        .children()
-        .into_iter()
-        .map(|child| with_inputs(child.clone(), inputs.clone()))
-        .collect();
-    replaced(part, children?)
 }
 
 /// Why a node has no pipelines; `None` if it has.

@@ -100,16 +100,20 @@ pub(super) fn one_row(schema: &SchemaRef) -> DfResult<Open> {
     Ok(Open::new(Box::new(source), "one row", &lanes, |registers| columns(&schema, registers)))
 }
 
-/// What DataFusion gives, in its order if that is promised.
-pub(super) fn streams(streams: Vec<Stream>, schema: &Schema, is_ordered: bool, name: &str) -> Open {
+/// What DataFusion gives. The rows of one stream come in their order if somebody asks for it; those of several do not.
+pub(super) fn streams(
+    streams: Vec<Stream>,
+    schema: &Schema,
+    is_one: bool,
+    label: impl Into<String>,
+) -> Open {
     let lanes = lanes(schema);
-    let mut source = BatchStreams::new(streams, lanes.clone());
-    if is_ordered {
-        source = source.in_order();
-    }
-    let label = format!("rows of {name}");
+    let source = BatchStreams::new(streams, lanes.clone());
+    let is_ordered = source.is_ordered();
     let columns = |registers: &[Register]| columns(schema, registers);
     let mut open = Open::new(Box::new(source), label, &lanes, columns);
-    open.order = if is_ordered { InOrder::Yes } else { InOrder::No };
+    if is_one {
+        open.order = InOrder::OnRequest(is_ordered);
+    }
     open
 }

@@ -50,6 +50,11 @@ pub(super) fn passed(plan: &Plan) -> Option<&Plan> {
     PASSING.contains(&plan.name()).then(|| plan.children().first().copied()).flatten()
 }
 
+/// True if a plan is rows of DataFusion's, as they come.
+fn is_input(plan: &Plan) -> bool {
+    passed(plan).map_or(plan.is::<InputExec>(), is_input)
+}
+
 /// How many partitions a plan has.
 fn partitions(plan: &Plan) -> usize {
     plan.properties().output_partitioning().partition_count()
@@ -262,9 +267,10 @@ impl Translator {
 
     /// The rows that stand for what DataFusion executes.
     fn input(&mut self, input: &InputExec) -> DfResult<Open> {
-        let is_ordered = input.properties().output_ordering().is_some();
         match self.inputs.get_mut(input.number()).and_then(Option::take) {
-            Some(streams) => Ok(source::streams(streams, &input.schema(), is_ordered, input.of())),
+            Some(streams) => {
+                Ok(source::streams(streams, &input.schema(), input.is_one(), input.of()))
+            }
             None => internal_err!("input {} is read twice, or there is none", input.number()),
         }
     }
@@ -332,6 +338,10 @@ impl Translator {
     /// Lets only some of the rows of `plan` through.
     fn limited(&mut self, open: Open, plan: &Plan, window: Window) -> DfResult<Open> {
         let mut open = self.in_order(open, plan)?;
+        if is_input(plan) {
+            // The first rows of a file, if it is read as one stream.
+            open.order.request();
+        }
         open.window = Some(match open.window {
             None => window,
             Some(inner) => inner.within(window),
