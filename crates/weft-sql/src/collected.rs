@@ -1,5 +1,5 @@
-//! Aggregate functions that DataFusion lacks and that need all values of a group at once: `mode`, `quantile_disc`,
-//! `product`, `kurtosis`, `kurtosis_pop` and `skewness`.
+//! Aggregate functions that DataFusion lacks: `mode` and `quantile_disc`, which need all values of a group at once, and
+//! `product`, `kurtosis`, `kurtosis_pop` and `skewness`, which do not (`moments.rs`) unless they are DISTINCT.
 //!
 //! The values are kept and sorted in the end, so that results do not depend on the order in which they came.
 
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
-use datafusion::arrow::compute::{cast, concat, filter, is_not_null, partition, sort, take};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
+use datafusion::arrow::compute::{concat, filter, is_not_null, partition, sort, take};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -17,27 +17,24 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Signature, Volatility,
 };
 
+use crate::moments::{Moments, Numbers};
 use crate::types::type_name;
 
 /// The functions.
 pub(crate) fn collected() -> impl Iterator<Item = Arc<AggregateUDF>> {
-    use Kind::{Kurtosis, KurtosisPop, Mode, Product, QuantileDisc, Skewness};
-    let kinds = [Kurtosis, KurtosisPop, Mode, Product, QuantileDisc, Skewness];
-    kinds.into_iter().map(|kind| Arc::new(AggregateUDF::from(Collected::new(kind))))
+    let moments = [Moments::Kurtosis, Moments::KurtosisPop, Moments::Product, Moments::Skewness];
+    let kinds = moments.map(Kind::Moments).into_iter().chain([Kind::Mode, Kind::QuantileDisc]);
+    kinds.map(|kind| Arc::new(AggregateUDF::from(Collected::new(kind))))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// The kurtosis of what the values are a sample of.
-    Kurtosis,
-    /// The kurtosis of the values themselves.
-    KurtosisPop,
+    /// What is made of numbers one after the other.
+    Moments(Moments),
     /// The most frequent value, the least one of several.
     Mode,
-    Product,
     /// The first value that is not less than a fraction of them.
     QuantileDisc,
-    Skewness,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -49,16 +46,20 @@ struct Collected {
 
 impl Collected {
     fn new(kind: Kind) -> Collected {
-        let (arguments, aliases) = match kind {
-            Kind::QuantileDisc => (2, vec!["percentile_disc".to_owned(), "quantile".to_owned()]),
-            _ => (1, Vec::new()),
+        let aliases = match kind {
+            Kind::QuantileDisc => vec!["percentile_disc".to_owned(), "quantile".to_owned()],
+            _ => Vec::new(),
         };
-        let signature = Signature::any(arguments, Volatility::Immutable);
+        let signature = match kind {
+            Kind::Moments(_) => Signature::user_defined(Volatility::Immutable),
+            Kind::Mode => Signature::any(1, Volatility::Immutable),
+            Kind::QuantileDisc => Signature::any(2, Volatility::Immutable),
+        };
         Collected { kind, signature, aliases }
     }
 
     fn is_of_numbers(&self) -> bool {
-        !matches!(self.kind, Kind::Mode | Kind::QuantileDisc)
+        matches!(self.kind, Kind::Moments(_))
     }
 
     /// The fraction of the values that lies below the wanted one.
@@ -82,12 +83,9 @@ impl Collected {
 impl AggregateUDFImpl for Collected {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::Kurtosis => "kurtosis",
-            Kind::KurtosisPop => "kurtosis_pop",
+            Kind::Moments(moments) => moments.name(),
             Kind::Mode => "mode",
-            Kind::Product => "product",
             Kind::QuantileDisc => "quantile_disc",
-            Kind::Skewness => "skewness",
         }
     }
 
@@ -110,12 +108,29 @@ impl AggregateUDFImpl for Collected {
         }
     }
 
+    /// Numbers are computed with as floats; what is no number is refused with its own type.
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        match types {
+            [number] if number.is_numeric() || number.is_null() => Ok(vec![DataType::Float64]),
+            [other] => Ok(vec![other.clone()]),
+            _ => plan_err!("{} takes one number", self.name()),
+        }
+    }
+
     fn state_fields(&self, args: StateFieldsArgs) -> DfResult<Vec<FieldRef>> {
+        if self.is_of_numbers() && !args.is_distinct {
+            return Ok(Numbers::state_fields());
+        }
         let item = Field::new_list_field(args.input_fields[0].data_type().clone(), true);
         Ok(vec![Arc::new(Field::new_list("values", item, true))])
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
+        if let Kind::Moments(moments) = self.kind
+            && !args.is_distinct
+        {
+            return Ok(Box::new(Numbers::new(moments)));
+        }
         Ok(Box::new(Values {
             kind: self.kind,
             fraction: self.fraction(&args)?,
@@ -191,15 +206,12 @@ impl Accumulator for Values {
             let firsts = equal.iter().map(|range| range.start as u64);
             sorted = take(&sorted, &UInt64Array::from_iter_values(firsts), None)?;
         }
-        if matches!(self.kind, Kind::Mode | Kind::QuantileDisc) {
+        let Kind::Moments(moments) = self.kind else {
             return ScalarValue::try_from_array(&sorted, self.place(&equal, sorted.len()));
-        }
-        let numbers = cast(&sorted, &DataType::Float64)?;
-        let numbers = numbers.as_primitive::<Float64Type>().values();
-        Ok(ScalarValue::Float64(match self.kind {
-            Kind::Product => Some(numbers.iter().product()),
-            kind => moments(kind, numbers),
-        }))
+        };
+        let mut numbers = Numbers::new(moments);
+        numbers.update_batch(&[sorted])?;
+        numbers.evaluate()
     }
 
     fn size(&self) -> usize {
@@ -216,25 +228,5 @@ impl Accumulator for Values {
             self.add(&values)?;
         }
         Ok(())
-    }
-}
-
-/// How far and to which side numbers lie from their mean; nothing if there are too few of them, or all are equal.
-fn moments(kind: Kind, numbers: &[f64]) -> Option<f64> {
-    let n = numbers.len() as f64;
-    let mean = numbers.iter().sum::<f64>() / n;
-    let moment = |power| numbers.iter().map(|x| (x - mean).powi(power)).sum::<f64>() / n;
-    let variance = moment(2);
-    match kind {
-        _ if variance == 0.0 => None,
-        Kind::Skewness => (n > 2.0).then(|| {
-            let skewness = moment(3) / variance.powf(1.5);
-            (n * (n - 1.0)).sqrt() / (n - 2.0) * skewness
-        }),
-        Kind::KurtosisPop => (n > 1.0).then(|| moment(4) / (variance * variance) - 3.0),
-        _ => (n > 3.0).then(|| {
-            let ratio = moment(4) / (variance * variance);
-            (n - 1.0) * ((n + 1.0) * ratio - 3.0 * (n - 1.0)) / ((n - 2.0) * (n - 3.0))
-        }),
     }
 }

@@ -59,6 +59,7 @@ mod locate;
 mod memory;
 mod merge_joins;
 mod mixed_numbers;
+mod moments;
 mod named_windows;
 mod names;
 mod narrowing_casts;

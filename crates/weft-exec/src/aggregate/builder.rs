@@ -15,6 +15,8 @@ use super::functions::{Aggregate, Function, Moment};
 use super::kept::{Keep, Kept};
 use super::list::{Chain, List};
 use super::moments::{MomentOutcome, Moments, Places};
+use super::product::{self, ProductOutcome, Products};
+use super::shape::{self, Shape, ShapeOutcome, Shapes};
 use super::state::{Fed, Outcome, Place, State};
 use super::states::States;
 use super::sum::{AverageOutcome, Sum, SumOutcome, Summand};
@@ -50,6 +52,7 @@ enum Shared {
     Count,
     Sum,
     Moments,
+    Shape,
 }
 
 impl<'a> Builder<'a> {
@@ -150,7 +153,11 @@ impl<'a> Builder<'a> {
                 let lane = self.lane(aggregate.arguments[0]);
                 for_integer!(lane, T => self.fold::<T, Xor>(aggregate));
             }
-            Function::Moment(moment) => self.moment(aggregate, *moment),
+            Function::Product => self.product(aggregate),
+            Function::Moment(moment) => match ShapeOutcome::of(*moment) {
+                Some(of) => self.shape(aggregate, of),
+                None => self.moment(aggregate, *moment),
+            },
             Function::First { ignores_nulls } | Function::Last { ignores_nulls } => {
                 let argument = self.lane(aggregate.arguments[0]);
                 for_lane!(argument, T => self.first::<T>(aggregate, *ignores_nulls));
@@ -274,6 +281,37 @@ impl<'a> Builder<'a> {
             });
         }
         self.outcome(move |layout| Box::new(MomentOutcome { places: places(layout), moment }));
+    }
+
+    fn product(&mut self, aggregate: &Aggregate) {
+        let argument = aggregate.arguments[0];
+        let fields: [usize; 3] = std::array::from_fn(|_| self.field(Lane::F64, false));
+        let places = move |layout: &Layout| {
+            let [count, scaled, exponent] = fields.map(|field| Place::of(layout, field));
+            product::Places { count, scaled, exponent }
+        };
+        self.state(aggregate, vec![argument], move |layout| {
+            Box::new(Products { argument, places: places(layout) })
+        });
+        self.outcome(move |layout| Box::new(ProductOutcome { places: places(layout) }));
+    }
+
+    fn shape(&mut self, aggregate: &Aggregate, of: fn(&Shape) -> Option<f64>) {
+        let (is_new, first) = self.share(Shared::Shape, aggregate);
+        let places = move |layout: &Layout| {
+            let place = |number| Place::of(layout, first + number);
+            shape::Places { count: place(0), mean: place(1), sums: [2, 3, 4].map(place) }
+        };
+        if is_new {
+            for _ in 0..5 {
+                self.field(Lane::F64, false);
+            }
+            let argument = aggregate.arguments[0];
+            self.state(aggregate, vec![argument], move |layout| {
+                Box::new(Shapes { argument, places: places(layout) })
+            });
+        }
+        self.outcome(move |layout| Box::new(ShapeOutcome { places: places(layout), of }));
     }
 
     fn first<T: Keep>(&mut self, aggregate: &Aggregate, ignores_nulls: bool) {

@@ -68,6 +68,8 @@ pub enum Function {
     Max,
     /// Of one argument, or of two (y, x), all of [`Lane::F64`], as the result.
     Moment(Moment),
+    /// All numbers multiplied, of [`Lane::F64`], as the result.
+    Product,
     /// bool_and, bit_and
     And,
     /// bool_or, bit_or
@@ -106,7 +108,7 @@ pub enum Function {
     External(Arc<dyn External>),
 }
 
-/// A question about variances.
+/// A question about variances; about those of higher degree, of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// var_samp
@@ -123,6 +125,12 @@ pub enum Moment {
     CovariancePopulation,
     /// corr
     Correlation,
+    /// skewness
+    Skewness,
+    /// kurtosis
+    KurtosisSample,
+    /// kurtosis_pop
+    KurtosisPopulation,
 }
 
 /// An aggregate function over Arrow arrays, for whatever has no state here. It gets all values of a group at once. Several

@@ -10,7 +10,7 @@
 //!
 //! - [`Aggregate`] and [`Function`] are what is asked for. `states` lays out a group's tuple: keys, then states, of which
 //!   several aggregates may share one.
-//! - States (`sum`, `count`, `fold`, `first`, `moments`) are updated a column at a time: by a vector of groups' addresses, or,
+//! - States (`sum`, `count`, `fold`, `first`, `moments`, `shape`, `product`) are updated a column at a time: by a vector of groups' addresses, or,
 //!   if there are few groups, group by group, with the rows of each gathered first (`clusters`), so that sums stay in
 //!   processor registers.
 //! - Few groups of keys that come from dictionaries are found by their codes (`coded`).
@@ -46,7 +46,9 @@ mod no_groups;
 mod operator;
 mod outgrown;
 mod preaggregate;
+mod product;
 mod set_pieces;
+mod shape;
 mod state;
 mod states;
 mod sum;
@@ -58,4 +60,6 @@ pub(crate) use fold::Ordered;
 pub use functions::{Aggregate, External, Function, Moment};
 pub use groups::Output;
 pub use operator::{Aggregation, Keys};
+pub use product::Product;
+pub use shape::Shape;
 pub(crate) use sum::{Number, Summand, average, overflow};

@@ -151,6 +151,9 @@ impl MomentOutcome {
                 let scale = (pairs.square_x * pairs.square_y).sqrt();
                 (scale != 0.0 && sample.is_some()).then(|| pairs.product / scale)
             }
+            Moment::Skewness | Moment::KurtosisSample | Moment::KurtosisPopulation => {
+                unreachable!("these are made of shapes")
+            }
         }
     }
 }

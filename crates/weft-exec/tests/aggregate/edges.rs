@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow_schema::DataType;
-use weft_exec::aggregate::{Aggregate, Aggregation, External, Function, Keys, Output};
+use weft_exec::aggregate::{
+    Aggregate, Aggregation, External, Function, Keys, Moment, Output, Product, Shape,
+};
 use weft_exec::program::{Constant, Program, Register};
 use weft_exec::{ExecError, Lane, Result};
 
@@ -92,6 +94,87 @@ fn what_does_not_fit_into_memory_is_an_error() {
             assert_eq!(context.ledger.used(), 0, "{kind}");
         }
     }
+}
+
+/// Products and moments are numbers of a group, however many values it has.
+#[test]
+fn moments_of_many_values_take_no_memory() {
+    let values: Vec<f64> = (0..200_000).map(|row| 1.0 + f64::from(row % 7) * 1e-6).collect();
+    let row = |value: &f64| vec![Some(Scalar::Float(*value))];
+    let table = Arc::new(Table::new(vec![Lane::F64], values.iter().map(row).collect()));
+    let shape = |values: &[f64]| {
+        let mut shape = Shape::default();
+        values.iter().for_each(|value| shape.add(*value));
+        shape
+    };
+    let whole = shape(&values);
+    let mut parts = shape(&values[..70_001]);
+    parts.merge(&shape(&values[70_001..]));
+    let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
+    let near = |a: Option<f64>, b: Option<f64>| a.zip(b).is_some_and(|(a, b)| is_near(a, b));
+    assert!(near(parts.skewness(), whole.skewness()), "{parts:?} {whole:?}");
+    assert!(near(parts.kurtosis(), whole.kurtosis()), "{parts:?} {whole:?}");
+    let expected = [
+        (Function::Product, Some(values.iter().product())),
+        (Function::Moment(Moment::Skewness), whole.skewness()),
+        (Function::Moment(Moment::KurtosisSample), whole.kurtosis()),
+        (Function::Moment(Moment::KurtosisPopulation), whole.kurtosis_of_population()),
+    ];
+    for workers in [1, 2] {
+        let mut program = Program::default();
+        program.input(Lane::F64);
+        let aggregates = expected
+            .each_ref()
+            .map(|(function, _)| Aggregate::new(function.clone(), vec![Register(0)], Lane::F64));
+        let aggregation = Aggregation::without_keys(&program, &aggregates);
+        let outputs: Vec<_> =
+            (0..aggregates.len()).map(|at| (Output::Aggregate(at), Lane::F64)).collect();
+        let context = context(workers, 1 << 20);
+        let groups = run(&context, &program, &aggregation, &table, None, &outputs);
+        for (found, (function, value)) in groups.expect("memory suffices")[0].iter().zip(&expected)
+        {
+            let found = found.as_ref().map(Scalar::float);
+            assert!(near(found, *value), "{function:?}: {found:?}, not {value:?}");
+        }
+    }
+}
+
+#[test]
+fn factors_may_come_in_any_order() {
+    let product = |factors: &[f64]| {
+        let (left, right) = factors.split_at(factors.len() / 2);
+        let [mut left, right] = [left, right].map(|factors| {
+            let mut product = Product::default();
+            factors.iter().for_each(|factor| product.add(*factor));
+            product
+        });
+        left.merge(&right);
+        left.value()
+    };
+    assert_eq!(product(&[]), None);
+    assert_eq!(product(&[f64::MAX, f64::MAX, 0.0]), Some(0.0));
+    assert_eq!(product(&[f64::MAX, 2.0, 2.0, 0.25]), Some(f64::MAX));
+    assert_eq!(product(&[1e300, 1e300, 1e-300, 1e-300, 3.0]).map(f64::round), Some(3.0));
+    assert_eq!(product(&[1e-300, -1e-300, 5.0]), Some(-0.0));
+    assert_eq!(product(&[f64::MAX, -2.0]), Some(f64::NEG_INFINITY));
+    assert_eq!(product(&[f64::from_bits(1), 4.0]), Some(f64::from_bits(4)));
+    assert!(product(&[f64::INFINITY, 0.0]).is_some_and(f64::is_nan));
+}
+
+#[test]
+fn shapes_of_few_or_equal_values_are_nothing() {
+    let mut shape = Shape::default();
+    for count in 0..5 {
+        assert_eq!(shape.skewness(), None, "{count}");
+        assert_eq!(shape.kurtosis(), None, "{count}");
+        assert_eq!(shape.kurtosis_of_population(), None, "{count}");
+        shape.add(0.1);
+    }
+    let mut merged = shape;
+    merged.merge(&Shape::default());
+    assert_eq!(merged, shape);
+    merged.merge(&shape);
+    assert_eq!((merged.count, merged.sums), (10.0, [0.0; 3]));
 }
 
 /// Two keys and the number of the set: (a, b), (a), ().

@@ -75,6 +75,7 @@ pub fn value(table: &Table, aggregate: &Aggregate, rows: &[usize]) -> Cell {
         _ if count == 0 => return None,
         Function::Sum if argument_is_float => Scalar::Float(values().map(Scalar::float).sum()),
         Function::Sum => as_result(values().map(Scalar::integer).sum()),
+        Function::Product => Scalar::Float(values().map(Scalar::float).product()),
         Function::Average { digits } if is_float(aggregate.result) => {
             let sum: f64 = values().map(Scalar::float).sum();
             Scalar::Float(sum / count as f64 / 10f64.powi((*digits).into()))
@@ -149,6 +150,7 @@ fn moment(moment: Moment, pairs: &[(f64, f64)]) -> Option<f64> {
     let xx: f64 = pairs.iter().map(|pair| (pair.0 - x).powi(2)).sum();
     let yy: f64 = pairs.iter().map(|pair| (pair.1 - y).powi(2)).sum();
     let xy: f64 = pairs.iter().map(|pair| (pair.0 - x) * (pair.1 - y)).sum();
+    let power = |of: i32| pairs.iter().map(|pair| (pair.0 - x).powi(of)).sum::<f64>();
     let sample = (count > 1.0).then_some(count - 1.0);
     Some(match moment {
         Moment::VariancePopulation => xx / count,
@@ -163,6 +165,19 @@ fn moment(moment: Moment, pairs: &[(f64, f64)]) -> Option<f64> {
                 return None;
             }
             xy / scale
+        }
+        Moment::Skewness | Moment::KurtosisSample | Moment::KurtosisPopulation if xx == 0.0 => {
+            return None;
+        }
+        Moment::Skewness => {
+            let rest = (count > 2.0).then_some(count - 2.0)?;
+            (count * (count - 1.0)).sqrt() / rest * (power(3) / count) / (xx / count).powf(1.5)
+        }
+        Moment::KurtosisPopulation => count * power(4) / (xx * xx) - 3.0,
+        Moment::KurtosisSample => {
+            let rest = (count > 3.0).then_some((count - 2.0) * (count - 3.0))?;
+            let ratio = count * power(4) / (xx * xx);
+            (count - 1.0) * ((count + 1.0) * ratio - 3.0 * (count - 1.0)) / rest
         }
     })
 }

@@ -111,7 +111,7 @@ fn functions(random: &mut fastrand::Rng, lane: Lane) -> (Function, Lane) {
     (function, result)
 }
 
-const MOMENTS: [Moment; 7] = [
+const MOMENTS: [Moment; 10] = [
     Moment::VarianceSample,
     Moment::VariancePopulation,
     Moment::DeviationSample,
@@ -119,6 +119,9 @@ const MOMENTS: [Moment; 7] = [
     Moment::CovarianceSample,
     Moment::CovariancePopulation,
     Moment::Correlation,
+    Moment::Skewness,
+    Moment::KurtosisSample,
+    Moment::KurtosisPopulation,
 ];
 
 fn aggregates(random: &mut fastrand::Rng, columns: &mut Columns, has_keys: bool) -> Vec<Aggregate> {
@@ -149,7 +152,11 @@ fn aggregates(random: &mut fastrand::Rng, columns: &mut Columns, has_keys: bool)
             let other: Vec<Cell> = (0..rows).map(|_| Some(scalar(random, lane, 50))).collect();
             let other = columns.add(lane, |row| other[row].clone());
             let mut arguments = vec![argument];
-            arguments.extend(random.bool().then_some(other));
+            let is_of_one = matches!(
+                moment,
+                Moment::Skewness | Moment::KurtosisSample | Moment::KurtosisPopulation
+            );
+            arguments.extend((!is_of_one && random.bool()).then_some(other));
             all.push(Aggregate {
                 filter,
                 ..Aggregate::new(Function::Moment(moment), arguments, lane)

@@ -7,6 +7,9 @@ use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, DatabaseStats, Error, QueryResult, Session};
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimClock, SimDisk, SimFaults, SimOptions};
 
+/// The directory of the simulated disk that has the database.
+pub const DATABASE: &str = "faults.weft";
+
 /// The directory of the simulated disk that operators spill to.
 const SPILL: &str = "spill";
 
@@ -65,7 +68,7 @@ impl Bench {
         let options = DatabaseOptions { sim: Some(disk.clone()), ..DatabaseOptions::default() };
         let options =
             options.with("threads", 2).with("engine", "weft").with("memory_limit", "1GiB");
-        let database = Database::open("faults.weft", &options).unwrap();
+        let database = Database::open(DATABASE, &options).unwrap();
         let session = database.session().unwrap();
         for sql in TABLES {
             session.execute(sql).unwrap();
@@ -134,7 +137,7 @@ impl Bench {
         let options = options.with("memory_limit", MEMORY_LIMIT);
         let since = Instant::now();
         let database = loop {
-            match Database::open("faults.weft", &options) {
+            match Database::open(DATABASE, &options) {
                 Ok(database) => break database,
                 Err(error) => assert!(since.elapsed() < PATIENCE, "{error}"),
             }
@@ -171,6 +174,14 @@ fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Writes rows for the table `filled` to a file of a directory, `rows.csv`.
+pub fn write_rows(session: &Session, directory: &Path) {
+    let path = directory.join("rows.csv");
+    let rows = "SELECT n, left(s, 200) AS s FROM t";
+    let sql = format!("COPY ({rows}) TO '{}' (FORMAT csv, HEADER true)", path.display());
+    session.execute(&sql).unwrap();
 }
 
 /// The names of the files in a directory.

@@ -1,5 +1,5 @@
 //! Statements that spill, on a simulated disk: what goes wrong in the middle of it, in every operator, at its first requests and some
-//! between; and many of them at once, at a limit that fits one or that changes meanwhile.
+//! between; and many of them at once, at a limit that fits one or that changes meanwhile; and imports.
 
 #![forbid(unsafe_code)]
 
@@ -7,4 +7,5 @@ mod bench;
 mod budget;
 mod faults;
 mod foreign;
+mod imports;
 mod operators;
