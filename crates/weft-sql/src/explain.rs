@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::common::format::ExplainFormat;
-use datafusion::execution::SessionState;
+use datafusion::execution::memory_pool::{MemoryPool, PeakRecordingPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{Analyze, Explain};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
@@ -65,7 +67,13 @@ pub(crate) async fn analyzed(run: &Run, state: &SessionState, plan: &Analyze) ->
     run.control.measure();
     let physical = run.physical(state, &plan.input).await?;
     let began = Instant::now();
-    let mut stream = execute_stream(Arc::clone(&physical), state.task_ctx())?;
+    // What operators of DataFusion's reserve goes through here, whose it is.
+    let pool = Arc::new(PeakRecordingPool::new(Arc::clone(&state.runtime_env().memory_pool)));
+    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
+        .with_memory_pool(Arc::clone(&pool) as Arc<dyn MemoryPool>)
+        .build_arc()?;
+    let context = Arc::new(TaskContext::from(state).with_runtime(runtime));
+    let mut stream = execute_stream(Arc::clone(&physical), context)?;
     let (control, schema) = (Arc::clone(&run.control), text_schema(&COLUMNS));
     let of_batch = Arc::clone(&schema);
     let result = async move {
@@ -74,7 +82,9 @@ pub(crate) async fn analyzed(run: &Run, state: &SessionState, plan: &Analyze) ->
             returned += batch?.num_rows() as u64;
         }
         drop(stream);
-        let mut rows = vec![("query", of_query(&physical, &control, began.elapsed(), returned))];
+        let of_foreign = Foreign::of(&physical, pool.peak_reserved() as u64);
+        let took = began.elapsed();
+        let mut rows = vec![("query", of_query(&physical, &of_foreign, &control, took, returned))];
         rows.extend(of_plan(&physical, Some(began)));
         let (names, plans) = columns(rows);
         Ok(text_batch(&of_batch, vec![names, plans])?)
@@ -136,8 +146,56 @@ fn walk<'a>(
     }
 }
 
+/// What operators of DataFusion's have done together.
+#[derive(Debug, Default)]
+struct Foreign {
+    /// Most bytes that were reserved at a time.
+    memory_peak: u64,
+    spilled_bytes: u64,
+    spilled_files: u64,
+}
+
+impl Foreign {
+    /// Those of a plan, which had so much memory.
+    fn of(plan: &Plan, memory_peak: u64) -> Foreign {
+        let mut foreign = Foreign { memory_peak, ..Foreign::default() };
+        foreign.add(plan);
+        foreign
+    }
+
+    fn add(&mut self, plan: &Plan) {
+        let metrics = plan.metrics().unwrap_or_default();
+        self.spilled_bytes += metrics.spilled_bytes().unwrap_or(0) as u64;
+        self.spilled_files += metrics.spill_count().unwrap_or(0) as u64;
+        plan.children().into_iter().for_each(|child| self.add(child));
+    }
+
+    /// What was spilled, in words.
+    fn spilled(&self) -> String {
+        match self.spilled_bytes {
+            0 => "nothing".to_owned(),
+            bytes => format!("{} in {} files", human_bytes(bytes), grouped(self.spilled_files)),
+        }
+    }
+
+    /// The lines about memory and what was spilled.
+    fn lines(&self, by: &str) -> [String; 2] {
+        let peak = human_bytes(self.memory_peak);
+        [
+            format!("memory    {peak} reserved by {by} at most"),
+            format!("spilled   {} by {by}", self.spilled()),
+        ]
+    }
+}
+
 /// What the query as a whole has done.
-fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Vec<String> {
+fn of_query(
+    plan: &Plan,
+    foreign: &Foreign,
+    control: &Control,
+    took: Duration,
+    returned: u64,
+) -> Vec<String> {
     let mut totals = Totals::default();
     add_totals(plan, &mut totals);
     let progress = control.snapshot();
@@ -164,6 +222,10 @@ fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Ve
     }
     if let Some(levels) = totals.levels() {
         lines.push(format!("pages     by compression: {levels}"));
+    }
+    // Pipelines have told theirs.
+    if totals.workers == 0 || foreign.memory_peak + foreign.spilled_bytes > 0 {
+        lines.extend(foreign.lines("DataFusion's operators"));
     }
     lines
 }

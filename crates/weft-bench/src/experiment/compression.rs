@@ -21,14 +21,17 @@ const LIMIT_MB_MIN: f64 = 32.0;
 /// # Errors
 /// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
 pub fn run(args: &SpillArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
-    let mut args = args.clone();
-    if args.spill_compression.is_empty() {
-        args.spill_compression = SCHEMES.map(str::to_owned).to_vec();
-    }
-    if args.database.memory_limit.is_empty() {
-        let limit_mb = (args.database.scale() * LIMIT_MB_PER_SCALE).max(LIMIT_MB_MIN);
-        args.database.memory_limit = vec![format!("{limit_mb:.0}MB")];
+    let mut scales = args.at_scales();
+    for args in &mut scales {
+        let database = &mut args.database;
+        if database.spill_compression.is_empty() {
+            database.spill_compression = SCHEMES.map(str::to_owned).to_vec();
+        }
+        if database.memory_limit.is_empty() {
+            let limit_mb = (database.scale() * LIMIT_MB_PER_SCALE).max(LIMIT_MB_MIN);
+            database.memory_limit = vec![format!("{limit_mb:.0}MB")];
+        }
     }
     let cases = [AGGREGATION.cases, JOINS.cases, SORT.cases].concat();
-    spill::run(&args, machine, Cases { experiment: "compression", cases: &cases })
+    spill::run(&scales, machine, Cases { experiment: "compression", cases: &cases })
 }

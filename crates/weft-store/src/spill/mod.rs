@@ -19,5 +19,5 @@ pub use area::{
 };
 pub(crate) use directory::SpillDirectory;
 pub use meter::Waits;
-pub use scheme::{Grade, SCALE, Scheme};
+pub use scheme::{Grade, LEVELS, Levels, SCALE, Scheme, level_name};
 pub use thread_time::thread_time;
