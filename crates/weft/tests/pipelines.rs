@@ -303,8 +303,8 @@ fn what_is_spilled_is_told_whoever_does() {
         assert!(returned == 1_000_000 && memory_bytes > 1 << 20, "{engine}: {memory_bytes}");
     }
     let of_query = |sql: &str| rows(&session, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
-    let analyzed =
-        of_query("SELECT count(*) FROM (SELECT s || 'of many', n FROM t ORDER BY 1 LIMIT 900000)");
+    let numbered = "row_number() OVER (ORDER BY s || 'of many', n) AS r";
+    let analyzed = of_query(&format!("SELECT count(r), max(r) FROM (SELECT {numbered} FROM t)"));
     let line = |name: &str| {
         let line = analyzed.lines().find(|line| line.contains(name));
         line.unwrap_or_else(|| panic!("{analyzed}")).to_owned()

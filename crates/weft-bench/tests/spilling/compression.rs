@@ -1,5 +1,7 @@
 //! How what is spilled is compressed.
 
+use weft_bench::report::Point;
+
 use super::{LEAST, Report};
 
 #[test]
@@ -9,7 +11,9 @@ fn each_scheme_is_measured() {
     );
     let report = Report::good(&line);
     assert_eq!(report.points.len(), 4 * 3);
-    for point in &report.points {
+    // The parts of orders fit in memory at so small a scale.
+    let spills = |point: &&Point| point.pattern.as_deref() != Some("with partsupp");
+    for point in report.points.iter().filter(spills) {
         let is_compressed = point.spill_compression.as_deref() != Some("off");
         assert!(point.spilled_bytes_raw > Some(0), "{point:?}");
         assert_eq!(point.spilled_bytes_raw > point.spilled_bytes, is_compressed, "{point:?}");

@@ -9,7 +9,7 @@ mod sweeps;
 
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use clap::Parser;
 use tempfile::TempDir;
@@ -47,6 +47,9 @@ fn data() -> &'static Path {
     DATA.get_or_init(make).path()
 }
 
+/// Taken by who runs something in the databases.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A report, and what was said at its end.
 struct Report {
     directory: TempDir,
@@ -62,12 +65,16 @@ impl Report {
         let out = directory.path().to_str().expect("a name that is text");
         let mut words: Vec<&str> = line.split_whitespace().collect();
         words.extend(["--threads", "2", "--repeat", "1", "--data", data, "--out", out]);
+        // A database is open once at a time.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = match run(&words) {
             // The other tests have memory in this process, and code that is not optimized is large.
             Err(BenchError::Resident { .. }) => Ok(()),
             ended => ended,
         };
-        let lines = fs::read_to_string(directory.path().join("points.jsonl")).expect("points");
+        drop(turn);
+        let lines = fs::read_to_string(directory.path().join("points.jsonl"));
+        let lines = lines.unwrap_or_else(|error| panic!("{line}: {error}: {ended:?}"));
         let points = json::from_lines(&lines).expect("points");
         Report { directory, points, ended }
     }
