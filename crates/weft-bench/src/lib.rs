@@ -93,7 +93,9 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             spilled(args, spill::run(&args.at_scales(), &machine, spill::SORT)?, &mut verdict)
         }
         Experiment::Compression(args) => {
-            spilled(args, compression::run(args, &machine)?, &mut verdict)
+            let points = spilled(args, compression::run(args, &machine)?, &mut verdict);
+            summary = Some(table(&points) + &compression::summary(&points));
+            points
         }
         Experiment::Tpch(tpch) => {
             let (mut points, mut text) = (Vec::new(), String::new());

@@ -35,3 +35,35 @@ pub fn run(args: &SpillArgs, machine: &Machine) -> Result<Vec<Point>, BenchError
     let cases = [AGGREGATION.cases, JOINS.cases, SORT.cases].concat();
     spill::run(&scales, machine, Cases { experiment: "compression", cases: &cases })
 }
+
+/// What is to be said of the points below their table: of which queries there is nothing to see.
+pub fn summary(points: &[Point]) -> String {
+    let is_empty = |point: &&Point| point.spilled_bytes_raw == Some(0);
+    let mut queries: Vec<&str> =
+        points.iter().filter(is_empty).filter_map(|point| point.pattern.as_deref()).collect();
+    queries.dedup();
+    match queries.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{}: nothing was spilled, and so nothing compressed; a lower --memory-limit or a larger --scale is needed\n",
+            queries.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_that_spill_nothing_are_named() {
+        let point = |query: &str, bytes: u64| Point {
+            pattern: Some(query.into()),
+            spilled_bytes_raw: Some(bytes),
+            ..Point::default()
+        };
+        let points = [point("a", 0), point("a", 0), point("b", 1), point("c", 0)];
+        assert!(summary(&points).starts_with("a, c: nothing was spilled"));
+        assert_eq!(summary(&points[2..3]), "");
+    }
+}

@@ -1,4 +1,4 @@
-//! A noisy neighbour: somebody else on the devices, who comes while a query runs and leaves again (Spilly, figure 12). It is a
+//! A noisy neighbour: somebody else on the devices, who comes while a query runs and leaves again (Spilly, section 4.4). It is a
 //! session of its own that changes `io_bandwidth_limit`, as anybody could.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

@@ -1,5 +1,5 @@
 //! Runs over their time, a figure each: processor, memory, bandwidth, and how what is spilled is compressed (Spilly, Figures 8 and
-//! 12). A neighbour that comes and leaves is a vertical line each.
+//! 11). A neighbour that comes and leaves is a vertical line each.
 
 use super::plan::subtitle;
 use super::point::schemes;

@@ -21,7 +21,7 @@ pub enum Section {
     Figure8,
     /// CoroBase's index probing: prefetching with coroutines.
     Prefetch,
-    /// Spilly's figures 6, 7 and 10 to 12: an aggregation that spills.
+    /// Spilly's figures 6 to 8, 10 and 11: an aggregation that spills.
     SpilledAggregation,
     /// The same of joins.
     SpilledJoins,

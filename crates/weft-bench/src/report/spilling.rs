@@ -1,4 +1,4 @@
-//! The figures of what spills (Kuschewski et al., Spilly, figures 3, 6 to 8 and 10 to 12): time, throughput and spilled bytes
+//! The figures of what spills (Kuschewski et al., Spilly, figures 3, 6 to 8, 10 and 11): time, throughput and spilled bytes
 //! over memory limits, scales and the bandwidth of the devices, and what compression makes of it.
 
 use std::collections::BTreeMap;

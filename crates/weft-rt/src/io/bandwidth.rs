@@ -1,7 +1,7 @@
 //! A slower device than there is: all transfers of a runtime together get so many bytes per second.
 //!
-//! What fewer or slower devices, or a neighbour who uses them too, cost a query can be seen on any machine so (Spilly, section
-//! 6.6, figures 11 and 12). A request goes to the device at once, and its coroutine hears of the completion no sooner than a
+//! What fewer or slower devices, or a neighbour who uses them too, cost a query can be seen on any machine so (Spilly, sections
+//! 6.8 and 6.9, figures 11 and 12). A request goes to the device at once, and its coroutine hears of the completion no sooner than a
 //! device of that bandwidth, which serves one request after the other, would have been done with it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
