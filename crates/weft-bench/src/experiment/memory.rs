@@ -90,8 +90,9 @@ pub fn run(
 /// [`BenchError::Resident`] with the phases that had more memory than allowed.
 pub fn check(points: &[Point]) -> Result<(), BenchError> {
     let exceeded = |point: &&Point| point.resident_bytes_peak > point.resident_bytes_allowed;
-    let phases: Vec<&str> =
+    let mut phases: Vec<&str> =
         points.iter().filter(exceeded).filter_map(|point| point.pattern.as_deref()).collect();
+    phases.dedup();
     match phases.is_empty() {
         true => Ok(()),
         false => Err(BenchError::Resident { phases: phases.join(", ") }),

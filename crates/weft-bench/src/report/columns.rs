@@ -73,7 +73,7 @@ const ALL: &[Column] = &[
     measured("written", "", 6, |p| p.bytes_written.map(units::bytes)),
     measured("spilled", "", 1, |p| p.spilled_bytes.map(units::bytes)),
     measured("uncompressed", "", 3, |p| p.spilled_bytes_raw.map(units::bytes)),
-    measured("partitions", "", 4, |p| p.spilled_partitions.map(|n| units::count(n as f64))),
+    measured("partitions", "", 4, |p| p.spilled_partitions.map(|n| n.to_string())),
     measured("spilled as", "", 3, schemes),
     measured("ratio", "", 0, |p| p.compression_ratio().map(units::ratio)),
     measured("compress", "ns/B", 1, |p| p.compress_ns.map(units::number)),

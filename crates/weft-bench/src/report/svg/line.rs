@@ -123,16 +123,17 @@ fn guides(chart: &Chart, plot: &Plot, y: &Axis) -> Markup {
 
 /// The vertical lines of the whole chart in one of its plots, with their labels in the first.
 fn moments(chart: &Chart, plot: &Plot, x: &Axis, is_first: bool) -> Markup {
-    let middle = (plot.left + plot.right) / 2.0;
+    // Further to the right a label would leave the plot.
+    let (width, row) = (plot.right - plot.left, 13.0);
     html! {
-        @for moment in &chart.moments {
+        @for (index, moment) in chart.moments.iter().enumerate() {
             @let at = x.at(moment.x);
             line x1=(px(at)) x2=(px(at)) y1=(px(plot.head)) y2=(px(plot.foot)) stroke="#5f6368"
                 stroke-width="1.3" stroke-dasharray="2 3" {}
             @if is_first {
                 @let (label_x, anchor) =
-                    if at < middle { (at + 5.0, "start") } else { (at - 5.0, "end") };
-                text x=(px(label_x)) y=(px(plot.head - 1.0)) font-size="11.5" text-anchor=(anchor)
+                    if at < plot.left + 0.7 * width { (at + 5.0, "start") } else { (at - 5.0, "end") };
+                text x=(px(label_x)) y=(px(plot.head - 2.0 + index as f64 * row)) font-size="11.5" text-anchor=(anchor)
                     fill=(palette::SOFT_INK) { (moment.label) }
             }
         }
