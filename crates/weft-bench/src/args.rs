@@ -11,6 +11,7 @@ use std::thread;
 
 use clap::{Args, Subcommand};
 
+use crate::error::BenchError;
 use crate::report::FIELD_HELP;
 
 pub use all::AllArgs;
@@ -20,6 +21,7 @@ pub use database::{
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
+pub use values::Neighbour;
 
 /// Measures what coroutines buy on this machine, and redraws the figures of "What Are You Waiting
 /// For? Use Coroutines for Asynchronous I/O to Hide I/O Latencies and Maximize the Read Bandwidth!"
@@ -78,7 +80,7 @@ pub enum Experiment {
     /// How fast one thread, whatever --threads says, runs queries 1 and 6 of TPC-H in memory, beside loops written by hand
     #[command(after_long_help = json_help())]
     Rate(RateArgs),
-    /// Measures nothing: makes the Parquet files that tpch and memory load, where they are missing
+    /// Measures nothing: makes the Parquet files that the others load, where they are missing, and with --load the database
     Data(DataArgs),
 }
 
@@ -105,6 +107,21 @@ impl Experiment {
             }
         };
         device.directories(self.common())
+    }
+
+    /// Looks whether the values of options can be, as far as that is not seen at once.
+    ///
+    /// # Errors
+    /// [`BenchError::Option`] for the first that cannot.
+    pub fn check(&self) -> Result<(), BenchError> {
+        match self {
+            Experiment::Agg(args)
+            | Experiment::Join(args)
+            | Experiment::Sort(args)
+            | Experiment::Compression(args) => args.check(),
+            Experiment::Tpch(args) => args.database.check(),
+            _ => Ok(()),
+        }
     }
 
     /// The options that every experiment has.

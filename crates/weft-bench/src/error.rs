@@ -14,7 +14,7 @@ use weft_store::StoreError;
 use crate::report::ReportError;
 use crate::report::units::bytes as in_units;
 use crate::tpch::{LayoutError, TpchError};
-use crate::workload::WorkloadError;
+use crate::workload::{WorkloadError, advice};
 
 /// Why an experiment has no result.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +105,23 @@ pub enum BenchError {
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
+    },
+    /// A value of an option that a database would not take.
+    #[error("--{option}: {source}{}", advice(.source))]
+    Option {
+        /// The option.
+        option: String,
+        /// What the database says.
+        source: weft::Error,
+    },
+    /// The neighbour was late.
+    #[error(
+        "{queries}: the query ended before the neighbour came; have it come earlier with --neighbour, or have the query \
+         take longer with a larger --scale or a lower --memory-limit"
+    )]
+    NoNeighbour {
+        /// In which queries.
+        queries: String,
     },
     /// The workers could not be started.
     #[error(transparent)]

@@ -25,12 +25,15 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use args::{AllArgs, BenchArgs, CommonArgs, Experiment, SpillArgs, cores, distinct};
+use args::{AllArgs, BenchArgs, CommonArgs, DataArgs, Experiment, SpillArgs, cores, distinct};
 pub use error::BenchError;
-use experiment::{compression, io, lookup, memory, prefetch, rate, scan, spill, storage};
+use experiment::{
+    compression, io, lookup, memory, neighbour, prefetch, rate, scan, spill, storage,
+};
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
-use workload::tpch_load;
+use weft::{Database, DatabaseOptions};
+use workload::{WorkloadError, tpch_load};
 
 /// Runs the experiment that the arguments ask for and prints its points.
 ///
@@ -38,6 +41,7 @@ use workload::tpch_load;
 /// [`BenchError`] with the reason: bad options or data, a failed device, a wrong answer.
 pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let common = args.experiment.common();
+    args.experiment.check()?;
     let mut machine = Machine::detect(&args.experiment.places());
     machine.date = today();
     // Before minutes of measuring, not after.
@@ -61,7 +65,11 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Data(data) => {
             let directory = tpch_load::parquet_directory(&common.data, data.scale);
             let threads = distinct(&common.threads).first().copied().unwrap_or_else(cores);
-            return Ok(tpch_load::generate(&directory, data.scale, threads as usize)?);
+            tpch_load::generate(&directory, data.scale, threads as usize)?;
+            if data.load {
+                load(data, threads)?;
+            }
+            return Ok(());
         }
         Experiment::Storage(storage) => {
             let points = storage::run(storage, &machine)?;
@@ -73,20 +81,21 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             summary = Some(table(&points) + &rate::summary(&points));
             points
         }
-        Experiment::Agg(args) => {
-            let run = |args: &SpillArgs| spill::run(args, &machine, spill::AGGREGATION);
-            checked(at_scales(args, run)?, &mut verdict)
-        }
+        Experiment::Agg(args) => spilled(
+            args,
+            spill::run(&args.at_scales(), &machine, spill::AGGREGATION)?,
+            &mut verdict,
+        ),
         Experiment::Join(args) => {
-            let run = |args: &SpillArgs| spill::run(args, &machine, spill::JOINS);
-            checked(at_scales(args, run)?, &mut verdict)
+            spilled(args, spill::run(&args.at_scales(), &machine, spill::JOINS)?, &mut verdict)
         }
         Experiment::Sort(args) => {
-            let run = |args: &SpillArgs| spill::run(args, &machine, spill::SORT);
-            checked(at_scales(args, run)?, &mut verdict)
+            spilled(args, spill::run(&args.at_scales(), &machine, spill::SORT)?, &mut verdict)
         }
         Experiment::Compression(args) => {
-            checked(at_scales(args, |args| compression::run(args, &machine))?, &mut verdict)
+            let points = spilled(args, compression::run(args, &machine)?, &mut verdict);
+            summary = Some(table(&points) + &compression::summary(&points));
+            points
         }
         Experiment::Tpch(tpch) => {
             let (mut points, mut text) = (Vec::new(), String::new());
@@ -121,16 +130,26 @@ fn table(points: &[Point]) -> String {
     report::table::render(points, report::table::Layout::of_stdout())
 }
 
-/// The points of an experiment at each of its scale factors.
-fn at_scales(
+/// Loads a database of TPC-H where it lacks tables.
+fn load(args: &DataArgs, threads: u32) -> Result<(), BenchError> {
+    let (path, files) =
+        (args.database(), tpch_load::parquet_directory(&args.common.data, args.scale));
+    let what = format!("opening {}", path.display());
+    let options = DatabaseOptions::default().with("threads", threads);
+    let database = Database::open(&path, &options).map_err(WorkloadError::statement(what))?;
+    tpch_load::load(&database, &files, args.scale, threads as usize)?;
+    Ok(())
+}
+
+/// The points of queries that spill; the verdict on them is that of their memory, and that the neighbour came, if there is one.
+fn spilled(
     args: &SpillArgs,
-    run: impl Fn(&SpillArgs) -> Result<Vec<Point>, BenchError>,
-) -> Result<Vec<Point>, BenchError> {
-    let mut points = Vec::new();
-    for args in args.at_scales() {
-        points.extend(run(&args)?);
-    }
-    Ok(points)
+    points: Vec<Point>,
+    verdict: &mut Result<(), BenchError>,
+) -> Vec<Point> {
+    let came = if args.neighbour.is_some() { neighbour::check(&points) } else { Ok(()) };
+    *verdict = memory::check(&points).and(came);
+    points
 }
 
 /// The points; the verdict on them is that of their memory.

@@ -4,7 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use weft::{Database, DatabaseStats};
+use weft::{Database, DatabaseStats, SPILL_LEVELS, spill_level_name};
 
 use crate::report::OverTime;
 use crate::resident;
@@ -22,6 +22,7 @@ struct Look {
     read_bytes: u64,
     written_bytes: u64,
     raw_bytes: u64,
+    by_level: [u64; SPILL_LEVELS],
 }
 
 impl Look {
@@ -33,6 +34,7 @@ impl Look {
             read_bytes: stats.bytes_read + stats.spill_bytes_read,
             written_bytes: stats.bytes_written + stats.spill_bytes_written,
             raw_bytes: stats.spill_bytes_raw,
+            by_level: stats.spill_bytes_by_level,
         }
     }
 }
@@ -52,6 +54,8 @@ pub fn watch<T>(database: &Database, work: impl FnOnce() -> T) -> (T, OverTime) 
                 add(&mut over_time, &stats, &before, &now, began);
                 before = now;
                 if is_over {
+                    let by_scheme = &mut over_time.spilled_by_scheme_bytes_per_s;
+                    by_scheme.retain(|_, rates| rates.iter().any(|rate| *rate > 0.0));
                     return over_time.thinned(SAMPLES_MAX);
                 }
             }
@@ -77,6 +81,10 @@ fn add(over_time: &mut OverTime, stats: &DatabaseStats, before: &Look, now: &Loo
     over_time.read_bytes_per_s.push(rate(now.read_bytes, before.read_bytes));
     over_time.written_bytes_per_s.push(rate(now.written_bytes, before.written_bytes));
     over_time.spilled_raw_bytes_per_s.push(rate(now.raw_bytes, before.raw_bytes));
+    for (level, (now, before)) in now.by_level.into_iter().zip(before.by_level).enumerate() {
+        let of_scheme = over_time.spilled_by_scheme_bytes_per_s.entry(spill_level_name(level));
+        of_scheme.or_default().push(rate(now, before));
+    }
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ fn permille(now: &ProgressSnapshot) -> u64 {
     }
 }
 
-/// Rows, bytes and time.
+/// Rows, bytes and time; memory, too, once it does not suffice.
 fn words(now: &ProgressSnapshot, elapsed: Duration) -> String {
     let mut words = Vec::new();
     if now.rows > 0 {
@@ -141,11 +141,23 @@ fn words(now: &ProgressSnapshot, elapsed: Duration) -> String {
             words.push(format!("{} {what}", units::bytes(bytes)));
         }
     }
+    if now.spilled_bytes > 0 {
+        words.push(spilled(now));
+        if now.memory_bytes > 0 {
+            words.push(format!("{} in memory", units::bytes(now.memory_bytes)));
+        }
+    }
     words.push(units::clock(elapsed));
     if let Some(left) = time_left(now, elapsed) {
         words.push(format!("about {} left", units::clock(left)));
     }
     words.join(", ")
+}
+
+/// What was spilled, and as how much if it was compressed.
+fn spilled(now: &ProgressSnapshot) -> String {
+    let (raw, written) = (units::bytes(now.spilled_bytes_raw), units::bytes(now.spilled_bytes));
+    if raw == written { format!("{raw} spilled") } else { format!("{raw} spilled as {written}") }
 }
 
 /// The time that the rest takes if it goes on as it did; none before that can be told.
@@ -165,6 +177,13 @@ mod tests {
         (now.rows, now.bytes_read) = (1_234_567, 5_000_000);
         let told = words(&now, Duration::from_secs(20));
         assert_eq!(told, "1,234,567 rows, 5.0 MB read, 20 s, about 1:00 left");
+        (now.spilled_bytes_raw, now.spilled_bytes, now.memory_bytes) =
+            (3_000_000, 1_000_000, 9_000);
+        let told = words(&now, Duration::from_secs(20));
+        let middle = "5.0 MB read, 3.0 MB spilled as 1.0 MB, 9.0 kB in memory, 20 s";
+        assert!(told.contains(middle), "{told}");
+        now.spilled_bytes = 3_000_000;
+        assert!(words(&now, Duration::from_secs(20)).contains("read, 3.0 MB spilled, 9.0 kB"));
         assert_eq!(permille(&now), 250);
         assert_eq!(permille(&ProgressSnapshot::default()), 0);
         let unknown = ProgressSnapshot { rows: 1, ..Default::default() };

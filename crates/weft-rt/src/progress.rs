@@ -10,6 +10,8 @@ pub struct Progress {
     units_done: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+    spilled_bytes_raw: AtomicU64,
+    spilled_bytes: AtomicU64,
     rows: AtomicU64,
 }
 
@@ -22,8 +24,14 @@ pub struct ProgressSnapshot {
     pub units_done: u64,
     /// Bytes read from devices.
     pub bytes_read: u64,
-    /// Bytes written to devices.
+    /// Bytes written to devices, what is spilled not among them.
     pub bytes_written: u64,
+    /// Bytes that operators have spilled, before compression.
+    pub spilled_bytes_raw: u64,
+    /// The same as written to disk.
+    pub spilled_bytes: u64,
+    /// Bytes of the memory budget that are in use by all statements, beside caches; 0 if whoever counts does not know.
+    pub memory_bytes: u64,
     /// Rows processed.
     pub rows: u64,
 }
@@ -59,6 +67,12 @@ impl Progress {
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts `raw_bytes` as spilled, as `written_bytes` on disk.
+    pub fn add_spilled(&self, raw_bytes: u64, written_bytes: u64) {
+        self.spilled_bytes_raw.fetch_add(raw_bytes, Ordering::Relaxed);
+        self.spilled_bytes.fetch_add(written_bytes, Ordering::Relaxed);
+    }
+
     /// Counts `rows` as processed.
     pub fn add_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
@@ -73,6 +87,9 @@ impl Progress {
             units_total: self.units_total.load(Ordering::Relaxed),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             bytes_written: self.bytes_written.load(Ordering::Relaxed),
+            spilled_bytes_raw: self.spilled_bytes_raw.load(Ordering::Relaxed),
+            spilled_bytes: self.spilled_bytes.load(Ordering::Relaxed),
+            memory_bytes: 0,
             rows: self.rows.load(Ordering::Relaxed),
         }
     }
@@ -110,6 +127,7 @@ mod tests {
                         progress.add_rows(10);
                         progress.add_bytes_read(100);
                         progress.add_bytes_written(3);
+                        progress.add_spilled(5, 2);
                         assert!(progress.fraction() <= 0.5);
                     }
                 });
@@ -120,6 +138,7 @@ mod tests {
         assert_eq!((snapshot.units_total, snapshot.units_done), (8_000, 4_000));
         assert_eq!(snapshot.rows, 40_000);
         assert_eq!((snapshot.bytes_read, snapshot.bytes_written), (400_000, 12_000));
+        assert_eq!((snapshot.spilled_bytes_raw, snapshot.spilled_bytes), (20_000, 8_000));
         progress.add_done(9_000);
         assert_eq!(progress.fraction(), 1.0);
     }

@@ -1,7 +1,7 @@
 //! The strings by which a running statement is held: stop it, ask how far it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricValue;
@@ -9,6 +9,7 @@ use weft_exec::spill::SpillCounts;
 use weft_rt::cancel::CancelToken;
 use weft_rt::progress::{Progress, ProgressSnapshot};
 
+use crate::engine::Engine;
 use crate::error::{Result, SqlError};
 
 const RUNNING: u8 = 0;
@@ -38,7 +39,9 @@ pub(crate) struct Control {
     /// What DataFusion's operators spill.
     pub(crate) spilled: Arc<SpillCounts>,
     stage: AtomicU8,
-    /// The plan, whose scans of files count what they read.
+    /// Tells how much memory is in use.
+    engine: Weak<Engine>,
+    /// The plan, whose scans of files count what they read, and operators of DataFusion's what they spill.
     plan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
     /// Pipelines have executed some of it.
     has_pipelines: AtomicBool,
@@ -51,6 +54,11 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    /// For a statement of a database.
+    pub(crate) fn of(engine: &Arc<Engine>) -> Control {
+        Control { engine: Arc::downgrade(engine), ..Control::default() }
+    }
+
     pub(crate) fn handle(self: &Arc<Control>) -> CancelHandle {
         CancelHandle { control: Arc::clone(self) }
     }
@@ -125,7 +133,8 @@ impl Control {
         let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(plan) = plan {
             let mut counted = ProgressSnapshot::default();
-            count_file_scans(&plan, &mut counted);
+            count_metrics(&plan, &mut counted);
+            self.progress.add_spilled(counted.spilled_bytes_raw, counted.spilled_bytes);
             self.progress.add_bytes_read(counted.bytes_read);
             self.progress.add_done(counted.units_done);
             self.progress.add_rows(counted.rows);
@@ -137,16 +146,21 @@ impl Control {
         let mut snapshot = self.progress.snapshot();
         let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(plan) = plan {
-            count_file_scans(&plan, &mut snapshot);
+            count_metrics(&plan, &mut snapshot);
         }
+        snapshot.memory_bytes = self.engine.upgrade().map_or(0, |engine| engine.memory_in_use());
         snapshot
     }
 }
 
-/// Adds what the scans of files below `plan` have read. (Weft's scans count by themselves.)
-fn count_file_scans(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot) {
+/// Adds what the scans of files in `plan` have read, and what operators of DataFusion's have spilled. (Weft's scans and
+/// operators count by themselves.)
+fn count_metrics(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot) {
+    let metrics = plan.metrics().unwrap_or_default();
+    let spilled_bytes = metrics.spilled_bytes().unwrap_or(0) as u64;
+    snapshot.spilled_bytes_raw += spilled_bytes;
+    snapshot.spilled_bytes += spilled_bytes;
     if plan.name() == "DataSourceExec" {
-        let metrics = plan.metrics().unwrap_or_default();
         let bytes = metrics
             .sum(|metric| {
                 matches!(metric.value(), MetricValue::Count { name, .. } if name == "bytes_scanned")
@@ -157,6 +171,6 @@ fn count_file_scans(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapsh
         snapshot.rows += metrics.output_rows().unwrap_or(0) as u64;
     }
     for child in plan.children() {
-        count_file_scans(child, snapshot);
+        count_metrics(child, snapshot);
     }
 }

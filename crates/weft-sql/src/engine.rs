@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use weft_exec::spill::Spilling;
+use weft_exec::spill::{Levels, Spilling};
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::{Ledger, code, heap, kept, slab};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
@@ -74,6 +74,10 @@ pub struct Counters {
     pub spill_bytes_read: u64,
     /// Bytes that they have spilled, before compression.
     pub spill_bytes_raw: u64,
+    /// The same by how they were compressed.
+    pub spill_bytes_by_level: Levels,
+    /// Partitions of joins and groupings of which something was spilled.
+    pub spill_partitions: u64,
     /// Bytes of it that were compressed, before compression, and the processor time that took, in nanoseconds.
     pub spill_bytes_compressed: u64,
     /// See [`Self::spill_bytes_compressed`].
@@ -165,6 +169,14 @@ fn budget(limit_bytes: u64) -> Ledger {
 }
 
 impl Engine {
+    /// Looks whether a database can be opened with these settings.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`] for the first that is unknown or has a bad value.
+    pub fn check_settings(settings: &[(String, String)]) -> Result<()> {
+        DatabaseSettings::at_open(settings, None).map(drop)
+    }
+
     /// Opens a database.
     ///
     /// # Errors
@@ -321,11 +333,18 @@ impl Engine {
             spill_bytes_written: spilling.written_bytes,
             spill_bytes_read: spilling.read_bytes,
             spill_bytes_raw: spilling.raw_bytes,
+            spill_bytes_by_level: spilling.level_bytes,
+            spill_partitions: self.spilling.partitions(),
             spill_bytes_compressed: spilling.compression.bytes,
             spill_compression_ns: spilling.compression.time.as_nanos() as u64,
             spill_bytes_decompressed: spilling.decompression.bytes,
             spill_decompression_ns: spilling.decompression.time.as_nanos() as u64,
         }
+    }
+
+    /// Bytes of the memory budget in use, beside the cache of tables.
+    pub(crate) fn memory_in_use(&self) -> u64 {
+        self.ledger.used().saturating_sub(self.store.pool().cache_stats().bytes_reserved)
     }
 
     /// The memory budget.

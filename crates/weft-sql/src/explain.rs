@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use datafusion::common::format::ExplainFormat;
 use datafusion::execution::SessionState;
+use datafusion::execution::memory_pool::{MemoryPool, PeakRecordingPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::{Analyze, Explain};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
@@ -66,7 +68,15 @@ pub(crate) async fn analyzed(run: &Run, state: &SessionState, plan: &Analyze) ->
     run.control.measure();
     let physical = run.physical(state, &plan.input).await?;
     let began = Instant::now();
-    let mut stream = execute_stream(Arc::clone(&physical), task_context(state))?;
+    // What operators of DataFusion's reserve goes through here, whose it is.
+    let context = Arc::into_inner(task_context(state)).expect("nobody else has it yet");
+    let environment = context.runtime_env();
+    let pool = Arc::new(PeakRecordingPool::new(Arc::clone(&environment.memory_pool)));
+    let environment = RuntimeEnvBuilder::from_runtime_env(&environment)
+        .with_memory_pool(Arc::clone(&pool) as Arc<dyn MemoryPool>)
+        .build_arc()?;
+    let context = Arc::new(context.with_runtime(environment));
+    let mut stream = execute_stream(Arc::clone(&physical), context)?;
     let (control, schema) = (Arc::clone(&run.control), text_schema(&COLUMNS));
     let of_batch = Arc::clone(&schema);
     let result = async move {
@@ -75,7 +85,9 @@ pub(crate) async fn analyzed(run: &Run, state: &SessionState, plan: &Analyze) ->
             returned += batch?.num_rows() as u64;
         }
         drop(stream);
-        let mut rows = vec![("query", of_query(&physical, &control, began.elapsed(), returned))];
+        let foreign_peak = pool.peak_reserved() as u64;
+        let took = began.elapsed();
+        let mut rows = vec![("query", of_query(&physical, foreign_peak, &control, took, returned))];
         rows.extend(of_plan(&physical, Some(began)));
         let (names, plans) = columns(rows);
         Ok(text_batch(&of_batch, vec![names, plans])?)
@@ -137,8 +149,14 @@ fn walk<'a>(
     }
 }
 
-/// What the query as a whole has done.
-fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Vec<String> {
+/// What the query as a whole has done, of which operators of DataFusion's reserved `foreign_peak` bytes at most.
+fn of_query(
+    plan: &Plan,
+    foreign_peak: u64,
+    control: &Control,
+    took: Duration,
+    returned: u64,
+) -> Vec<String> {
     let mut totals = Totals::default();
     add_totals(plan, &mut totals);
     totals.add_spilled(&control.spilled);
@@ -157,6 +175,10 @@ fn of_query(plan: &Plan, control: &Control, took: Duration, returned: u64) -> Ve
         lines.push(format!("waiting   {devices} for SSD, {memory} for memory, of all workers"));
         let peak = human_bytes(totals.memory_peak);
         lines.push(format!("memory    {peak} reserved by operators at most"));
+    }
+    if totals.workers == 0 || foreign_peak > 0 {
+        let peak = human_bytes(foreign_peak);
+        lines.push(format!("memory    {peak} reserved by DataFusion's operators at most"));
     }
     let of_tables = progress.bytes_read.saturating_sub(totals.read_bytes);
     lines.push(format!("read      {} of tables and files", human_bytes(of_tables)));

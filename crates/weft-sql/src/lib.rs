@@ -119,3 +119,4 @@ pub use settings::Setting;
 pub use sizes::grouped;
 pub use text::{Statement, count_parameters, is_incomplete, split_statements};
 pub use value::Value;
+pub use weft_exec::spill::{LEVELS as SPILL_LEVELS, level_name as spill_level_name};

@@ -181,7 +181,7 @@ impl Session {
     }
 
     fn start_with(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
-        let control = Arc::new(Control::default());
+        let control = Arc::new(Control::of(&self.engine));
         let (header, header_receiver) = oneshot::channel();
         let (messages, message_receiver) = mpsc::channel(MESSAGES_MAX);
         let run = Run {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_rt::io::sim::SimDisk;
-use weft_sql::{Engine, EngineOptions, Result, Setting};
+use weft_sql::{Engine, EngineOptions, Result, SPILL_LEVELS, Setting};
 
 use crate::session::Session;
 
@@ -42,6 +42,14 @@ impl DatabaseOptions {
     pub fn with(mut self, name: impl Into<String>, value: impl ToString) -> DatabaseOptions {
         self.settings.push((name.into(), value.to_string()));
         self
+    }
+
+    /// Looks whether a database can be opened with these settings, and opens none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) for the first that is unknown or has a bad value.
+    pub fn check_settings(&self) -> Result<()> {
+        Engine::check_settings(&self.settings)
     }
 
     fn engine(&self, path: Option<&Path>) -> EngineOptions {
@@ -97,6 +105,10 @@ pub struct DatabaseStats {
     pub spill_bytes_read: u64,
     /// Bytes that operators have spilled, before compression.
     pub spill_bytes_raw: u64,
+    /// The same by how they were compressed: as [`spill_level_name`](crate::spill_level_name) says.
+    pub spill_bytes_by_level: [u64; SPILL_LEVELS],
+    /// Partitions of joins and groupings of which pipelines have spilled something.
+    pub spill_partitions: u64,
     /// Bytes of it that were compressed, before compression, and the processor time that took, in nanoseconds.
     pub spill_bytes_compressed: u64,
     /// See [`Self::spill_bytes_compressed`].
@@ -169,6 +181,8 @@ impl Database {
             spill_bytes_written: counters.spill_bytes_written,
             spill_bytes_read: counters.spill_bytes_read,
             spill_bytes_raw: counters.spill_bytes_raw,
+            spill_bytes_by_level: counters.spill_bytes_by_level,
+            spill_partitions: counters.spill_partitions,
             spill_bytes_compressed: counters.spill_bytes_compressed,
             spill_compression_ns: counters.spill_compression_ns,
             spill_bytes_decompressed: counters.spill_bytes_decompressed,

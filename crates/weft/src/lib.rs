@@ -66,6 +66,6 @@ pub use weft_rt::memory::heap::{CountingAllocator, give_back_promptly};
 pub use weft_rt::memory::kept::KeepingAllocator;
 pub use weft_rt::progress::ProgressSnapshot;
 pub use weft_sql::{
-    CancelHandle, ErrorKind, Position, Result, ResultKind, Setting, SqlError as Error, Statement,
-    Value, grouped, is_incomplete, quoted,
+    CancelHandle, ErrorKind, Position, Result, ResultKind, SPILL_LEVELS, Setting,
+    SqlError as Error, Statement, Value, grouped, is_incomplete, quoted, spill_level_name,
 };

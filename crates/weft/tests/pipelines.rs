@@ -285,6 +285,38 @@ fn what_does_not_fit_into_memory_is_left_to_datafusion() {
 }
 
 #[test]
+fn what_is_spilled_is_told_whoever_does() {
+    let database = by_pipelines("48MiB");
+    let session = with_numbers(&database, 1_000_000);
+    for engine in ["weft", "datafusion"] {
+        session.execute(&format!("SET engine = '{engine}'")).unwrap();
+        let sql = "SELECT s || 'of many', n FROM t ORDER BY 1 DESC, n";
+        let mut result = session.query(sql).unwrap();
+        let (mut returned, mut memory_bytes) = (0, 0);
+        while let Some(batch) = result.next_batch().unwrap() {
+            returned += batch.num_rows();
+            memory_bytes = result.progress().memory_bytes.max(memory_bytes);
+        }
+        let progress = result.progress();
+        let spilled = (progress.spilled_bytes, progress.spilled_bytes_raw);
+        assert!(spilled.0 > 1 << 20 && spilled.1 > 1 << 20, "{engine}: {progress:?}");
+        assert!(returned == 1_000_000 && memory_bytes > 1 << 20, "{engine}: {memory_bytes}");
+    }
+    let of_query = |sql: &str| rows(&session, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
+    let numbered = "row_number() OVER (ORDER BY s || 'of many', n) AS r";
+    let analyzed = of_query(&format!("SELECT count(r), max(r) FROM (SELECT {numbered} FROM t)"));
+    let line = |name: &str| {
+        let line = analyzed.lines().find(|line| line.contains(name));
+        line.unwrap_or_else(|| panic!("{analyzed}")).to_owned()
+    };
+    assert!(line("memory  ").contains("reserved by DataFusion's operators"), "{analyzed}");
+    assert!(!line("memory  ").contains(" 0 "), "{analyzed}");
+    assert!(line("spilled  ").contains(" files by DataFusion's operators"), "{analyzed}");
+    let analyzed = of_query("SELECT sum(n) FROM t");
+    assert!(analyzed.contains("spilled   nothing by DataFusion's operators"), "{analyzed}");
+}
+
+#[test]
 fn aggregations_that_outgrow_memory_spill() {
     let database = by_pipelines("64MiB");
     let session = with_numbers(&database, 1_000_000);

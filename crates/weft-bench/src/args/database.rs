@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use weft::DatabaseOptions;
 
-use super::values::scale_factor;
+use super::values::{Neighbour, neighbour, scale_factor};
 use super::{CommonArgs, cores, distinct};
+use crate::error::BenchError;
 use crate::workload::tpch_queries::{QUERIES, Query};
 
 /// A database of TPC-H, and how it is opened.
@@ -34,6 +36,14 @@ pub struct DatabaseArgs {
     /// Which partitions operators spill: hybrid or all; a list sweeps [default: the database's]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub spill_mode: Vec<String>,
+
+    /// How what is spilled is compressed: off, lz4, zstd:N or auto; a list sweeps [default: the database's]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", allow_hyphen_values = true)]
+    pub spill_compression: Vec<String>,
+
+    /// Bytes per second that the devices move at most, such as 100MB,400MB,unlimited; a list sweeps [default: unlimited]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub io_bandwidth_limit: Vec<String>,
 }
 
 /// Settings that a database is opened with: names and values.
@@ -66,12 +76,35 @@ impl DatabaseArgs {
 
     /// The settings to sweep.
     pub fn settings(&self) -> Vec<Settings<'_>> {
-        combinations(&[
+        combinations(&self.lists())
+    }
+
+    fn lists(&self) -> [(&'static str, &[String]); 5] {
+        [
             ("memory_limit", &self.memory_limit),
             ("partition", &self.partition),
             ("spill_mode", &self.spill_mode),
-        ])
+            ("io_bandwidth_limit", &self.io_bandwidth_limit),
+            ("spill_compression", &self.spill_compression),
+        ]
     }
+
+    /// Looks whether a database takes all of the values that are to be swept: before minutes of measuring, not after.
+    ///
+    /// # Errors
+    /// [`BenchError::Option`] for the first that it does not.
+    pub fn check(&self) -> Result<(), BenchError> {
+        for (name, values) in self.lists() {
+            values.iter().try_for_each(|value| check_setting(name, value, name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks whether a setting, which an option gives, may have a value.
+fn check_setting(name: &str, value: &str, option: &str) -> Result<(), BenchError> {
+    let checked = DatabaseOptions::default().with(name, value).check_settings();
+    checked.map_err(|source| BenchError::Option { option: option.replace('_', "-"), source })
 }
 
 /// The directory of a database of TPC-H: the one that is named, or one of the scale in the data directory.
@@ -104,13 +137,9 @@ pub struct SpillArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
 
-    /// How what is spilled is compressed: off, lz4, zstd:N or auto; a list sweeps [default: the database's]
-    #[arg(long, value_delimiter = ',', value_name = "LIST", allow_hyphen_values = true)]
-    pub spill_compression: Vec<String>,
-
-    /// Bytes per second that the devices move at most, such as 100MB,400MB,unlimited; a list sweeps [default: unlimited]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    pub io_bandwidth_limit: Vec<String>,
+    /// A neighbour that comes while a query runs, leaves so many bytes per second of the devices, and goes again, such as 2s..6s:100MB
+    #[arg(long, value_name = "FROM..TO:BYTES", value_parser = neighbour)]
+    pub neighbour: Option<Neighbour>,
 }
 
 impl SpillArgs {
@@ -120,17 +149,15 @@ impl SpillArgs {
         self.database.at_scales().into_iter().map(at).collect()
     }
 
-    /// The settings to sweep.
-    pub fn settings(&self) -> Vec<Settings<'_>> {
-        let more = combinations(&[
-            ("io_bandwidth_limit", &self.io_bandwidth_limit),
-            ("spill_compression", &self.spill_compression),
-        ]);
-        let mut all = Vec::new();
-        for before in self.database.settings() {
-            all.extend(more.iter().map(|more| [before.as_slice(), more].concat()));
-        }
-        all
+    /// As [`DatabaseArgs::check`], the neighbour included.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(&self) -> Result<(), BenchError> {
+        self.database.check()?;
+        self.neighbour.iter().try_for_each(|neighbour| {
+            check_setting("io_bandwidth_limit", &neighbour.bandwidth, "neighbour")
+        })
     }
 }
 
@@ -249,4 +276,19 @@ pub struct DataArgs {
     /// TPC-H scale factor of the data
     #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
     pub scale: f64,
+
+    /// Also load them into a database, where tables are missing
+    #[arg(long)]
+    pub load: bool,
+
+    /// The database [default: one of the scale in the data directory]
+    #[arg(long, value_name = "DIR", requires = "load")]
+    pub db: Option<PathBuf>,
+}
+
+impl DataArgs {
+    /// The database's directory.
+    pub fn database(&self) -> PathBuf {
+        database(&self.common, self.db.as_ref(), self.scale)
+    }
 }

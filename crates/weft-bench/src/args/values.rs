@@ -1,5 +1,7 @@
 //! Values of options: how each is read, and which are accepted.
 
+use std::time::Duration;
+
 use weft_rt::Boundary;
 
 use crate::size_class::SizeClass;
@@ -42,6 +44,42 @@ pub(super) fn scale_factor(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Somebody else on the devices, for a part of a query's time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// When it comes, from the query's begin on.
+    pub from: Duration,
+    /// When it leaves.
+    pub to: Duration,
+    /// Bytes per second that it leaves of the devices, as the setting `io_bandwidth_limit` has them.
+    pub bandwidth: String,
+}
+
+pub(super) fn neighbour(text: &str) -> Result<Neighbour, String> {
+    let parts = || {
+        let (times, bandwidth) = text.split_once(':')?;
+        let (from, to) = times.split_once("..")?;
+        let (from, to) = (duration(from)?, duration(to)?);
+        (from < to && !bandwidth.is_empty()).then(|| Neighbour {
+            from,
+            to,
+            bandwidth: bandwidth.to_owned(),
+        })
+    };
+    let wanted =
+        "expected when it comes, when it leaves, and bytes per second, such as 2s..6s:100MB";
+    parts().ok_or_else(|| wanted.to_owned())
+}
+
+/// A time in seconds or milliseconds: `2s`, `1.5s`, `300ms`.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s')?, 1.0),
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * unit_s).ok()
+}
+
 pub(super) fn boundary(text: &str) -> Result<Boundary, String> {
     match text {
         "weak" => Ok(Boundary::Weak),
@@ -69,6 +107,21 @@ mod tests {
         assert_eq!(within::<1, 10>("0.001"), Ok(0.001));
         for text in ["", "0", "-1", "1e300", "1e-300", "inf", "NaN", "10.1"] {
             assert!(within::<1, 10>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn neighbours_come_and_leave() {
+        let expected = |from: u64, to: u64, bandwidth: &str| {
+            let [from, to] = [from, to].map(Duration::from_millis);
+            Ok(Neighbour { from, to, bandwidth: bandwidth.to_owned() })
+        };
+        assert_eq!(neighbour("2s..6s:100MB"), expected(2_000, 6_000, "100MB"));
+        assert_eq!(neighbour("300ms..1.5s:1GiB"), expected(300, 1_500, "1GiB"));
+        for text in
+            ["", "2s", "2s..6s", "2s..6s:", "6s..2s:1MB", "2..6:1MB", "-1s..2s:1MB", "1s..NaNs:1MB"]
+        {
+            assert!(neighbour(text).is_err(), "{text}");
         }
     }
 

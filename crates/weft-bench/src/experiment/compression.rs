@@ -21,14 +21,49 @@ const LIMIT_MB_MIN: f64 = 32.0;
 /// # Errors
 /// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
 pub fn run(args: &SpillArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
-    let mut args = args.clone();
-    if args.spill_compression.is_empty() {
-        args.spill_compression = SCHEMES.map(str::to_owned).to_vec();
-    }
-    if args.database.memory_limit.is_empty() {
-        let limit_mb = (args.database.scale() * LIMIT_MB_PER_SCALE).max(LIMIT_MB_MIN);
-        args.database.memory_limit = vec![format!("{limit_mb:.0}MB")];
+    let mut scales = args.at_scales();
+    for args in &mut scales {
+        let database = &mut args.database;
+        if database.spill_compression.is_empty() {
+            database.spill_compression = SCHEMES.map(str::to_owned).to_vec();
+        }
+        if database.memory_limit.is_empty() {
+            let limit_mb = (database.scale() * LIMIT_MB_PER_SCALE).max(LIMIT_MB_MIN);
+            database.memory_limit = vec![format!("{limit_mb:.0}MB")];
+        }
     }
     let cases = [AGGREGATION.cases, JOINS.cases, SORT.cases].concat();
-    spill::run(&args, machine, Cases { experiment: "compression", cases: &cases })
+    spill::run(&scales, machine, Cases { experiment: "compression", cases: &cases })
+}
+
+/// What is to be said of the points below their table: of which queries there is nothing to see.
+pub fn summary(points: &[Point]) -> String {
+    let is_empty = |point: &&Point| point.spilled_bytes_raw == Some(0);
+    let mut queries: Vec<&str> =
+        points.iter().filter(is_empty).filter_map(|point| point.pattern.as_deref()).collect();
+    queries.dedup();
+    match queries.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{}: nothing was spilled, and so nothing compressed; a lower --memory-limit or a larger --scale is needed\n",
+            queries.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_that_spill_nothing_are_named() {
+        let point = |query: &str, bytes: u64| Point {
+            pattern: Some(query.into()),
+            spilled_bytes_raw: Some(bytes),
+            ..Point::default()
+        };
+        let points = [point("a", 0), point("a", 0), point("b", 1), point("c", 0)];
+        assert!(summary(&points).starts_with("a, c: nothing was spilled"));
+        assert_eq!(summary(&points[2..3]), "");
+    }
 }

@@ -7,11 +7,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use weft::{Database, DatabaseOptions};
 
+use super::apart;
 use crate::args::{MemoryArgs, cores, distinct};
 use crate::error::BenchError;
 use crate::report::{Machine, Point};
@@ -70,7 +70,7 @@ pub fn run(
     let files = tpch_load::parquet_directory(&args.common.data, args.scale);
     let threads = distinct(&args.common.threads).first().copied().unwrap_or_else(cores);
     if !tpch_parquet::is_complete(&files) {
-        generate_apart(args, threads)?;
+        apart::make(&args.common, args.scale, threads, None)?;
     }
     let bytes = fs::metadata(tpch_parquet::path_of(&files, TpchTable::Lineitem))
         .map_or(0, |found| found.len());
@@ -90,8 +90,9 @@ pub fn run(
 /// [`BenchError::Resident`] with the phases that had more memory than allowed.
 pub fn check(points: &[Point]) -> Result<(), BenchError> {
     let exceeded = |point: &&Point| point.resident_bytes_peak > point.resident_bytes_allowed;
-    let phases: Vec<&str> =
+    let mut phases: Vec<&str> =
         points.iter().filter(exceeded).filter_map(|point| point.pattern.as_deref()).collect();
+    phases.dedup();
     match phases.is_empty() {
         true => Ok(()),
         false => Err(BenchError::Resident { phases: phases.join(", ") }),
@@ -101,23 +102,6 @@ pub fn check(points: &[Point]) -> Result<(), BenchError> {
 /// Resident memory that a process may have whose database has this limit, in bytes.
 pub fn allowed_bytes(limit_bytes: u64) -> u64 {
     limit_bytes + limit_bytes / 20 + ALLOWANCE_BYTES
-}
-
-/// Has this program, as another process, make the files that are missing: what an allocator keeps of the memory that
-/// this takes is not what is to be measured.
-fn generate_apart(args: &MemoryArgs, threads: u32) -> Result<(), BenchError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        |source| BenchError::Io { action: "run", path, source }
-    };
-    let program = std::env::current_exe().map_err(failed(Path::new("this program")))?;
-    let status = Command::new(&program)
-        .args(["bench", "data", "--data"])
-        .arg(&args.common.data)
-        .args(["--scale", &args.scale.to_string(), "--threads", &threads.to_string()])
-        .status()
-        .map_err(failed(&program))?;
-    if status.success() { Ok(()) } else { Err(BenchError::Generation(status)) }
 }
 
 struct Phases<'a> {

@@ -1,9 +1,11 @@
 //! The experiments, one per file.
 
+mod apart;
 pub mod compression;
 pub mod io;
 pub mod lookup;
 pub mod memory;
+pub(crate) mod neighbour;
 pub mod prefetch;
 pub mod rate;
 pub mod scan;

@@ -1,20 +1,24 @@
 //! Operators whose state outgrows memory, at one memory limit after the other: what spilling costs (Spilly, section 6.3).
 //!
 //! Every run opens the database anew: tables are read from the device at any limit. The answer of each is compared with the first,
-//! and that with DataFusion's operators', to the same query or to one that must have the same. They come last: what an allocator
-//! keeps of the memory that they take is not what is to be measured.
+//! and that with DataFusion's operators', to the same query or to one that must have the same. What an allocator keeps of the memory
+//! that others take is not what is to be measured: another process loads the data, and the runs by DataFusion come last of all.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use weft::{Database, DatabaseOptions, QueryResult};
+use weft::{Database, DatabaseOptions, QueryResult, SPILL_LEVELS, spill_level_name};
 use weft_rt::memory::heap;
 
+use super::apart;
 use super::memory::allowed_bytes;
+use super::neighbour::{self, Visit};
 use crate::answer::{Answer, AnswerError, TextRows, text_rows};
 use crate::args::{SpillArgs, setting};
 use crate::data::progress_bar;
 use crate::error::BenchError;
 use crate::report::{Machine, OverTime, Point};
+use crate::workload::tpch_rows::TpchTable::{self, Lineitem, Partsupp};
 use crate::workload::{WorkloadError, tpch_load};
 use crate::{resident, sampler};
 
@@ -24,6 +28,8 @@ pub struct Case {
     name: &'static str,
     sql: &'static str,
     reference: &'static str,
+    /// Whose rows go in.
+    inputs: &'static [TpchTable],
 }
 
 /// The queries of an experiment.
@@ -45,7 +51,7 @@ const NUMBERED: &str = text!("row_number");
 /// `weft bench agg`: groups of about one row each, whose strings lie behind them.
 pub const AGGREGATION: Cases<'static> = Cases {
     experiment: "agg",
-    cases: &[Case { name: "aggregation", sql: GROUPED, reference: GROUPED }],
+    cases: &[Case { name: "aggregation", sql: GROUPED, reference: GROUPED, inputs: &[Lineitem] }],
 };
 
 /// `weft bench join`: a large build side, and two large sides.
@@ -56,11 +62,13 @@ pub const JOINS: Cases<'static> = Cases {
             name: "with partsupp",
             sql: text!("with_partsupp"),
             reference: text!("with_partsupp.reference"),
+            inputs: &[Lineitem, Partsupp],
         },
         Case {
             name: "with itself",
             sql: text!("with_itself"),
             reference: text!("with_itself.reference"),
+            inputs: &[Lineitem, Lineitem],
         },
     ],
 };
@@ -68,72 +76,99 @@ pub const JOINS: Cases<'static> = Cases {
 /// `weft bench sort`: every row has its number.
 pub const SORT: Cases<'static> = Cases {
     experiment: "sort",
-    cases: &[Case { name: "row_number", sql: NUMBERED, reference: NUMBERED }],
+    cases: &[Case { name: "row_number", sql: NUMBERED, reference: NUMBERED, inputs: &[Lineitem] }],
 };
 
-/// Loads the database if needed and runs the queries.
+/// Loads the databases that are missing and runs the queries, with the arguments for each of the scale factors.
 ///
 /// # Errors
 /// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
 pub fn run(
-    args: &SpillArgs,
+    scales: &[SpillArgs],
     machine: &Machine,
     cases: Cases<'_>,
 ) -> Result<Vec<Point>, BenchError> {
-    let threads = args.database.threads();
-    load(args, threads[0])?;
+    scales.iter().try_for_each(load)?;
     let bar = progress_bar("runs").with_message(cases.experiment);
-    let (settings, repeat) = (args.settings(), args.database.common.repeat);
-    let points = cases.cases.len() * threads.len() * settings.len();
-    bar.set_length(points as u64 * u64::from(repeat));
-    let mut points = Vec::with_capacity(points);
-    for case in cases.cases {
-        let mut first = None;
-        for &threads in &threads {
-            for settings in &settings {
-                let mut runs = Vec::new();
-                for _ in 0..repeat {
-                    let (run, rows) = run_once(args, case, threads, settings)?;
-                    let first =
-                        &*first.get_or_insert_with(|| Answer::of_run(rows.clone(), &[], None));
-                    first.check(&rows).map_err(|source| wrong(case, source))?;
-                    runs.push(run);
-                    bar.inc(1);
-                }
-                runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-                let of_case = Point {
-                    experiment: cases.experiment.to_owned(),
-                    pattern: Some(case.name.to_owned()),
-                    driver: "auto".to_owned(),
-                    device: machine.device.clone(),
-                    threads,
-                    scale: Some(args.database.scale()),
-                    partition: setting(settings, "partition").map(str::to_owned),
-                    spill_mode: setting(settings, "spill_mode").map(str::to_owned),
-                    spill_compression: setting(settings, "spill_compression").map(str::to_owned),
-                    io_bandwidth_limit: runs[0].bandwidth_bytes,
-                    ..Point::default()
-                };
-                points.push(point(&runs, of_case));
-            }
+    let runs_of = |args: &SpillArgs| {
+        let database = &args.database;
+        database.threads().len() * database.settings().len() * database.common.repeat as usize
+    };
+    let runs: usize = scales.iter().map(runs_of).sum();
+    bar.set_length((cases.cases.len() * runs) as u64);
+    let mut points = Vec::new();
+    let mut answers = Vec::new();
+    for args in scales {
+        for case in cases.cases {
+            let of_case =
+                Point { experiment: cases.experiment.to_owned(), ..of_case(args, machine, case)? };
+            let (measured, answer) = measure(args, case, &of_case, &mut || bar.inc(1))?;
+            points.extend(measured);
+            answers.push((args, case, answer));
         }
-        if let Some(first) = first {
-            let database = open(args, threads[0], &[])?;
-            let rows = rows(&database, case.name, "datafusion", case.reference)?;
-            first.check(&rows).map_err(|source| wrong(case, source))?;
-        }
+    }
+    for (args, case, answer) in answers {
+        let database = open(args, args.database.threads()[0], &[])?;
+        let rows = rows(&database, case.name, "datafusion", case.reference)?;
+        answer.check(&rows).map_err(|source| wrong(case, source))?;
     }
     bar.finish_and_clear();
     Ok(points)
 }
 
-/// Loads what is missing.
-fn load(args: &SpillArgs, threads: u32) -> Result<(), BenchError> {
-    let (data, scale) = (&args.database.common.data, args.database.scale());
-    let files = tpch_load::parquet_directory(data, scale);
-    let database = open(args, threads, &[])?;
-    tpch_load::load(&database, &files, scale, threads as usize)?;
-    Ok(())
+/// What all points of a query have in common.
+fn of_case(args: &SpillArgs, machine: &Machine, case: &Case) -> Result<Point, BenchError> {
+    let database = open(args, args.database.threads()[0], &[])?;
+    let session = database.session().map_err(WorkloadError::statement(case.name))?;
+    let mut rows = 0;
+    for &table in case.inputs {
+        rows += tpch_load::count(&session, table)?;
+    }
+    Ok(Point {
+        pattern: Some(case.name.to_owned()),
+        driver: "auto".to_owned(),
+        device: machine.device.clone(),
+        scale: Some(args.database.scale()),
+        rows: Some(rows),
+        ..Point::default()
+    })
+}
+
+/// The points of a query, and its answer, the same in all runs.
+fn measure(
+    args: &SpillArgs,
+    case: &Case,
+    of_case: &Point,
+    done: &mut dyn FnMut(),
+) -> Result<(Vec<Point>, Answer), BenchError> {
+    let (mut points, mut first) = (Vec::new(), None);
+    for threads in args.database.threads() {
+        for settings in args.database.settings() {
+            let mut runs = Vec::new();
+            for _ in 0..args.database.common.repeat {
+                let (run, rows) = run_once(args, case, threads, &settings)?;
+                let first = &*first.get_or_insert_with(|| Answer::of_run(rows.clone(), &[], None));
+                first.check(&rows).map_err(|source| wrong(case, source))?;
+                runs.push(run);
+                done();
+            }
+            runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            let of_setting = Point { threads, ..of_case.clone().with_settings(&settings) };
+            points.push(point(&runs, of_setting));
+        }
+    }
+    Ok((points, first.expect("arguments have a number of threads, and of repetitions")))
+}
+
+/// Has another process load what is missing.
+fn load(args: &SpillArgs) -> Result<(), BenchError> {
+    let database = &args.database;
+    let (threads, scale) = (database.threads()[0], database.scale());
+    let missing = tpch_load::missing(&open(args, threads, &[])?, scale)?;
+    match missing.is_empty() {
+        true => Ok(()),
+        false => apart::make(&database.common, scale, threads, Some(&database.database())),
+    }
 }
 
 fn open(args: &SpillArgs, threads: u32, settings: &[(&str, &str)]) -> Result<Database, BenchError> {
@@ -166,6 +201,9 @@ struct Run {
     bandwidth_bytes: Option<u64>,
     spilled_bytes: u64,
     spilled_bytes_raw: u64,
+    spilled_by_scheme: BTreeMap<String, u64>,
+    spilled_partitions: u64,
+    visit: Visit,
     compress_ns: Option<f64>,
     decompress_ns: Option<f64>,
     resident_bytes: Option<u64>,
@@ -187,7 +225,10 @@ fn run_once(
         let rows = rows(&database, case.name, "auto", case.sql)?;
         Ok::<_, BenchError>((rows, start.elapsed().as_secs_f64()))
     };
-    let (timed, over_time) = sampler::watch(&database, timed);
+    let usual = setting(settings, "io_bandwidth_limit").unwrap_or("unlimited");
+    let watched = || sampler::watch(&database, timed);
+    let ((timed, over_time), visit) =
+        neighbour::beside(&database, args.neighbour.as_ref(), usual, watched)?;
     let (rows, seconds) = timed?;
     let resident_bytes = resident::peak_bytes();
     let stats = database.stats();
@@ -198,12 +239,22 @@ fn run_once(
         bandwidth_bytes: stats.io_bandwidth_limit,
         spilled_bytes: stats.spill_bytes_written,
         spilled_bytes_raw: stats.spill_bytes_raw,
+        spilled_by_scheme: by_scheme(stats.spill_bytes_by_level),
+        spilled_partitions: stats.spill_partitions,
+        visit,
         compress_ns: per_byte(stats.spill_compression_ns, stats.spill_bytes_compressed),
         decompress_ns: per_byte(stats.spill_decompression_ns, stats.spill_bytes_decompressed),
         resident_bytes,
         over_time,
     };
     Ok((run, rows))
+}
+
+/// Bytes by the names of levels, of those that have some.
+pub(super) fn by_scheme(by_level: [u64; SPILL_LEVELS]) -> BTreeMap<String, u64> {
+    let named = by_level.into_iter().enumerate();
+    let named = named.map(|(level, bytes)| (spill_level_name(level), bytes));
+    named.filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 fn per_byte(ns: u64, bytes: u64) -> Option<f64> {
@@ -222,6 +273,12 @@ fn point(runs: &[Run], of_case: Point) -> Point {
         bytes_read: Some(run.bytes_read),
         spilled_bytes: Some(run.spilled_bytes),
         spilled_bytes_raw: Some(run.spilled_bytes_raw),
+        spilled_by_scheme: Some(run.spilled_by_scheme.clone()),
+        spilled_partitions: Some(run.spilled_partitions),
+        io_bandwidth_limit: run.bandwidth_bytes,
+        neighbour_bytes_per_s: run.visit.bytes_per_s,
+        neighbour_from_s: run.visit.came_s,
+        neighbour_to_s: run.visit.left_s,
         compress_ns: run.compress_ns,
         decompress_ns: run.decompress_ns,
         over_time: Some(run.over_time.clone()),

@@ -4,6 +4,7 @@
 //! follows it in the same database. Loading is measured if tables are missing. At a memory limit, what is resident is compared with
 //! what may be.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,8 +13,9 @@ use weft::{Database, DatabaseOptions, DatabaseStats, QueryResult};
 use weft_rt::memory::heap;
 
 use super::memory::allowed_bytes;
+use super::spill::by_scheme;
 use crate::answer::{Answer, TextRows, limit_of, text_rows};
-use crate::args::{Settings, TpchArgs, setting};
+use crate::args::{Settings, TpchArgs};
 use crate::data::progress_bar;
 use crate::error::BenchError;
 use crate::report::{Machine, OverTime, Point};
@@ -158,7 +160,10 @@ struct Run {
     bytes_read: u64,
     spilled_bytes: u64,
     spilled_bytes_raw: u64,
+    spilled_by_scheme: BTreeMap<String, u64>,
+    spilled_partitions: u64,
     limit_bytes: u64,
+    bandwidth_bytes: Option<u64>,
     resident_bytes: Option<u64>,
     over_time: OverTime,
 }
@@ -219,6 +224,11 @@ fn run_once(
         bytes_read: after.bytes_read - before.bytes_read,
         spilled_bytes: after.spill_bytes_written - before.spill_bytes_written,
         spilled_bytes_raw: after.spill_bytes_raw - before.spill_bytes_raw,
+        spilled_by_scheme: by_scheme(std::array::from_fn(|level| {
+            after.spill_bytes_by_level[level] - before.spill_bytes_by_level[level]
+        })),
+        spilled_partitions: after.spill_partitions - before.spill_partitions,
+        bandwidth_bytes: after.io_bandwidth_limit,
         limit_bytes: after.memory_limit,
         resident_bytes,
         over_time,
@@ -250,9 +260,7 @@ impl Setting<'_> {
             device: machine.device.clone(),
             threads: self.threads,
             scale: Some(args.database.scale()),
-            partition: setting(&self.settings, "partition").map(str::to_owned),
-            spill_mode: setting(&self.settings, "spill_mode").map(str::to_owned),
-            ..Point::default()
+            ..Point::default().with_settings(&self.settings)
         }
     }
 }
@@ -279,6 +287,9 @@ impl Runs {
             bytes_read: Some(run.bytes_read),
             spilled_bytes: Some(run.spilled_bytes),
             spilled_bytes_raw: Some(run.spilled_bytes_raw),
+            spilled_by_scheme: Some(run.spilled_by_scheme.clone()),
+            spilled_partitions: Some(run.spilled_partitions),
+            io_bandwidth_limit: run.bandwidth_bytes,
             over_time: Some(run.over_time.clone()),
             resident_bytes_peak: self.runs.iter().filter_map(|run| run.resident_bytes).max(),
             resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
@@ -301,6 +312,8 @@ fn compare_with_blocking(points: &mut [Point]) {
                 && other.memory_limit == point.memory_limit
                 && other.partition == point.partition
                 && other.spill_mode == point.spill_mode
+                && other.spill_compression == point.spill_compression
+                && other.io_bandwidth_limit == point.io_bandwidth_limit
         });
         let ratio = baseline.map(|other| other.seconds / point.seconds);
         points[index].ratio_to_blocking = ratio;

@@ -41,6 +41,7 @@ const ALL: &[Column] = &[
     text("spills", 0, |p| p.spill_mode.clone()),
     text("compression", 0, |p| p.spill_compression.clone()),
     setting("bandwidth", 0, |p| p.io_bandwidth_limit.map(|limit| units::bytes(limit) + "/s")),
+    setting("neighbour", 0, neighbour),
     text("boundary", 3, |p| p.boundary.clone()),
     setting("threads", 0, |p| Some(p.threads.to_string())),
     setting("depth", 0, |p| Some(p.depth.to_string())),
@@ -72,6 +73,8 @@ const ALL: &[Column] = &[
     measured("written", "", 6, |p| p.bytes_written.map(units::bytes)),
     measured("spilled", "", 1, |p| p.spilled_bytes.map(units::bytes)),
     measured("uncompressed", "", 3, |p| p.spilled_bytes_raw.map(units::bytes)),
+    measured("partitions", "", 4, |p| p.spilled_partitions.map(|n| n.to_string())),
+    measured("spilled as", "", 3, schemes),
     measured("ratio", "", 0, |p| p.compression_ratio().map(units::ratio)),
     measured("compress", "ns/B", 1, |p| p.compress_ns.map(units::number)),
     measured("decompress", "ns/B", 1, |p| p.decompress_ns.map(units::number)),
@@ -107,6 +110,24 @@ pub fn device(point: &Point) -> String {
     } else {
         point.device.clone()
     }
+}
+
+/// When a neighbour came, when it left, and what it left of the devices.
+fn neighbour(point: &Point) -> Option<String> {
+    let rate = units::bytes(point.neighbour_bytes_per_s?);
+    let from = units::seconds(point.neighbour_from_s?);
+    let to = point.neighbour_to_s.map_or("the end".to_owned(), units::seconds);
+    Some(format!("{rate}/s from {from} to {to}"))
+}
+
+/// The part of what was spilled that each scheme had, if any but `off` had some.
+pub fn schemes(point: &Point) -> Option<String> {
+    let shares = point.scheme_shares();
+    if shares.iter().all(|(scheme, _)| scheme == "off") {
+        return None;
+    }
+    let words = shares.iter().map(|(scheme, share)| format!("{scheme} {}", units::percent(*share)));
+    Some(words.collect::<Vec<_>>().join(", "))
 }
 
 fn spread(point: &Point, seconds: Option<f64>) -> Option<String> {

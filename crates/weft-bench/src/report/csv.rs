@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 48] = [
+pub const COLUMNS: [&str; 53] = [
     "experiment",
     "pattern",
     "driver",
@@ -42,8 +42,13 @@ pub const COLUMNS: [&str; 48] = [
     "spill_mode",
     "spill_compression",
     "io_bandwidth_limit",
+    "neighbour_bytes_per_s",
+    "neighbour_from_s",
+    "neighbour_to_s",
     "spilled_bytes",
     "spilled_bytes_raw",
+    "spilled_by_scheme",
+    "spilled_partitions",
     "compress_ns",
     "decompress_ns",
     "bytes_on_disk",
@@ -88,6 +93,10 @@ fn cell(point: &Point, value: &Value, column: &str) -> String {
     match found {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Object(of_schemes)) => {
+            let words = of_schemes.iter().map(|(scheme, bytes)| format!("{scheme} {bytes}"));
+            words.collect::<Vec<_>>().join("; ")
+        }
         Some(other) => other.to_string(),
     }
 }

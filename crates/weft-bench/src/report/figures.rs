@@ -2,12 +2,11 @@
 //! measured points: which exist, and which points go into each.
 
 use super::Point;
-use super::courses;
 use super::latency;
 use super::plan::{Measure, Plan};
 use super::series::{Dim, group, widest_slice};
+use super::spilling;
 use super::svg::{Chart, Layout};
-use super::units;
 
 /// A part of the report: one table or figure of a paper with all that redraws it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +21,7 @@ pub enum Section {
     Figure8,
     /// CoroBase's index probing: prefetching with coroutines.
     Prefetch,
-    /// Spilly's figures 6, 7, 10 and 11: an aggregation that spills.
+    /// Spilly's figures 6 to 8, 10 and 11: an aggregation that spills.
     SpilledAggregation,
     /// The same of joins.
     SpilledJoins,
@@ -30,7 +29,7 @@ pub enum Section {
     SpilledSort,
     /// Spilly's figure 3: what compression saves and costs.
     Compression,
-    /// Spilly's figures 6 to 8: TPC-H over memory limits and scales, and over the time of its queries.
+    /// Spilly's figures 6 to 8 and 11: TPC-H over memory limits, scales and bandwidths, and over the time of its queries.
     Tpch,
 }
 
@@ -193,46 +192,6 @@ const PREFETCH_OVER_BATCH: Plan = Plan {
     bounds: false,
 };
 
-const TIME_OVER_LIMIT: Plan = Plan {
-    title: "Time over the memory limit",
-    x: Dim::MemoryLimit,
-    measure: Measure::Seconds,
-    facets: &[Dim::Device, Dim::Scale, Dim::Threads, Dim::Bandwidth],
-    series: &[Dim::Pattern, Dim::Compression, Dim::Way],
-    split: &[Dim::Pattern],
-    bounds: false,
-};
-const TIME_OVER_BANDWIDTH: Plan = Plan {
-    title: "Time over the bandwidth of the devices",
-    x: Dim::Bandwidth,
-    facets: &[Dim::Device, Dim::Scale, Dim::Threads, Dim::Pattern],
-    series: &[Dim::Compression, Dim::MemoryLimit, Dim::Way],
-    split: &[Dim::MemoryLimit],
-    ..TIME_OVER_LIMIT
-};
-const THROUGHPUT_OVER_LIMIT: Plan = Plan {
-    title: "Throughput over the memory limit",
-    measure: Measure::ScaledQueriesPerHour,
-    ..TIME_OVER_LIMIT
-};
-const THROUGHPUT_OVER_SCALE: Plan = Plan {
-    title: "Throughput over the scale of the data",
-    x: Dim::Scale,
-    facets: &[Dim::Device, Dim::Threads, Dim::Bandwidth],
-    series: &[Dim::Pattern, Dim::MemoryLimit, Dim::Compression, Dim::Way],
-    split: &[Dim::MemoryLimit],
-    ..THROUGHPUT_OVER_LIMIT
-};
-const RATIO_OVER_SPEED: Plan = Plan {
-    title: "How much smaller pages become, over how fast",
-    x: Dim::CompressionSpeed,
-    measure: Measure::CompressionRatio,
-    facets: &[Dim::Device, Dim::Scale, Dim::Threads, Dim::Bandwidth, Dim::Pattern],
-    series: &[Dim::Compression],
-    split: &[],
-    bounds: false,
-};
-
 /// Every figure that the points give, in the order of the papers.
 pub fn figures(points: &[Point]) -> Vec<Figure> {
     let mut figures = Vec::new();
@@ -273,116 +232,15 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
             charts
         }
         Section::Prefetch => named("figure-prefetch-over-batch", PREFETCH_OVER_BATCH.draw(points)),
-        Section::SpilledAggregation => spill_charts(
-            points,
-            [
-                "figure-agg-over-limit",
-                "figure-agg-over-bandwidth",
-                "figure-agg-over-scale",
-                "figure-agg-over-time",
-            ],
-        ),
-        Section::SpilledJoins => spill_charts(
-            points,
-            [
-                "figure-join-over-limit",
-                "figure-join-over-bandwidth",
-                "figure-join-over-scale",
-                "figure-join-over-time",
-            ],
-        ),
-        Section::SpilledSort => spill_charts(
-            points,
-            [
-                "figure-sort-over-limit",
-                "figure-sort-over-bandwidth",
-                "figure-sort-over-scale",
-                "figure-sort-over-time",
-            ],
-        ),
-        Section::Tpch => tpch_charts(points),
-        Section::Compression => compression_charts(points),
+        Section::SpilledAggregation => spilling::charts(points, &spilling::AGGREGATION),
+        Section::SpilledJoins => spilling::charts(points, &spilling::JOINS),
+        Section::SpilledSort => spilling::charts(points, &spilling::SORT),
+        Section::Tpch => spilling::tpch_charts(points),
+        Section::Compression => spilling::compression_charts(points),
     }
 }
 
-/// Over memory limits, bandwidths and scales, if they were swept, and over the time of the longest runs.
-fn spill_charts(points: &[&Point], names: [&'static str; 4]) -> Vec<(&'static str, Chart)> {
-    let mut charts = Vec::new();
-    if Dim::MemoryLimit.values(points).len() > 1 {
-        charts.extend(named(names[0], TIME_OVER_LIMIT.draw(points)));
-    }
-    if Dim::Bandwidth.values(points).len() > 1 {
-        charts.extend(named(names[1], TIME_OVER_BANDWIDTH.draw(points)));
-    }
-    if Dim::Scale.values(points).len() > 1 {
-        charts.extend(named(names[2], THROUGHPUT_OVER_SCALE.draw(points)));
-    }
-    charts.extend(named(names[3], courses::charts(points)));
-    charts
-}
-
-/// All queries together over memory limits and scales, if they were swept, and the longest over their time.
-fn tpch_charts(points: &[&Point]) -> Vec<(&'static str, Chart)> {
-    let suites = suites(points);
-    let suites: Vec<&Point> = suites.iter().collect();
-    let mut charts = Vec::new();
-    if Dim::MemoryLimit.values(&suites).len() > 1 {
-        charts.extend(named("figure-tpch-over-limit", THROUGHPUT_OVER_LIMIT.draw(&suites)));
-    }
-    if Dim::Scale.values(&suites).len() > 1 {
-        charts.extend(named("figure-tpch-over-scale", THROUGHPUT_OVER_SCALE.draw(&suites)));
-    }
-    charts.extend(named("figure-tpch-over-time", courses::charts(points)));
-    charts
-}
-
-/// The queries of each setting as one point, whose time is their mean.
-fn suites(points: &[&Point]) -> Vec<Point> {
-    let queries: Vec<&Point> =
-        points.iter().copied().filter(|point| point.cached.is_some()).collect();
-    let settings = [
-        Dim::Device,
-        Dim::Threads,
-        Dim::Scale,
-        Dim::MemoryLimit,
-        Dim::Way,
-        Dim::Driver,
-        Dim::Cached,
-    ];
-    let suite = |members: &Vec<&Point>| {
-        let count = members.len() as u32;
-        let mean = members.iter().map(|point| point.seconds).sum::<f64>() / f64::from(count.max(1));
-        let state = if members[0].cached == Some(0.0) { "cold" } else { "hot" };
-        let driver = match members[0].driver.as_str() {
-            "auto" => String::new(),
-            driver => format!(", {driver}"),
-        };
-        Point {
-            pattern: Some(format!(
-                "{}, {state}{driver}",
-                units::plural_of(count, "query", "queries")
-            )),
-            seconds: mean,
-            seconds_min: None,
-            seconds_max: None,
-            over_time: None,
-            ..members[0].clone()
-        }
-    };
-    group(&queries, &settings).iter().map(suite).collect()
-}
-
-/// What is smaller against what is faster, of each query.
-fn compression_charts(points: &[&Point]) -> Vec<(&'static str, Chart)> {
-    let fixed: Vec<&Point> = points
-        .iter()
-        .copied()
-        .filter(|point| point.spill_compression.as_deref() != Some("auto"))
-        .collect();
-    named("figure-3-compression", RATIO_OVER_SPEED.draw(&fixed))
-}
-
-fn named(name: &'static str, charts: Vec<Chart>) -> Vec<(&'static str, Chart)> {
+pub(super) fn named(name: &'static str, charts: Vec<Chart>) -> Vec<(&'static str, Chart)> {
     charts.into_iter().map(|chart| (name, chart)).collect()
 }
 
@@ -518,40 +376,6 @@ mod tests {
         let figures = figures(&synthetic::laptop_points());
         let scan = figures.iter().find(|f| f.name == "figure-5-scan-over-threads").unwrap().svg();
         assert!(scan.matches("<rect").count() > 2 && !scan.contains("<polyline"));
-    }
-
-    #[test]
-    fn tpch_is_drawn_over_limits_scales_and_time() {
-        let query = |number: u64, limit: u64, scale: f64, cached: f64| Point {
-            experiment: "tpch".into(),
-            pattern: Some(format!("q0{number}")),
-            driver: "auto".into(),
-            threads: 2,
-            scale: Some(scale),
-            memory_limit: Some(limit << 20),
-            cached: Some(cached),
-            seconds: scale * number as f64,
-            over_time: Some(synthetic::over_time(20)),
-            ..Point::default()
-        };
-        let mut points = Vec::new();
-        for (limit, scale) in [(256, 1.0), (1024, 1.0), (256, 10.0), (1024, 10.0)] {
-            for cached in [0.0, 1.0] {
-                points.extend((1..=2).map(|number| query(number, limit, scale, cached)));
-            }
-        }
-        let figures = figures(&points);
-        let named = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
-        let over_scale = &named("figure-tpch-over-scale").chart;
-        assert_eq!(over_scale.series.len(), 4);
-        // Twice the data takes twice the time; a query of two takes 1.5 s on average.
-        assert!(over_scale.series.iter().all(|series| {
-            series.marks.iter().map(|mark| (mark.x, mark.y)).eq([(1.0, 2400.0), (10.0, 2400.0)])
-        }));
-        assert_eq!(named("figure-tpch-over-limit").chart.series.len(), 2);
-        assert!(named("figure-tpch-over-limit").svg().contains("2 queries, cold"));
-        assert_eq!(named("figure-tpch-over-time").chart.title, "q02 over time");
-        assert_eq!(named("figure-tpch-over-time-2").chart.title, "q01 over time");
     }
 
     #[test]

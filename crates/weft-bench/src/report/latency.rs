@@ -28,6 +28,7 @@ fn chart(points: &[&Point]) -> Chart {
         paint: Paint { hue: Hue::Blue, step, steps: labels.len() },
         reference: false,
         across: false,
+        filled: false,
         marks: marks(points, step),
     });
     let first = points[0];
@@ -42,6 +43,7 @@ fn chart(points: &[&Point]) -> Chart {
         y_log: true,
         series: series.filter(|series| !series.marks.is_empty()).collect(),
         guides: Vec::new(),
+        moments: Vec::new(),
         below: Vec::new(),
     }
 }

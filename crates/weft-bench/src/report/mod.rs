@@ -18,6 +18,7 @@ mod over_time;
 mod plan;
 mod point;
 mod series;
+mod spilling;
 pub mod svg;
 #[cfg(test)]
 mod synthetic;

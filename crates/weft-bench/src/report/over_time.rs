@@ -1,7 +1,10 @@
 //! What a run did over its time, as samples: a number of each kind for each moment.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use super::point::schemes;
 use super::{Point, ReportError};
 
 /// Samples of a run, in the order of their times. Rates are those since the sample before.
@@ -21,9 +24,12 @@ pub struct OverTime {
     pub written_bytes_per_s: Vec<f64>,
     /// Of what was spilled, bytes per second before compression.
     pub spilled_raw_bytes_per_s: Vec<f64>,
+    /// The same by scheme, of those that had some.
+    #[serde(default)]
+    pub spilled_by_scheme_bytes_per_s: BTreeMap<String, Vec<f64>>,
 }
 
-/// The columns of the table of samples: those that say which run it is, and the samples'.
+/// The columns of the table of samples: those that say which run it is, and the samples'. One for each scheme follows.
 const COLUMNS: [&str; 16] = [
     "experiment",
     "pattern",
@@ -54,7 +60,8 @@ impl OverTime {
                 &mut self.written_bytes_per_s,
                 &mut self.spilled_raw_bytes_per_s,
             ];
-            for rate in rates {
+            let by_scheme = self.spilled_by_scheme_bytes_per_s.values_mut();
+            for rate in rates.into_iter().chain(by_scheme) {
                 *rate = rate
                     .chunks(2)
                     .map(|pair| pair.iter().sum::<f64>() / pair.len() as f64)
@@ -67,8 +74,8 @@ impl OverTime {
         self
     }
 
-    fn row(&self, sample: usize) -> Option<[String; 7]> {
-        Some([
+    fn row(&self, sample: usize) -> Option<Vec<String>> {
+        let mut row = vec![
             self.seconds.get(sample)?.to_string(),
             self.cores.get(sample)?.to_string(),
             self.resident_bytes.get(sample)?.to_string(),
@@ -76,8 +83,18 @@ impl OverTime {
             self.read_bytes_per_s.get(sample)?.to_string(),
             self.written_bytes_per_s.get(sample)?.to_string(),
             self.spilled_raw_bytes_per_s.get(sample)?.to_string(),
-        ])
+        ];
+        for scheme in schemes() {
+            let rates = self.spilled_by_scheme_bytes_per_s.get(&scheme);
+            row.push(rates.and_then(|rates| rates.get(sample)).unwrap_or(&0.0).to_string());
+        }
+        Some(row)
     }
+}
+
+fn columns() -> Vec<String> {
+    let of_schemes = schemes().map(|scheme| format!("spilled_{scheme}_bytes_per_s"));
+    COLUMNS.iter().map(|&column| column.to_owned()).chain(of_schemes).collect()
 }
 
 /// The samples of all points as one CSV table with a header; `None` if there are none.
@@ -86,7 +103,7 @@ impl OverTime {
 /// [`ReportError::Csv`] if they cannot be written.
 pub fn to_csv(points: &[Point]) -> Result<Option<String>, ReportError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COLUMNS).map_err(ReportError::Csv)?;
+    writer.write_record(columns()).map_err(ReportError::Csv)?;
     let mut is_empty = true;
     for (point, over_time) in
         points.iter().filter_map(|point| Some((point, point.over_time.as_ref()?)))
@@ -127,6 +144,8 @@ mod tests {
         assert_eq!(thinned.resident_bytes.iter().max(), over_time.resident_bytes.iter().max());
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         assert!((mean(&thinned.cores) - mean(&over_time.cores)).abs() < 1e-9);
+        let lz4 = |over_time: &OverTime| mean(&over_time.spilled_by_scheme_bytes_per_s["lz4"]);
+        assert!((lz4(&thinned) / lz4(&over_time) - 1.0).abs() < 1e-9);
         assert_eq!(over_time.clone().thinned(100), over_time);
     }
 
@@ -136,8 +155,9 @@ mod tests {
         let points = [Point { over_time, ..synthetic::complete_point() }, Point::default()];
         let text = to_csv(&points).unwrap().unwrap();
         assert_eq!(text.lines().count(), 4);
-        assert_eq!(text.lines().next().unwrap(), COLUMNS.join(","));
-        assert!(text.lines().all(|line| line.matches(',').count() == COLUMNS.len() - 1));
+        assert_eq!(text.lines().next().unwrap(), columns().join(","));
+        assert!(text.contains("spilled_raw_bytes_per_s,spilled_off_bytes_per_s,spilled_lz4"));
+        assert!(text.lines().all(|line| line.matches(',').count() == columns().len() - 1));
         assert_eq!(to_csv(&points[1..]).unwrap(), None);
     }
 }

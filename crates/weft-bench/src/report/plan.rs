@@ -30,6 +30,10 @@ pub enum Measure {
     ScaledQueriesPerHour,
     /// Spilled bytes for each one on disk.
     CompressionRatio,
+    /// Rows per second, all threads.
+    RowsPerS,
+    /// Spilled, as it lies on disk, GB.
+    SpilledGb,
 }
 
 impl Measure {
@@ -48,6 +52,8 @@ impl Measure {
                 scale.map(|scale| 3600.0 * scale / point.seconds)
             }
             Measure::CompressionRatio => point.compression_ratio(),
+            Measure::RowsPerS => point.rows_per_s(),
+            Measure::SpilledGb => point.spilled_bytes.map(|bytes| bytes as f64 / 1e9),
         };
         value.filter(|value| value.is_finite())
     }
@@ -63,6 +69,8 @@ impl Measure {
             Measure::Seconds => "seconds",
             Measure::ScaledQueriesPerHour => "queries per hour × scale factor",
             Measure::CompressionRatio => "bytes for each one on disk",
+            Measure::RowsPerS => "rows of the inputs per second, all threads",
+            Measure::SpilledGb => "spilled, GB on disk",
         }
     }
 
@@ -71,7 +79,7 @@ impl Measure {
         let y = self.value(point)?;
         let scale = |seconds: f64| match self {
             Measure::NsPerOp | Measure::Seconds => y * seconds / point.seconds,
-            Measure::CompressionRatio => y,
+            Measure::CompressionRatio | Measure::SpilledGb => y,
             _ => y * point.seconds / seconds,
         };
         let range = point.seconds_min.zip(point.seconds_max).filter(|(shortest, _)| {
@@ -151,6 +159,7 @@ impl Plan {
                 paint,
                 reference: false,
                 across: across(group),
+                filled: false,
                 marks: self.marks(group),
             })
             .collect();
@@ -173,6 +182,7 @@ impl Plan {
             y_log: false,
             series,
             guides,
+            moments: Vec::new(),
             below: Vec::new(),
         }
     }
@@ -216,6 +226,7 @@ impl Plan {
             Dim::Scale => "scale factor",
             Dim::Bandwidth => "bandwidth of the devices, MB/s",
             Dim::CompressionSpeed => "compression by one thread, MB/s",
+            Dim::DecompressionSpeed => "decompression by one thread, MB/s",
             _ if self.measure == Measure::NsPerOp => "batch size (coroutines)",
             _ => "I/O depth per thread",
         }
@@ -272,7 +283,14 @@ fn optimum(shown: &[&Point], x: Dim) -> Option<Series> {
     let paint = Paint::single(Hue::Grey);
     let highest = marks.iter().map(|mark| mark.y).fold(0.0, f64::max);
     let label = format!("theoretical optimum, up to {} GB/s", units::number(highest));
-    (marks.len() > 1).then_some(Series { label, paint, reference: true, across: false, marks })
+    (marks.len() > 1).then_some(Series {
+        label,
+        paint,
+        reference: true,
+        across: false,
+        filled: false,
+        marks,
+    })
 }
 
 /// The line at the best asynchronous throughput with nothing cached.

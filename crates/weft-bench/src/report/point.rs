@@ -1,13 +1,16 @@
 //! [`Point`]: one measured point, the unit that every experiment hands to the report. A point carries
 //! everything needed to place it in a figure, so that a file of points alone redraws the report.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::OverTime;
+use crate::args::setting;
 
 /// One measured point: the settings under which it was taken and what was measured.
 ///
-/// Serializes to one flat JSON object (only `latency_us` and `over_time` nest) with the field names below; an option
+/// Serializes to one flat JSON object (only `latency_us`, `spilled_by_scheme` and `over_time` nest) with the field names below; an option
 /// that is `None` is left out. [`FIELD_HELP`] explains each field to a reader of the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
@@ -57,6 +60,15 @@ pub struct Point {
     /// Bytes per second that the devices were limited to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_bandwidth_limit: Option<u64>,
+    /// Bytes per second that a neighbour on the devices left of them, who came while the query ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour_bytes_per_s: Option<u64>,
+    /// When it came in the median run, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour_from_s: Option<f64>,
+    /// When it left, seconds, if the query still ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour_to_s: Option<f64>,
     /// How often the run was repeated; `seconds` is the median of these.
     pub repetitions: u32,
     /// Median run time, seconds. Every rate of the point belongs to this median run.
@@ -73,7 +85,7 @@ pub struct Point {
     /// Throughput in decoded data, 10^9 bytes per second of all threads; `gb_per_s` is of encoded data then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoded_gb_per_s: Option<f64>,
-    /// Rows of the median run.
+    /// Rows of the median run; of `agg`, `join`, `sort` and `compression` those of its inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
     /// Index lookups per second, all threads.
@@ -103,6 +115,13 @@ pub struct Point {
     /// The same before compression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spilled_bytes_raw: Option<u64>,
+    /// The same before compression by scheme: `off` for what was not made smaller, a place of the scale of `auto`, or
+    /// `other`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spilled_by_scheme: Option<BTreeMap<String, u64>>,
+    /// Partitions of joins and groupings of which something was spilled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spilled_partitions: Option<u64>,
     /// Processor time of compressing a byte, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compress_ns: Option<f64>,
@@ -157,6 +176,19 @@ pub struct LatencyUs {
 }
 
 impl Point {
+    /// The same with what was chosen of how operators partition, spill and compress: settings of a database by name. What else is
+    /// among them the database itself tells.
+    #[must_use]
+    pub fn with_settings(self, settings: &[(&str, &str)]) -> Point {
+        let chosen = |name: &str| setting(settings, name).map(str::to_owned);
+        Point {
+            partition: chosen("partition"),
+            spill_mode: chosen("spill_mode"),
+            spill_compression: chosen("spill_compression"),
+            ..self
+        }
+    }
+
     /// Whether the driver waits for each read before it issues the next: the synchronous baseline.
     pub fn is_blocking(&self) -> bool {
         self.driver == "blocking" || self.driver.ends_with("-blocking")
@@ -177,6 +209,17 @@ impl Point {
         self.rows.filter(|_| self.seconds > 0.0).map(|rows| rows as f64 / self.seconds)
     }
 
+    /// What part of the spilled bytes each scheme had, in the order of the scale; none if nothing was spilled.
+    pub fn scheme_shares(&self) -> Vec<(String, f64)> {
+        let Some(by_scheme) = &self.spilled_by_scheme else { return Vec::new() };
+        let all: u64 = by_scheme.values().sum();
+        let shares = schemes().filter_map(|name| {
+            let bytes = *by_scheme.get(&name)?;
+            (bytes > 0).then(|| (name, bytes as f64 / all as f64))
+        });
+        shares.collect()
+    }
+
     /// Spilled bytes for each one on disk.
     pub fn compression_ratio(&self) -> Option<f64> {
         let (raw, written) = (self.spilled_bytes_raw?, self.spilled_bytes?);
@@ -187,6 +230,11 @@ impl Point {
     pub fn lookups_per_s_per_thread(&self) -> Option<f64> {
         self.lookups_per_s.map(|rate| rate / f64::from(self.threads.max(1)))
     }
+}
+
+/// What spilled bytes are told apart by: the places of the scale of compression, and all else.
+pub fn schemes() -> impl Iterator<Item = String> {
+    (0..weft::SPILL_LEVELS).map(weft::spill_level_name)
 }
 
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
@@ -210,13 +258,16 @@ partition            when operators partitioned what they kept: adaptive | alway
 spill_mode           which partitions they spilled: hybrid | all
 spill_compression    how what is spilled was compressed: off | lz4 | zstd:N | auto
 io_bandwidth_limit   bytes per second that the devices were limited to
+neighbour_bytes_per_s  bytes per second that a neighbour left of them, who came meanwhile
+neighbour_from_s     when it came in the median run, seconds
+neighbour_to_s       when it left, if the query still ran
 repetitions          runs; the values belong to the median run
 seconds              median run time
 seconds_min          shortest run
 seconds_max          longest run
 gb_per_s             throughput of all threads, 10^9 bytes/s
 decoded_gb_per_s     the same in decoded data; gb_per_s is of encoded data then
-rows                 rows of the median run
+rows                 rows of the median run; agg, join, sort, compression: of the inputs
 lookups_per_s        index lookups per second, all threads
 iops                 completed reads per second, all threads
 latency_us           latency of a read in microseconds:
@@ -231,6 +282,8 @@ bytes_read           bytes read from the device
 bytes_written        bytes written to the device
 spilled_bytes        bytes that operators have spilled, as they lay on disk
 spilled_bytes_raw    the same before compression
+spilled_by_scheme    the same by scheme: off, a place of the scale of auto, or other
+spilled_partitions   partitions of joins and groupings of which something was spilled
 compress_ns          processor time of compressing a byte, nanoseconds
 decompress_ns        processor time of decompressing a byte, counted as it was before
 bytes_on_disk        bytes that a database or a column takes on its devices
@@ -249,6 +302,7 @@ over_time            samples of the median run, ten a second, a list of each:
   read_bytes_per_s     read from devices
   written_bytes_per_s  written to devices
   spilled_raw_bytes_per_s  spilled, before compression
+  spilled_by_scheme_bytes_per_s  the same, a list of each scheme that had some
 answer               correct, or what was wrong
 ";
 

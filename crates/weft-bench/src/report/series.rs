@@ -41,6 +41,8 @@ pub enum Dim {
     Bandwidth,
     /// Bytes per second that one thread compresses.
     CompressionSpeed,
+    /// Bytes per second that come out where one thread decompresses.
+    DecompressionSpeed,
 }
 
 /// The value of a setting: ordered by `order`, then by name.
@@ -82,7 +84,7 @@ impl Dim {
             Dim::Bandwidth => point
                 .io_bandwidth_limit
                 .map_or((u64::MAX, String::new()), |bytes| (bytes, units::bytes(bytes) + "/s")),
-            Dim::CompressionSpeed => self
+            Dim::CompressionSpeed | Dim::DecompressionSpeed => self
                 .x(point)
                 .map_or((0, String::new()), |speed| number(speed, format!("{speed:.0} MB/s"))),
         };
@@ -99,9 +101,8 @@ impl Dim {
             Dim::Scale => point.scale,
             Dim::MemoryLimit => point.memory_limit.map(|bytes| (bytes as f64 / MIB).round()),
             Dim::Bandwidth => point.io_bandwidth_limit.map(|bytes| bytes as f64 / MB),
-            Dim::CompressionSpeed => {
-                point.compress_ns.filter(|ns| *ns > 0.0).map(|ns| (1e9 / ns / MB).round())
-            }
+            Dim::CompressionSpeed => speed(point.compress_ns),
+            Dim::DecompressionSpeed => speed(point.decompress_ns),
             Dim::Pattern
             | Dim::Driver
             | Dim::Device
@@ -118,6 +119,11 @@ impl Dim {
         keys.dedup();
         keys
     }
+}
+
+/// MB per second where a byte takes so many nanoseconds.
+fn speed(ns: Option<f64>) -> Option<f64> {
+    ns.filter(|ns| *ns > 0.0).map(|ns| (1e9 / ns / MB).round())
 }
 
 /// What was chosen of how operators partition and spill.

@@ -205,6 +205,11 @@ pub fn complete_point() -> Point {
         spill_compression: Some("lz4".into()),
         io_bandwidth_limit: Some(100_000_000),
         spilled_bytes_raw: Some(1 << 25),
+        spilled_by_scheme: Some([("lz4".into(), 1 << 24), ("off".into(), 1 << 24)].into()),
+        spilled_partitions: Some(12),
+        neighbour_bytes_per_s: Some(20_000_000),
+        neighbour_from_s: Some(0.5),
+        neighbour_to_s: Some(1.5),
         compress_ns: Some(1.4),
         decompress_ns: Some(0.4),
         over_time: Some(over_time(4)),
@@ -225,7 +230,12 @@ pub fn over_time(samples: usize) -> OverTime {
         over_time.read_bytes_per_s.push(if share < 0.4 { 1.4e9 } else { 0.9e9 });
         let written = if (0.2..0.7).contains(&share) { 0.6e9 } else { 0.0 };
         over_time.written_bytes_per_s.push(written);
-        over_time.spilled_raw_bytes_per_s.push(written * (1.0 + 2.0 * share));
+        let raw = written * (1.0 + 2.0 * share);
+        over_time.spilled_raw_bytes_per_s.push(raw);
+        for (scheme, share) in [("off", 1.0 - share), ("lz4", share)] {
+            let of_scheme = over_time.spilled_by_scheme_bytes_per_s.entry(scheme.into());
+            of_scheme.or_default().push(raw * share);
+        }
     }
     over_time
 }

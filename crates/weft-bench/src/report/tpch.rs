@@ -4,11 +4,11 @@
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, presets};
 
 use super::units;
-use super::{Point, figures};
+use super::{Point, columns, figures};
 use crate::experiment::tpch::TpchReport;
 
 /// The headers; one that the points have no values for is left out.
-const HEADERS: [&str; 11] = [
+const HEADERS: [&str; 13] = [
     "query",
     "driver",
     "cold",
@@ -17,6 +17,8 @@ const HEADERS: [&str; 11] = [
     "read hot",
     "spilled",
     "before compression",
+    "compressed by",
+    "partitions",
     "memory peak",
     "allowed",
     "vs blocking",
@@ -35,14 +37,10 @@ pub fn render(report: &TpchReport) -> String {
     for load in points.iter().filter(|point| point.cached.is_none()) {
         text += &describe_load(load);
     }
-    let setting = |point: &Point| (point.threads, point.memory_limit);
-    for (threads, limit) in distinct(queries.iter().map(|point| setting(point))) {
+    for setting in distinct(queries.iter().map(|point| setting(point))) {
         let members: Vec<&Point> =
-            queries.iter().copied().filter(|point| setting(point) == (threads, limit)).collect();
-        text += &format!("\n{}", units::plural(threads, "thread"));
-        text += &limit.map_or_else(String::new, |limit| format!(", at {}", units::bytes(limit)));
-        text += "\n";
-        text += &table(&members);
+            queries.iter().copied().filter(|point| self::setting(point) == setting).collect();
+        text += &format!("\n{setting}\n{}", table(&members));
     }
     text += if report.is_checked {
         "answers correct\n"
@@ -50,6 +48,23 @@ pub fn render(report: &TpchReport) -> String {
         "answers the same in all runs; there is no reference for this scale\n"
     };
     text
+}
+
+/// The setting of a point, in words.
+fn setting(point: &Point) -> String {
+    let mut words = vec![units::plural(point.threads, "thread")];
+    words.extend(point.memory_limit.map(|limit| format!("at {}", units::bytes(limit))));
+    words.extend(
+        point.io_bandwidth_limit.map(|rate| format!("devices at {}/s", units::bytes(rate))),
+    );
+    let chosen = [
+        ("partitioned", &point.partition),
+        ("spilling", &point.spill_mode),
+        ("compression", &point.spill_compression),
+    ];
+    let chosen = chosen.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?)));
+    words.extend(chosen.map(|(what, value)| format!("{what} {value}")));
+    words.join(", ")
 }
 
 fn describe_load(point: &Point) -> String {
@@ -68,8 +83,8 @@ fn table(points: &[&Point]) -> String {
     let has_compressed = points.iter().any(|point| point.spilled_bytes_raw > point.spilled_bytes);
     let shows = |header: &str| match header {
         "driver" | "vs blocking" => drivers.len() > 1,
-        "spilled" => has_spilled,
-        "before compression" => has_compressed,
+        "spilled" | "partitions" => has_spilled,
+        "before compression" | "compressed by" => has_compressed,
         _ => true,
     };
     let mut table = Table::new();
@@ -115,6 +130,8 @@ fn row(cold: &Point, hot: &Point) -> [String; HEADERS.len()] {
         known(hot.bytes_read),
         known(cold.spilled_bytes.max(hot.spilled_bytes)),
         known(cold.spilled_bytes_raw.max(hot.spilled_bytes_raw)),
+        columns::schemes(cold).or_else(|| columns::schemes(hot)).unwrap_or_default(),
+        cold.spilled_partitions.max(hot.spilled_partitions).unwrap_or(0).to_string(),
         known(cold.resident_bytes_peak.max(hot.resident_bytes_peak)),
         known(cold.resident_bytes_allowed),
         cold.ratio_to_blocking.map_or("–".to_owned(), units::ratio),
@@ -188,6 +205,33 @@ mod tests {
         let (first, second) = text.split_once("at 1 GiB").expect("the second limit");
         assert!(first.contains("at 4 GiB") && !first.contains("spilled"), "{text}");
         assert!(second.contains("spilled") && second.contains("1 MiB"), "{text}");
+    }
+
+    #[test]
+    fn what_is_compressed_and_how_is_told() {
+        let at = |mode: &str, cached| Point {
+            spill_mode: Some(mode.into()),
+            spill_compression: Some("auto".into()),
+            io_bandwidth_limit: Some(100 << 20),
+            spilled_bytes: Some(1 << 20),
+            spilled_bytes_raw: Some(4 << 20),
+            spilled_by_scheme: Some([("off".into(), 1 << 20), ("lz4".into(), 3 << 20)].into()),
+            spilled_partitions: Some(123),
+            ..point("q01", "auto", cached, 1.0)
+        };
+        let points = [at("hybrid", 0.0), at("hybrid", 1.0), at("all", 0.0), at("all", 1.0)].into();
+        let text = render(&TpchReport { points, bytes_on_disk: 0, is_checked: true });
+        for words in [
+            "\n2 threads, devices at 100 MiB/s, spilling hybrid, compression auto\n",
+            "\n2 threads, devices at 100 MiB/s, spilling all, compression auto\n",
+            "compressed by",
+            "off 25 %, lz4 75 %",
+            "partitions",
+            " 123 ",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert_eq!(text.matches("geometric mean").count(), 2, "{text}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub enum WorkloadError {
         source: ParquetError,
     },
     /// A statement that failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", advice(.source))]
     Statement {
         /// Which.
         what: String,
@@ -72,6 +72,11 @@ pub enum WorkloadError {
         /// The first difference.
         source: AnswerError,
     },
+}
+
+/// What the database advises, as the end of a sentence.
+pub(crate) fn advice(error: &weft::Error) -> String {
+    error.hint().map_or_else(String::new, |hint| format!("; {hint}"))
 }
 
 impl WorkloadError {

@@ -9,4 +9,5 @@ pub mod tpch_queries;
 pub mod tpch_rows;
 
 pub use error::WorkloadError;
+pub(crate) use error::advice;
 pub use statement::run_with_progress;

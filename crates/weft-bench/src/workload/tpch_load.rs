@@ -34,15 +34,8 @@ pub fn load(
     scale: f64,
     threads: usize,
 ) -> Result<Loaded, WorkloadError> {
+    let missing = missing(database, scale)?;
     let session = database.session().map_err(WorkloadError::statement("opening a session"))?;
-    create_missing(&session)?;
-    let mut missing = Vec::new();
-    for table in TpchTable::ALL {
-        match count(&session, table)? {
-            0 => missing.push(table),
-            found => check_scale(database, table, scale, found)?,
-        }
-    }
     if missing.is_empty() {
         return Ok(Loaded::default());
     }
@@ -63,6 +56,23 @@ pub fn load(
     }
     bar.finish_and_clear();
     Ok(loaded)
+}
+
+/// The tables without rows. Those that are not there are made.
+///
+/// # Errors
+/// [`WorkloadError`], also if the database has tables at another scale.
+pub fn missing(database: &Database, scale: f64) -> Result<Vec<TpchTable>, WorkloadError> {
+    let session = database.session().map_err(WorkloadError::statement("opening a session"))?;
+    create_missing(&session)?;
+    let mut missing = Vec::new();
+    for table in TpchTable::ALL {
+        match count(&session, table)? {
+            0 => missing.push(table),
+            found => check_scale(database, table, scale, found)?,
+        }
+    }
+    Ok(missing)
 }
 
 /// Makes the Parquet files that are missing, with a progress bar.

@@ -4,17 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use weft_store::spill::{SCALE, Scheme, Spilled};
-
-/// Places of the scale, and one for all other schemes.
-const LEVELS: usize = SCALE.len() + 1;
+use weft_store::spill::{Levels, Spilled};
 
 /// The time is cut into so many slices at most, which grow with it.
 const SLICES: usize = 16;
 const SLICE: Duration = Duration::from_millis(10);
-
-/// Pages at each level.
-pub type Levels = [u64; LEVELS];
 
 /// What one who spills counts.
 #[derive(Debug, Default)]
@@ -59,7 +53,7 @@ impl SpillCounts {
         self.raw_bytes.fetch_add(spilled.bytes() as u64, Ordering::Relaxed);
         self.written_bytes.fetch_add(spilled.written_bytes() as u64, Ordering::Relaxed);
         let mut over_time = self.over_time.lock().unwrap_or_else(PoisonError::into_inner);
-        over_time.add(level_of(spilled.scheme()), Instant::now());
+        over_time.add(spilled.scheme().level(), Instant::now());
     }
 
     /// A page was read back.
@@ -96,16 +90,6 @@ pub fn sum<'a>(slices: impl Iterator<Item = &'a Levels>) -> Levels {
     })
 }
 
-/// The place of a scheme among [`Levels`].
-fn level_of(scheme: Scheme) -> usize {
-    SCALE.iter().position(|grade| grade.scheme == scheme).unwrap_or(SCALE.len())
-}
-
-/// What a place among [`Levels`] is called.
-pub fn level_name(level: usize) -> String {
-    SCALE.get(level).map_or_else(|| "other".into(), |grade| grade.scheme.name())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +104,5 @@ mod tests {
         assert_eq!(sum(over_time.slices.iter())[..2], [500, 500]);
         assert_eq!(over_time.slices[0][1], 0);
         assert_eq!(over_time.slices.last().unwrap()[0], 0);
-        assert_eq!((level_name(0), level_name(SCALE.len())), ("off".into(), "other".into()));
     }
 }

@@ -1,5 +1,6 @@
 //! Which partitions of an operator go to disk, for all of its workers: those that somebody has written once.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::tuple::materializer::PARTITIONS;
@@ -12,6 +13,8 @@ pub(crate) struct SpilledPartitions {
     words: [AtomicU64; WORDS],
     /// Odd while somebody changes a bit.
     version: AtomicU64,
+    /// Partitions that went to disk, of all operators.
+    total: Arc<AtomicU64>,
 }
 
 /// The bits at one time.
@@ -34,6 +37,11 @@ impl Snapshot {
 }
 
 impl SpilledPartitions {
+    /// None yet; those that are added count in `total`, too.
+    pub(crate) fn counted(total: Arc<AtomicU64>) -> SpilledPartitions {
+        SpilledPartitions { total, ..SpilledPartitions::default() }
+    }
+
     /// The bits now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         loop {
@@ -54,7 +62,9 @@ impl SpilledPartitions {
         if exchanged.is_err() {
             return false;
         }
-        self.words[partition / 64].fetch_or(1 << (partition % 64), Ordering::AcqRel);
+        let bit = 1 << (partition % 64);
+        let had = self.words[partition / 64].fetch_or(bit, Ordering::AcqRel) & bit != 0;
+        self.total.fetch_add(u64::from(!had), Ordering::Relaxed);
         self.version.store(during + 1, Ordering::Release);
         true
     }
@@ -79,6 +89,10 @@ mod tests {
         let three = mask.snapshot();
         assert!(three.has(200) && !three.has(3) && !two.has(200));
         assert!(mask.add(3, &three) && mask.snapshot().has(3));
+        assert_eq!(mask.total.load(Ordering::Relaxed), 2);
+        let other = SpilledPartitions::counted(mask.total.clone());
+        assert!(other.add(3, &other.snapshot()) && other.add(3, &other.snapshot()));
+        assert_eq!(mask.total.load(Ordering::Relaxed), 3);
     }
 
     #[test]

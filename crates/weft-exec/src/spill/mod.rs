@@ -19,10 +19,11 @@ mod share;
 mod turn;
 pub(crate) mod writer;
 
-pub use counts::{Levels, SpillCounts, level_name, sum};
+pub use counts::{SpillCounts, sum};
 pub use mode::SpillMode;
 pub use regulator::{PageCosts, Regulator, SpillCompression};
 pub(crate) use share::{Settled, Share};
 pub use share::{SpillOptions, Spilling};
 pub use turn::Turn;
 pub(crate) use turn::WITHOUT_BYTES;
+pub use weft_store::spill::{LEVELS, Levels, level_name};

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use weft_rt::memory::Ledger;
 use weft_store::spill::SpillArea;
 
+use super::mask::SpilledPartitions;
 use super::mode::SpillMode;
 use super::regulator::{Experience, Regulator, SpillCompression};
 use super::turn::Turns;
@@ -57,6 +58,8 @@ pub struct Spilling {
     settled_bytes: AtomicU64,
     /// Bytes that caches keep whoever lacks them.
     cached_bytes: AtomicU64,
+    /// Partitions that went to disk.
+    partitions: Arc<AtomicU64>,
 }
 
 impl Spilling {
@@ -65,6 +68,7 @@ impl Spilling {
         let (turns, sharers) = (Turns::new(), AtomicUsize::new(0));
         let (options, experience) = (RwLock::default(), Experience::default());
         let (settled_bytes, cached_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let partitions = Arc::default();
         Arc::new(Spilling {
             area,
             turns,
@@ -73,6 +77,7 @@ impl Spilling {
             sharers,
             settled_bytes,
             cached_bytes,
+            partitions,
         })
     }
 
@@ -96,6 +101,16 @@ impl Spilling {
         let rest = (usable / REST).min((limit / REST_OF_MUCH).max(REST_BYTES));
         let cached = self.cached_bytes.load(Ordering::Relaxed);
         (usable - rest).saturating_sub(cached.saturating_sub(rest / CACHES))
+    }
+
+    /// Partitions of joins and groupings that went to disk, in whole or in part, so far.
+    pub fn partitions(&self) -> u64 {
+        self.partitions.load(Ordering::Relaxed)
+    }
+
+    /// Which partitions of an operator go to disk: none yet.
+    pub(super) fn mask(&self) -> Arc<SpilledPartitions> {
+        Arc::new(SpilledPartitions::counted(self.partitions.clone()))
     }
 
     /// What decides how one writer's pages are compressed, one of as many writers as there are `workers`, with `depth` pages on

@@ -50,13 +50,13 @@ impl Spills {
         let (ledger, tasks) = (context.ledger.clone(), context.tasks.clone());
         let (progress, measuring) = (context.progress.clone(), context.measuring.clone());
         let (turn, workers) = (context.turn.clone(), context.runtime.workers());
-        let mask = Arc::default();
+        let mask = spilling.mask();
         Some(Spills { spilling, ledger, tasks, mask, progress, measuring, turn, workers })
     }
 
     /// The same for tuples that are partitioned anew, by a worker alone.
     pub(crate) fn anew(&self) -> Spills {
-        Spills { mask: Arc::default(), ..self.clone() }
+        Spills { mask: self.spilling.mask(), ..self.clone() }
     }
 
     /// Workers that share what is spilled.
@@ -263,7 +263,7 @@ impl Writer {
         if self.spare.bytes() < SPARE_BYTES {
             self.spare.merge(held.memory);
         }
-        self.spills.progress.add_bytes_written(written_bytes as u64);
+        self.spills.progress.add_spilled(raw_bytes as u64, written_bytes as u64);
         if let Some(measuring) = &self.spills.measuring {
             // By a task of the area's.
             measuring.note_run(compressing, compressing);

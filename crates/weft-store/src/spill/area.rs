@@ -20,7 +20,7 @@ use weft_rt::{JoinHandle, bytes_moved, spawn_local};
 
 use super::address::{Address, PIECE_UNITS_MAX};
 use super::meter::{Meter, Waits};
-use super::scheme::Scheme;
+use super::scheme::{LEVELS, Levels, Scheme};
 use super::spill_file::{Quota, SpillFile};
 use super::thread_time::thread_time;
 use crate::device::DEVICES_MAX;
@@ -60,6 +60,7 @@ struct Shared {
     used_bytes: AtomicU64,
     written_bytes: AtomicU64,
     raw_bytes: AtomicU64,
+    level_bytes: [AtomicU64; LEVELS],
     read_bytes: AtomicU64,
     compression: Costs,
     decompression: Costs,
@@ -104,6 +105,8 @@ pub struct SpillStats {
     pub written_bytes: u64,
     /// Bytes that these were before they were compressed.
     pub raw_bytes: u64,
+    /// The same by how they were compressed.
+    pub level_bytes: Levels,
     /// Bytes that were read from it.
     pub read_bytes: u64,
     /// What compressing took.
@@ -171,6 +174,7 @@ impl SpillArea {
             used_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             raw_bytes: AtomicU64::new(0),
+            level_bytes: Default::default(),
             read_bytes: AtomicU64::new(0),
             compression: Costs::default(),
             decompression: Costs::default(),
@@ -208,6 +212,7 @@ impl SpillArea {
             file_bytes: count(&self.shared.quota.taken_bytes),
             written_bytes: count(&self.shared.written_bytes),
             raw_bytes: count(&self.shared.raw_bytes),
+            level_bytes: std::array::from_fn(|level| count(&self.shared.level_bytes[level])),
             read_bytes: count(&self.shared.read_bytes),
             compression: self.shared.compression.get(),
             decompression: self.shared.decompression.get(),
@@ -291,6 +296,8 @@ impl SpillArea {
                 on_its_way.end(bytes, Instant::now(), bytes_moved());
                 self.shared.written_bytes.fetch_add(bytes, Ordering::Relaxed);
                 self.shared.raw_bytes.fetch_add(raw_bytes as u64, Ordering::Relaxed);
+                let of_level = &self.shared.level_bytes[spilled.scheme.level()];
+                of_level.fetch_add(raw_bytes as u64, Ordering::Relaxed);
                 Ok(spilled)
             }
             Err(error) if is_no_space(&error) => Err(spilled.of.full(bytes, error)),

@@ -20,5 +20,5 @@ pub use area::{
 pub(crate) use directory::SpillDirectory;
 pub use directory::{remove_leftovers, temp_directory};
 pub use meter::Waits;
-pub use scheme::{Grade, SCALE, Scheme};
+pub use scheme::{Grade, LEVELS, Levels, SCALE, Scheme, level_name};
 pub use thread_time::thread_time;

@@ -42,6 +42,17 @@ pub const SCALE: [Grade; 4] = [
     grade(Scheme::Zstd(1), 3.05, 3.0, 1.1),
 ];
 
+/// Places of the scale, and one for all other schemes.
+pub const LEVELS: usize = SCALE.len() + 1;
+
+/// A number for each place of the scale, and one for all other schemes together.
+pub type Levels = [u64; LEVELS];
+
+/// What a place among [`Levels`] is called.
+pub fn level_name(level: usize) -> String {
+    SCALE.get(level).map_or_else(|| "other".into(), |grade| grade.scheme.name())
+}
+
 const fn grade(scheme: Scheme, ratio: f64, compress_ns: f64, decompress_ns: f64) -> Grade {
     Grade { scheme, ratio, compress_ns, decompress_ns }
 }
@@ -63,6 +74,11 @@ impl Scheme {
                 (-7..=19).contains(&level).then_some(Scheme::Zstd(level))
             }
         }
+    }
+
+    /// Its place among [`Levels`].
+    pub fn level(self) -> usize {
+        SCALE.iter().position(|grade| grade.scheme == self).unwrap_or(SCALE.len())
     }
 
     /// Its name.
@@ -132,6 +148,8 @@ mod tests {
             assert!(!scheme.decompress(&out[..bytes / 2], &mut back), "{scheme:?}");
             assert_eq!(scheme.compress(&raw, &mut [0; 8]), None);
         }
+        let levels = [Scheme::Off, Scheme::Zstd(1), Scheme::Zstd(19)].map(Scheme::level);
+        assert_eq!(levels.map(level_name), ["off", "zstd:1", "other"]);
         assert_eq!(Scheme::parse("zstd:20"), None);
         assert_eq!(Scheme::parse("snappy"), None);
     }

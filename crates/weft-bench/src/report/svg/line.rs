@@ -45,7 +45,11 @@ pub fn render(chart: &Chart, layout: Layout) -> Markup {
             let head = below + 22.0;
             let plot = Plot { left, right, head, foot: head + height };
             let is_last = number + 1 == charts.len();
-            plots.push(html! { (legend) (drawn(of, &plot, &x, &x_ticks, (layout, is_last))) });
+            plots.push(html! {
+                (legend)
+                (drawn(of, &plot, &x, &x_ticks, (layout, is_last)))
+                (moments(chart, &plot, &x, number == 0))
+            });
             top = plot.foot + if is_last { 52.0 } else { 12.0 };
         }
         (html! { @for plot in &plots { (plot) } }, top)
@@ -63,12 +67,15 @@ fn drawn(
     let (y, y_ticks) = y_axis(chart, plot.foot, plot.head);
     html! {
         (grid(chart, plot, x_ticks, &y_ticks, is_last))
+        @for series in chart.series.iter().filter(|series| series.filled) {
+            (area(series, plot, x, &y))
+        }
         (guides(chart, plot, &y))
         @for series in chart.series.iter().filter(|series| series.reference) {
             (line(series, 1.6, plot, x, &y))
         }
         // Where lines coincide the lower ones, being wider, stay visible as an edge.
-        @for (above, series) in chart.measured().collect::<Vec<_>>().iter().rev().enumerate().rev() {
+        @for (above, series) in chart.measured().filter(|series| !series.filled).collect::<Vec<_>>().iter().rev().enumerate().rev() {
             (line(series, (2.0 + above as f64 * 0.35).min(3.8), plot, x, &y))
         }
         @if chart.x_scale != XScale::Linear {
@@ -111,6 +118,36 @@ fn guides(chart: &Chart, plot: &Plot, y: &Axis) -> Markup {
             line x1=(px(plot.left)) x2=(px(plot.right)) y1=(at) y2=(at) stroke="#5f6368"
                 stroke-width="1.3" stroke-dasharray="5 4" {}
         }
+    }
+}
+
+/// The vertical lines of the whole chart in one of its plots, with their labels in the first.
+fn moments(chart: &Chart, plot: &Plot, x: &Axis, is_first: bool) -> Markup {
+    // Further to the right a label would leave the plot.
+    let (width, row) = (plot.right - plot.left, 13.0);
+    html! {
+        @for (index, moment) in chart.moments.iter().enumerate() {
+            @let at = x.at(moment.x);
+            line x1=(px(at)) x2=(px(at)) y1=(px(plot.head)) y2=(px(plot.foot)) stroke="#5f6368"
+                stroke-width="1.3" stroke-dasharray="2 3" {}
+            @if is_first {
+                @let (label_x, anchor) =
+                    if at < plot.left + 0.7 * width { (at + 5.0, "start") } else { (at - 5.0, "end") };
+                text x=(px(label_x)) y=(px(plot.head - 2.0 + index as f64 * row)) font-size="11.5" text-anchor=(anchor)
+                    fill=(palette::SOFT_INK) { (moment.label) }
+            }
+        }
+    }
+}
+
+/// What lies below a line.
+fn area(series: &Series, plot: &Plot, x: &Axis, y: &Axis) -> Markup {
+    let corner = |x: f64, y: f64| format!("{},{}", px(x), px(y));
+    let line = series.marks.iter().map(|mark| corner(x.at(mark.x), y.at(mark.y).max(plot.head)));
+    let ends = [series.marks.last(), series.marks.first()].into_iter().flatten();
+    let corners = line.chain(ends.map(|mark| corner(x.at(mark.x), plot.foot)));
+    html! {
+        polygon points=(corners.collect::<Vec<_>>().join(" ")) fill=(series.paint.color()) {}
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Horizontal auxiliary lines.
     pub guides: Vec<Guide>,
+    /// Vertical ones, through the plots below, too.
+    pub moments: Vec<Moment>,
     /// Further plots over the same x axis, below this one; of these only the y axis, series and guides count.
     pub below: Vec<Chart>,
 }
@@ -81,6 +83,9 @@ pub struct Series {
     pub reference: bool,
     /// A single point that holds for every x: its value is drawn as a dashed line across the plot.
     pub across: bool,
+    /// What lies below the line has its colour. Series that are stacked come from the highest to the lowest, with the sums
+    /// up to them as values.
+    pub filled: bool,
     /// In ascending x.
     pub marks: Vec<Mark>,
 }
@@ -103,6 +108,15 @@ pub struct Guide {
     pub label: String,
     /// Where it lies.
     pub y: f64,
+}
+
+/// A vertical auxiliary line.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// What happened there.
+    pub label: String,
+    /// Where it lies.
+    pub x: f64,
 }
 
 impl Chart {
