@@ -83,6 +83,13 @@ const GAPS_COUNT_FROM: u64 = 256 << 20;
 #[cfg(not(loom))]
 const GAPS_COUNTED: u64 = 16;
 
+/// Bytes of the program's code that may be resident while a statement runs: as much as any needs; and the part of the budget that
+/// may be code, too. Where that part is as much again there is nothing to look after.
+#[cfg(not(loom))]
+const CODE_BYTES: u64 = 32 << 20;
+#[cfg(not(loom))]
+const CODE_PART: u64 = 20;
+
 /// A memory budget in bytes. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -140,7 +147,8 @@ impl Ledger {
     }
 
     /// Has what lies idle in the heap's gaps go back to the system, if that is a noticeable part of the budget, or it would be
-    /// there twice when others take what was freed. For a ledger that watches the heap; nothing otherwise.
+    /// there twice when others take what was freed; and code that is resident since statements were planned. For a ledger that
+    /// watches the heap; nothing otherwise.
     #[cfg(not(loom))]
     pub fn trim(&self) {
         if self.is_watching() {
@@ -148,6 +156,12 @@ impl Ledger {
             let known_bytes = self.used().max(real_bytes.saturating_sub(heap::gap_bytes()));
             let gaps_max = if limit < GAPS_COUNT_FROM { 0 } else { limit / GAPS_COUNTED };
             heap::trim(known_bytes + limit / HEAP_GAPS, gaps_max);
+            let code_bytes = limit / CODE_PART;
+            if code_bytes < CODE_BYTES
+                && let Err(error) = code::trim(CODE_BYTES + code_bytes)
+            {
+                log::debug!("the program's code stays resident: {error}");
+            }
         }
     }
 

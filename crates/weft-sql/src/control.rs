@@ -49,7 +49,7 @@ pub(crate) struct Control {
     is_left_over: AtomicBool,
     /// What its pipelines do is measured.
     is_measured: AtomicBool,
-    /// It has DISTINCT aggregates that can be planned without sets.
+    /// It has aggregates that can be planned without sets and lists of values.
     has_distinct: AtomicBool,
 }
 
@@ -93,7 +93,7 @@ impl Control {
         self.is_measured.load(Ordering::Relaxed)
     }
 
-    /// Notes that the statement has DISTINCT aggregates that can be planned without sets.
+    /// Notes that the statement has aggregates that can be planned without sets and lists of values.
     pub(crate) fn note_distinct(&self) {
         self.has_distinct.store(true, Ordering::Relaxed);
     }
@@ -134,7 +134,6 @@ impl Control {
         if let Some(plan) = plan {
             let mut counted = ProgressSnapshot::default();
             count_metrics(&plan, &mut counted);
-            self.progress.add_spilled(counted.spilled_bytes_raw, counted.spilled_bytes);
             self.progress.add_bytes_read(counted.bytes_read);
             self.progress.add_done(counted.units_done);
             self.progress.add_rows(counted.rows);
@@ -153,13 +152,9 @@ impl Control {
     }
 }
 
-/// Adds what the scans of files in `plan` have read, and what operators of DataFusion's have spilled. (Weft's scans and
-/// operators count by themselves.)
+/// Adds what the scans of files in `plan` have read. (Weft's scans count by themselves, and so does whoever spills.)
 fn count_metrics(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot) {
     let metrics = plan.metrics().unwrap_or_default();
-    let spilled_bytes = metrics.spilled_bytes().unwrap_or(0) as u64;
-    snapshot.spilled_bytes_raw += spilled_bytes;
-    snapshot.spilled_bytes += spilled_bytes;
     if plan.name() == "DataSourceExec" {
         let bytes = metrics
             .sum(|metric| {

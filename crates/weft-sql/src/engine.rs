@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_exec::spill::{Levels, Spilling};
 use weft_rt::io::sim::SimDisk;
-use weft_rt::memory::{Ledger, code, heap, kept, slab};
+use weft_rt::memory::{Ledger, heap, kept, slab};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
 use weft_store::Store;
 use weft_store::spill::temp_directory;
@@ -19,10 +19,6 @@ use crate::memory::LedgerPool;
 use crate::open::open_store;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
 use crate::spill_files::SpillFiles;
-
-/// Code that may be resident while a statement runs, in bytes: as much as any statement needs. A twentieth of
-/// the memory limit may be code too.
-const CODE_BYTES: u64 = 32 << 20;
 
 /// How a database is opened.
 #[derive(Clone, Debug, Default)]
@@ -243,16 +239,6 @@ impl Engine {
 
     pub(crate) fn executor(&self) -> Arc<Executor> {
         Arc::clone(&self.executor.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Has the system forget code that is resident since it planned statements, if the process is to keep to
-    /// the memory limit.
-    pub(crate) fn trim_code(&self) {
-        if self.ledger.is_watching()
-            && let Err(error) = code::trim(CODE_BYTES + self.ledger.limit() / 20)
-        {
-            log::debug!("the program's code stays resident: {error}");
-        }
     }
 
     /// Changes a setting of the database, for all sessions, from their next statements on.

@@ -332,7 +332,6 @@ impl Run {
     /// Has a plan, which is about to be executed, watched.
     fn prepare(&self, physical: &Arc<dyn ExecutionPlan>) {
         self.control.watch(physical);
-        self.session.engine().trim_code();
         self.session.engine().ledger().trim();
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::{check, rows};
+use support::{check, check_error, database, rows};
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, DatabaseStats, ErrorKind, Session};
 
@@ -25,7 +25,7 @@ fn open(memory_limit: &str, engine: &str) -> Database {
 /// A directory with the same rows as a Parquet file of one row group, and as a CSV file.
 fn files() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let session = open("1GiB", "auto").session().unwrap();
+    let session = database().session().unwrap();
     let sql = format!(
         "SELECT value AS n, value % 100 AS g, md5(value::VARCHAR) AS s, \
          (value * 7919 % 1000003)::DOUBLE AS x FROM generate_series(1, {ROWS})"
@@ -99,6 +99,19 @@ fn check_spilled(limit: &str, stats: &DatabaseStats) {
 }
 
 #[test]
+fn a_file_that_is_no_table_fails_its_statement_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("odd.csv");
+    fs::write(&path, "a,b\n1,x\n2\n3,y\n").unwrap();
+    let database = open("64MiB", "auto");
+    let session = database.session().unwrap();
+    let sql = format!("SELECT b, sum(a) FROM '{}' GROUP BY b", path.display());
+    check_error(&session, &sql, ErrorKind::Data);
+    fs::write(&path, "a,b\n1,x\n2,x\n3,y\n").unwrap();
+    check(&session, &format!("{sql} ORDER BY b"), &["x 3", "y 3"]);
+}
+
+#[test]
 fn a_file_is_a_source_of_pipelines() {
     let directory = files();
     let database = open("1GiB", "auto");
@@ -139,7 +152,8 @@ fn row_groups_are_read_in_pieces_where_memory_is_short() {
         let planned = plan(&session, sql);
         let scan = planned.lines().find(|line| line.contains("DataSourceExec"));
         let pieces = scan.map_or(0, |scan| scan.matches("t.parquet").count());
-        assert_eq!(pieces > 1, is_divided, "{limit}: {planned}");
+        // It may be divided for two threads in any case.
+        assert_eq!(pieces > 2, is_divided, "{limit}: {planned}");
         check(&session, sql, &["300000 45000150000 300000 9600000"]);
         // Conditions are put to pages of pieces too.
         let few = "SELECT count(*), min(s), max(n) FROM p WHERE n BETWEEN 150000 AND 150009";

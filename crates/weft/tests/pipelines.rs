@@ -311,9 +311,9 @@ fn what_is_spilled_is_told_whoever_does() {
     };
     assert!(line("memory  ").contains("reserved by DataFusion's operators"), "{analyzed}");
     assert!(!line("memory  ").contains(" 0 "), "{analyzed}");
-    assert!(line("spilled  ").contains(" files by DataFusion's operators"), "{analyzed}");
+    assert!(line("spilled  ").contains("MiB"), "{analyzed}");
     let analyzed = of_query("SELECT sum(n) FROM t");
-    assert!(analyzed.contains("spilled   nothing by DataFusion's operators"), "{analyzed}");
+    assert!(analyzed.contains("spilled   nothing"), "{analyzed}");
 }
 
 #[test]

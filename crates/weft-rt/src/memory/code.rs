@@ -21,7 +21,7 @@ pub(super) fn status_bytes(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Has the system forget the pages of this program's code (or of the library that this is linked into) if
+/// Has the system forget the pages of this program's code and constants (or of the library that this is linked into) if
 /// more than `most_bytes` of files are resident. Takes some 20 µs, and a few ms later on if there was much to
 /// forget, so it is for programs that have promised to stay small. True if something was forgotten.
 ///
@@ -33,28 +33,56 @@ pub fn trim(most_bytes: u64) -> io::Result<bool> {
     }
     let maps = fs::read_to_string("/proc/self/maps")?;
     let own = trim as fn(u64) -> io::Result<bool> as usize;
-    let mut ranges = maps.lines().filter_map(code_of);
-    let Some((start, end)) = ranges.find(|(start, end)| (*start..*end).contains(&own)) else {
+    let mut code = maps.lines().filter_map(Mapping::of).filter(|mapping| mapping.is_code);
+    let Some(code) = code.find(|mapping| (mapping.start..mapping.end).contains(&own)) else {
         return Ok(false);
     };
-    let address = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: the range is the mapping of the file's code that this function itself lies in, so it stays
-    // mapped while this runs. It may be run and read but not written to, so its pages are those of the file:
-    // forgotten, they are the same again when they are next touched, as if the system had reclaimed them.
-    match unsafe { libc::madvise(address, end - start, libc::MADV_DONTNEED) } {
-        0 => Ok(true),
-        _ => Err(io::Error::last_os_error()),
+    code.forget()?;
+    // Where linkers put constants before the code. What is written to once and then protected, as relocated addresses
+    // are, lies behind it.
+    let mut others = maps.lines().filter_map(Mapping::of);
+    if let Some(constants) = others.find(|other| other.end == code.start && other.path == code.path)
+    {
+        constants.forget()?;
     }
+    Ok(true)
 }
 
-/// The addresses of a mapping if it is the code of a file, privately mapped.
-fn code_of(line: &str) -> Option<(usize, usize)> {
-    let mut words = line.split_whitespace();
-    let (range, access) = (words.next()?, words.next()?);
-    let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
-    let (start, end) = range.split_once('-')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    (access == "r-xp" && is_file).then_some((number(start)?, number(end)?))
+/// A mapping of a file that cannot be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping<'a> {
+    start: usize,
+    end: usize,
+    /// It can be run, and not only read from the begin of the file on.
+    is_code: bool,
+    path: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    /// What a line of the system's list of mappings is about, if it is code, or what a file begins with.
+    fn of(line: &'a str) -> Option<Mapping<'a>> {
+        let mut words = line.split_whitespace();
+        let (range, access, offset) = (words.next()?, words.next()?, words.next()?);
+        let path = words.nth(2).filter(|path| path.starts_with('/'))?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let is_code = access == "r-xp";
+        let is_begin = access == "r--p" && number(offset)? == 0;
+        let (start, end) = (number(start)?, number(end)?);
+        (is_code || is_begin).then_some(Mapping { start, end, is_code, path })
+    }
+
+    /// Has the system forget its pages.
+    fn forget(self) -> io::Result<()> {
+        let address = std::ptr::with_exposed_provenance_mut(self.start);
+        // SAFETY: the range is a mapping of the file that this function's code lies in, so it stays mapped while this runs. It
+        // may be run or read but not written to, and was never, so its pages are those of the file: forgotten, they are the
+        // same again when they are next touched, as if the system had reclaimed them.
+        match unsafe { libc::madvise(address, self.end - self.start, libc::MADV_DONTNEED) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -63,16 +91,22 @@ mod tests {
 
     #[test]
     fn code_is_told_from_everything_else() {
+        let begin = "55a46fd33000-55a471667000 r--p 00000000 fe:00 1234    /usr/bin/weft";
         let code = "55a471667000-55a475f95000 r-xp 01933000 fe:00 1234    /usr/bin/weft";
-        assert_eq!(code_of(code), Some((0x55a4_7166_7000, 0x55a4_75f9_5000)));
+        let path = "/usr/bin/weft";
+        let (at, start, end) = (0x55a4_6fd3_3000, 0x55a4_7166_7000, 0x55a4_75f9_5000);
+        let mapping = |start, end, is_code| Some(Mapping { start, end, is_code, path });
+        assert_eq!(Mapping::of(begin), mapping(at, start, false));
+        assert_eq!(Mapping::of(code), mapping(start, end, true));
         for other in [
-            "55a46fd33000-55a471667000 r--p 00000000 fe:00 1234    /usr/bin/weft",
+            "55a475f95000-55a476095000 r--p 06261000 fe:00 1234    /usr/bin/weft",
+            "55a475f95000-55a476095000 rw-p 00000000 fe:00 1234    /usr/bin/weft",
             "7ffd5b5e3000-7ffd5b5e5000 r-xp 00000000 00:00 0       [vdso]",
             "7f2a24000000-7f2a2469c000 rwxp 00000000 00:00 0",
             "7f2a24000000-7f2a2469c000 r-xp 00000000 00:00 0",
             "",
         ] {
-            assert_eq!(code_of(other), None, "{other}");
+            assert_eq!(Mapping::of(other), None, "{other}");
         }
     }
 

@@ -125,6 +125,7 @@ impl Writer {
         let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };
         self.regulator.note_written(costs, || area.rates());
         self.files.progress.add_bytes_written(written_bytes as u64);
+        self.files.progress.add_spilled(raw_bytes as u64, written_bytes as u64);
         self.files.spilled.note_written(&on_disk.spilled);
         Ok(())
     }
