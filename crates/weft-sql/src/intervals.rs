@@ -209,7 +209,8 @@ impl ScalarUDFImpl for Length {
     }
 }
 
-fn length(interval: IntervalMonthDayNano) -> i128 {
+/// How long an interval is, in nanoseconds.
+pub(crate) fn length(interval: IntervalMonthDayNano) -> i128 {
     i128::from(interval.months) * MONTH_NS
         + i128::from(interval.days) * DAY_NS
         + i128::from(interval.nanoseconds)

@@ -82,6 +82,7 @@ mod represented;
 mod rewrite;
 mod rounding;
 mod run;
+mod range_frames;
 mod running;
 mod same_names;
 mod scan;

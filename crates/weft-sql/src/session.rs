@@ -42,6 +42,7 @@ use crate::pipelines::{ByPipelines, Pipelines};
 use crate::query_comparisons::any_row;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
+use crate::range_frames::RangeFrames;
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
@@ -99,8 +100,9 @@ impl Session {
         analyzer_rules.insert(1, Arc::new(DateTimes));
         analyzer_rules.insert(2, Arc::new(Nullif));
         analyzer_rules.insert(3, Arc::new(MixedNumbers));
-        analyzer_rules.insert(4, Arc::new(IntervalWindows::new()));
-        analyzer_rules.insert(5, Arc::new(WindowFilters));
+        analyzer_rules.insert(4, Arc::new(RangeFrames));
+        analyzer_rules.insert(5, Arc::new(IntervalWindows::new()));
+        analyzer_rules.insert(6, Arc::new(WindowFilters));
         // After grouping() was resolved, which looks for the keys as they were written.
         analyzer_rules.insert(7, Arc::new(DistinctGroups));
         analyzer_rules.insert(8, Arc::new(GroupingSets::new()));

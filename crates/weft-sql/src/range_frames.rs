@@ -1,0 +1,96 @@
+//! The distances of RANGE frames, checked against what rows are ordered by: DataFusion reads the number of a distance
+//! from a date as months, and starts the frames of texts and booleans with the partition.
+//!
+//! Numbers have distances that are numbers, dates and timestamps have intervals, dates also whole numbers of days.
+
+use datafusion::arrow::array::types::IntervalMonthDayNano;
+use datafusion::arrow::datatypes::{DataType, IntervalUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, WindowFrameBound, WindowFrameUnits,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::intervals;
+use crate::plan_walk::rewrite_expressions;
+use crate::types::type_name;
+
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+
+/// Checks distances, and gives dates intervals. To be applied before types are coerced, which makes distances of whatever
+/// type rows are ordered by.
+#[derive(Debug)]
+pub(crate) struct RangeFrames;
+
+impl AnalyzerRule for RangeFrames {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        rewrite_expressions(plan, rewrite)
+    }
+
+    fn name(&self) -> &str {
+        "range_frames"
+    }
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+    let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let params = &mut call.params;
+    let frame = &mut params.window_frame;
+    let ([key], WindowFrameUnits::Range) = (&params.order_by[..], frame.units) else {
+        return Ok(Transformed::no(Expr::WindowFunction(call)));
+    };
+    let mut changed = false;
+    for bound in [&mut frame.start_bound, &mut frame.end_bound] {
+        if let WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) = bound
+            && let ScalarValue::Utf8(Some(text)) = distance
+            && let Some(interval) = checked(text, &key.expr.get_type(schema)?)?
+        {
+            *distance = ScalarValue::IntervalMonthDayNano(Some(interval));
+            changed = true;
+        }
+    }
+    Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed))
+}
+
+/// The interval that a distance between dates or timestamps is; none between numbers.
+fn checked(text: &str, key: &DataType) -> DfResult<Option<IntervalMonthDayNano>> {
+    let is_number = text.trim().parse::<f64>().is_ok();
+    let name = type_name(key);
+    match key {
+        DataType::Null => Ok(None),
+        key if key.is_numeric() => match is_number {
+            true => Ok(None),
+            false => plan_err!(
+                "RANGE with the distance '{text}' over {name}: the distance between numbers is a number"
+            ),
+        },
+        DataType::Date32 | DataType::Date64 if is_number => match text.trim().parse() {
+            Ok(days) => Ok(Some(IntervalMonthDayNano::new(0, days, 0))),
+            Err(_) => plan_err!(
+                "RANGE with the distance {text} over DATE: it is a whole number of days, at most \
+                 {}, or an interval",
+                i32::MAX
+            ),
+        },
+        DataType::Timestamp(..) if is_number => plan_err!(
+            "RANGE with the distance {text} over {name}: the distance between timestamps is an \
+             interval, as in INTERVAL '1 day'"
+        ),
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
+            let interval = match ScalarValue::try_from_string(text.to_owned(), &INTERVAL) {
+                Ok(ScalarValue::IntervalMonthDayNano(Some(interval))) => interval,
+                _ => return plan_err!("RANGE with the distance '{text}': it is no interval"),
+            };
+            match intervals::length(interval) < 0 {
+                true => plan_err!("RANGE with the distance '{text}': it cannot be negative"),
+                false => Ok(Some(interval)),
+            }
+        }
+        _ => plan_err!(
+            "RANGE with a distance orders rows by a number, a date or a timestamp, not by {name}: \
+             ROWS and GROUPS count rows and their peers"
+        ),
+    }
+}
