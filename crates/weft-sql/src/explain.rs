@@ -1,6 +1,6 @@
 //! EXPLAIN and EXPLAIN ANALYZE: what a query is planned as, and what it has done. Pipelines are shown line by line
-//! ([`pipelines::lines`]), what DataFusion executes as a tree of nodes, in which pipelines are one node each. What other formats
-//! there are, and other options, is DataFusion's.
+//! ([`pipelines::lines`]), what DataFusion executes as a tree of nodes, in which pipelines are one node each. The format
+//! `tree` draws all nodes ([`tree`]). What other formats there are, and other options, is DataFusion's.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +22,7 @@ use crate::plan_node::Plan;
 use crate::run::{Run, Started, text_batch, text_rows, text_schema};
 use crate::sizes::{grouped, human_bytes};
 use crate::spill_files::task_context;
+use crate::tree_explained::tree;
 
 /// The columns of the result.
 const COLUMNS: [&str; 2] = ["plan_type", "plan"];
@@ -36,6 +37,11 @@ pub(crate) fn is_plain(plan: &Explain, state: &SessionState) -> bool {
     let is_partial = options.logical_plan_only || options.physical_plan_only;
     let is_more = plan.verbose || shows_statistics || options.show_schema;
     plan.explain_format == ExplainFormat::Indent && !is_partial && !is_more
+}
+
+/// True if the plan is to be drawn.
+pub(crate) fn is_drawn(plan: &Explain) -> bool {
+    plan.explain_format == ExplainFormat::Tree
 }
 
 /// As [`is_plain`].
@@ -57,6 +63,18 @@ pub(crate) async fn explained(state: &SessionState, plan: &Explain) -> Result<St
     let mut rows = vec![("logical_plan", texts(&logical.display_indent().to_string()))];
     rows.extend(of_plan(&physical, None));
     let (names, plans) = columns(rows);
+    text_rows(&COLUMNS, vec![names, plans])
+}
+
+/// The result of EXPLAIN (FORMAT tree).
+///
+/// # Errors
+/// Those of planning.
+pub(crate) async fn drawn(state: &SessionState, plan: &Explain) -> Result<Started> {
+    let logical = state.optimize(&plan.plan)?;
+    let physical = state.query_planner().create_physical_plan(&logical, state).await?;
+    let width_max = state.config_options().explain.tree_maximum_render_width;
+    let (names, plans) = columns(vec![("physical_plan", vec![tree(&physical, width_max)])]);
     text_rows(&COLUMNS, vec![names, plans])
 }
 

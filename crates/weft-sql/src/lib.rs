@@ -105,6 +105,7 @@ mod types;
 mod unsupported;
 mod using_joins;
 mod value;
+mod tree_explained;
 mod whole_orders;
 mod window_filters;
 mod write;

@@ -309,6 +309,9 @@ impl Run {
             LogicalPlan::Explain(plan) if explain::is_plain(plan, state) => {
                 return explain::explained(state, plan).await;
             }
+            LogicalPlan::Explain(plan) if explain::is_drawn(plan) => {
+                return explain::drawn(state, plan).await;
+            }
             LogicalPlan::Analyze(plan) if explain::is_plainly_analyzed(plan, state) => {
                 return explain::analyzed(self, state, plan).await;
             }
