@@ -53,6 +53,7 @@ mod insert_diagnosis;
 mod integer_text;
 mod interval_products;
 mod intervals;
+mod join_conditions;
 mod join_order;
 mod known_aggregates;
 mod locate;

@@ -8,7 +8,7 @@
 //!   names (`same_names.rs`).
 //! - ROLLUP, CUBE and GROUPING SETS are put as grouping sets where DataFusion refuses them (`groupings.rs`).
 //! - Windows that are based on others are written out (`named_windows.rs`).
-//! - SEMI JOIN and ANTI JOIN are those of the left side.
+//! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
 //! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
 //!   USING and NATURAL wait for the catalog (`using_joins.rs`).
@@ -27,6 +27,7 @@ use crate::depth::{Depth, check_queries};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, call};
 use crate::groupings;
+use crate::join_conditions;
 use crate::named_windows;
 use crate::names::{name_columns, name_columns_of};
 use crate::patterns;
@@ -90,6 +91,9 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
+        if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+            join_conditions::check(table_with_joins)?;
+        }
         if let TableFactor::Derived { alias: Some(alias), .. }
         | TableFactor::Table { alias: Some(alias), .. } = table
         {
@@ -102,6 +106,9 @@ impl VisitorMut for Rewriter {
         named_windows::write_out(select)?;
         name_apart(&mut select.projection);
         groupings::expand(select)?;
+        for table in &select.from {
+            join_conditions::check(table)?;
+        }
         for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
             let operator = match &join.join_operator {
                 JoinOperator::Semi(on) => JoinOperator::LeftSemi(on.clone()),
