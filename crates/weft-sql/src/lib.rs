@@ -57,6 +57,7 @@ mod join_conditions;
 mod join_order;
 mod known_aggregates;
 mod locate;
+mod materialized;
 mod memory;
 mod merge_joins;
 mod mixed_numbers;

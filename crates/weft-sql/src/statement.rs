@@ -14,6 +14,7 @@ use crate::grammar::{
     RECURSION_MAX, expect_end, expect_eof, expected, is, is_word, parser, skip_word, slice, syntax,
     take_string, take_word,
 };
+use crate::materialized;
 use crate::rewrite;
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
@@ -78,6 +79,7 @@ pub(crate) fn parse_with(sql: &str, values: &[String]) -> Result<Parsed> {
 fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     check_is_one(&tokens)?;
     struct_types::rewrite(&mut tokens);
+    materialized::rewrite(&mut tokens);
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
         match &mut parsed {
             Parsed::Sql(statement) => {
@@ -197,6 +199,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
 pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
     let mut tokens = text::tokenize(sql)?;
     struct_types::rewrite(&mut tokens);
+    materialized::rewrite(&mut tokens);
     let mut parser = parser(tokens);
     let mut query = parser.parse_query().map_err(syntax)?;
     expect_eof(&mut parser)?;
