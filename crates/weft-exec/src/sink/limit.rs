@@ -36,6 +36,10 @@ impl Limit {
 }
 
 impl Sink for Limit {
+    fn keeps_tuples(&self) -> bool {
+        self.inner.keeps_tuples()
+    }
+
     fn facts(&self) -> Facts {
         self.inner.facts()
     }
