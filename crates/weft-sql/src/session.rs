@@ -40,9 +40,9 @@ use crate::own_functions::own_functions;
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
 use crate::query_comparisons::any_row;
+use crate::range_frames::RangeFrames;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
-use crate::range_frames::RangeFrames;
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
@@ -104,9 +104,9 @@ impl Session {
         analyzer_rules.insert(5, Arc::new(IntervalWindows::new()));
         analyzer_rules.insert(6, Arc::new(WindowFilters));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(7, Arc::new(DistinctGroups));
-        analyzer_rules.insert(8, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(9, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(8, Arc::new(DistinctGroups));
+        analyzer_rules.insert(9, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(10, Arc::new(RoundedDigits::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(NarrowingCasts::new()));
