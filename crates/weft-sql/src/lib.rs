@@ -35,7 +35,7 @@ mod economy;
 mod engine;
 mod error;
 mod explain;
-mod file_pieces;
+mod file_readers;
 mod files;
 mod filters;
 mod float_extremes;

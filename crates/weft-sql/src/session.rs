@@ -20,7 +20,7 @@ use crate::duplicates::CountedDuplicates;
 use crate::economy::Economy;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError};
-use crate::file_pieces::FilePieces;
+use crate::file_readers::FileReaders;
 use crate::filters;
 use crate::float_extremes::float_extremes;
 use crate::floats::CanonicalFloats;
@@ -139,10 +139,7 @@ impl Session {
                 engine.ledger.clone(),
                 Arc::clone(&engine.spilling),
             )))
-            .with_physical_optimizer_rule(Arc::new(FilePieces::new(
-                engine.ledger.clone(),
-                Arc::clone(&engine.environment),
-            )))
+            .with_physical_optimizer_rule(Arc::new(FileReaders::new(engine.ledger.clone())))
             .with_physical_optimizer_rule(Arc::new(Exchanges))
             .build();
         state.register_udaf(checked_sum())?;

@@ -22,13 +22,13 @@ fn open(memory_limit: &str, engine: &str) -> Database {
     Database::in_memory(&options.with("memory_limit", memory_limit)).unwrap()
 }
 
-/// A directory with the same rows, ordered by `x` alone, as a Parquet file of one row group, and as a CSV file.
+/// A directory with the same rows as a Parquet file of one row group, and as a CSV file.
 fn files() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let session = database().session().unwrap();
     let sql = format!(
         "SELECT value AS n, value % 100 AS g, md5(value::VARCHAR) AS s, \
-         (value * 7919 % 1000003)::DOUBLE AS x FROM generate_series(1, {ROWS}) ORDER BY x"
+         (value * 7919 % 1000003)::DOUBLE AS x FROM generate_series(1, {ROWS})"
     );
     for name in ["t.parquet", "t.csv"] {
         let path = directory.path().join(name);
@@ -143,19 +143,13 @@ fn a_file_is_a_source_of_pipelines() {
 }
 
 #[test]
-fn row_groups_are_read_in_pieces_where_memory_is_short() {
+fn conditions_are_put_to_pages() {
     let directory = files();
-    for (limit, is_divided) in [("1GiB", false), ("24MiB", true)] {
+    for limit in ["1GiB", "24MiB"] {
         let database = open(limit, "auto");
         let session = with_views(&database, directory.path());
         let sql = "SELECT count(*), sum(n), count(DISTINCT s), sum(length(s)) FROM p";
-        let planned = plan(&session, sql);
-        let scan = planned.lines().find(|line| line.contains("DataSourceExec"));
-        let pieces = scan.map_or(0, |scan| scan.matches("t.parquet").count());
-        // It may be divided for two threads in any case.
-        assert_eq!(pieces > 2, is_divided, "{limit}: {planned}");
         check(&session, sql, &["300000 45000150000 300000 9600000"]);
-        // Conditions are put to pages of pieces too.
         let few = "SELECT count(*), min(s), max(n) FROM p WHERE n BETWEEN 150000 AND 150009";
         check(&session, few, &[FEW]);
     }

@@ -12,7 +12,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
 
-use crate::file_pieces::streams_max;
+use crate::file_readers::streams_max;
 use crate::plan_node::Plan;
 
 /// The scan of files that a leaf is.
