@@ -11,7 +11,7 @@
 //! address. All tuples of a layout take [`Layout::bytes`], a multiple of 8.
 //!
 //! A field may take less than its register's lane ([`Storage`]), if whoever makes the layout knows that integers lie within the
-//! bounds of a narrower lane, or that there are few different strings, of which tuples have the numbers then ([`Codebook`]):
+//! bounds of a narrower lane, or that there are few different strings, of which tuples have the numbers then (`codebook.rs`):
 //! what is spilled, read back and looked up in memory is that much less.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum Storage {
     Whole,
     /// Integers that all fit into this narrower lane, of the same signedness.
     Narrow(Lane),
-    /// Strings of which there are few different ones, as their numbers in a [`Codebook`].
+    /// Strings of which there are few different ones, as their numbers in a codebook.
     Coded,
 }
 

@@ -362,7 +362,7 @@ impl Materializer {
     /// All tuples must be complete: they may be spilled.
     ///
     /// # Errors
-    /// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
+    /// [`ExecError::Memory`]; what went wrong with spilling.
     pub async fn make_room(&mut self, hash: u64, long_bytes: usize) -> Result<Room> {
         self.renew(self.partition_of(hash), long_bytes).await
     }
