@@ -101,7 +101,7 @@ fn rows_that_outgrow_memory_come_in_their_order() {
                 let ids = in_order(&got);
                 if first.is_none() {
                     assert_eq!(ids, all, "every row, unchanged");
-                    assert!(context.progress.snapshot().bytes_written > 0, "{workers} {bytes}");
+                    assert!(context.progress.snapshot().spilled_bytes > 0, "{workers} {bytes}");
                 }
                 assert_nothing_is_left(&context);
             }
@@ -210,7 +210,7 @@ fn many_runs_are_merged_to_longer_ones() {
         let (pipelines, results) = sorting(batches.clone(), &schema, &keys, None);
         assert_eq!(collect(&context, pipelines, results).unwrap().num_rows(), 60_000);
         assert_nothing_is_left(&context);
-        context.progress.snapshot().bytes_written
+        context.progress.snapshot().spilled_bytes
     });
     assert!(written[2] > 0 && written[0] > written[2] * 3 / 2, "{written:?}");
 }

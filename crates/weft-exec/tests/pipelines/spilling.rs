@@ -152,7 +152,7 @@ fn aggregations_that_spill_follow_each_other() {
         check(&run(&context, rows(40_000, 40_000)).unwrap(), 40_000, 40_000);
         check(&run(&context, rows(40_000, 10_000)).unwrap(), 40_000, 10_000);
         // One of eight may have done all the work, with room enough.
-        let spilled_bytes = context.progress.snapshot().bytes_written;
+        let spilled_bytes = context.progress.snapshot().spilled_bytes;
         assert!(spilled_bytes > 0 || workers == 8);
         assert_nothing_is_left(&context);
     }
@@ -179,7 +179,7 @@ fn what_pipelines_have_done_is_measured() {
     let pages = profiles.iter().flat_map(|profile| profile.spilled().levels_over_time());
     let pages: u64 = pages.flatten().sum();
     assert!(spilled > 0 && pages > 0 && spilled >= pages * 4096, "{spilled} bytes, {pages} pages");
-    assert_eq!(context.progress.snapshot().bytes_written, spilled);
+    assert_eq!(context.progress.snapshot().spilled_bytes, spilled);
     assert_eq!(context.progress.fraction(), 1.0);
     let facts = profiles[0].facts(PartName::Sink);
     assert!(facts.iter().any(|fact| fact.name == "partitions on disk"), "{facts:?}");

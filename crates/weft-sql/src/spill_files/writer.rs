@@ -124,7 +124,6 @@ impl Writer {
         let (scheme, compressing) = (on_disk.scheme, on_disk.compressing);
         let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };
         self.regulator.note_written(costs, || area.rates());
-        self.files.progress.add_bytes_written(written_bytes as u64);
         self.files.progress.add_spilled(raw_bytes as u64, written_bytes as u64);
         self.files.spilled.note_written(&on_disk.spilled);
         Ok(())
