@@ -19,6 +19,7 @@ pub(crate) mod packing;
 pub mod page;
 mod pressure;
 mod through;
+mod write;
 
 pub(crate) use layout::hash_at;
 pub use layout::{Field, Layout, Storage};
