@@ -16,6 +16,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Signature, Volatility,
 };
+use weft_exec::aggregate::Quantile;
 
 use crate::moments::{Moments, Numbers};
 use crate::types::type_name;
@@ -61,22 +62,25 @@ impl Collected {
     fn is_of_numbers(&self) -> bool {
         matches!(self.kind, Kind::Moments(_))
     }
+}
 
-    /// The fraction of the values that lies below the wanted one.
-    fn fraction(&self, args: &AccumulatorArgs) -> DfResult<f64> {
-        let Some(expr) = args.exprs.get(1) else { return Ok(0.0) };
-        let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
-        let fraction = match expr.evaluate(&nothing) {
-            Ok(ColumnarValue::Scalar(value)) => value.cast_to(&DataType::Float64)?,
-            _ => return plan_err!("the fraction of {} has to be constant", self.name()),
-        };
-        let ScalarValue::Float64(Some(fraction)) = fraction else {
-            return plan_err!("the fraction of {} cannot be NULL", self.name());
-        };
-        match (0.0..=1.0).contains(&fraction) {
-            true => Ok(fraction),
-            false => plan_err!("the fraction of {} is {fraction}, not from 0 to 1", self.name()),
-        }
+/// The quantile that the second argument of a function, and the order of the first one, ask for.
+///
+/// # Errors
+/// If the argument is not a constant from 0 to 1.
+pub(crate) fn quantile(name: &str, args: &AccumulatorArgs) -> DfResult<Quantile> {
+    let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    let fraction = match args.exprs.get(1).map(|expr| expr.evaluate(&nothing)) {
+        Some(Ok(ColumnarValue::Scalar(value))) => value.cast_to(&DataType::Float64)?,
+        _ => return plan_err!("the fraction of {name} has to be constant"),
+    };
+    let ScalarValue::Float64(Some(fraction)) = fraction else {
+        return plan_err!("the fraction of {name} cannot be NULL");
+    };
+    let is_descending = args.order_bys.first().is_some_and(|key| key.options.descending);
+    match (0.0..=1.0).contains(&fraction) {
+        true => Ok(Quantile { fraction, is_descending }),
+        false => plan_err!("the fraction of {name} is {fraction}, not from 0 to 1"),
     }
 }
 
@@ -133,8 +137,10 @@ impl AggregateUDFImpl for Collected {
         }
         Ok(Box::new(Values {
             kind: self.kind,
-            fraction: self.fraction(&args)?,
-            is_descending: args.order_bys.first().is_some_and(|key| key.options.descending),
+            quantile: match self.kind {
+                Kind::QuantileDisc => quantile(self.name(), &args)?,
+                _ => Quantile::ascending(0.0),
+            },
             is_distinct: args.is_distinct,
             of: args.expr_fields[0].data_type().clone(),
             to: args.return_field.data_type().clone(),
@@ -151,8 +157,7 @@ impl AggregateUDFImpl for Collected {
 #[derive(Debug)]
 struct Values {
     kind: Kind,
-    fraction: f64,
-    is_descending: bool,
+    quantile: Quantile,
     is_distinct: bool,
     of: DataType,
     to: DataType,
@@ -185,9 +190,7 @@ impl Values {
             let longest = equal.iter().rev().max_by_key(|range| range.len());
             return longest.filter(|_| !self.is_distinct).map_or(0, |range| range.start);
         }
-        let below = (self.fraction * count as f64).ceil() as usize;
-        let place = below.clamp(1, count) - 1;
-        if self.is_descending { count - 1 - place } else { place }
+        self.quantile.place(count)
     }
 }
 

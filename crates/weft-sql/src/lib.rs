@@ -34,6 +34,7 @@ mod duplicates;
 mod economy;
 mod engine;
 mod error;
+mod exact_quantiles;
 mod explain;
 mod file_readers;
 mod files;

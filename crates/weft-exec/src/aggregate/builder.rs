@@ -163,21 +163,21 @@ impl<'a> Builder<'a> {
                 for_lane!(argument, T => self.first::<T>(aggregate, *ignores_nulls));
             }
             Function::ApproximateDistinct => self.approximate(aggregate),
-            Function::DiscreteQuantile { fraction } => {
-                let fraction = *fraction;
+            Function::DiscreteQuantile(quantile) => {
+                let quantile = *quantile;
                 for_lane!(self.lane(aggregate.arguments[0]), T => {
                     self.collect::<T>(aggregate, true, move |chain| {
-                        Box::new(DiscreteQuantile { chain, fraction })
+                        Box::new(DiscreteQuantile { chain, quantile })
                     });
                 });
             }
-            Function::ContinuousQuantile { fraction } => {
-                let fraction = *fraction;
+            Function::ContinuousQuantile(quantile) => {
+                let quantile = *quantile;
                 for_number!(self.lane(aggregate.arguments[0]), T => {
                     for_number!(aggregate.result, O => {
                         self.collect::<T>(aggregate, true, move |chain| {
                             let out = PhantomData::<O>;
-                            Box::new(ContinuousQuantile { chain, fraction, out })
+                            Box::new(ContinuousQuantile { chain, quantile, out })
                         });
                     });
                 });

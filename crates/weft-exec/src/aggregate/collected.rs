@@ -7,6 +7,7 @@ use super::fold::Ordered;
 use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
+use super::quantile::{Quantile, between};
 use super::state::{Needs, Outcome, Tuple};
 use super::sum::Number;
 use crate::error::Result;
@@ -14,11 +15,11 @@ use crate::lane::{Lane, Value};
 use crate::text::Str;
 use crate::vector::Vector;
 
-/// The value that a fraction of the values are below of: one of them.
+/// A quantile that is one of the values.
 #[derive(Debug)]
 pub(super) struct DiscreteQuantile<T> {
     pub(super) chain: Chain<T>,
-    pub(super) fraction: f64,
+    pub(super) quantile: Quantile,
 }
 
 impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
@@ -38,9 +39,7 @@ impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
                 out.validity.set(at, false);
                 continue;
             }
-            // The first whose share of values up to it is at least the fraction.
-            let number = (values.len() as f64 * self.fraction).ceil() as usize;
-            let number = number.saturating_sub(1).min(values.len() - 1);
+            let number = self.quantile.place(values.len());
             let (_, value, _) = values.select_nth_unstable_by(number, |a, b| a.order(*b));
             out.values_mut::<T>()[at] = *value;
         }
@@ -48,19 +47,18 @@ impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
     }
 }
 
-/// As [`DiscreteQuantile`], but between two values where the fraction is.
+/// As [`DiscreteQuantile`], but between two values where it lies.
 #[derive(Debug)]
 pub(super) struct ContinuousQuantile<T, O> {
     pub(super) chain: Chain<T>,
-    pub(super) fraction: f64,
+    pub(super) quantile: Quantile,
     pub(super) out: PhantomData<O>,
 }
 
 impl<T: Keep + Ordered + Number, O: Value + Number> ContinuousQuantile<T, O> {
     fn between(&self, low: T, high: T, part: f64) -> Option<O> {
         if matches!(O::LANE, Lane::F32 | Lane::F64) {
-            let (low, high) = (low.to_f64(), high.to_f64());
-            return O::from_f64(if part == 0.0 { low } else { low + (high - low) * part });
+            return O::from_f64(between(low.to_f64(), high.to_f64(), part));
         }
         let (low, high) = (low.to_i128()?, high.to_i128()?);
         // Toward zero, exactly for the median; sum and difference of two values of 128 bits may be too large.
@@ -98,12 +96,11 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
                 out.validity.set(at, false);
                 continue;
             }
-            let position = (values.len() - 1) as f64 * self.fraction;
-            let number = (position.floor() as usize).min(values.len() - 1);
+            let (number, part) = self.quantile.position(values.len());
             let (_, low, above) = values.select_nth_unstable_by(number, |a, b| a.order(*b));
             let low = *low;
             let high = above.iter().copied().min_by(|a, b| a.order(*b)).unwrap_or(low);
-            let value = self.between(low, high, position - number as f64);
+            let value = self.between(low, high, part);
             out.values_mut::<O>()[at] =
                 value.ok_or_else(|| super::sum::overflow("a quantile", O::LANE))?;
         }

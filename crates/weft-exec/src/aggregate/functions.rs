@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
+use super::quantile::Quantile;
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::program::Register;
@@ -86,16 +87,10 @@ pub enum Function {
         /// As above.
         ignores_nulls: bool,
     },
-    /// The value that `fraction` of the values lie below of, between two values if need be; median. The result is a number.
-    ContinuousQuantile {
-        /// 0 to 1.
-        fraction: f64,
-    },
-    /// The least value that `fraction` of the values are not greater than. The result has the argument's lane.
-    DiscreteQuantile {
-        /// 0 to 1.
-        fraction: f64,
-    },
+    /// Between two values if need be; median, percentile_cont. The result is a number.
+    ContinuousQuantile(Quantile),
+    /// One of the values; percentile_disc. The result has the argument's lane.
+    DiscreteQuantile(Quantile),
     /// string_agg: texts in the order of the aggregate.
     Texts {
         /// What stands between them.

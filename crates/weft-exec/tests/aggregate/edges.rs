@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow_schema::DataType;
 use weft_exec::aggregate::{
-    Aggregate, Aggregation, External, Function, Keys, Moment, Output, Product, Shape,
+    Aggregate, Aggregation, External, Function, Keys, Moment, Output, Product, Quantile, Shape,
 };
 use weft_exec::program::{Constant, Program, Register};
 use weft_exec::{ExecError, Lane, Result};
@@ -76,7 +76,7 @@ fn what_does_not_fit_into_memory_is_an_error() {
                     ..Aggregate::new(Function::Count, vec![Register(0)], Lane::I64)
                 },
                 _ => Aggregate::new(
-                    Function::DiscreteQuantile { fraction: 0.5 },
+                    Function::DiscreteQuantile(Quantile::ascending(0.5)),
                     vec![Register(0)],
                     Lane::I64,
                 ),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use weft_exec::Lane;
-use weft_exec::aggregate::{Aggregate, Function, Moment};
+use weft_exec::aggregate::{Aggregate, Function, Moment, Quantile};
 
 use crate::rows::{Cell, Scalar, Table, identity};
 
@@ -91,15 +91,21 @@ pub fn value(table: &Table, aggregate: &Aggregate, rows: &[usize]) -> Cell {
         Function::Xor => bits(aggregate.result, values(), |a, b| a ^ b),
         Function::First { .. } => return cells[0].clone(),
         Function::Last { .. } => return cells[count - 1].clone(),
-        Function::DiscreteQuantile { fraction } => {
+        Function::DiscreteQuantile(Quantile { fraction, is_descending }) => {
             let mut sorted: Vec<&Scalar> = values().collect();
             sorted.sort_by(|a, b| a.compare(b));
+            if *is_descending {
+                sorted.reverse();
+            }
             let at = (count as f64 * fraction).ceil() as usize;
             sorted[at.max(1).min(count) - 1].clone()
         }
-        Function::ContinuousQuantile { fraction } => {
+        Function::ContinuousQuantile(Quantile { fraction, is_descending }) => {
             let mut sorted: Vec<&Scalar> = values().collect();
             sorted.sort_by(|a, b| a.compare(b));
+            if *is_descending {
+                sorted.reverse();
+            }
             let position = (count - 1) as f64 * fraction;
             let (low, high) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
             if !is_float(aggregate.result) {
@@ -108,7 +114,7 @@ pub fn value(table: &Table, aggregate: &Aggregate, rows: &[usize]) -> Cell {
             }
             let part = position.fract();
             let (low, high) = (low.float(), high.float());
-            Scalar::Float(if part == 0.0 { low } else { low + (high - low) * part })
+            Scalar::Float(if part == 0.0 { low } else { low * (1.0 - part) + high * part })
         }
         Function::Texts { separator } => {
             let texts: Vec<&[u8]> = values()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weft_exec::Lane;
-use weft_exec::aggregate::{Aggregate, Aggregation, Function, Keys, Moment, Output};
+use weft_exec::aggregate::{Aggregate, Aggregation, Function, Keys, Moment, Output, Quantile};
 use weft_exec::program::{Program, Register};
 use weft_exec::query::PartitionMode;
 
@@ -81,6 +81,10 @@ impl Columns {
     }
 }
 
+fn quantile(random: &mut fastrand::Rng) -> Quantile {
+    Quantile { fraction: random.f64(), is_descending: random.bool() }
+}
+
 fn functions(random: &mut fastrand::Rng, lane: Lane) -> (Function, Lane) {
     let is_number = NUMBERS.contains(&lane);
     let is_float = matches!(lane, Lane::F32 | Lane::F64);
@@ -92,14 +96,14 @@ fn functions(random: &mut fastrand::Rng, lane: Lane) -> (Function, Lane) {
         (Function::First { ignores_nulls: false }, lane, true),
         (Function::Last { ignores_nulls: true }, lane, true),
         (Function::Last { ignores_nulls: false }, lane, true),
-        (Function::DiscreteQuantile { fraction: random.f64() }, lane, true),
+        (Function::DiscreteQuantile(quantile(random)), lane, true),
         (Function::ApproximateDistinct, Lane::I64, true),
         (Function::Sum, if is_float { Lane::F64 } else { Lane::I128 }, is_number),
         (Function::Sum, Lane::F64, is_number),
         (Function::Average { digits: 2 }, if is_float { Lane::F64 } else { Lane::I128 }, is_number),
         (Function::Average { digits: 0 }, Lane::F64, is_number),
-        (Function::ContinuousQuantile { fraction: random.f64() }, Lane::F64, is_number),
-        (Function::ContinuousQuantile { fraction: 0.5 }, lane, is_number),
+        (Function::ContinuousQuantile(quantile(random)), Lane::F64, is_number),
+        (Function::ContinuousQuantile(Quantile::ascending(0.5)), lane, is_number),
         (Function::And, lane, !is_float && lane != Lane::Str),
         (Function::Or, lane, !is_float && lane != Lane::Str),
         (Function::Xor, lane, is_number && !is_float),

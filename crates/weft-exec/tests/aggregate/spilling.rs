@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_exec::aggregate::{Aggregate, Aggregation, Function, Keys, Output};
+use weft_exec::aggregate::{Aggregate, Aggregation, Function, Keys, Output, Quantile};
 use weft_exec::program::{Program, Register, Step};
 use weft_exec::query::{Context, PartitionMode};
 use weft_exec::{ExecError, Interpreter, Lane, Result, Str, VECTOR_ROWS_MAX};
@@ -137,8 +137,8 @@ fn aggregate(context: &Context, table: &Shared, kept: Kept) -> Result<Vec<Vec<Ce
     let texts = || Function::Texts { separator: b", ".as_slice().into() };
     if kept == Kept::Lists {
         aggregates.extend([
-            of(Function::ContinuousQuantile { fraction: 0.5 }, 2, Lane::I64),
-            of(Function::DiscreteQuantile { fraction: 0.25 }, 3, Lane::Str),
+            of(Function::ContinuousQuantile(Quantile::ascending(0.5)), 2, Lane::I64),
+            of(Function::DiscreteQuantile(Quantile::ascending(0.25)), 3, Lane::Str),
             Aggregate { order: Some(register(4)), ..of(texts(), 3, Lane::Str) },
         ]);
     }

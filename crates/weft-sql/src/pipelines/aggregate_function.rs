@@ -6,9 +6,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::arrow::row::{RowConverter, SortField};
-use datafusion::common::Result as DfResult;
+use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use weft_exec::aggregate::{Aggregate, External, Function, Moment};
+use weft_exec::aggregate::{Aggregate, External, Function, Moment, Quantile};
 use weft_exec::program::{self, Register, Step};
 use weft_exec::{ExecError, Lane};
 
@@ -46,7 +46,9 @@ pub(super) fn aggregate_of(
     let mut aggregate = match function(expr, &args, &types, result.data_type()) {
         Some(function) => {
             let wanted = match &function {
-                Function::Texts { .. } => 1,
+                Function::Texts { .. }
+                | Function::ContinuousQuantile(_)
+                | Function::DiscreteQuantile(_) => 1,
                 _ => args.len(),
             };
             let terms: DfResult<Vec<Term>> =
@@ -59,6 +61,7 @@ pub(super) fn aggregate_of(
             }
             let lane = match (&function, terms.first()) {
                 (Function::Min | Function::Max, Some(term)) => term.lane,
+                (Function::DiscreteQuantile(_), Some(term)) => term.lane,
                 (Function::First { .. } | Function::Last { .. }, Some(term)) => term.lane,
                 _ => Lane::of(result.data_type()),
             };
@@ -84,7 +87,14 @@ pub(super) fn aggregate_of(
     aggregate.filter = filter;
     // Of a reversed function it is the accumulator that gives its values the other way round.
     let is_backwards = expr.is_reversed() && matches!(aggregate.function, Function::Texts { .. });
-    aggregate.order = order(code, expr, is_backwards)?;
+    // Quantiles order by their argument, which tells no more than the direction.
+    let is_quantile = matches!(
+        aggregate.function,
+        Function::ContinuousQuantile(_) | Function::DiscreteQuantile(_)
+    );
+    if !is_quantile {
+        aggregate.order = order(code, expr, is_backwards)?;
+    }
     if guard.is_some() {
         code.end();
     }
@@ -143,7 +153,13 @@ pub(super) fn function(
         ("bit_or", [of]) if of.is_integer() => Some(Function::Or),
         ("bit_xor", [of]) if of.is_integer() => Some(Function::Xor),
         ("median", [of]) if is_number(of) && of == result => {
-            Some(Function::ContinuousQuantile { fraction: 0.5 })
+            Some(Function::ContinuousQuantile(Quantile::ascending(0.5)))
+        }
+        ("percentile_cont", [of, _]) if is_float(of) && of == result => {
+            quantile(expr, &args[1]).map(Function::ContinuousQuantile)
+        }
+        ("quantile_disc", [of, _]) if is_ordered(of) => {
+            quantile(expr, &args[1]).map(Function::DiscreteQuantile)
         }
         ("first_value", [_]) => Some(Function::First { ignores_nulls }),
         ("last_value", [_]) => Some(Function::Last { ignores_nulls }),
@@ -151,6 +167,17 @@ pub(super) fn function(
         ("string_agg", [of, _]) if have_one_order(of, &DataType::Utf8) => {
             let separator = args.get(1).and_then(literal).and_then(text)?.as_bytes();
             Some(Function::Texts { separator: separator.into() })
+        }
+        _ => None,
+    }
+}
+
+/// The quantile with this fraction, if that is a constant that it may be.
+fn quantile(expr: &AggregateFunctionExpr, fraction: &Expr) -> Option<Quantile> {
+    match literal(fraction)?.cast_to(&DataType::Float64).ok()? {
+        ScalarValue::Float64(Some(fraction)) if (0.0..=1.0).contains(&fraction) => {
+            let is_descending = expr.order_bys().first().is_some_and(|key| key.options.descending);
+            Some(Quantile { fraction, is_descending })
         }
         _ => None,
     }
