@@ -44,6 +44,8 @@ pub(super) struct Machine {
     pub(super) spilling: Arc<Spilling>,
     pub(super) turn: Arc<Turn>,
     pub(super) context: ScanContext,
+    /// Rows of a vector.
+    pub(super) vector_rows: usize,
 }
 
 impl Machine {
@@ -54,6 +56,7 @@ impl Machine {
         context.cancel = control.token.clone();
         context.progress = Arc::clone(&control.progress);
         context.io_depth = self.context.io_depth;
+        context.vector_rows = self.vector_rows;
         context.partition = self.spilling.options().partition;
         context.spilling = Some(Arc::clone(&self.spilling));
         context.turn = Arc::clone(&self.turn);

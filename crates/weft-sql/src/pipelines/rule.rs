@@ -25,6 +25,7 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlanProperties, ReplaceChildrenOptions,
 };
+use weft_exec::VECTOR_ROWS_MAX;
 use weft_exec::spill::Spilling;
 use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
@@ -91,6 +92,7 @@ impl PhysicalOptimizerRule for Pipelines {
             spilling: Arc::clone(&self.spilling),
             turn: Arc::default(),
             context: context.clone(),
+            vector_rows: options.execution.batch_size.get().min(VECTOR_ROWS_MAX),
         };
         let carver = Carver { machine, options };
         if *wholly { carver.executed_wholly(&plan) } else { carver.executed(&plan) }

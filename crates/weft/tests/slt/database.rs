@@ -16,6 +16,10 @@ const TINY_MEMORY: &str = "48MB";
 /// The least memory limit.
 const LEAST_MEMORY: &str = "16MiB";
 
+/// Parts of the names of topics with so many rows that they take long with few of them in a vector.
+const LARGE_TOPICS: [&str; 7] =
+    ["copy/", "ddl/", "large", "many_groups", "session/", "spill", "using"];
+
 /// What a file of tests runs in.
 #[derive(Clone, Copy, Debug)]
 pub enum Setup {
@@ -29,6 +33,10 @@ pub enum Setup {
     Partitioned,
     /// A simulated disk whose every request suspends and whose completions come back in any order.
     Sim,
+    /// Vectors of one row, one thread.
+    OneRow,
+    /// Vectors of seven rows, eight threads.
+    SevenRows,
 }
 
 /// What executes the queries of a file of tests.
@@ -58,14 +66,31 @@ impl Engine {
 
 impl Setup {
     /// All of them.
-    pub const ALL: [Setup; 5] =
-        [Setup::Ample, Setup::Tiny, Setup::Least, Setup::Partitioned, Setup::Sim];
+    pub const ALL: [Setup; 7] = [
+        Setup::Ample,
+        Setup::Tiny,
+        Setup::Least,
+        Setup::Partitioned,
+        Setup::Sim,
+        Setup::OneRow,
+        Setup::SevenRows,
+    ];
+
+    /// Whether it runs the tests of this topic. Those of many rows take too long with few of them in a vector.
+    pub fn takes(self, topic: &str) -> bool {
+        match self {
+            Setup::OneRow | Setup::SevenRows => {
+                !LARGE_TOPICS.iter().any(|large| topic.contains(large))
+            }
+            _ => true,
+        }
+    }
 
     /// What executes queries in it. With the least memory that is Weft's pipelines alone: what differs between the others
-    /// shows with a little more. Only they partition.
+    /// shows with a little more. Only they partition, and have vectors.
     pub fn engines(self) -> &'static [Engine] {
         match self {
-            Setup::Least | Setup::Partitioned => &[Engine::Weft],
+            Setup::Least | Setup::Partitioned | Setup::OneRow | Setup::SevenRows => &[Engine::Weft],
             Setup::Ample | Setup::Tiny | Setup::Sim => &Engine::ALL,
         }
     }
@@ -78,6 +103,8 @@ impl Setup {
             Setup::Least => "least",
             Setup::Partitioned => "partitioned",
             Setup::Sim => "sim",
+            Setup::OneRow => "one_row",
+            Setup::SevenRows => "seven_rows",
         }
     }
 
@@ -90,7 +117,12 @@ impl Setup {
         let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         let given = std::env::var("WEFT_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or(fresh as u64);
-        let options = DatabaseOptions::default().with("threads", 2).with("timezone", "UTC");
+        let threads = match self {
+            Setup::OneRow => 1,
+            Setup::SevenRows => 8,
+            _ => 2,
+        };
+        let options = DatabaseOptions::default().with("threads", threads).with("timezone", "UTC");
         let options = options.with("engine", engine.name());
         let database = match self {
             Setup::Ample => Database::in_memory(&options.with("memory_limit", "1GB"))?,
@@ -98,6 +130,11 @@ impl Setup {
             Setup::Least => Database::in_memory(&options.with("memory_limit", LEAST_MEMORY))?,
             Setup::Partitioned => {
                 let options = options.with("memory_limit", "1GB").with("partition", "always");
+                Database::in_memory(&options)?
+            }
+            Setup::OneRow | Setup::SevenRows => {
+                let rows = if matches!(self, Setup::OneRow) { 1 } else { 7 };
+                let options = options.with("memory_limit", "1GB").with("batch_size", rows);
                 Database::in_memory(&options)?
             }
             Setup::Sim => {
