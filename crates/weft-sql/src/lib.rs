@@ -70,6 +70,7 @@ mod no_rows;
 mod nullif;
 mod one_argument;
 mod open;
+mod ordered_texts;
 mod overflow;
 mod own_functions;
 mod patterns;

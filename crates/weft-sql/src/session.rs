@@ -20,6 +20,7 @@ use crate::duplicates::CountedDuplicates;
 use crate::economy::Economy;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::exact_quantiles::exact_quantiles;
 use crate::file_readers::FileReaders;
 use crate::filters;
 use crate::float_extremes::float_extremes;
@@ -35,6 +36,7 @@ use crate::mixed_numbers::MixedNumbers;
 use crate::narrowing_casts::NarrowingCasts;
 use crate::no_rows::with_rows;
 use crate::nullif::Nullif;
+use crate::ordered_texts::ordered_texts;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
 use crate::patterns::pattern_functions;
@@ -143,7 +145,8 @@ impl Session {
             .with_physical_optimizer_rule(Arc::new(Exchanges))
             .build();
         state.register_udaf(checked_sum())?;
-        for function in float_extremes().into_iter().chain(collected()) {
+        let replaced = [exact_quantiles(), ordered_texts()];
+        for function in float_extremes().into_iter().chain(collected()).chain(replaced) {
             state.register_udaf(function)?;
         }
         for function in signed_ranks() {
