@@ -36,8 +36,8 @@ fn the_engine_is_a_setting_of_the_session() {
     let query = "SELECT n % 3, count(*) FROM t WHERE s LIKE '%1%' GROUP BY n % 3";
     let unnested = "SELECT max(r) FROM (SELECT unnest([n, -n]) AS r FROM t)";
     check(&session, "SHOW engine", &["engine auto"]);
-    let filtered =
-        "pipeline 0\n  source  scan of t\n  step    filter s LIKE %1%\n  sink    group by n % 3";
+    let filtered = "pipeline 0\n  source  scan of t\n  step    filter s LIKE %1%\n  \
+        sink    group by n % 3: count";
     let planned = plan(&session, query);
     assert!(planned.contains(filtered), "{planned}");
     let whole = plan(&session, unnested);
@@ -59,13 +59,26 @@ fn a_plan_names_what_datafusion_executes() {
     let session = with_numbers(&database, 10);
     let sql = "SELECT count(r) FROM (SELECT unnest([n, -n]) AS r FROM t WHERE n > 3)";
     let plan = plan(&session, sql);
-    let above = "PipelinesExec 0\npipeline 0\n  source  rows of UnnestExec\n  sink    aggregate\n";
+    let above = "PipelinesExec 0\npipeline 0\n  source  rows of UnnestExec\n  sink    aggregate: count(r)\n";
     assert!(plan.contains(above) && plan.contains("\nPipelinesExec 1\npipeline 0\n"), "{plan}");
     assert!(plan.contains("FallbackExec: no pipelines for UnnestExec"), "{plan}");
     check(&session, sql, &["14"]);
     let analyzed = rows(&session, "EXPLAIN ANALYZE SELECT sum(n) FROM t").join("\n");
     assert!(analyzed.contains("rows looked at 10"), "{analyzed}");
     assert!(analyzed.contains("rows      1 returned"), "{analyzed}");
+}
+
+#[test]
+fn a_plan_names_all_that_keeps_it_from_pipelines() {
+    let database = database();
+    let session = with_numbers(&database, 10);
+    let sql = "SELECT count(*) FROM (SELECT unnest([n, -n]) AS r FROM t) AS a \
+        JOIN generate_series(1, 3) AS g(i) ON r = i JOIN (SELECT unnest([n]) AS q FROM t) ON q = i";
+    let plan = plan(&session, sql);
+    let line = plan.lines().find(|line| line.contains("FallbackExec")).unwrap_or_default();
+    assert_eq!(line.matches("no pipelines for UnnestExec").count(), 1, "{plan}");
+    assert_eq!(line.matches("no pipelines for").count(), 2, "{plan}");
+    check(&session, sql, &["3"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use weft_exec::program::{Constant, Program, Register, Step};
 
 use super::aggregate_function::aggregate_of;
 use super::asks::Asks;
-use super::description::list;
+use super::description::{list, shortened};
 use super::expressions::Expressions;
 use super::open::Open;
 use super::term::{Term, in_register};
@@ -97,10 +97,7 @@ pub(super) fn aggregate(
             keys.iter().map(|term| (term.lane, term.is_nullable)).collect();
         (Aggregation::by_keys(program, &lanes, vec![by_all], &aggregates, Vec::new()), keys)
     };
-    let label = match has_keys {
-        true => format!("group by {}", list(by.expr().iter().map(|(key, _)| key))),
-        false => "aggregate".to_owned(),
-    };
+    let label = label(node);
     let after = open.close(aggregation.sink(), &label, &mut translator.closed);
     let outputs: Vec<Output> = (0..keys.len())
         .map(Output::Key)
@@ -122,6 +119,24 @@ pub(super) fn aggregate(
     let mut groups = groups.after(&after);
     here.ask(&mut groups);
     Ok(groups)
+}
+
+/// The aggregation in words: its keys, and its functions.
+fn label(node: &AggregateExec) -> String {
+    let by = node.group_expr();
+    let label = match by.is_true_no_grouping() {
+        false => format!("group by {}", list(by.expr().iter().map(|(key, _)| key))),
+        true => "aggregate".to_owned(),
+    };
+    let functions: Vec<&str> = node
+        .aggr_expr()
+        .iter()
+        .map(|function| function.human_display().unwrap_or(function.name()))
+        .collect();
+    match functions.is_empty() {
+        true => label,
+        false => format!("{label}: {}", shortened(&functions.join(", "))),
+    }
 }
 
 /// GROUPING SETS.

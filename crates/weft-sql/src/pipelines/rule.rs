@@ -199,13 +199,30 @@ fn is_statement(plan: &Plan) -> bool {
     plan.is::<AnalyzeExec>() || plan.is::<ExplainExec>() || plan.is::<DataSinkExec>()
 }
 
-/// Why some node of a plan has no pipelines. Leaves need none.
+/// Why the nodes of a plan that have no pipelines have none; `None` if all have. Leaves need none.
 fn left_over(plan: &Plan) -> Option<String> {
-    let plan = aggregate::without_phases(plan).ok()?;
+    let mut reasons = Vec::new();
+    find_left_over(plan, &mut reasons);
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// Adds the reasons, each once.
+fn find_left_over(plan: &Plan, reasons: &mut Vec<String>) {
+    // What cannot be put together stays in its phases, which have no pipelines.
+    let plan = aggregate::without_phases(plan).unwrap_or_else(|_| Arc::clone(plan));
     if plan.children().is_empty() {
-        return None;
+        return;
     }
-    unsupported(&plan).or_else(|| plan.children().into_iter().find_map(left_over))
+    if let Some(reason) = unsupported(&plan) {
+        let name = plan.name();
+        let reason = if reason.contains(name) { reason } else { format!("{name}: {reason}") };
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    // Those of scalar subqueries are among the reasons of their node.
+    let children = plan.children().into_iter().skip(usize::from(plan.is::<ScalarSubqueryExec>()));
+    children.for_each(|child| find_left_over(child, reasons));
 }
 
 /// True if rows that DataFusion reads only pass through, each on its own: it does so in their order, without keeping any, and
