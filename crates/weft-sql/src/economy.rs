@@ -2,9 +2,9 @@
 //!
 //! Operators are chosen to be fast: pipelines, of which aggregations, joins, sorts and windows spill; what others keep must fit into
 //! memory, as must partitions that a window function has to see as a whole. A statement that failed because it did not, and
-//! has not returned a row yet, is planned once more: without sets of DISTINCT values, if it has some
-//! (`distinct_groups.rs`), then, if it was left to DataFusion because of some nodes, with pipelines for all others, else with
-//! DataFusion's operators, of which most can spill; and if that fails because a join's
+//! has not returned a row yet, is planned once more: without sets of DISTINCT values and lists of those that have ranks, if it has
+//! some (`distinct_groups.rs`, `ranked.rs`), then, if it was left to DataFusion because of some nodes, with pipelines for all others,
+//! else with DataFusion's operators, of which most can spill; and if that fails because a join's
 //! hash table does not fit, with some that can all spill. One that failed while the memory limit was lowered is planned
 //! again as it was before that: what it could not spill any more was chosen for the limit that it began with.
 
@@ -30,7 +30,7 @@ pub(crate) const SURPRISES_MAX: usize = 8;
 pub(crate) enum Economy {
     /// Time alone.
     InMemory,
-    /// The same, but no set of DISTINCT values has to fit into memory.
+    /// The same, but no set of DISTINCT values has to fit into memory, nor a list of those that have ranks.
     Grouped,
     /// Pipelines for all that has some, though DataFusion executes the rest.
     Carved,
@@ -47,7 +47,7 @@ pub(crate) struct Tried {
     by_pipelines: bool,
     /// All of it was left to DataFusion because of some nodes.
     is_left_over: bool,
-    /// It has sets of DISTINCT values that it can do without.
+    /// It has sets of DISTINCT values, or lists of those that have ranks, that it can do without.
     has_sets: bool,
 }
 

@@ -83,6 +83,7 @@ mod pushdown;
 mod pushed_filters;
 mod query_comparisons;
 mod range_frames;
+mod ranked;
 mod represented;
 mod rewrite;
 mod rounding;
