@@ -5,6 +5,8 @@ mod edges;
 mod oracle;
 mod random;
 mod rows;
+#[path = "../spill_compression/mod.rs"]
+mod spill_compression;
 #[path = "../spill_context/mod.rs"]
 mod spill_context;
 mod spilling;

@@ -7,6 +7,8 @@ mod filters;
 mod grace;
 mod large;
 mod random;
+#[path = "../spill_compression/mod.rs"]
+mod spill_compression;
 #[path = "../spill_context/mod.rs"]
 mod spill_context;
 mod spilling;

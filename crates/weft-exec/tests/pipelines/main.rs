@@ -5,6 +5,8 @@ mod results;
 mod rows;
 mod sort;
 mod sort_spilling;
+#[path = "../spill_compression/mod.rs"]
+mod spill_compression;
 mod spilling;
 mod stored;
 mod support;

@@ -9,7 +9,6 @@ use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use weft_exec::query::{Context, Query};
 use weft_exec::sort::SortKey;
-use weft_exec::spill::Spilling;
 use weft_exec::{ExecError, Result};
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimClock, SimDisk, SimFaults, SimOptions};
@@ -20,6 +19,7 @@ use weft_store::spill::SpillArea;
 
 use crate::rows::{collect, in_order, random_rows};
 use crate::sort::{keys_of, random_keys, sorting};
+use crate::spill_compression::spilling;
 use crate::support::{cancel_after, random};
 
 const KIB: u64 = 1 << 10;
@@ -34,7 +34,7 @@ fn context(workers: usize, bytes: u64, vector_rows: usize) -> (Context, SimDisk)
     let mut context = Context::new(Arc::new(Runtime::new(&options).unwrap()), Ledger::new(bytes));
     context.vector_rows = vector_rows;
     let area = SpillArea::new(vec![Directory::Sim(disk.clone(), "spill".into())], 1 << 40);
-    context.spilling = Some(Spilling::new(area));
+    context.spilling = Some(spilling(area));
     (context, disk)
 }
 

@@ -15,7 +15,6 @@ use weft_exec::program::{Program, Register};
 use weft_exec::query::{Context, Query};
 use weft_exec::sink::{Output, Results};
 use weft_exec::source::Batches;
-use weft_exec::spill::Spilling;
 use weft_exec::{ExecError, Lane, Result};
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimClock, SimDisk, SimOptions};
@@ -24,6 +23,7 @@ use weft_rt::{Runtime, RuntimeOptions};
 use weft_store::Directory;
 use weft_store::spill::SpillArea;
 
+use crate::spill_compression::spilling;
 use crate::support::{cancel_after, random};
 
 const MIB: u64 = 1 << 20;
@@ -38,7 +38,7 @@ fn context(workers: usize, bytes: u64) -> Context {
     let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
     let mut context = Context::new(Arc::new(Runtime::new(&options).unwrap()), Ledger::new(bytes));
     let area = SpillArea::new(vec![Directory::Sim(disk, "spill".into())], 1 << 40);
-    context.spilling = Some(Spilling::new(area));
+    context.spilling = Some(spilling(area));
     context
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_exec::query::Context;
-use weft_exec::spill::Spilling;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimClock, SimDisk, SimFaults, SimOptions};
 use weft_rt::memory::Ledger;
 use weft_rt::{Runtime, RuntimeOptions};
 use weft_store::Directory;
 use weft_store::spill::{SpillArea, SpillStats};
+
+use crate::spill_compression::spilling;
 
 /// A context whose operators spill to a simulated disk, on which every request suspends. Several workers go by the machine's
 /// clock: simulated time would end their patience before others have had a turn.
@@ -22,7 +23,7 @@ pub fn context(workers: usize, bytes: u64, faults: SimFaults) -> Context {
     let runtime = Runtime::new(&options).expect("workers");
     let mut context = Context::new(Arc::new(runtime), Ledger::new(bytes));
     let directory = Directory::Sim(disk, "spill".into());
-    context.spilling = Some(Spilling::new(SpillArea::new(vec![directory], 1 << 40)));
+    context.spilling = Some(spilling(SpillArea::new(vec![directory], 1 << 40)));
     context
 }
 

@@ -3,4 +3,6 @@
 mod case;
 mod oracle;
 mod random;
+#[path = "../spill_compression/mod.rs"]
+mod spill_compression;
 mod spilling;

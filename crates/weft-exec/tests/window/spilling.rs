@@ -6,7 +6,6 @@ use std::time::Duration;
 use weft_exec::ExecError;
 use weft_exec::program::Constant;
 use weft_exec::query::Context;
-use weft_exec::spill::Spilling;
 use weft_exec::window::{Aggregate, Bound, Distance, Frame, Kind, RangeKey, Shift};
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimClock, SimDisk, SimFaults, SimOptions};
@@ -18,6 +17,7 @@ use weft_store::spill::SpillArea;
 use crate::case::{KEY, run};
 use crate::oracle::{Argument, KeyOrder};
 use crate::random::{counted, function, random, rows, runtime};
+use crate::spill_compression::spilling;
 
 const MIB: u64 = 1 << 20;
 
@@ -30,7 +30,7 @@ fn context(workers: usize, bytes: u64) -> (Context, SimDisk) {
     let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
     let mut context = Context::new(Arc::new(Runtime::new(&options).unwrap()), Ledger::new(bytes));
     let area = SpillArea::new(vec![Directory::Sim(disk.clone(), "spill".into())], 1 << 40);
-    context.spilling = Some(Spilling::new(area));
+    context.spilling = Some(spilling(area));
     (context, disk)
 }
 
