@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The least.
 const MEMORY_LIMIT: &str = "16MiB";
 
+/// How what is spilled may be compressed.
+const COMPRESSIONS: [&str; 4] = ["off", "lz4", "zstd:1", "auto"];
+
 /// By how much data files may grow for the tables that statements make, whose room is used again; spill files are larger.
 const DATA_BYTES: u64 = 8 << 20;
 
@@ -74,6 +77,9 @@ impl Bench {
             session.execute(sql).unwrap();
         }
         session.execute(&format!("SET memory_limit = '{MEMORY_LIMIT}'")).unwrap();
+        let compression = COMPRESSIONS[seed as usize % COMPRESSIONS.len()];
+        println!("spill_compression {compression}");
+        session.execute(&format!("SET spill_compression = '{compression}'")).unwrap();
         let (tables, files) = (session.tables(), tempfile::tempdir().unwrap());
         let (stats, taken_bytes) = (database.stats(), disk.allocated_bytes());
         let reserved_bytes = reserved(&stats);

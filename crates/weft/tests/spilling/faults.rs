@@ -13,13 +13,8 @@ const NO_SPACE: Fault = Fault::Error(28);
 /// How long a statement has until it must have spilled.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Has everything go wrong with a statement.
-pub fn check(sql: &str, undo: Option<&str>) {
-    check_with(&[], sql, undo);
-}
-
-/// The same with other settings.
-pub fn check_with(settings: &[&str], sql: &str, undo: Option<&str>) {
+/// Has everything go wrong with a statement, under some settings.
+pub fn check(settings: &[&str], sql: &str, undo: Option<&str>) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let bench = Bench::new(seed);

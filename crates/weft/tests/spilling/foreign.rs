@@ -3,14 +3,14 @@
 use weft::ErrorKind;
 
 use crate::bench::{Bench, answer};
-use crate::faults::check_with;
+use crate::faults;
 
 /// Memory in which DataFusion's operators spill the rows of the bench, but not for want of it fail: they hold some batches.
 const BY_DATAFUSION: [&str; 3] =
     ["engine = 'datafusion'", "batch_size = 100", "memory_limit = '24MiB'"];
 
 fn check(more: &[&str], sql: &str, undo: Option<&str>) {
-    check_with(&[&BY_DATAFUSION[..], more].concat(), sql, undo);
+    faults::check(&[&BY_DATAFUSION[..], more].concat(), sql, undo);
 }
 
 const SORT: &str = "SELECT n, s FROM t ORDER BY s DESC, n";
