@@ -31,6 +31,8 @@ pub enum Setup {
     Least,
     /// Ample memory, in which joins and groupings partition whatever they keep.
     Partitioned,
+    /// Little memory, of which operators that spill one partition spill all of them, compressed.
+    Spilled,
     /// A simulated disk whose every request suspends and whose completions come back in any order.
     Sim,
     /// Vectors of one row, one thread.
@@ -66,11 +68,12 @@ impl Engine {
 
 impl Setup {
     /// All of them.
-    pub const ALL: [Setup; 7] = [
+    pub const ALL: [Setup; 8] = [
         Setup::Ample,
         Setup::Tiny,
         Setup::Least,
         Setup::Partitioned,
+        Setup::Spilled,
         Setup::Sim,
         Setup::OneRow,
         Setup::SevenRows,
@@ -87,10 +90,14 @@ impl Setup {
     }
 
     /// What executes queries in it. With the least memory that is Weft's pipelines alone: what differs between the others
-    /// shows with a little more. Only they partition, and have vectors.
+    /// shows with a little more. Only they partition, compress, and have vectors.
     pub fn engines(self) -> &'static [Engine] {
         match self {
-            Setup::Least | Setup::Partitioned | Setup::OneRow | Setup::SevenRows => &[Engine::Weft],
+            Setup::Least
+            | Setup::Partitioned
+            | Setup::Spilled
+            | Setup::OneRow
+            | Setup::SevenRows => &[Engine::Weft],
             Setup::Ample | Setup::Tiny | Setup::Sim => &Engine::ALL,
         }
     }
@@ -102,6 +109,7 @@ impl Setup {
             Setup::Tiny => "tiny",
             Setup::Least => "least",
             Setup::Partitioned => "partitioned",
+            Setup::Spilled => "spilled",
             Setup::Sim => "sim",
             Setup::OneRow => "one_row",
             Setup::SevenRows => "seven_rows",
@@ -136,6 +144,11 @@ impl Setup {
                 let rows = if matches!(self, Setup::OneRow) { 1 } else { 7 };
                 let options = options.with("memory_limit", "1GB").with("batch_size", rows);
                 Database::in_memory(&options)?
+            }
+            Setup::Spilled => {
+                let options = options.with("memory_limit", LEAST_MEMORY);
+                let options = options.with("spill_mode", "all");
+                Database::in_memory(&options.with("spill_compression", "lz4"))?
             }
             Setup::Sim => {
                 let disk = SimDisk::new(SimOptions::testing(seed));
