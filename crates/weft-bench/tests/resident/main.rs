@@ -1,12 +1,18 @@
-//! Resident memory while TPC-H and TPC-DS are queried with little memory: the process has no more than the limit, 5 % and 64 MiB, and every answer is right.
+//! Resident memory while TPC-H and TPC-DS are queried with little memory, and while the SQL logic tests run with little: the process
+//! has no more than the limit, 5 % and 64 MiB, and every answer is right.
 //!
-//! It is a process of its own, whose allocator counts, and runs one query at a time. The kernel keeps the peak; of a build
+//! It is a process of its own, whose allocator counts, and runs one query at a time, or one file of tests. The kernel keeps the peak; of a build
 //! without optimization, what is not code is looked at again and again instead.
 
 #![forbid(unsafe_code)]
 
+#[path = "../../../weft/tests/slt/corpus.rs"]
+mod corpus;
+#[path = "../../../weft/tests/slt/database.rs"]
+mod database;
 #[path = "../tpcds/generate.rs"]
 mod generate;
+mod watch;
 
 use std::alloc::System;
 use std::env;
@@ -14,20 +20,18 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
 use tempfile::TempDir;
 use weft::{CountingAllocator, Database, DatabaseOptions, KeepingAllocator, QueryResult};
 use weft_bench::answer::{Answer, limit_of, parse_order_keys, text_rows};
-use weft_bench::experiment::memory::allowed_bytes;
-use weft_bench::resident;
 use weft_bench::workload::tpch_load;
 use weft_bench::workload::tpch_queries::QUERIES;
-use weft_rt::memory::{code, heap};
+
+use corpus::Run;
+use database::{Engine, Setup};
+use watch::watch;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<KeepingAllocator<System>> =
@@ -70,6 +74,13 @@ fn main() {
             check(&open(&loaded, "tpcds")?, &sql, &Answer::parse(&csv, &keys, limit_of(&sql))?)
         }));
     }
+    // As a database is by default, and with the least memory.
+    let is_meant = |file: &Run| {
+        matches!((file.setup, file.engine), (Setup::Tiny, Engine::Auto) | (Setup::Least, _))
+    };
+    for file in Run::all().into_iter().filter(is_meant) {
+        trials.push(Trial::test(format!("slt::{}", file.name()), move || check_file(&file)));
+    }
     // Whatever was given: what others have in memory is not to be counted.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let conclusion = run(&arguments, trials);
@@ -81,52 +92,18 @@ fn main() {
 /// Runs a query, compares its answer, and the memory that the process has had with what it may have.
 fn check(database: &Database, sql: &str, answer: &Answer) -> Result<(), Failed> {
     let session = database.session()?;
-    // What was there before is not this one's.
-    heap::trim(0, 0);
-    resident::reset_peak();
-    let sampler = Sampler::start();
-    let batches = session.query(sql).and_then(QueryResult::collect)?;
-    let (without_code, peak) = (sampler.end(), resident::peak_bytes());
-    answer.check(&text_rows(&batches)?)?;
-    let allowed = allowed_bytes(database.stats().memory_limit);
-    // Code that is not optimized is several times as large as code that is.
-    let had = if cfg!(debug_assertions) { without_code } else { peak.unwrap_or(0) };
-    match had {
-        0 => Err("it is not known how much memory is resident".into()),
-        had if had <= allowed => Ok(()),
-        had => Err(format!("{had} bytes were resident, and {allowed} may be").into()),
-    }
+    watch(database.stats().memory_limit, || {
+        let batches = session.query(sql).and_then(QueryResult::collect)?;
+        Ok(answer.check(&text_rows(&batches)?)?)
+    })
 }
 
-/// Looks again and again how much memory the process has beside its code.
-struct Sampler {
-    is_done: Arc<AtomicBool>,
-    thread: JoinHandle<u64>,
-}
-
-impl Sampler {
-    fn start() -> Sampler {
-        let is_done = Arc::new(AtomicBool::new(false));
-        let of_thread = Arc::clone(&is_done);
-        let thread = thread::spawn(move || {
-            let mut most = 0;
-            let mut is_last = false;
-            while !is_last {
-                is_last = of_thread.load(Ordering::Relaxed);
-                let code_bytes = code::resident_bytes().unwrap_or(0);
-                most = most.max(resident::now_bytes().unwrap_or(0).saturating_sub(code_bytes));
-                thread::sleep(Duration::from_millis(1));
-            }
-            most
-        });
-        Sampler { is_done, thread }
-    }
-
-    /// The most that it has seen, in bytes.
-    fn end(self) -> u64 {
-        self.is_done.store(true, Ordering::Relaxed);
-        self.thread.join().expect("it only looks")
-    }
+/// Runs a file of SQL logic tests in a database of its own.
+fn check_file(file: &Run) -> Result<(), Failed> {
+    let (database, seed) = file.setup.open(file.engine)?;
+    watch(database.stats().memory_limit, || {
+        file.run(&database).map_err(|failures| format!("{failures}, seed {seed}").into())
+    })
 }
 
 fn tpcds() -> PathBuf {

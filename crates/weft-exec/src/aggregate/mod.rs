@@ -62,6 +62,6 @@ pub use functions::{Aggregate, External, Function, Moment};
 pub use groups::Output;
 pub use operator::{Aggregation, Keys};
 pub use product::Product;
-pub use shape::Shape;
 pub use quantile::{Quantile, between};
+pub use shape::Shape;
 pub(crate) use sum::{Number, Summand, average, overflow};
