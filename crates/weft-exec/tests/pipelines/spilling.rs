@@ -179,7 +179,9 @@ fn what_pipelines_have_done_is_measured() {
     let pages = profiles.iter().flat_map(|profile| profile.spilled().levels_over_time());
     let pages: u64 = pages.flatten().sum();
     assert!(spilled > 0 && pages > 0 && spilled >= pages * 4096, "{spilled} bytes, {pages} pages");
-    assert_eq!(context.progress.snapshot().spilled_bytes, spilled);
+    let written: u64 = profiles.iter().map(|profile| profile.spilled().written_bytes()).sum();
+    let progress = context.progress.snapshot();
+    assert_eq!((progress.spilled_bytes_raw, progress.spilled_bytes), (spilled, written));
     assert_eq!(context.progress.fraction(), 1.0);
     let facts = profiles[0].facts(PartName::Sink);
     assert!(facts.iter().any(|fact| fact.name == "partitions on disk"), "{facts:?}");
