@@ -83,12 +83,16 @@ const GAPS_COUNT_FROM: u64 = 256 << 20;
 #[cfg(not(loom))]
 const GAPS_COUNTED: u64 = 16;
 
-/// Bytes of the program's code that may be resident while a statement runs: as much as any needs; and the part of the budget that
-/// may be code, too. Where that part is as much again there is nothing to look after.
+/// What the process may have beyond the budget, in bytes and as a part of the budget, until the program's code is forgotten
+/// that is resident: half of what the promise of the limit allows for it and for what nobody counts.
 #[cfg(not(loom))]
-const CODE_BYTES: u64 = 32 << 20;
+const BEYOND_BYTES: u64 = 32 << 20;
 #[cfg(not(loom))]
-const CODE_PART: u64 = 20;
+const BEYOND_PART: u64 = 40;
+
+/// Bytes of code that stay: what a statement needs while it runs is about as much.
+#[cfg(not(loom))]
+const CODE_BYTES: u64 = 16 << 20;
 
 /// A memory budget in bytes. Clones are the same budget.
 #[derive(Clone, Debug)]
@@ -156,10 +160,18 @@ impl Ledger {
             let known_bytes = self.used().max(real_bytes.saturating_sub(heap::gap_bytes()));
             let gaps_max = if limit < GAPS_COUNT_FROM { 0 } else { limit / GAPS_COUNTED };
             heap::trim(known_bytes + limit / HEAP_GAPS, gaps_max);
-            let code_bytes = limit / CODE_PART;
-            if code_bytes < CODE_BYTES
-                && let Err(error) = code::trim(CODE_BYTES + code_bytes)
-            {
+            self.trim_code();
+        }
+    }
+
+    /// Has code go that is resident and that what runs now may not need, if the process has noticeably more than the budget: planning
+    /// a statement brings in tens of MiB. For a ledger that watches the heap; nothing otherwise.
+    #[cfg(not(loom))]
+    pub fn trim_code(&self) {
+        if self.is_watching() {
+            let limit = self.limit();
+            let resident_max = limit.saturating_add(limit / BEYOND_PART + BEYOND_BYTES);
+            if let Err(error) = code::trim(resident_max, CODE_BYTES) {
                 log::debug!("the program's code stays resident: {error}");
             }
         }

@@ -327,7 +327,12 @@ impl Run {
         state: &SessionState,
         plan: &LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let physical = state.create_physical_plan(plan).await?;
+        // Each stage of planning needs code of its own.
+        let ledger = self.session.engine().ledger();
+        ledger.trim_code();
+        let optimized = state.optimize(plan)?;
+        ledger.trim_code();
+        let physical = state.query_planner().create_physical_plan(&optimized, state).await?;
         self.prepare(&physical);
         Ok(physical)
     }

@@ -15,24 +15,31 @@ pub fn resident_bytes() -> Option<u64> {
 
 /// What the system says of this process in a line of its status that gives a size.
 pub(super) fn status_bytes(name: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    line_bytes(&fs::read_to_string("/proc/self/status").ok()?, name)
+}
+
+fn line_bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find(|line| line.starts_with(name))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
 }
 
 /// Has the system forget the pages of this program's code and constants (or of the library that this is linked into) if
-/// more than `most_bytes` of files are resident. Takes some 20 µs, and a few ms later on if there was much to
-/// forget, so it is for programs that have promised to stay small. True if something was forgotten.
+/// the process has more than `resident_max` bytes, those of files among them, and these are more than `code_min`, so that there is
+/// something to be had. Takes some 20 µs, and a few ms later on if there was much to forget, so it is for programs that
+/// have promised to stay small. True if something was forgotten.
 ///
 /// # Errors
 /// [`io::Error`] if the system does not tell where the code lies, or does not forget it.
-pub fn trim(most_bytes: u64) -> io::Result<bool> {
-    if resident_bytes().is_none_or(|bytes| bytes <= most_bytes) {
+pub fn trim(resident_max: u64, code_min: u64) -> io::Result<bool> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let bytes = |name| line_bytes(&status, name).unwrap_or(0);
+    let (code, others) = (bytes("RssFile:"), bytes("RssAnon:"));
+    if code <= code_min || code + others <= resident_max {
         return Ok(false);
     }
     let maps = fs::read_to_string("/proc/self/maps")?;
-    let own = trim as fn(u64) -> io::Result<bool> as usize;
+    let own = trim as fn(u64, u64) -> io::Result<bool> as usize;
     let mut code = maps.lines().filter_map(Mapping::of).filter(|mapping| mapping.is_code);
     let Some(code) = code.find(|mapping| (mapping.start..mapping.end).contains(&own)) else {
         return Ok(false);
@@ -112,11 +119,11 @@ mod tests {
 
     #[test]
     fn code_is_forgotten_and_runs_on() {
-        assert!(!trim(u64::MAX).unwrap());
+        assert!(!trim(u64::MAX, 0).unwrap() && !trim(0, u64::MAX).unwrap());
         // Other tests run meanwhile, and what they run comes back.
         let is_less = (0..100).any(|_| {
             let before = resident_bytes().unwrap();
-            assert!(trim(0).unwrap());
+            assert!(trim(0, 0).unwrap());
             resident_bytes().unwrap() < before
         });
         assert!(is_less);
