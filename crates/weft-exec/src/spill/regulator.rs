@@ -35,19 +35,13 @@ const SLACK_OFF: f64 = 1.2;
 const SLACK: f64 = 1.03;
 
 /// How a database compresses what is spilled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpillCompression {
     /// Where that makes spilling faster.
+    #[default]
     Auto,
     /// By one scheme.
     Fixed(Scheme),
-}
-
-impl Default for SpillCompression {
-    /// Nothing: where the device is about as fast as the processor, joins that spill may still lose by `auto`.
-    fn default() -> SpillCompression {
-        SpillCompression::Fixed(Scheme::Off)
-    }
 }
 
 impl SpillCompression {
