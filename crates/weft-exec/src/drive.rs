@@ -24,7 +24,7 @@ use crate::interpret::{Advance, Interpreter};
 use crate::pace::Pace;
 use crate::parallel::unless_cancelled;
 use crate::pipeline::{Flow, LocalSink, Pipeline, Tuples};
-use crate::profile::{PartName, Wait, note_wait, timed};
+use crate::profile::{PartName, Wait, note_wait, timed_in};
 use crate::program::{Program, Step};
 use crate::query::Context;
 use crate::work::Work;
@@ -46,7 +46,7 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
     let mut program = pipeline.program.clone();
     let hybrids = make_hybrid(&mut program, context);
     let program = Arc::new(program);
-    let handed_over = Barrier::new(context.runtime.workers());
+    let handed_over = Barrier::new(context.workers);
     let run = Arc::new(Run {
         pipeline,
         program,
@@ -213,7 +213,7 @@ impl Machine<'_> {
                         reading = None;
                         result?;
                     }
-                    Poll::Pending => note_wait(Wait::Device),
+                    Poll::Pending => note_wait(Wait::Device, PartName::Source),
                 }
             }
             running.as_mut().poll(context)
@@ -282,9 +282,9 @@ impl Machine<'_> {
     /// Hands the tuples in the registers to the sink.
     async fn push(&mut self) -> Result<Flow> {
         let Machine { interpreter, sink, .. } = self;
-        let is_measured = interpreter.meter().is_some();
         let rows = interpreter.registers().selection.count();
-        let (pushed, ran) = timed(is_measured, sink.push(interpreter.registers_mut())).await;
+        let part = interpreter.meter().map(|_| PartName::Sink);
+        let (pushed, ran) = timed_in(part, sink.push(interpreter.registers_mut())).await;
         if let Some(meter) = interpreter.meter() {
             meter.pushed(rows, ran);
         }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use weft_rt::Runtime;
 use weft_rt::cancel::CancelToken;
 use weft_rt::memory::Ledger;
 use weft_rt::progress::Progress;
+use weft_rt::{Runtime, Share};
 
 use crate::drive::drive;
 use crate::error::{ExecError, Result};
@@ -23,6 +23,10 @@ use crate::vector::VECTOR_ROWS_MAX;
 pub struct Context {
     /// The workers.
     pub runtime: Arc<Runtime>,
+    /// How many of them, 1 to all: the first ones.
+    pub workers: usize,
+    /// The part of each worker's time that the query gets, with whatever else has the same share.
+    pub share: Share,
     /// The memory budget.
     pub ledger: Ledger,
     /// Ends the query.
@@ -75,9 +79,11 @@ impl PartitionMode {
 }
 
 impl Context {
-    /// Full vectors, adaptive partitioning, nobody to cancel it, nowhere to spill to.
+    /// All workers, a share of its own, full vectors, adaptive partitioning, nobody to cancel it, nowhere to spill to.
     pub fn new(runtime: Arc<Runtime>, ledger: Ledger) -> Context {
         Context {
+            workers: runtime.workers(),
+            share: Share::new(),
             runtime,
             ledger,
             cancel: CancelToken::new(),
@@ -134,11 +140,13 @@ impl Query {
     /// The first that a pipeline has; [`ExecError::Cancelled`]; [`ExecError::Join`] for a panic.
     ///
     /// # Panics
-    /// If a pipeline comes before one that it depends on, if vectors are to have no rows or too many, or if only some pipelines are
-    /// to be measured.
+    /// If a pipeline comes before one that it depends on, if vectors are to have no rows or too many, if there are to be no workers or
+    /// more than there are, or if only some pipelines are to be measured.
     pub async fn run(self, context: &Context) -> Result<()> {
         let vector_rows = context.vector_rows;
         assert!((1..=VECTOR_ROWS_MAX).contains(&vector_rows), "vectors of {vector_rows} rows");
+        let workers = context.runtime.workers();
+        assert!((1..=workers).contains(&context.workers), "{} of {workers}", context.workers);
         let (cancel, tasks) = (context.cancel.child(), Arc::default());
         let context = Context { cancel, tasks, ..context.clone() };
         let profiles = context.profiles.len();
@@ -212,7 +220,7 @@ impl Query {
 fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
     let count = pipelines.iter().filter(|pipeline| pipeline.sink.keeps_tuples()).count();
     let limit_bytes = context.ledger.limit() / COMING / count.max(1) as u64;
-    let bytes = (COMING_BYTES * context.runtime.workers() as u64).min(limit_bytes);
+    let bytes = (COMING_BYTES * context.workers as u64).min(limit_bytes);
     let settled = |pipeline: &Pipeline| {
         let spilling = context.spilling.as_ref().filter(|_| pipeline.sink.keeps_tuples())?;
         Some(Settled::new(spilling, bytes))

@@ -34,6 +34,7 @@ pub use exec::{
         IO_DEPTH_DEFAULT, IO_DEPTH_MAX, Runtime, RuntimeError, RuntimeOptions, bytes_moved,
         io_stats, spawn_local, worker_index,
     },
+    share::Share,
     task::{JoinError, JoinHandle},
     timer::{Sleep, sleep},
     worker_ref::WorkerRef,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricValue;
 use weft_exec::spill::SpillCounts;
+use weft_rt::Share;
 use weft_rt::cancel::CancelToken;
 use weft_rt::progress::{Progress, ProgressSnapshot};
 
@@ -36,6 +37,8 @@ impl CancelHandle {
 pub(crate) struct Control {
     pub(crate) token: CancelToken,
     pub(crate) progress: Arc<Progress>,
+    /// The part of each worker's time that it gets.
+    pub(crate) share: Share,
     /// What DataFusion's operators spill.
     pub(crate) spilled: Arc<SpillCounts>,
     stage: AtomicU8,

@@ -78,7 +78,7 @@ impl Source for Groups {
         Box::pin(async move {
             let gathered = self.operator.gathered.get().expect("the sink has ended").clone();
             let (ledger, measuring) = (context.ledger.clone(), context.measuring.clone());
-            let workers = context.runtime.workers();
+            let workers = context.workers;
             let opened = Opened { ledger, gathered, measuring, workers };
             assert!(self.opened.set(opened).is_ok(), "a source is opened once");
             Ok(())

@@ -67,7 +67,7 @@ pub(super) async fn expel(
     is_grace: bool,
     context: &Context,
 ) -> Result<Remaining> {
-    let workers = context.runtime.workers();
+    let workers = context.workers;
     let is_grace = is_grace && suits_all_partitions(spills.share().bytes(), workers);
     if !is_grace && tuples.spilled.is_empty() && spills.mask.snapshot().count() == 0 {
         let entries = Directory::entries_for(distinct(&tuples));

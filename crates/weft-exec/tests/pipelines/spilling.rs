@@ -179,7 +179,7 @@ fn what_pipelines_have_done_is_measured() {
     let pages = profiles.iter().flat_map(|profile| profile.spilled().levels_over_time());
     let pages: u64 = pages.flatten().sum();
     assert!(spilled > 0 && pages > 0 && spilled >= pages * 4096, "{spilled} bytes, {pages} pages");
-    assert_eq!(context.progress.snapshot().spilled_bytes, spilled);
+    assert_eq!(context.progress.snapshot().spilled_bytes_raw, spilled);
     assert_eq!(context.progress.fraction(), 1.0);
     let facts = profiles[0].facts(PartName::Sink);
     assert!(facts.iter().any(|fact| fact.name == "partitions on disk"), "{facts:?}");
