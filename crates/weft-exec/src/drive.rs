@@ -233,6 +233,9 @@ impl Machine<'_> {
         let (rows, mut start) = (tuples.rows(), 0);
         while start < rows && !self.run.enough.is_cancelled() {
             let count = self.run.context.vector_rows.min(rows - start);
+            if let Some(prepared) = tuples.prepare(start, count) {
+                of_part(PartName::Source, &self.run.context, prepared).await?;
+            }
             let began = self.interpreter.meter().map(|_| Instant::now());
             self.interpreter.begin(count);
             let registers = self.interpreter.registers_mut();
