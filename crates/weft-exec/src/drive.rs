@@ -27,13 +27,17 @@ use crate::pipeline::{Flow, LocalSink, Pipeline, Tuples};
 use crate::profile::{PartName, Wait, note_wait, timed_in};
 use crate::program::{Program, Step};
 use crate::query::Context;
-use crate::work::Work;
+use crate::work::{Expected, Work};
 
 /// Runs a pipeline, on a worker.
 ///
 /// # Errors
 /// The first that something in it has.
-pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<()> {
+pub(crate) async fn drive(
+    pipeline: Arc<Pipeline>,
+    expected: Expected,
+    context: &Context,
+) -> Result<()> {
     if let Some(profile) = context.profile() {
         profile.begin();
     }
@@ -42,6 +46,7 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
     unless_cancelled(open, &context.cancel).await?;
     let to_do = Work::new(&context.progress);
     to_do.announce(pipeline.source.tuples());
+    context.progress.remove_total(expected.units);
     let enough = context.cancel.child();
     let mut program = pipeline.program.clone();
     let hybrids = make_hybrid(&mut program, context);
@@ -65,6 +70,7 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
     let finishing = context.of_part(PartName::Sink);
     let finish = of_part(PartName::Sink, context, run.pipeline.sink.finish(&finishing));
     unless_cancelled(finish, &context.cancel).await?;
+    context.progress.add_done(expected.units_at_end);
     if let Some(profile) = context.profile() {
         profile.end(&run.pipeline, &run.program.steps);
     }

@@ -17,6 +17,7 @@ use crate::profile::{Measuring, PartName, Profile};
 use crate::spill::{Settled, Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
+use crate::work::Expected;
 
 /// What all operators of a query share.
 #[derive(Clone)]
@@ -164,6 +165,10 @@ impl Query {
 
     async fn run_pipelines(self, context: &Context) -> Result<()> {
         let mut coming = coming(&self.pipelines, context);
+        let expected = expected(&self.pipelines);
+        for Expected { units, units_at_end } in &expected {
+            context.progress.add_total(units + units_at_end);
+        }
         let mut dependents: Vec<Vec<usize>> = self.pipelines.iter().map(|_| Vec::new()).collect();
         let mut stages = Vec::with_capacity(self.pipelines.len());
         let mut running = FuturesUnordered::new();
@@ -175,10 +180,9 @@ impl Query {
             let left = pipeline.after.len();
             if left == 0 {
                 coming[number] = None;
-                running.push(start(number, pipeline, context));
+                running.push(start(number, pipeline, expected[number], context));
                 stages.push(Stage::Started);
             } else {
-                context.progress.add_total(pipeline.source.units());
                 stages.push(Stage::Waiting(pipeline, left));
             }
         }
@@ -206,9 +210,7 @@ impl Query {
                 let stage = std::mem::replace(&mut stages[dependent], Stage::Started);
                 if let Stage::Waiting(pipeline, _) = stage {
                     coming[dependent] = None;
-                    // When it is open it is known better.
-                    context.progress.remove_total(pipeline.source.units());
-                    running.push(start(dependent, pipeline, context));
+                    running.push(start(dependent, pipeline, expected[dependent], context));
                 }
             }
         }
@@ -228,16 +230,39 @@ fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
     pipelines.iter().map(settled).collect()
 }
 
+/// Of what a pipeline with unknown tuples gets from those before it, about the part that comes through these; and of what it has to do, the part
+/// that comes after its last tuple, if it keeps them.
+const COMES_THROUGH: u64 = 2;
+const AT_END: u64 = 4;
+
+/// How much each pipeline will have to do, as far as that can be told.
+fn expected(pipelines: &[Pipeline]) -> Vec<Expected> {
+    let mut expected: Vec<Expected> = Vec::with_capacity(pipelines.len());
+    for pipeline in pipelines {
+        let before = pipeline.after.iter().map(|before| expected[*before].units).max();
+        let units = match (pipeline.source.units(), before) {
+            // It is known when it is open.
+            (0, None) => 0,
+            (0, Some(before)) => before.div_ceil(COMES_THROUGH).max(1),
+            (units, _) => units,
+        };
+        let units_at_end = if pipeline.sink.keeps_tuples() { 1 + units / AT_END } else { 1 };
+        expected.push(Expected { units, units_at_end });
+    }
+    expected
+}
+
 /// Starts a pipeline; gives its number when it has ended.
 fn start(
     number: usize,
     pipeline: Pipeline,
+    expected: Expected,
     context: &Context,
 ) -> impl Future<Output = (usize, Result<()>)> + use<> {
     let profile = context.profiles.get(number).cloned();
     let measuring = profile.map(|profile| Measuring { profile, part: None });
     let context = Context { measuring, ..context.clone() };
     let (pipeline, for_task) = (Arc::new(pipeline), context.clone());
-    let task = context.spawn(move || async move { drive(pipeline, &for_task).await });
+    let task = context.spawn(move || async move { drive(pipeline, expected, &for_task).await });
     async move { (number, task.await.map_err(ExecError::Join).flatten()) }
 }

@@ -17,6 +17,14 @@ const RUNNING: u8 = 0;
 const COMMITTING: u8 = 1;
 const CANCELLED: u8 = 2;
 
+/// Bytes of a file that are a unit of progress: about what a row group of a table has in a few columns.
+const FILE_UNIT_BYTES: u64 = 256 << 10;
+
+/// The units of progress that so many bytes of files are.
+pub(crate) fn units_of_files(bytes: u64) -> u64 {
+    bytes / FILE_UNIT_BYTES
+}
+
 /// Cancels one statement, from any thread. Clones are the same handle.
 #[derive(Clone, Debug)]
 pub struct CancelHandle {
@@ -150,6 +158,7 @@ impl Control {
         if let Some(plan) = plan {
             count_metrics(&plan, &mut snapshot);
         }
+        let mut snapshot = self.progress.told(snapshot);
         snapshot.memory_bytes = self.engine.upgrade().map_or(0, |engine| engine.memory_in_use());
         snapshot
     }
@@ -165,7 +174,7 @@ fn count_metrics(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot)
             })
             .map_or(0, |value| value.as_usize() as u64);
         snapshot.bytes_read += bytes;
-        snapshot.units_done += bytes;
+        snapshot.units_done += units_of_files(bytes);
         snapshot.rows += metrics.output_rows().unwrap_or(0) as u64;
     }
     for child in plan.children() {

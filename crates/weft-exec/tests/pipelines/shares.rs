@@ -91,7 +91,7 @@ fn queries_of_a_statement_share_what_it_gets() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let (of_one, of_both) = (used(&alone), used(&first) + used(&second));
-    [&alone, &first, &second].map(|context| context.cancel.cancel());
+    [&alone, &first, &second].into_iter().for_each(|context| context.cancel.cancel());
     tasks.into_iter().for_each(|task| assert_cancelled(task.wait()));
     let ratio = of_both.div_duration_f64(of_one);
     assert!((0.6..1.6).contains(&ratio), "{of_one:?} and {of_both:?}");
