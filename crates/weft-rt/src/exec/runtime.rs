@@ -318,6 +318,11 @@ pub fn worker_index() -> usize {
     with_worker(|worker| worker.index())
 }
 
+/// Number of the worker that this coroutine runs on; `None` if this thread is no worker.
+pub fn try_worker_index() -> Option<usize> {
+    try_worker().map(|worker| worker.index())
+}
+
 /// What the worker of this coroutine has asked of its devices so far.
 ///
 /// # Panics
