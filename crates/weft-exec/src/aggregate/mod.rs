@@ -18,7 +18,7 @@
 //!   (`distinct`), sketches (`approximate`). When a group is spilled it goes along, in pieces (`list_pieces`, `set_pieces`).
 //!
 //! A result that is made of all values of a group may take long for one group alone: it is made before the groups are loaded then, in
-//! turns (`turns`, [`Outcome::write_in_turns`](state::Outcome::write_in_turns)).
+//! turns (`turns`, `Outcome::write_in_turns`).
 //!
 //! GROUPING SETS: the sink stores each row once for each of its [`Keys`]. Whoever makes the plan fills keys that are not in a
 //! set with nulls, and adds a key that is the set's number ([`Step::Fill`](crate::program::Step::Fill)).
