@@ -2,7 +2,7 @@
 
     differential.py --left target/debug/weft --right duckdb --minutes 10 --out found
 
-An engine is `duckdb`, which runs in this process, or the command of a Weft shell with its options, such
+An engine is `duckdb`, which runs in this process (package duckdb of PyPI; nothing else is needed beyond Python's own library), or the command of a Weft shell with its options, such
 as `'target/debug/weft --set batch_size=16'`; two Weft commands compare one engine or setting with another.
 
 Every round makes tables and queries from a seed that is printed: `--seed N --rounds 1` runs it again.
@@ -75,6 +75,7 @@ def parse_arguments():
     parser.add_argument("--minutes", type=float, help="how long")
     parser.add_argument("--queries", type=int, default=40, help="in each round")
     parser.add_argument("--rows", type=int, default=30, help="about how many rows a table has")
+    parser.add_argument("--large", type=float, default=0.1, help="the part of the rounds with a table of more rows than a vector has")
     parser.add_argument("--windows", type=float, default=0.2, help="the part of the queries with window functions")
     parser.add_argument("--out", type=pathlib.Path, help="where scripts of what differs are written")
     parser.add_argument("--examples", type=int, default=3, help="how many refusals of a kind are shown")
@@ -101,7 +102,7 @@ def main():
     print(f"seed {seed}", flush=True)
     number = 0
     while (rounds is None or number < rounds) and (end is None or time.monotonic() < end):
-        generator = Generator(random.Random(seed + number), arguments.rows, arguments.windows)
+        generator = Generator(random.Random(seed + number), arguments.rows, arguments.windows, arguments.large)
         tables = generator.tables()
         queries = [generator.query() for _ in range(arguments.queries)]
         answers = zip(queries, left.run(tables, queries), right.run(tables, queries))

@@ -10,6 +10,7 @@ TOLERANCE = 1e-9
 # Most rows of a difference that are shown.
 ROWS_SHOWN = 5
 
+FLOATING = re.compile(r"^-?\d+(\.\d+)?(e[+-]?\d+)?$", re.IGNORECASE)
 TIMESTAMP = re.compile(r"^(-?\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(Z|\+00(:00)?)?$")
 
 
@@ -85,6 +86,10 @@ def same(one, other, tolerance):
         return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
+    if one != other and isinstance(one, str) and isinstance(other, str):
+        # Where no engine tells types a number is text.
+        if FLOATING.match(one) and FLOATING.match(other):
+            return same(float(one), float(other), tolerance)
     return one == other
 
 

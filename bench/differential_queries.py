@@ -1,10 +1,14 @@
-"""Random queries over random tables: joins, aggregates, grouping sets, windows, subqueries, set operations."""
+"""Random queries over random tables: joins, LATERAL, USING, aggregates, grouping sets, windows, subqueries, WITH, set operations."""
 
 from differential_expressions import Expressions, Scope
 from differential_tables import random_table
 from differential_tree import Node
 from differential_windows import Windows
 
+QUANTILES = ["0", "0.1", "0.25", "0.5", "0.77", "1"]
+# Kinds whose equal values cannot be told apart.
+ORDERED = ["int", "big", "dec", "dbl", "str", "date", "ts"]
+USING_JOINS = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
 JOINS = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"]
 
 
@@ -25,28 +29,53 @@ class Query:
 class Generator:
     """Makes tables, and queries over them."""
 
-    def __init__(self, rng, rows_about, windows_share):
-        self.rng, self.rows_about, self.windows_share = rng, rows_about, windows_share
+    def __init__(self, rng, rows_about, windows_share, large_share=0):
+        self.rng, self.rows_about, self.windows_share, self.large_share = rng, rows_about, windows_share, large_share
         self.made, self.aliases = [], 0
+        # A large table, as long as the query at hand does not have it, and what WITH has named in it.
+        self.large, self.is_large, self.named = None, False, []
         self.expressions = Expressions(rng, self.subquery)
         self.plain = Expressions(rng)
         self.windows = Windows(rng, self.plain)
 
     def tables(self):
-        """Three tables."""
+        """Three tables, of which one may be large."""
         self.made = [random_table(self.rng, f"t{index}", self.rows_about) for index in range(3)]
+        if self.rng.random() < self.large_share:
+            self.made[0] = random_table(self.rng, "t0", self.rows_about, is_large=True)
+            self.is_large = True
         return self.made
+
+    def named_query(self):
+        """A query that WITH names: a tree, its name and its columns as (name, kind)."""
+        name = f"w{len(self.named)}"
+        kinds = [self.expressions.kind() for _ in range(self.rng.randint(2, 4))]
+        columns = [(f"c{index}", kind) for index, kind in enumerate(kinds)]
+        names = ", ".join(column for column, _ in columns)
+        query = self.select(kinds, 2)
+        advice = self.rng.choice(["", "", "", "MATERIALIZED ", "NOT MATERIALIZED "])
+        return Node("named", [f"{name}({names}) AS {advice}(", query, ")"]), (name, columns)
 
     def query(self):
         """A query over them."""
         rng = self.rng
-        self.aliases = 0
+        self.aliases, self.named = 0, []
+        self.large = self.made[0] if self.is_large else None
+        before = []
+        if rng.random() < 0.12:
+            for _ in range(rng.randint(1, 2)):
+                query, named = self.named_query()
+                before.append(query)
+                self.named.append(named)
         choice = rng.random()
         if choice < 0.12:
             query, width = self.set_operation(2), 2
         else:
             kinds = [self.expressions.kind() for _ in range(rng.randint(1, 4))]
             query, width = self.select(kinds, 3), len(kinds)
+        if before:
+            # Without a kind: neither the queries before nor the one after can stand alone.
+            query = Node("with", ["WITH ", Node("names", before, ", "), " ", query])
         order = rng.random()
         if order < 0.45:
             return Query(query)
@@ -74,7 +103,13 @@ class Generator:
             columns = [(f"{alias}.c{index}", kind) for index, kind in enumerate(kinds)]
             names = ", ".join(f"c{index}" for index in range(len(kinds)))
             return Node("source", ["(", self.select(kinds, depth - 1), f") AS {alias}({names})"]), columns
-        table = rng.choice(self.made)
+        if self.named and rng.random() < 0.5:
+            name, columns = rng.choice(self.named)
+            return Node("source", [f"{name} AS {alias}"]), [(f"{alias}.{column}", kind) for column, kind in columns]
+        table = self.large if self.large and rng.random() < 0.7 else rng.choice(self.made)
+        if self.is_large and table is self.made[0]:
+            # Once in a query: who joins it with itself waits for long.
+            table, self.large = (table, None) if self.large else (self.made[1], None)
         columns = [(f"{alias}.{column.name}", column.kind) for column in table.columns]
         return Node("source", [f"{table.name} AS {alias}"]), columns
 
@@ -85,7 +120,16 @@ class Generator:
         parts = [first]
         for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
             join = rng.choice(JOINS)
+            if depth > 0 and rng.random() < 0.08:
+                lateral, more = self.lateral(columns)
+                parts.append(lateral)
+                columns = columns + more
+                continue
             source, more = self.source(depth - 1)
+            if rng.random() < 0.1 and join in USING_JOINS and (using := self.using(columns, more)):
+                parts.append(Node("clause", [f" {join} ", source, using]))
+                columns = columns + more
+                continue
             condition = self.join_condition(columns, more)
             if condition is None or rng.random() < 0.06:
                 parts.append(Node("clause", [" CROSS JOIN ", source]))
@@ -95,6 +139,34 @@ class Generator:
             if join not in ("SEMI JOIN", "ANTI JOIN"):
                 columns = columns + more
         return Node("from", parts), Scope(columns, outer)
+
+    def lateral(self, columns):
+        """A query for each row of what is before: a tree and its columns."""
+        rng, alias = self.rng, self.alias()
+        kinds = [self.expressions.kind() for _ in range(rng.randint(1, 2))]
+        sources, scope = self.sources(0, Scope(columns))
+        where = Node("clause", [" WHERE ", self.condition(scope, Scope(columns), 1)])
+        if rng.random() < 0.4:
+            items = [self.aggregate(kind, Scope(scope.columns)) for kind in kinds]
+        else:
+            items = [self.plain.make(kind, Scope(scope.columns), 1) for kind in kinds]
+        query = Node("query", ["SELECT ", Node("list", items, ", "), " FROM ", sources, where])
+        names = ", ".join(f"c{index}" for index in range(len(kinds)))
+        join, end = rng.choice([(" CROSS JOIN LATERAL (", ")"), (" LEFT JOIN LATERAL (", ")")])
+        condition = " ON true" if "LEFT" in join else ""
+        made = Node("clause", [join, query, f"{end} AS {alias}({names}){condition}"])
+        return made, [(f"{alias}.c{index}", kind) for index, kind in enumerate(kinds)]
+
+    def using(self, left, right):
+        """USING with a name that exactly one table of each side has, of one kind; nothing if there is none."""
+        names = lambda columns: [text.split(".")[1] for text, _ in columns]
+        of_left, of_right = names(left), names(right)
+        kinds = [{text.split(".")[1]: kind for text, kind in side} for side in (left, right)]
+        common = [
+            name for name in kinds[0]
+            if of_left.count(name) == 1 and of_right.count(name) == 1 and kinds[0][name] == kinds[1][name] != "bool"
+        ]
+        return f" USING ({self.rng.choice(sorted(common))})" if common else None
 
     def join_condition(self, left, right):
         """A condition with at least one comparison of both sides; nothing if they have no columns of one kind."""
@@ -183,7 +255,9 @@ class Generator:
     def aggregate(self, kind, scope):
         """An aggregate with a result of a kind."""
         rng, make = self.rng, lambda of: self.plain.make(of, scope, 1)
-        node = lambda *parts: self.plain.node(kind, list(parts) + [self.filter(scope)])
+        def node(*parts, is_filtered=False):
+            return self.plain.node(kind, list(parts) + ([] if is_filtered else [self.filter(scope)]))
+
         if kind == "int" and rng.random() < 0.7:
             other = self.expressions.kind()
             return rng.choice([
@@ -192,11 +266,25 @@ class Generator:
                 lambda: node("count(DISTINCT ", make(other), ")"),
                 lambda: node("sum(", make("int"), ")"),
                 lambda: node("sum(DISTINCT ", make("int"), ")"),
+                lambda: node("array_length(array_agg(", make(other), ")", self.filter(scope), ")", is_filtered=True),
             ])()
+        # Of columns: a number that stands alone in ORDER BY may be meant as the place of one.
+        columns = scope.of_kind(kind)
+        if kind in ORDERED and columns and rng.random() < 0.15:
+            value = rng.choice(columns)
+            return node(f"{rng.choice(['first', 'last'])}({value} ORDER BY {value}{rng.choice(['', ' DESC', ' NULLS FIRST'])})")
+        if kind in ORDERED and columns and rng.random() < 0.1:
+            value = rng.choice(columns)
+            return node("quantile_disc(", value, f", {rng.choice(QUANTILES)})")
         if kind == "dec" and rng.random() < 0.6:
             return node("sum(", self.plain.leaf("dec", scope), ")")
         if kind == "dbl" and rng.random() < 0.7:
             of = rng.choice(["int", "dbl"])
+            if rng.random() < 0.25:
+                one, other = (self.plain.leaf(rng.choice(["int", "dbl"]), scope) for _ in range(2))
+                return node(f"{rng.choice(['covar_pop', 'covar_samp', 'corr'])}(", one, ", ", other, ")")
+            if rng.random() < 0.2:
+                return node("quantile_cont(", self.plain.leaf("dbl", scope), f", {rng.choice(QUANTILES)})")
             function = rng.choice(["sum", "avg", "avg", "stddev", "var_pop", "median"])
             if of == "int" and function in ("sum", "median"):
                 function = "avg"
@@ -204,7 +292,13 @@ class Generator:
         if kind == "bool" and rng.random() < 0.7:
             return node(rng.choice(["bool_and(", "bool_or("]), make("bool"), ")")
         if kind == "str" and rng.random() < 0.4:
-            value = self.plain.leaf("str", scope).text()
+            of = rng.choice(["str", "str", "int", "date"])
+            value = rng.choice(scope.of_kind(of) or [self.plain.constant("str").text()])
+            if "." in value and rng.random() < 0.35:
+                # Nulls as text are told apart by only one engine.
+                listed = f"array_agg({value} ORDER BY {value}{rng.choice(['', ' DESC'])}) FILTER (WHERE {value} IS NOT NULL)"
+                return self.plain.node(kind, [f"array_to_string({listed}, ',')"])
+            value = value if of == "str" else f"CAST({value} AS VARCHAR)"
             return node(f"string_agg({value}, ',' ORDER BY {value})")
         if kind == "bool":
             return self.plain.node("bool", ["(count(*) > 2)"])

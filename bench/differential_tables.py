@@ -37,6 +37,9 @@ class Column:
 class Table:
     """A table with rows of SQL literals. Its first column, `id`, is a key."""
 
+    # Rows of one INSERT.
+    ROWS_AT_ONCE = 500
+
     def __init__(self, name, columns, rows):
         self.name, self.columns, self.rows = name, columns, rows
 
@@ -46,18 +49,20 @@ class Table:
     def statements(self):
         columns = ", ".join(f"{column.name} {column.sql_type}" for column in self.columns)
         yield f"CREATE TABLE {self.name} ({columns})"
-        if self.rows:
-            rows = ", ".join(f"({', '.join(row)})" for row in self.rows)
+        for start in range(0, len(self.rows), self.ROWS_AT_ONCE):
+            rows = ", ".join(f"({', '.join(row)})" for row in self.rows[start : start + self.ROWS_AT_ONCE])
             yield f"INSERT INTO {self.name} VALUES {rows}"
 
 
-def random_table(rng, name, rows_about):
-    """A table with its rows."""
+def random_table(rng, name, rows_about, is_large=False):
+    """A table with its rows: more than a vector has if it is to be large."""
     columns = [Column("id", "int", "INTEGER")]
     kinds = ["int", "str"] + rng.choices(list(TYPES), k=rng.randint(2, 5))
     for index, kind in enumerate(kinds):
         columns.append(Column(f"{kind[0]}{index}", kind, rng.choice(TYPES[kind])))
     count = rng.choice([0, 1, rows_about // 3, rows_about, rows_about, rows_about * 2])
+    if is_large:
+        count = rng.choice([2047, 2048, 2049, 3000, 5000])
     makers = [column_maker(rng, column) for column in columns[1:]]
     rows = [[str(number)] + [make() for make in makers] for number in range(count)]
     return Table(name, columns, rows)

@@ -24,16 +24,20 @@ use crate::interpret::{Advance, Interpreter};
 use crate::pace::Pace;
 use crate::parallel::unless_cancelled;
 use crate::pipeline::{Flow, LocalSink, Pipeline, Tuples};
-use crate::profile::{PartName, Wait, note_wait, timed};
+use crate::profile::{PartName, Wait, note_wait, timed_in};
 use crate::program::{Program, Step};
 use crate::query::Context;
-use crate::work::Work;
+use crate::work::{Expected, Work};
 
 /// Runs a pipeline, on a worker.
 ///
 /// # Errors
 /// The first that something in it has.
-pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<()> {
+pub(crate) async fn drive(
+    pipeline: Arc<Pipeline>,
+    expected: Expected,
+    context: &Context,
+) -> Result<()> {
     if let Some(profile) = context.profile() {
         profile.begin();
     }
@@ -42,11 +46,12 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
     unless_cancelled(open, &context.cancel).await?;
     let to_do = Work::new(&context.progress);
     to_do.announce(pipeline.source.tuples());
+    context.progress.remove_total(expected.units);
     let enough = context.cancel.child();
     let mut program = pipeline.program.clone();
     let hybrids = make_hybrid(&mut program, context);
     let program = Arc::new(program);
-    let handed_over = Barrier::new(context.runtime.workers());
+    let handed_over = Barrier::new(context.workers);
     let run = Arc::new(Run {
         pipeline,
         program,
@@ -65,6 +70,7 @@ pub(crate) async fn drive(pipeline: Arc<Pipeline>, context: &Context) -> Result<
     let finishing = context.of_part(PartName::Sink);
     let finish = of_part(PartName::Sink, context, run.pipeline.sink.finish(&finishing));
     unless_cancelled(finish, &context.cancel).await?;
+    context.progress.add_done(expected.units_at_end);
     if let Some(profile) = context.profile() {
         profile.end(&run.pipeline, &run.program.steps);
     }
@@ -213,7 +219,7 @@ impl Machine<'_> {
                         reading = None;
                         result?;
                     }
-                    Poll::Pending => note_wait(Wait::Device),
+                    Poll::Pending => note_wait(Wait::Device, PartName::Source),
                 }
             }
             running.as_mut().poll(context)
@@ -233,6 +239,9 @@ impl Machine<'_> {
         let (rows, mut start) = (tuples.rows(), 0);
         while start < rows && !self.run.enough.is_cancelled() {
             let count = self.run.context.vector_rows.min(rows - start);
+            if let Some(prepared) = tuples.prepare(start, count) {
+                of_part(PartName::Source, &self.run.context, prepared).await?;
+            }
             let began = self.interpreter.meter().map(|_| Instant::now());
             self.interpreter.begin(count);
             let registers = self.interpreter.registers_mut();
@@ -282,9 +291,9 @@ impl Machine<'_> {
     /// Hands the tuples in the registers to the sink.
     async fn push(&mut self) -> Result<Flow> {
         let Machine { interpreter, sink, .. } = self;
-        let is_measured = interpreter.meter().is_some();
         let rows = interpreter.registers().selection.count();
-        let (pushed, ran) = timed(is_measured, sink.push(interpreter.registers_mut())).await;
+        let part = interpreter.meter().map(|_| PartName::Sink);
+        let (pushed, ran) = timed_in(part, sink.push(interpreter.registers_mut())).await;
         if let Some(meter) = interpreter.meter() {
             meter.pushed(rows, ran);
         }

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::expand::Expansion;
 use crate::kernels::{self, filter};
 use crate::pipeline::{Flow, LocalSink};
-use crate::profile::{Meter, timed};
+use crate::profile::{Meter, PartName, timed_in};
 use crate::program::{Program, Register, Step};
 use crate::query::Context;
 use crate::registers::Registers;
@@ -191,9 +191,9 @@ impl Interpreter {
     pub async fn wait(&mut self) -> Result<()> {
         match self.next {
             Some(step) => {
-                let is_measured = self.meter.is_some();
+                let part = self.part_of(step);
                 let (expansion, registers) = self.expansion(step);
-                let (put_aside, ran) = timed(is_measured, expansion.put_aside(registers)).await;
+                let (put_aside, ran) = timed_in(part, expansion.put_aside(registers)).await;
                 self.ran_step(step, ran);
                 put_aside
             }
@@ -206,7 +206,10 @@ impl Interpreter {
     /// # Errors
     /// What the step gives.
     pub async fn hand_over(&mut self, step: usize) -> Result<u64> {
-        self.expansion(step).0.hand_over().await
+        let part = self.part_of(step);
+        let (handed_over, ran) = timed_in(part, self.expansion(step).0.hand_over()).await;
+        self.ran_step(step, ran);
+        handed_over
     }
 
     /// Begins with the next tuples that a step has put aside; false if there are none left.
@@ -215,13 +218,18 @@ impl Interpreter {
     /// What the step gives.
     pub async fn serve(&mut self, step: usize) -> Result<bool> {
         debug_assert!(self.pending.is_empty() && self.open == 0, "all others have come through");
-        let is_measured = self.meter.is_some();
+        let part = self.part_of(step);
         let (expansion, registers) = self.expansion(step);
-        let (is_loaded, ran) = timed(is_measured, expansion.serve(registers)).await;
+        let (is_loaded, ran) = timed_in(part, expansion.serve(registers)).await;
         let is_loaded = is_loaded?;
         self.ran_step(step, ran);
         self.next = is_loaded.then_some(step);
         Ok(is_loaded)
+    }
+
+    /// The part of the pipeline that a step belongs to, if somebody wants to know.
+    fn part_of(&self, step: usize) -> Option<PartName> {
+        self.meter.as_ref().map(|meter| meter.part_of(step))
     }
 
     fn ran_step(&mut self, step: usize, ran: Duration) {

@@ -22,7 +22,8 @@ impl Context {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        QueryTask::new(self.runtime.spawn(self.counted(make)))
+        let worker = self.runtime.next_of(self.workers);
+        self.spawn_on(worker, make)
     }
 
     /// Runs a task of the query on a worker; `make` is called there.
@@ -32,7 +33,7 @@ impl Context {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        QueryTask::new(self.runtime.spawn_on(worker, self.counted(make)))
+        QueryTask::new(self.runtime.spawn_in(Some(self.share), worker, self.counted(make)))
     }
 
     /// Runs what cannot go from worker to worker on one of them; `make` is called there. Cancellation drops it where it
@@ -69,7 +70,7 @@ impl Context {
         }
     }
 
-    /// Runs `work` on each worker, to which it is told the worker's number, and gives what they give in the order of
+    /// Runs `work` on each worker that the query has, to which it is told the worker's number, and gives what they give in the order of
     /// the workers. The first failure, a panic, or the query's cancellation drops the others' futures where they wait.
     ///
     /// # Errors
@@ -93,7 +94,7 @@ impl Context {
                 Ok(output)
             })
         };
-        let tasks: Vec<QueryTask<Result<T>>> = (0..self.runtime.workers()).map(start).collect();
+        let tasks: Vec<QueryTask<Result<T>>> = (0..self.workers).map(start).collect();
         let mut outputs = Vec::with_capacity(tasks.len());
         let mut error = None;
         for task in tasks {

@@ -62,6 +62,11 @@ pub trait Tuples {
     /// How many.
     fn rows(&self) -> usize;
 
+    /// What takes long of loading `rows` of them from `start` on, if anything does: to be done just before, in turns.
+    fn prepare(&self, _start: usize, _rows: usize) -> Option<LocalBoxFuture<'_, Result<()>>> {
+        None
+    }
+
     /// Puts `rows` of them from `start` on into `registers`, a column each into `inputs`. [`Registers::begin`] was
     /// called; the tuples outlive what is loaded. Some may be there only to keep their place: they are not selected then.
     ///

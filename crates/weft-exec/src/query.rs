@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use weft_rt::Runtime;
 use weft_rt::cancel::CancelToken;
 use weft_rt::memory::Ledger;
 use weft_rt::progress::Progress;
+use weft_rt::{Runtime, Share};
 
 use crate::drive::drive;
 use crate::error::{ExecError, Result};
@@ -17,12 +17,17 @@ use crate::profile::{Measuring, PartName, Profile};
 use crate::spill::{Settled, Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
+use crate::work::Expected;
 
 /// What all operators of a query share.
 #[derive(Clone)]
 pub struct Context {
     /// The workers.
     pub runtime: Arc<Runtime>,
+    /// How many of them, 1 to all: the first ones.
+    pub workers: usize,
+    /// The part of each worker's time that the query gets, with whatever else has the same share.
+    pub share: Share,
     /// The memory budget.
     pub ledger: Ledger,
     /// Ends the query.
@@ -75,9 +80,11 @@ impl PartitionMode {
 }
 
 impl Context {
-    /// Full vectors, adaptive partitioning, nobody to cancel it, nowhere to spill to.
+    /// All workers, a share of its own, full vectors, adaptive partitioning, nobody to cancel it, nowhere to spill to.
     pub fn new(runtime: Arc<Runtime>, ledger: Ledger) -> Context {
         Context {
+            workers: runtime.workers(),
+            share: Share::new(),
             runtime,
             ledger,
             cancel: CancelToken::new(),
@@ -134,11 +141,13 @@ impl Query {
     /// The first that a pipeline has; [`ExecError::Cancelled`]; [`ExecError::Join`] for a panic.
     ///
     /// # Panics
-    /// If a pipeline comes before one that it depends on, if vectors are to have no rows or too many, or if only some pipelines are
-    /// to be measured.
+    /// If a pipeline comes before one that it depends on, if vectors are to have no rows or too many, if there are to be no workers or
+    /// more than there are, or if only some pipelines are to be measured.
     pub async fn run(self, context: &Context) -> Result<()> {
         let vector_rows = context.vector_rows;
         assert!((1..=VECTOR_ROWS_MAX).contains(&vector_rows), "vectors of {vector_rows} rows");
+        let workers = context.runtime.workers();
+        assert!((1..=workers).contains(&context.workers), "{} of {workers}", context.workers);
         let (cancel, tasks) = (context.cancel.child(), Arc::default());
         let context = Context { cancel, tasks, ..context.clone() };
         let profiles = context.profiles.len();
@@ -156,6 +165,10 @@ impl Query {
 
     async fn run_pipelines(self, context: &Context) -> Result<()> {
         let mut coming = coming(&self.pipelines, context);
+        let expected = expected(&self.pipelines);
+        for Expected { units, units_at_end } in &expected {
+            context.progress.add_total(units + units_at_end);
+        }
         let mut dependents: Vec<Vec<usize>> = self.pipelines.iter().map(|_| Vec::new()).collect();
         let mut stages = Vec::with_capacity(self.pipelines.len());
         let mut running = FuturesUnordered::new();
@@ -167,10 +180,9 @@ impl Query {
             let left = pipeline.after.len();
             if left == 0 {
                 coming[number] = None;
-                running.push(start(number, pipeline, context));
+                running.push(start(number, pipeline, expected[number], context));
                 stages.push(Stage::Started);
             } else {
-                context.progress.add_total(pipeline.source.units());
                 stages.push(Stage::Waiting(pipeline, left));
             }
         }
@@ -198,9 +210,7 @@ impl Query {
                 let stage = std::mem::replace(&mut stages[dependent], Stage::Started);
                 if let Stage::Waiting(pipeline, _) = stage {
                     coming[dependent] = None;
-                    // When it is open it is known better.
-                    context.progress.remove_total(pipeline.source.units());
-                    running.push(start(dependent, pipeline, context));
+                    running.push(start(dependent, pipeline, expected[dependent], context));
                 }
             }
         }
@@ -212,7 +222,7 @@ impl Query {
 fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
     let count = pipelines.iter().filter(|pipeline| pipeline.sink.keeps_tuples()).count();
     let limit_bytes = context.ledger.limit() / COMING / count.max(1) as u64;
-    let bytes = (COMING_BYTES * context.runtime.workers() as u64).min(limit_bytes);
+    let bytes = (COMING_BYTES * context.workers as u64).min(limit_bytes);
     let settled = |pipeline: &Pipeline| {
         let spilling = context.spilling.as_ref().filter(|_| pipeline.sink.keeps_tuples())?;
         Some(Settled::new(spilling, bytes))
@@ -220,16 +230,39 @@ fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
     pipelines.iter().map(settled).collect()
 }
 
+/// Of what a pipeline with unknown tuples gets from those before it, about the part that comes through these; and of what it has to do, the part
+/// that comes after its last tuple, if it keeps them.
+const COMES_THROUGH: u64 = 2;
+const AT_END: u64 = 4;
+
+/// How much each pipeline will have to do, as far as that can be told.
+fn expected(pipelines: &[Pipeline]) -> Vec<Expected> {
+    let mut expected: Vec<Expected> = Vec::with_capacity(pipelines.len());
+    for pipeline in pipelines {
+        let before = pipeline.after.iter().map(|before| expected[*before].units).max();
+        let units = match (pipeline.source.units(), before) {
+            // It is known when it is open.
+            (0, None) => 0,
+            (0, Some(before)) => before.div_ceil(COMES_THROUGH).max(1),
+            (units, _) => units,
+        };
+        let units_at_end = if pipeline.sink.keeps_tuples() { 1 + units / AT_END } else { 1 };
+        expected.push(Expected { units, units_at_end });
+    }
+    expected
+}
+
 /// Starts a pipeline; gives its number when it has ended.
 fn start(
     number: usize,
     pipeline: Pipeline,
+    expected: Expected,
     context: &Context,
 ) -> impl Future<Output = (usize, Result<()>)> + use<> {
     let profile = context.profiles.get(number).cloned();
     let measuring = profile.map(|profile| Measuring { profile, part: None });
     let context = Context { measuring, ..context.clone() };
     let (pipeline, for_task) = (Arc::new(pipeline), context.clone());
-    let task = context.spawn(move || async move { drive(pipeline, &for_task).await });
+    let task = context.spawn(move || async move { drive(pipeline, expected, &for_task).await });
     async move { (number, task.await.map_err(ExecError::Join).flatten()) }
 }

@@ -1,4 +1,6 @@
-//! How much of a pipeline is done, for the statement's progress: in units of about as many tuples as a row group has.
+//! How much of a pipeline is done, for the statement's progress: in units of about as many tuples as a row group has. All pipelines of
+//! a query are in the total from its beginning on, with what they are expected to do; what they really have to takes its place
+//! when they are open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +9,15 @@ use weft_rt::progress::Progress;
 
 /// Tuples of a unit.
 const UNIT_TUPLES: u64 = 64 << 10;
+
+/// How much a pipeline will have to do, as far as that is known before it is begun. The statement's total has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// Until its source is open, which announces what there is.
+    pub(crate) units: u64,
+    /// After the last of its tuples.
+    pub(crate) units_at_end: u64,
+}
 
 /// Tuples that are to be gone through, counted as they are.
 #[derive(Debug)]

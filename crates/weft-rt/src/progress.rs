@@ -13,6 +13,8 @@ pub struct Progress {
     spilled_bytes_raw: AtomicU64,
     spilled_bytes: AtomicU64,
     rows: AtomicU64,
+    /// The bits of the largest fraction that was told.
+    told: AtomicU64,
 }
 
 /// The counters at about one time.
@@ -94,6 +96,19 @@ impl Progress {
         }
     }
 
+    /// A snapshot to be shown: of the units that are known, no smaller part is done than was shown before, although more may have
+    /// become known meanwhile.
+    pub fn told(&self, mut snapshot: ProgressSnapshot) -> ProgressSnapshot {
+        // The bits of positive numbers are in the order of the numbers.
+        let now = snapshot.fraction();
+        let most = f64::from_bits(self.told.fetch_max(now.to_bits(), Ordering::Relaxed));
+        if most > now {
+            let done = (most * snapshot.units_total as f64).ceil() as u64;
+            snapshot.units_done = done.min(snapshot.units_total);
+        }
+        snapshot
+    }
+
     /// [`ProgressSnapshot::fraction`] of the counters now.
     pub fn fraction(&self) -> f64 {
         self.snapshot().fraction()
@@ -141,5 +156,19 @@ mod tests {
         assert_eq!((snapshot.spilled_bytes_raw, snapshot.spilled_bytes), (20_000, 8_000));
         progress.add_done(9_000);
         assert_eq!(progress.fraction(), 1.0);
+    }
+
+    #[test]
+    fn what_is_told_never_falls() {
+        let progress = Progress::new();
+        assert_eq!(progress.told(progress.snapshot()).fraction(), 0.0);
+        progress.add_total(10);
+        progress.add_done(6);
+        assert_eq!(progress.told(progress.snapshot()).fraction(), 0.6);
+        progress.add_total(20);
+        assert_eq!(progress.fraction(), 0.2);
+        assert_eq!(progress.told(progress.snapshot()).fraction(), 0.6);
+        progress.add_done(18);
+        assert_eq!(progress.told(progress.snapshot()).units_done, 24);
     }
 }

@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast;
 use futures::future::BoxFuture;
 use weft_store::{Snapshot, Table};
 
+use crate::control::units_of_files;
 use crate::error::{ErrorKind, Result, SqlError, unknown_table};
 use crate::files::{FileSet, ReadOptions, looks_like_file};
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
@@ -147,7 +148,7 @@ impl StatementCatalog {
         if looks_like_file(name) {
             let options = ReadOptions::default();
             let files = FileSet::find(name, &options).map_err(|error| error.about(name))?;
-            self.context.control.progress.add_total(files.bytes());
+            self.context.control.progress.add_total(units_of_files(files.bytes()));
             return files.table(&self.state, &options, None).await.map(Some);
         }
         Ok(None)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricValue;
 use weft_exec::spill::SpillCounts;
+use weft_rt::Share;
 use weft_rt::cancel::CancelToken;
 use weft_rt::progress::{Progress, ProgressSnapshot};
 
@@ -15,6 +16,14 @@ use crate::error::{Result, SqlError};
 const RUNNING: u8 = 0;
 const COMMITTING: u8 = 1;
 const CANCELLED: u8 = 2;
+
+/// Bytes of a file that are a unit of progress: about what a row group of a table has in a few columns.
+const FILE_UNIT_BYTES: u64 = 256 << 10;
+
+/// The units of progress that so many bytes of files are.
+pub(crate) fn units_of_files(bytes: u64) -> u64 {
+    bytes / FILE_UNIT_BYTES
+}
 
 /// Cancels one statement, from any thread. Clones are the same handle.
 #[derive(Clone, Debug)]
@@ -36,6 +45,8 @@ impl CancelHandle {
 pub(crate) struct Control {
     pub(crate) token: CancelToken,
     pub(crate) progress: Arc<Progress>,
+    /// The part of each worker's time that it gets.
+    pub(crate) share: Share,
     /// What DataFusion's operators spill.
     pub(crate) spilled: Arc<SpillCounts>,
     stage: AtomicU8,
@@ -147,6 +158,7 @@ impl Control {
         if let Some(plan) = plan {
             count_metrics(&plan, &mut snapshot);
         }
+        let mut snapshot = self.progress.told(snapshot);
         snapshot.memory_bytes = self.engine.upgrade().map_or(0, |engine| engine.memory_in_use());
         snapshot
     }
@@ -162,7 +174,7 @@ fn count_metrics(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot)
             })
             .map_or(0, |value| value.as_usize() as u64);
         snapshot.bytes_read += bytes;
-        snapshot.units_done += bytes;
+        snapshot.units_done += units_of_files(bytes);
         snapshot.rows += metrics.output_rows().unwrap_or(0) as u64;
     }
     for child in plan.children() {

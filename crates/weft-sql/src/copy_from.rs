@@ -17,6 +17,7 @@ use futures::FutureExt;
 use weft_store::{Change, Table};
 
 use crate::catalog::{StatementCatalog, relation_name};
+use crate::control::units_of_files;
 use crate::copy_options::CopyOptions;
 use crate::csv_diagnosis::{self, first_record};
 use crate::error::{ErrorKind, Result, SqlError};
@@ -69,7 +70,7 @@ impl Run {
         let defaults = catalog.defaults(&table)?;
         let null = null_text(&read);
         let plan = project(plan.build()?, &table, &mapping, null, &defaults)?;
-        self.control.progress.add_total(files.bytes());
+        self.control.progress.add_total(units_of_files(files.bytes()));
         let run = self.clone();
         let work = async move {
             let written = run.write(&state, &plan, table.schema()).await;

@@ -263,6 +263,8 @@ impl Engine {
                 self.spilling.set_options(changed.spilling);
             }
             "threads" => {
+                let grown = self.runtime.grow(changed.threads);
+                grown.map_err(|error| SqlError::new(ErrorKind::Io, error.to_string()))?;
                 let executor = Arc::new(Executor::new(changed.threads)?);
                 // Statements that run go on with the old threads.
                 *self.executor.write().unwrap_or_else(PoisonError::into_inner) = executor;

@@ -191,6 +191,8 @@ fn of_query(
         let [devices, memory] =
             [totals.waited_for_devices, totals.waited_for_memory].map(pipelines::seconds);
         lines.push(format!("waiting   {devices} for SSD, {memory} for memory, of all workers"));
+        let turn = totals.turn_max.as_secs_f64() * 1e3;
+        lines.push(format!("turns     {turn:.3} ms of CPU at most until others were let run"));
         let peak = human_bytes(totals.memory_peak);
         lines.push(format!("memory    {peak} reserved by operators at most"));
     }

@@ -108,6 +108,7 @@ mod text;
 mod timestamp_casts;
 mod tree_explained;
 mod types;
+mod union_constants;
 mod unsupported;
 mod using_joins;
 mod value;

@@ -142,6 +142,7 @@ impl ScanExec {
             batch_rows: self.limit.map_or(batch_rows, |limit| batch_rows.min(limit.max(1))),
             io_depth: self.context.io_depth,
             workers: self.context.threads,
+            share: Some(self.context.control.share),
             cancel: self.context.control.token.clone(),
             progress: Arc::clone(&self.context.control.progress),
             ..ScanOptions::default()

@@ -54,6 +54,7 @@ use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
 use crate::timestamp_casts::TimestampCasts;
 use crate::types::WeftTypes;
+use crate::union_constants::UNION_CONSTANTS;
 use crate::value::Value;
 use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_filters::WindowFilters;
@@ -122,7 +123,8 @@ impl Session {
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
         let physical_rules = known_aggregates::replaced(pushed_filters::physical_rules());
-        let physical_rules = merge_joins::kept_whole(physical_rules);
+        let mut physical_rules = merge_joins::kept_whole(physical_rules);
+        physical_rules.insert(0, Arc::new(UNION_CONSTANTS));
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))

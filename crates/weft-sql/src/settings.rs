@@ -69,8 +69,8 @@ pub(crate) const SETTINGS: [(&str, &str); 13] = [
     ("temp_directory", "where operators spill; fixed when the database is opened"),
     (
         "threads",
-        "threads that operators run on, and as many that read, decode and write tables (of these no more \
-         than when the database was opened); of the database",
+        "threads that operators run on, and as many that read, decode and write tables and execute pipelines; of \
+         the database",
     ),
     ("timezone", "time zone of the session, such as '+02:00' or 'Europe/Berlin'"),
 ];

@@ -26,6 +26,7 @@ pub(crate) async fn write_rows(
 ) -> Result<WrittenGroups> {
     let options = WriterOptions {
         workers: context.session_config().target_partitions(),
+        share: Some(control.share),
         cancel: control.token.clone(),
         progress: Arc::clone(&control.progress),
         ..WriterOptions::default()

@@ -355,7 +355,8 @@ fn start(shared: &Arc<ScanShared>, in_flight: &Arc<InFlight>, workers: &[usize])
     let spawn = |worker: &usize| {
         let (shared, in_flight, sender) = (shared.clone(), in_flight.clone(), sender.clone());
         let runtime = shared.table.access.runtime.clone();
-        runtime.spawn_on(*worker, move || produce(shared, in_flight, sender))
+        let share = shared.options.share;
+        runtime.spawn_in(share, *worker, move || produce(shared, in_flight, sender))
     };
     State::Running { tasks: workers.iter().map(spawn).collect(), receiver }
 }

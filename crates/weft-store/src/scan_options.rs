@@ -9,6 +9,7 @@ use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DECIMAL64_MAX_PRECISION, DataType};
 use weft_codec::Predicate;
+use weft_rt::Share;
 use weft_rt::cancel::CancelToken;
 use weft_rt::progress::Progress;
 
@@ -46,6 +47,8 @@ pub struct ScanOptions {
     pub io_depth: usize,
     /// Workers that read and decode, at most; all of the runtime's by default.
     pub workers: usize,
+    /// The part of each worker's time that reading and decoding get; as much as any other task's by default.
+    pub share: Option<Share>,
     /// Only these row groups, by number.
     pub row_groups: Option<Range<usize>>,
     /// Adds a column with the row ids.
@@ -68,6 +71,7 @@ impl Default for ScanOptions {
             batch_rows: 8192,
             io_depth: 32,
             workers: usize::MAX,
+            share: None,
             row_groups: None,
             with_row_id: false,
             narrow_decimals: false,

@@ -15,7 +15,7 @@ use arrow_schema::DataType;
 use weft_rt::cancel::CancelToken;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
-use weft_rt::{JoinHandle, Runtime};
+use weft_rt::{JoinHandle, Runtime, Share};
 
 use crate::array_bytes::logical_bytes;
 use crate::error::{Result, StoreError};
@@ -39,6 +39,8 @@ pub struct WriterOptions {
     pub row_group_rows: usize,
     /// Workers that encode and write, at most; all of the runtime's by default. At least one does.
     pub workers: usize,
+    /// The part of each worker's time that encoding and writing get; as much as any other task's by default.
+    pub share: Option<Share>,
     /// Ends the writing early.
     pub cancel: CancelToken,
     /// Counts rows and bytes written.
@@ -50,6 +52,7 @@ impl Default for WriterOptions {
         WriterOptions {
             row_group_rows: ROW_GROUP_ROWS_MAX,
             workers: usize::MAX,
+            share: None,
             cancel: CancelToken::new(),
             progress: Arc::new(Progress::new()),
         }
@@ -348,7 +351,8 @@ impl PartitionWriter {
         (self.rows, self.bytes, self.groups) = (0, 0, self.groups + 1);
         let runtime = shared.runtime.clone();
         let worker = shared.turns.fetch_add(1, Ordering::Relaxed) % shared.workers;
-        self.in_flight.push_back(runtime.spawn_on(worker, move || async move {
+        let share = shared.options.share;
+        self.in_flight.push_back(runtime.spawn_in(share, worker, move || async move {
             let written = write_pending(&shared, pending, key).await;
             drop(memory);
             written

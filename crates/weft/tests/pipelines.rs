@@ -69,6 +69,20 @@ fn a_plan_names_what_datafusion_executes() {
 }
 
 #[test]
+fn threads_are_the_workers_of_pipelines() {
+    let database = by_pipelines("1GB");
+    let session = with_numbers(&database, 1_000);
+    let analyzed =
+        || rows(&session, "EXPLAIN ANALYZE SELECT s, sum(n) FROM t GROUP BY s").join("\n");
+    for threads in [1, 5, 2] {
+        session.execute(&format!("SET threads = {threads}")).unwrap();
+        let analyzed = analyzed();
+        assert!(analyzed.contains(&format!("% of {threads} workers")), "{analyzed}");
+        check(&session, "SELECT count(DISTINCT s), sum(n) FROM t", &["1000 500500"]);
+    }
+}
+
+#[test]
 fn a_plan_names_all_that_keeps_it_from_pipelines() {
     let database = database();
     let session = with_numbers(&database, 10);

@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
+
 use super::fold::Ordered;
 use super::kept::Keep;
 use super::list::Chain;
@@ -10,8 +12,10 @@ use super::memory::Memory;
 use super::quantile::{Quantile, between};
 use super::state::{Needs, Outcome, Tuple};
 use super::sum::Number;
+use super::turns::{self, AT_ONCE};
 use crate::error::Result;
 use crate::lane::{Lane, Value};
+use crate::pace::Pace;
 use crate::text::Str;
 use crate::vector::Vector;
 
@@ -29,6 +33,32 @@ impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
 
     fn needs(&self, tuple: Tuple) -> Needs {
         Needs { result_bytes: 0, ..self.chain.needs(tuple) }
+    }
+
+    fn values(&self, tuple: Tuple) -> u64 {
+        self.chain.count.get(tuple)
+    }
+
+    fn write_in_turns<'a>(
+        &'a self,
+        tuples: &'a [Tuple],
+        out: &'a mut Vector,
+        _: &'a mut Memory,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            out.validity.set_all();
+            for (at, tuple) in tuples.iter().enumerate() {
+                let values = not_null(&self.chain, *tuple, pace).await;
+                out.validity.set(at, !values.is_empty());
+                if !values.is_empty() {
+                    let number = self.quantile.place(values.len());
+                    out.values_mut::<T>()[at] = turns::select(values, number, pace).await.0;
+                }
+                pace.keep().await;
+            }
+            Ok(())
+        })
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
@@ -88,6 +118,35 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
         Needs { result_bytes: 0, ..self.chain.needs(tuple) }
     }
 
+    fn values(&self, tuple: Tuple) -> u64 {
+        self.chain.count.get(tuple)
+    }
+
+    fn write_in_turns<'a>(
+        &'a self,
+        tuples: &'a [Tuple],
+        out: &'a mut Vector,
+        _: &'a mut Memory,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            out.validity.set_all();
+            for (at, tuple) in tuples.iter().enumerate() {
+                let values = not_null(&self.chain, *tuple, pace).await;
+                out.validity.set(at, !values.is_empty());
+                if !values.is_empty() {
+                    let (number, part) = self.quantile.position(values.len());
+                    let (low, high) = turns::select(values, number, pace).await;
+                    let value = self.between(low, high.unwrap_or(low), part);
+                    out.values_mut::<O>()[at] =
+                        value.ok_or_else(|| super::sum::overflow("a quantile", O::LANE))?;
+                }
+                pace.keep().await;
+            }
+            Ok(())
+        })
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
         out.validity.set_all();
         for (at, tuple) in tuples.iter().enumerate() {
@@ -108,6 +167,17 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
     }
 }
 
+/// The values of a group that are not null.
+async fn not_null<T: Keep>(chain: &Chain<T>, tuple: Tuple, pace: &mut Pace) -> Vec<T> {
+    let values = chain.values_in_turns(tuple, pace).await;
+    let mut found = Vec::with_capacity(values.len());
+    for some in values.chunks(AT_ONCE) {
+        found.extend(some.iter().flatten());
+        pace.keep().await;
+    }
+    found
+}
+
 /// The texts of a group, with something between each two.
 #[derive(Debug)]
 pub(super) struct JoinedTexts {
@@ -121,31 +191,86 @@ impl Outcome for JoinedTexts {
     }
 
     fn needs(&self, tuple: Tuple) -> Needs {
-        let mut needs = self.chain.needs(tuple);
+        self.with_separators(tuple, self.chain.needs(tuple))
+    }
+
+    fn needs_in_turns<'a>(&'a self, tuple: Tuple, pace: &'a mut Pace) -> LocalBoxFuture<'a, Needs> {
+        Box::pin(async move {
+            self.with_separators(tuple, self.chain.needs_in_turns(tuple, pace).await)
+        })
+    }
+
+    fn values(&self, tuple: Tuple) -> u64 {
+        self.chain.count.get(tuple)
+    }
+
+    fn write_in_turns<'a>(
+        &'a self,
+        tuples: &'a [Tuple],
+        out: &'a mut Vector,
+        _: &'a mut Memory,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            out.validity.set_all();
+            let mut joined = Joined::default();
+            for (at, tuple) in tuples.iter().enumerate() {
+                for some in self.chain.values_in_turns(*tuple, pace).await.chunks(AT_ONCE) {
+                    joined.add(some, &self.separator);
+                    pace.keep().await;
+                }
+                joined.write(at, out);
+            }
+            Ok(())
+        })
+    }
+
+    fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
+        out.validity.set_all();
+        let mut joined = Joined::default();
+        for (at, tuple) in tuples.iter().enumerate() {
+            joined.add(&self.chain.values(*tuple), &self.separator);
+            joined.write(at, out);
+        }
+        Ok(())
+    }
+}
+
+impl JoinedTexts {
+    fn with_separators(&self, tuple: Tuple, mut needs: Needs) -> Needs {
         let between_bytes = self.chain.count.get(tuple) * self.separator.len() as u64;
         needs.making_bytes += between_bytes;
         needs.result_bytes += between_bytes;
         needs
     }
+}
 
-    fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
-        out.validity.set_all();
-        let mut joined = Vec::new();
-        for (at, tuple) in tuples.iter().enumerate() {
-            joined.clear();
-            let mut texts = 0;
-            for text in self.chain.values(*tuple).iter().flatten() {
-                if texts > 0 {
-                    joined.extend_from_slice(&self.separator);
-                }
-                // SAFETY: texts of a list lie in the operator's memory.
-                joined.extend_from_slice(unsafe { text.bytes() });
-                texts += 1;
+/// Texts being joined.
+#[derive(Default)]
+struct Joined {
+    bytes: Vec<u8>,
+    texts: usize,
+}
+
+impl Joined {
+    /// Adds texts of a list.
+    fn add(&mut self, texts: &[Option<Str>], separator: &[u8]) {
+        for text in texts.iter().flatten() {
+            if self.texts > 0 {
+                self.bytes.extend_from_slice(separator);
             }
-            out.validity.set(at, texts > 0);
-            let text = out.arena.add(&joined);
-            out.values_mut::<Str>()[at] = text;
+            // SAFETY: texts of a list lie in the operator's memory.
+            self.bytes.extend_from_slice(unsafe { text.bytes() });
+            self.texts += 1;
         }
-        Ok(())
+    }
+
+    /// Writes what was joined, NULL if there are no texts, and begins anew.
+    fn write(&mut self, at: usize, out: &mut Vector) {
+        out.validity.set(at, self.texts > 0);
+        let text = out.arena.add(&self.bytes);
+        out.values_mut::<Str>()[at] = text;
+        self.bytes.clear();
+        self.texts = 0;
     }
 }

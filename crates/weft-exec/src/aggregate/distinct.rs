@@ -10,6 +10,9 @@
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
+use std::ops::Range;
+
+use futures::future::LocalBoxFuture;
 
 use super::fold::Ordered;
 use super::kept::Keep;
@@ -18,6 +21,7 @@ use super::state::{Feed, Narrowed, Needs, Outcome, Place, State, Tuple};
 use super::states::States;
 use crate::error::Result;
 use crate::lane::Lane;
+use crate::pace::Pace;
 use crate::program::Register;
 use crate::registers::Registers;
 use crate::selection::Selected;
@@ -168,10 +172,21 @@ impl<T: Keep + Ordered> Distinct<T> {
     }
 
     /// Calls `work` with each value, its hash and what it is ordered by.
-    fn for_each(&self, table: Table, mut work: impl FnMut(u64, T, Option<Str>)) {
+    fn for_each(&self, table: Table, work: impl FnMut(u64, T, Option<Str>)) {
+        // SAFETY: as in `with_room`.
+        self.for_slots(table, 0..unsafe { table.capacity() }, work);
+    }
+
+    /// As [`Distinct::for_each`], of slots within the capacity.
+    fn for_slots(
+        &self,
+        table: Table,
+        slots: Range<u64>,
+        mut work: impl FnMut(u64, T, Option<Str>),
+    ) {
         // SAFETY: as in `with_room`.
         unsafe {
-            for at in 0..table.capacity() {
+            for at in slots {
                 let slot = self.slot(table, at);
                 let hash = slot.cast::<u64>().read();
                 if hash != 0 {
@@ -249,6 +264,16 @@ struct Passing<T> {
     narrowed: Narrowed,
 }
 
+impl<T: Keep> Passing<T> {
+    fn new() -> Passing<T> {
+        Passing {
+            values: Vec::new(),
+            registers: Registers::of(&[T::LANE, Lane::Str]),
+            narrowed: Narrowed::default(),
+        }
+    }
+}
+
 impl<T: Keep + Ordered> DistinctOutcome<T> {
     fn fill(
         &self,
@@ -315,15 +340,53 @@ impl<T: Keep + Ordered> Outcome for DistinctOutcome<T> {
         Needs { making_bytes: bytes * 2, result_bytes: bytes, kept_bytes: bytes }
     }
 
+    fn values(&self, tuple: Tuple) -> u64 {
+        // SAFETY: sets are tables that were made here.
+        self.set.table(tuple).map_or(0, |table| unsafe { table.len() })
+    }
+
+    fn write_in_turns<'a>(
+        &'a self,
+        tuples: &'a [Tuple],
+        out: &'a mut Vector,
+        memory: &'a mut Memory,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let words = self.inner.layout.bytes() / size_of::<u64>();
+            let mut groups = vec![0u64; words * tuples.len()];
+            let mut inner = Vec::with_capacity(tuples.len());
+            let mut passing = Passing::new();
+            for (tuple, words) in tuples.iter().zip(groups.chunks_exact_mut(words)) {
+                // SAFETY: the words are one tuple of the inner layout, and nothing else uses them.
+                let group = unsafe { self.inner.begin(words.as_mut_ptr().cast()) };
+                inner.push(group);
+                let Some(table) = self.set.table(*tuple) else { continue };
+                // SAFETY: the set has made it.
+                let (capacity, has_null) = unsafe { (table.capacity(), table.has_null()) };
+                if has_null {
+                    passing.values.push((None, None));
+                    self.pass(group, &mut passing, memory)?;
+                    passing.values.clear();
+                }
+                for start in (0..capacity).step_by(VECTOR_ROWS_MAX) {
+                    let slots = start..capacity.min(start + VECTOR_ROWS_MAX as u64);
+                    let keep = |_, value, key| passing.values.push((Some(value), key));
+                    self.set.for_slots(table, slots, keep);
+                    self.pass(group, &mut passing, memory)?;
+                    passing.values.clear();
+                    pace.keep().await;
+                }
+            }
+            self.inner.outcomes[0].write_in_turns(&inner, out, memory, pace).await
+        })
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
         let words = self.inner.layout.bytes() / size_of::<u64>();
         let mut groups = vec![0u64; words * tuples.len()];
         let mut inner = Vec::with_capacity(tuples.len());
-        let mut passing = Passing {
-            values: Vec::new(),
-            registers: Registers::of(&[T::LANE, Lane::Str]),
-            narrowed: Narrowed::default(),
-        };
+        let mut passing = Passing::new();
         for (tuple, words) in tuples.iter().zip(groups.chunks_exact_mut(words)) {
             // SAFETY: the words are one tuple of the inner layout, and nothing else uses them.
             let group = unsafe { self.inner.begin(words.as_mut_ptr().cast()) };

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
+
 use super::functions::External;
 use super::kept::Keep;
 use super::list::Chain;
@@ -11,6 +13,7 @@ use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::Result;
 use crate::for_lane;
 use crate::lane::{Lane, Value};
+use crate::pace::Pace;
 use crate::selection::Selected;
 use crate::text::Str;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
@@ -32,29 +35,86 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
         self.chain.needs(tuple)
     }
 
+    fn needs_in_turns<'a>(&'a self, tuple: Tuple, pace: &'a mut Pace) -> LocalBoxFuture<'a, Needs> {
+        Box::pin(self.chain.needs_in_turns(tuple, pace))
+    }
+
+    fn values(&self, tuple: Tuple) -> u64 {
+        self.chain.count.get(tuple)
+    }
+
+    fn write_in_turns<'a>(
+        &'a self,
+        tuples: &'a [Tuple],
+        out: &'a mut Vector,
+        _: &'a mut Memory,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            out.validity.set_all();
+            let mut calling = Calling::of(self);
+            for (at, tuple) in tuples.iter().enumerate() {
+                for some in self.chain.values_in_turns(*tuple, pace).await.chunks(VECTOR_ROWS_MAX) {
+                    calling.add(some);
+                    pace.keep().await;
+                }
+                // What is not ours cannot be broken off.
+                calling.write(at, out)?;
+                pace.keep().await;
+            }
+            Ok(())
+        })
+    }
+
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
         out.validity.set_all();
-        let mut values = Vector::new(T::LANE);
-        let mut result = Vector::new(self.lane);
+        let mut calling = Calling::of(self);
         for (at, tuple) in tuples.iter().enumerate() {
-            let mut builder = ColumnBuilder::new(self.function.input_type(), T::LANE);
-            for some in self.chain.values(*tuple).chunks(VECTOR_ROWS_MAX) {
-                values.validity.set_all();
-                for (row, value) in some.iter().enumerate() {
-                    values.validity.set(row, value.is_some());
-                    values.values_mut::<T>()[row] = value.unwrap_or_default();
-                }
-                builder.append(&values, Selected::All(some.len()));
-            }
-            let array = self.function.call(&builder.finish()?)?;
-            assert_eq!(array.len(), 1, "{} gives one value per group", self.function.name());
-            result.reset();
-            // Owns what a string refers to until it is copied.
-            let column = ArrowColumn::new(&array, self.lane)?;
-            column.load(0, 1, &mut result)?;
-            out.validity.set(at, result.validity.is_valid(0));
-            for_lane!(self.lane, R => copy::<R>(&result, at, out));
+            self.chain.values(*tuple).chunks(VECTOR_ROWS_MAX).for_each(|some| calling.add(some));
+            calling.write(at, out)?;
         }
+        Ok(())
+    }
+}
+
+/// The values of a group on their way to the function.
+struct Calling<'a, T> {
+    outcome: &'a ExternalOutcome<T>,
+    builder: ColumnBuilder,
+    values: Vector,
+    result: Vector,
+}
+
+impl<T: Keep> Calling<'_, T> {
+    fn of(outcome: &ExternalOutcome<T>) -> Calling<'_, T> {
+        let builder = ColumnBuilder::new(outcome.function.input_type(), T::LANE);
+        let (values, result) = (Vector::new(T::LANE), Vector::new(outcome.lane));
+        Calling { outcome, builder, values, result }
+    }
+
+    /// Adds some values, of a vector at most.
+    fn add(&mut self, some: &[Option<T>]) {
+        self.values.validity.set_all();
+        for (row, value) in some.iter().enumerate() {
+            self.values.validity.set(row, value.is_some());
+            self.values.values_mut::<T>()[row] = value.unwrap_or_default();
+        }
+        self.builder.append(&self.values, Selected::All(some.len()));
+    }
+
+    /// Writes what the function gives for the values that were added, and begins anew.
+    fn write(&mut self, at: usize, out: &mut Vector) -> Result<()> {
+        let ExternalOutcome { function, lane, .. } = self.outcome;
+        let fresh = ColumnBuilder::new(function.input_type(), T::LANE);
+        let values = std::mem::replace(&mut self.builder, fresh).finish()?;
+        let array = function.call(&values)?;
+        assert_eq!(array.len(), 1, "{} gives one value per group", function.name());
+        self.result.reset();
+        // Owns what a string refers to until it is copied.
+        let column = ArrowColumn::new(&array, *lane)?;
+        column.load(0, 1, &mut self.result)?;
+        out.validity.set(at, self.result.validity.is_valid(0));
+        for_lane!(*lane, R => copy::<R>(&self.result, at, out));
         Ok(())
     }
 }

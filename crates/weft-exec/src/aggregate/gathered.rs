@@ -77,7 +77,7 @@ impl Gathered {
         if whole.tuples() == 0 && !always.is_empty() {
             let page = page_of(operator, always);
             budget.reserve(page.bytes() as u64).await?;
-            whole.pages.push(StoredPage { partition: None, page });
+            whole.pages.push(StoredPage { partition: None, writer: None, page });
         }
         let tuples = whole.tuples();
         // Partitions are merged by themselves if some are on disk, or if that is to be measured.
@@ -97,7 +97,7 @@ impl Gathered {
         let held_bytes = reservation.bytes();
         let mut loose_pages = Vec::new();
         let mut loose = 0;
-        for StoredPage { partition, page } in whole.pages {
+        for StoredPage { partition, page, .. } in whole.pages {
             if let Some(partition) = partition {
                 let unit = &mut units[unit_of(partition)];
                 unit.hold(reservation.split(page.bytes() as u64));

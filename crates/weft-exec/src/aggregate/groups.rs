@@ -11,8 +11,10 @@ use super::gathered::{Gathered, Loose};
 use super::keys;
 use super::merge::{Merged, Step, merge, merge_within, needed_bytes};
 use super::operator::Aggregation;
+use super::state::{Outcome, Tuple};
 use super::unit::Unit;
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::profile::{Facts, Measuring, Wait, waiting};
 use crate::program::Register;
@@ -20,6 +22,7 @@ use crate::query::Context;
 use crate::registers::Registers;
 use crate::spill::Settled;
 use crate::tasks::Ahead;
+use crate::vector::Vector;
 
 /// Of a worker's share, what the next unit may take while groups are passed on.
 const AHEAD_SHARE: u64 = 4;
@@ -78,7 +81,7 @@ impl Source for Groups {
         Box::pin(async move {
             let gathered = self.operator.gathered.get().expect("the sink has ended").clone();
             let (ledger, measuring) = (context.ledger.clone(), context.measuring.clone());
-            let workers = context.runtime.workers();
+            let workers = context.workers;
             let opened = Opened { ledger, gathered, measuring, workers };
             assert!(self.opened.set(opened).is_ok(), "a source is opened once");
             Ok(())
@@ -177,6 +180,7 @@ impl Morsel for UnitMorsel {
                             _loose: gathered.loose().clone(),
                             outputs: self.outputs.clone(),
                             merged: RefCell::new(merged),
+                            ready: RefCell::default(),
                         });
                         return Ok(Some(groups));
                     }
@@ -187,6 +191,9 @@ impl Morsel for UnitMorsel {
     }
 }
 
+/// Values of which the results of a vector's groups are made at most in one go.
+pub(super) const LONG_VALUES: u64 = 16 << 10;
+
 struct UnitGroups {
     operator: Arc<Aggregation>,
     /// Has tuples of several units.
@@ -194,11 +201,61 @@ struct UnitGroups {
     outputs: Vec<Output>,
     /// Some results need memory while they are made.
     merged: RefCell<Merged>,
+    /// Results of the groups that are loaded next, for each output, if they take long.
+    ready: RefCell<Vec<Option<Vector>>>,
+}
+
+impl UnitGroups {
+    /// The aggregates whose results take long, by their outputs.
+    fn long(&self, groups: &[Tuple]) -> Vec<(usize, &dyn Outcome)> {
+        let states = &self.operator.states;
+        let outcome = |(at, output): (usize, &Output)| match output {
+            Output::Aggregate(aggregate) => Some((at, &*states.outcomes[*aggregate])),
+            Output::Key(_) => None,
+        };
+        let outcomes = self.outputs.iter().enumerate().filter_map(outcome);
+        let is_long = |(_, outcome): &(usize, &dyn Outcome)| {
+            let mut values = 0;
+            groups.iter().any(|group| {
+                values += outcome.values(*group);
+                values >= LONG_VALUES
+            })
+        };
+        outcomes.filter(is_long).collect()
+    }
 }
 
 impl Tuples for UnitGroups {
     fn rows(&self) -> usize {
         self.merged.borrow().groups.len()
+    }
+
+    fn prepare(&self, start: usize, rows: usize) -> Option<LocalBoxFuture<'_, Result<()>>> {
+        if self.operator.states.layout.behind().is_empty() {
+            return None;
+        }
+        let merged = self.merged.borrow();
+        let groups = &merged.groups[start..start + rows];
+        let long = self.long(groups);
+        if long.is_empty() {
+            return None;
+        }
+        let groups = groups.to_vec();
+        drop(merged);
+        Some(Box::pin(async move {
+            let mut memory = std::mem::take(&mut self.merged.borrow_mut().memory);
+            let mut pace = Pace::default();
+            let mut ready: Vec<Option<Vector>> = self.outputs.iter().map(|_| None).collect();
+            for (at, outcome) in long {
+                let mut results = Vector::new(outcome.lane());
+                results.make_room();
+                outcome.write_in_turns(&groups, &mut results, &mut memory, &mut pace).await?;
+                ready[at] = Some(results);
+            }
+            self.merged.borrow_mut().memory = memory;
+            *self.ready.borrow_mut() = ready;
+            Ok(())
+        }))
     }
 
     fn load(
@@ -208,16 +265,21 @@ impl Tuples for UnitGroups {
         inputs: &[Register],
         registers: &mut Registers,
     ) -> Result<()> {
+        let mut ready = std::mem::take(&mut *self.ready.borrow_mut());
         let merged = &mut *self.merged.borrow_mut();
         let groups = &merged.groups[start..start + rows];
         let states = &self.operator.states;
-        for (output, register) in self.outputs.iter().zip(inputs) {
+        for (at, (output, register)) in self.outputs.iter().zip(inputs).enumerate() {
             let vector = registers.vector_mut(*register);
             match output {
                 Output::Key(key) => keys::load(states.layout.field(*key), groups, vector),
                 Output::Aggregate(aggregate) => {
                     let outcome = &states.outcomes[*aggregate];
                     assert_eq!(outcome.lane(), vector.lane(), "a register of another lane");
+                    if let Some(results) = ready.get_mut(at).and_then(Option::take) {
+                        *vector = results;
+                        continue;
+                    }
                     // Where all results are null none is written.
                     vector.make_room();
                     outcome.write(groups, vector, &mut merged.memory)?;

@@ -9,7 +9,9 @@
 use super::kept::Keep;
 use super::memory::Memory;
 use super::state::{Feed, Needs, Place, State, Tuple};
+use super::turns::{self, AT_ONCE};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::program::Register;
 use crate::text::Str;
 
@@ -147,32 +149,96 @@ impl<T: Keep> Chain<T> {
 
     /// What a text or a list of all values takes.
     pub(super) fn needs(&self, tuple: Tuple) -> Needs {
-        let count = self.count.get(tuple);
-        let key_bytes = if self.is_ordered { size_of::<(Str, usize)>() } else { 0 };
-        let bytes = (size_of::<Option<T>>() * 2 + key_bytes) as u64 * count;
-        let mut result_bytes = size_of::<T>() as u64 * count;
+        let mut text_bytes = 0;
         if T::IS_STRING {
-            self.for_each(tuple, |value, _| {
-                result_bytes += value.map_or(0, |value| as_string(value).len() as u64);
-            });
+            self.for_each(tuple, |value, _| text_bytes += bytes_of(value));
         }
+        self.needs_with(tuple, text_bytes)
+    }
+
+    /// As [`Chain::needs`].
+    pub(super) async fn needs_in_turns(&self, tuple: Tuple, pace: &mut Pace) -> Needs {
+        let mut text_bytes = 0;
+        if T::IS_STRING {
+            let mut way = self.begin_way(tuple);
+            while self.go_on(&mut way, AT_ONCE, &mut |value, _| text_bytes += bytes_of(value)) {
+                pace.keep().await;
+            }
+        }
+        self.needs_with(tuple, text_bytes)
+    }
+
+    fn needs_with(&self, tuple: Tuple, text_bytes: u64) -> Needs {
+        let count = self.count.get(tuple);
+        let key_bytes = if self.is_ordered { 2 * size_of::<(Str, usize)>() } else { 0 };
+        let bytes = (size_of::<Option<T>>() * 2 + key_bytes) as u64 * count;
+        let result_bytes = size_of::<T>() as u64 * count + text_bytes;
         Needs { making_bytes: bytes + result_bytes, result_bytes, kept_bytes: 0 }
     }
 
     fn for_each(&self, tuple: Tuple, mut work: impl FnMut(Option<T>, Option<Str>)) {
-        let mut chunk = Chunk(self.first.get(tuple) as *mut u8);
-        while !chunk.0.is_null() {
-            // SAFETY: chunks of the chain were made above, with so many values written to them.
-            unsafe {
-                let capacity = chunk.capacity().read() as usize;
-                for at in 0..chunk.length().read() as usize {
-                    let places = self.places(chunk, capacity, at);
-                    let value = (places.2.read() != 0).then(|| places.0.read_unaligned());
-                    work(value, self.is_ordered.then(|| places.1.read_unaligned()));
-                }
-                chunk = Chunk(chunk.next().read() as *mut u8);
-            }
+        let mut way = self.begin_way(tuple);
+        while self.go_on(&mut way, usize::MAX, &mut work) {}
+    }
+
+    fn begin_way(&self, tuple: Tuple) -> Way {
+        Way { chunk: Chunk(self.first.get(tuple) as *mut u8), at: 0 }
+    }
+
+    /// Goes on through so many values, or to the chunk's end; false at the end of the list.
+    fn go_on(
+        &self,
+        way: &mut Way,
+        most: usize,
+        work: &mut impl FnMut(Option<T>, Option<Str>),
+    ) -> bool {
+        let Way { chunk, at } = *way;
+        if chunk.0.is_null() {
+            return false;
         }
+        // SAFETY: chunks of the chain were made above, with so many values written to them.
+        unsafe {
+            let capacity = chunk.capacity().read() as usize;
+            let length = chunk.length().read() as usize;
+            let end = length.min(at.saturating_add(most));
+            for at in at..end {
+                let places = self.places(chunk, capacity, at);
+                let value = (places.2.read() != 0).then(|| places.0.read_unaligned());
+                work(value, self.is_ordered.then(|| places.1.read_unaligned()));
+            }
+            *way = match end == length {
+                true => Way { chunk: Chunk(chunk.next().read() as *mut u8), at: 0 },
+                false => Way { chunk, at: end },
+            };
+        }
+        true
+    }
+
+    /// As [`Chain::values`].
+    pub(super) async fn values_in_turns(&self, tuple: Tuple, pace: &mut Pace) -> Vec<Option<T>> {
+        let count = self.count.get(tuple) as usize;
+        let mut values = Vec::with_capacity(count);
+        let mut keys = Vec::with_capacity(if self.is_ordered { count } else { 0 });
+        let mut way = self.begin_way(tuple);
+        let mut keep = |value, key: Option<Str>| {
+            values.push(value);
+            keys.extend(key.map(|key| (key, keys.len())));
+        };
+        while self.go_on(&mut way, AT_ONCE, &mut keep) {
+            pace.keep().await;
+        }
+        if self.is_ordered {
+            // SAFETY: the keys were copied into the operator's memory.
+            let compare = |a: &(Str, usize), b: &(Str, usize)| unsafe { a.0.compare(&b.0) };
+            turns::sort(&mut keys, compare, pace).await;
+            let mut ordered = Vec::with_capacity(count);
+            for some in keys.chunks(AT_ONCE) {
+                ordered.extend(some.iter().map(|(_, at)| values[*at]));
+                pace.keep().await;
+            }
+            values = ordered;
+        }
+        values
     }
 
     /// The values, in the order of their keys, else as they came.
@@ -193,9 +259,15 @@ impl<T: Keep> Chain<T> {
     }
 }
 
-/// A value that is a string.
-fn as_string<T: Keep>(value: T) -> Str {
-    bytemuck::cast(value)
+/// How far somebody has come through a list.
+struct Way {
+    chunk: Chunk,
+    at: usize,
+}
+
+/// Bytes of a value that is a string.
+fn bytes_of<T: Keep>(value: Option<T>) -> u64 {
+    value.map_or(0, |value| bytemuck::cast::<T, Str>(value).len() as u64)
 }
 
 impl<T: Keep> State for List<T> {

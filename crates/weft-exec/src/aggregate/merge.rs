@@ -13,6 +13,7 @@ use super::state::Tuple;
 use super::table::Table;
 use super::unit::{Sources, Unit, hash_of};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::spill::Settled;
 use crate::spill::writer::Spills;
 use crate::tuple::budget::patiently;
@@ -140,7 +141,7 @@ pub(super) async fn merge_in_place(
             if turn.is_empty() {
                 break;
             }
-            merging.add(&mut turn)?;
+            merging.add(&mut turn).await?;
             let debt_bytes = merging.memory.take_debt();
             let free_bytes = debt_bytes.min(free.bytes());
             reservation.merge(free.split(free_bytes));
@@ -221,8 +222,13 @@ impl<'a> Merging<'a> {
     }
 
     /// Adds tuples: each becomes a group, or a part of one. Those stay for which there is no room.
-    pub(super) fn add(&mut self, tuples: &mut Vec<Tuple>) -> Result<()> {
-        self.grow(tuples.len());
+    pub(super) async fn add(&mut self, tuples: &mut Vec<Tuple>) -> Result<()> {
+        self.grow(tuples.len()).await;
+        self.add_grown(tuples)
+    }
+
+    /// As [`Merging::add`], if the table is large enough.
+    fn add_grown(&mut self, tuples: &mut Vec<Tuple>) -> Result<()> {
         self.places.clear();
         for tuple in tuples.iter() {
             let place = self.table.home(hash_of(*tuple));
@@ -301,7 +307,7 @@ impl<'a> Merging<'a> {
     }
 
     /// Makes room for `more` groups.
-    fn grow(&mut self, more: usize) {
+    async fn grow(&mut self, more: usize) {
         let mut bits = self.table.bits();
         while (self.groups.len() + more) * 4 > 3 << bits {
             bits += 1;
@@ -313,7 +319,11 @@ impl<'a> Merging<'a> {
             return;
         }
         let mut larger = Table::new(bits, 0, self.table.skipped_bits());
-        self.groups.iter().for_each(|group| larger.insert(hash_of(*group), *group));
+        let mut pace = Pace::default();
+        for groups in self.groups.chunks(VECTOR_ROWS_MAX) {
+            groups.iter().for_each(|group| larger.insert(hash_of(*group), *group));
+            pace.keep().await;
+        }
         self.memory.owe(Table::bytes(bits) - Table::bytes(self.table.bits()));
         self.table = larger;
     }

@@ -17,6 +17,9 @@
 //! - What outgrows a tuple lies in the operator's `memory`: kept strings, all values of a group (`list`), DISTINCT values
 //!   (`distinct`), sketches (`approximate`). When a group is spilled it goes along, in pieces (`list_pieces`, `set_pieces`).
 //!
+//! A result that is made of all values of a group may take long for one group alone: it is made before the groups are loaded then, in
+//! turns (`turns`, `Outcome::write_in_turns`).
+//!
 //! GROUPING SETS: the sink stores each row once for each of its [`Keys`]. Whoever makes the plan fills keys that are not in a
 //! set with nulls, and adds a key that is the set's number ([`Step::Fill`](crate::program::Step::Fill)).
 
@@ -54,6 +57,7 @@ mod state;
 mod states;
 mod sum;
 mod table;
+mod turns;
 mod unit;
 mod units;
 

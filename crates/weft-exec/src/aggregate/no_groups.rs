@@ -66,7 +66,7 @@ impl LocalSink for NoGroups {
             budget.reserve(memory.take_debt()).await?;
             let groups = Materialized {
                 layout: operator.states.layout.clone(),
-                pages: vec![StoredPage { partition: None, page }],
+                pages: vec![StoredPage { partition: None, writer: None, page }],
                 spilled: Vec::new(),
                 sketch: None,
                 reservation: budget.finish(),

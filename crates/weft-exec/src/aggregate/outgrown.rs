@@ -76,11 +76,11 @@ pub(super) async fn merge_copying(
             if turn.is_empty() {
                 break;
             }
-            merging.add(&mut turn)?;
+            merging.add(&mut turn).await?;
             while !can_split && !turn.is_empty() {
                 // Of few groups the tuples take little beside what lies behind them.
                 merging.make_room(turn[0]).await?;
-                merging.add(&mut turn)?;
+                merging.add(&mut turn).await?;
             }
             let debt_bytes = merging.memory.debt_bytes();
             let held_bytes =

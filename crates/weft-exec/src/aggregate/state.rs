@@ -7,15 +7,18 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use futures::future::LocalBoxFuture;
+
 use super::masked::Masked;
 use super::memory::Memory;
 use crate::error::Result;
 use crate::lane::{Bool, Lane, Value};
+use crate::pace::Pace;
 use crate::program::Register;
 use crate::registers::Registers;
 use crate::selection::Selected;
 use crate::tuple::Layout;
-use crate::vector::VECTOR_ROWS_MAX;
+use crate::vector::{VECTOR_ROWS_MAX, Vector};
 
 /// The tuple of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,9 +293,37 @@ pub(super) trait Outcome: fmt::Debug + Send + Sync {
         Needs::default()
     }
 
+    /// As [`Outcome::needs`], for a group of many [`Outcome::values`].
+    fn needs_in_turns<'a>(
+        &'a self,
+        tuple: Tuple,
+        _pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Needs> {
+        Box::pin(async move { self.needs(tuple) })
+    }
+
+    /// How many values the result of a group is made of in the end.
+    fn values(&self, _: Tuple) -> u64 {
+        0
+    }
+
+    /// As [`Outcome::write`], for groups of many [`Outcome::values`].
+    ///
+    /// # Errors
+    /// As [`Outcome::write`].
+    fn write_in_turns<'a>(
+        &'a self,
+        tuples: &'a [Tuple],
+        out: &'a mut Vector,
+        memory: &'a mut Memory,
+        _pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.write(tuples, out, memory) })
+    }
+
     /// Writes the result for each of `tuples` into the first rows of `out`.
     ///
     /// # Errors
     /// If a result has no place in its lane.
-    fn write(&self, tuples: &[Tuple], out: &mut crate::Vector, memory: &mut Memory) -> Result<()>;
+    fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()>;
 }

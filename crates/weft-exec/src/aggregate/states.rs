@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::builder::Builder;
 use super::functions::Aggregate;
+use super::groups::LONG_VALUES;
 use super::memory::Memory;
 use super::state::{Fed, Outcome, Tuple};
 use crate::error::Result;
@@ -94,7 +95,10 @@ impl States {
             let (mut making_bytes, mut results_bytes) = (0, 0);
             for group in groups {
                 for outcome in &self.outcomes {
-                    let needs = outcome.needs(*group);
+                    let needs = match outcome.values(*group) < LONG_VALUES {
+                        true => outcome.needs(*group),
+                        false => outcome.needs_in_turns(*group, &mut pace).await,
+                    };
                     making_bytes = needs.making_bytes.max(making_bytes);
                     results_bytes += needs.result_bytes;
                     kept_bytes += needs.kept_bytes;

@@ -97,7 +97,7 @@ impl Aside {
             Begun { storing, working }
         };
         spilled.keep_promise();
-        let begun: Vec<Begun> = (0..context.runtime.workers()).map(begin).collect();
+        let begun: Vec<Begun> = (0..context.workers).map(begin).collect();
         let working_bytes = begun.len() as u64 * working_bytes(&spills);
         Some(Aside {
             probe: probe.clone(),
@@ -112,7 +112,7 @@ impl Aside {
             state: Mutex::new(State::Gathering(Vec::new())),
             tuples: AtomicU64::new(0),
             units_served: AtomicU64::new(0),
-            workers: context.runtime.workers(),
+            workers: context.workers,
         })
     }
 

@@ -265,11 +265,10 @@ async fn fill(filling: Filling, count: usize, context: &Context) -> Result<(Fill
         }
         return Ok((filling, bounds));
     }
-    let (alone, shared): (Vec<Unit>, Vec<Unit>) =
-        units(&filling.tuples, count, context.runtime.workers())
-            .into_iter()
-            .map(|unit| Unit { is_alone: unit.is_alone && !filling.is_shared, ..unit })
-            .partition(|unit| unit.is_alone);
+    let (alone, shared): (Vec<Unit>, Vec<Unit>) = units(&filling.tuples, count, context.workers)
+        .into_iter()
+        .map(|unit| Unit { is_alone: unit.is_alone && !filling.is_shared, ..unit })
+        .partition(|unit| unit.is_alone);
     let filling = Arc::new(filling);
     let mut bounds = filling.no_bounds();
     for units in [shared, alone] {
@@ -327,7 +326,7 @@ async fn run(
     units: Vec<Unit>,
     context: &Context,
 ) -> Result<Vec<Vec<Bounds>>> {
-    let bounds = (0..context.runtime.workers()).map(|_| Mutex::new(filling.no_bounds())).collect();
+    let bounds = (0..context.workers).map(|_| Mutex::new(filling.no_bounds())).collect();
     let bounds: Arc<Vec<Mutex<Vec<Bounds>>>> = Arc::new(bounds);
     let (for_morsels, filling, count) = (bounds.clone(), filling.clone(), units.len());
     let units = Arc::new(units);

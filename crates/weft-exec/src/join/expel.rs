@@ -67,7 +67,7 @@ pub(super) async fn expel(
     is_grace: bool,
     context: &Context,
 ) -> Result<Remaining> {
-    let workers = context.runtime.workers();
+    let workers = context.workers;
     let is_grace = is_grace && suits_all_partitions(spills.share().bytes(), workers);
     if !is_grace && tuples.spilled.is_empty() && spills.mask.snapshot().count() == 0 {
         let entries = Directory::entries_for(distinct(&tuples));
@@ -164,7 +164,7 @@ fn disk_bytes(tuples: &Materialized, chosen: &Snapshot) -> [u64; PARTITIONS] {
 /// The partition that has the most tuples, of those that are not chosen.
 fn largest(tuples: &Materialized, chosen: &Snapshot) -> Option<usize> {
     let mut counts = [0; PARTITIONS];
-    for StoredPage { partition, page } in &tuples.pages {
+    for StoredPage { partition, page, .. } in &tuples.pages {
         match partition {
             Some(partition) => counts[*partition] += page.tuples(),
             None => (0..page.tuples()).for_each(|number| {
@@ -205,7 +205,7 @@ async fn read_back(
                 pack(&layout, tuple, Form::Packed, slot);
             }
         }
-        tuples.pages.push(StoredPage { partition: Some(partition), page });
+        tuples.pages.push(StoredPage { partition: Some(partition), writer: None, page });
         reader.forget(read);
         pace.keep().await;
     }
@@ -225,10 +225,10 @@ async fn write_out(spills: &Spills, tuples: &mut Materialized, chosen: &Snapshot
             .packed(0);
     let mut pace = Pace::default();
     let mut kept = Vec::new();
-    for StoredPage { partition, mut page } in std::mem::take(&mut tuples.pages) {
+    for StoredPage { partition, writer, mut page } in std::mem::take(&mut tuples.pages) {
         let is_chosen = |hash: u64| chosen.has(partition_of(hash));
         if partition.is_some_and(|partition| !chosen.has(partition)) {
-            kept.push(StoredPage { partition, page });
+            kept.push(StoredPage { partition, writer, page });
             continue;
         }
         for number in 0..page.tuples() {
@@ -246,7 +246,7 @@ async fn write_out(spills: &Spills, tuples: &mut Materialized, chosen: &Snapshot
         // SAFETY: nobody refers to tuples of a build side that is not finished.
         unsafe { retain(&layout, &mut page, |hash| !is_chosen(hash)) };
         if page.tuples() > 0 {
-            kept.push(StoredPage { partition, page });
+            kept.push(StoredPage { partition, writer, page });
         } else {
             tuples.reservation.shrink(page.bytes() as u64);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{PartName, Profile};
+use super::{PartName, Profile, waiting_in};
 
 /// Counts for one worker; adds to the profile when it is dropped.
 #[derive(Debug)]
@@ -49,6 +49,11 @@ impl Meter {
     pub(crate) fn ran_step(&mut self, step: usize, ran: Duration) {
         let place = self.place_of(step);
         self.counted[place].ran += ran;
+    }
+
+    /// The part that a step belongs to.
+    pub(crate) fn part_of(&self, step: usize) -> PartName {
+        self.profile.parts.of_step(step)
     }
 
     /// Tuples that were just loaded come to the first step.
@@ -136,10 +141,21 @@ pub(crate) async fn timed<T>(is_measured: bool, future: impl Future<Output = T>)
     .await
 }
 
+/// Waits for `future`, which is that of a part if somebody wants to know; gives also how long it ran then.
+pub(crate) async fn timed_in<T>(
+    part: Option<PartName>,
+    future: impl Future<Output = T>,
+) -> (T, Duration) {
+    match part {
+        Some(part) => timed(true, waiting_in(part, future)).await,
+        None => (future.await, Duration::ZERO),
+    }
+}
+
 impl Profile {
     /// Waits for `future`, which runs for a part.
     pub(crate) async fn timing<T>(&self, name: PartName, future: impl Future<Output = T>) -> T {
-        let (output, ran) = timed(true, future).await;
+        let (output, ran) = timed(true, waiting_in(name, future)).await;
         self.note_part(name, ran);
         output
     }

@@ -16,9 +16,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use facts::{Fact, Facts, Unit};
-pub(crate) use meter::{Meter, timed};
+pub(crate) use meter::{Meter, timed_in};
 pub use parts::{PartName, Parts};
-pub(crate) use wait::{Measuring, Wait, measured, note_wait, waiting};
+pub(crate) use wait::{Measuring, Wait, measured, note_wait, waiting, waiting_in};
 
 use crate::pipeline::Pipeline;
 use crate::program::Step;
@@ -32,6 +32,8 @@ pub struct Profile {
     /// Processor time of all tasks, and the time for which they ran, in ns.
     cpu_ns: AtomicU64,
     ran_ns: AtomicU64,
+    /// The most processor time that a task has taken at once, in ns.
+    turn_max_ns: AtomicU64,
     waited_ns: [AtomicU64; 2],
     began: OnceLock<Instant>,
     ended: OnceLock<Instant>,
@@ -45,6 +47,7 @@ struct Measured {
     rows_in: AtomicU64,
     rows_out: AtomicU64,
     ran_ns: AtomicU64,
+    waited_ns: [AtomicU64; 2],
 }
 
 /// What a part of a pipeline has done: all workers together.
@@ -56,6 +59,10 @@ pub struct PartDone {
     pub rows_out: u64,
     /// Processor time.
     pub cpu: Duration,
+    /// Time that workers could not go on for devices.
+    pub waited_for_devices: Duration,
+    /// Time that workers could not go on for memory.
+    pub waited_for_memory: Duration,
 }
 
 /// What a pipeline has done: all workers together.
@@ -71,6 +78,8 @@ pub struct Done {
     pub waited_for_devices: Duration,
     /// Time that workers could not go on for memory.
     pub waited_for_memory: Duration,
+    /// The most processor time that a task has taken without letting others run.
+    pub turn_max: Duration,
 }
 
 impl Profile {
@@ -82,6 +91,7 @@ impl Profile {
             measured,
             cpu_ns: AtomicU64::new(0),
             ran_ns: AtomicU64::new(0),
+            turn_max_ns: AtomicU64::new(0),
             waited_ns: Default::default(),
             began: OnceLock::new(),
             ended: OnceLock::new(),
@@ -104,6 +114,7 @@ impl Profile {
             cpu: nanos(&self.cpu_ns),
             waited_for_devices: waited(Wait::Device),
             waited_for_memory: waited(Wait::Memory),
+            turn_max: nanos(&self.turn_max_ns),
         }
     }
 
@@ -117,6 +128,8 @@ impl Profile {
             rows_in: measured.rows_in.load(Ordering::Relaxed),
             rows_out: measured.rows_out.load(Ordering::Relaxed),
             cpu: nanos(&measured.ran_ns).mul_f64(share),
+            waited_for_devices: nanos(&measured.waited_ns[Wait::Device as usize]),
+            waited_for_memory: nanos(&measured.waited_ns[Wait::Memory as usize]),
         }
     }
 
@@ -156,11 +169,16 @@ impl Profile {
     fn note_run(&self, cpu: Duration, ran: Duration) {
         self.cpu_ns.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
         self.ran_ns.fetch_add(ran.as_nanos() as u64, Ordering::Relaxed);
+        self.turn_max_ns.fetch_max(cpu.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    fn note_waited(&self, wait: Wait, waited: Duration) {
-        if let Some(counter) = self.waited_ns.get(wait as usize) {
-            counter.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+    /// A task has waited, in a part of the pipeline if that is known.
+    fn note_waited(&self, wait: Wait, part: Option<PartName>, waited: Duration) {
+        let of_part = part.map(|part| &self.measured[self.parts.place(part)].waited_ns);
+        for counters in [Some(&self.waited_ns), of_part].into_iter().flatten() {
+            if let Some(counter) = counters.get(wait as usize) {
+                counter.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+            }
         }
     }
 

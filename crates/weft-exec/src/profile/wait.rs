@@ -40,8 +40,8 @@ pub(crate) enum Wait {
 }
 
 thread_local! {
-    /// What the task that runs on this thread has waited for last.
-    static WAIT: Cell<Wait> = const { Cell::new(Wait::Other) };
+    /// What the task that runs on this thread has waited for last, and where, as far as somebody has said.
+    static WAIT: Cell<(Wait, Option<PartName>)> = const { Cell::new((Wait::Other, None)) };
 }
 
 /// Waits for `future`, and says for what.
@@ -50,7 +50,21 @@ pub(crate) async fn waiting<T>(wait: Wait, future: impl Future<Output = T>) -> T
     poll_fn(|context| {
         let polled = future.as_mut().poll(context);
         if polled.is_pending() {
-            WAIT.set(wait);
+            WAIT.set((wait, None));
+        }
+        polled
+    })
+    .await
+}
+
+/// Waits for `future`, and says in which part of the pipeline, unless it has said so itself.
+pub(crate) async fn waiting_in<T>(part: PartName, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            let (wait, within) = WAIT.get();
+            WAIT.set((wait, within.or(Some(part))));
         }
         polled
     })
@@ -64,13 +78,13 @@ pub(crate) async fn measured<T>(
 ) -> T {
     let Some(measuring) = measuring else { return future.await };
     let mut future = pin!(future);
-    let mut waits: Option<(Wait, Instant)> = None;
+    let mut waits: Option<((Wait, Option<PartName>), Instant)> = None;
     poll_fn(|context| {
         let began = Instant::now();
-        if let Some((wait, since)) = waits.take() {
-            measuring.profile.note_waited(wait, began - since);
+        if let Some(((wait, part), since)) = waits.take() {
+            measuring.profile.note_waited(wait, part.or(measuring.part), began - since);
         }
-        WAIT.set(Wait::Other);
+        WAIT.set((Wait::Other, None));
         let cpu_before = thread_time();
         let polled = future.as_mut().poll(context);
         let (cpu, ended) = (thread_time().saturating_sub(cpu_before), Instant::now());
@@ -83,7 +97,7 @@ pub(crate) async fn measured<T>(
     .await
 }
 
-/// What the task that runs on this thread waits for, if nothing else is said after this.
-pub(crate) fn note_wait(wait: Wait) {
-    WAIT.set(wait);
+/// What the task that runs on this thread waits for, and in which part of the pipeline, if nothing else is said after this.
+pub(crate) fn note_wait(wait: Wait, part: PartName) {
+    WAIT.set((wait, Some(part)));
 }

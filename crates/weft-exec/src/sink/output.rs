@@ -159,7 +159,10 @@ impl Results {
     pub fn of(self, query: Query, context: &Context) -> ResultStream {
         let context = Context { cancel: context.cancel.child(), ..context.clone() };
         let rest = CancelRest::new(&context.cancel);
-        let task = context.runtime.clone().spawn(move || async move { query.run(&context).await });
+        let (runtime, share) = (context.runtime.clone(), Some(context.share));
+        let worker = runtime.next_of(context.workers);
+        let task =
+            runtime.spawn_in(share, worker, move || async move { query.run(&context).await });
         ResultStream { results: self, task: Some(task), has_failed: false, rest }
     }
 }

@@ -159,7 +159,7 @@ impl<T: Send + Sync + 'static> Sorting<'_, T> {
         // SAFETY: as the caller promises.
         let entries = unsafe { self.area.get(range.clone()) };
         let mut small = Vec::new();
-        let parts_min = PARTS_PER_WORKER * self.context.runtime.workers();
+        let parts_min = PARTS_PER_WORKER * self.context.workers;
         let most = PIECE.max(self.area.len() / parts_min);
         for part in cut_between_groups(entries, PIECE) {
             let bits = entries[part.start].bits;

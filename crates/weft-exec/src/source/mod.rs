@@ -2,6 +2,7 @@
 
 pub mod asked;
 pub mod batches;
+pub(crate) mod locality;
 pub mod stream;
 pub mod table;
 pub mod tuples;

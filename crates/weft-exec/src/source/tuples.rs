@@ -2,16 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, LocalBoxFuture};
-use weft_rt::MorselQueue;
-
+use super::locality::Preferred;
 use crate::error::Result;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
 use crate::tuple::Materialized;
+use futures::FutureExt;
+use futures::future::{BoxFuture, LocalBoxFuture};
 
 /// Pages of a morsel hold together so many tuples, or the last one more.
 const MORSEL_TUPLES: usize = 64 << 10;
@@ -20,14 +19,8 @@ const MORSEL_TUPLES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct StoredTuples {
     stored: Arc<OnceLock<Materialized>>,
-    plan: OnceLock<Plan>,
-}
-
-#[derive(Debug)]
-struct Plan {
     /// The pages of each morsel.
-    morsels: Vec<std::ops::Range<usize>>,
-    queue: MorselQueue,
+    plan: OnceLock<Preferred>,
 }
 
 impl StoredTuples {
@@ -48,19 +41,18 @@ impl Source for StoredTuples {
         let (mut start, mut tuples) = (0, 0);
         for (number, stored) in pages.iter().enumerate() {
             tuples += stored.page.tuples();
-            if tuples >= MORSEL_TUPLES || number + 1 == pages.len() {
-                morsels.push(start..number + 1);
+            let is_last = pages.get(number + 1).is_none_or(|next| next.writer != stored.writer);
+            if tuples >= MORSEL_TUPLES || is_last {
+                morsels.push((stored.writer, start..number + 1));
                 (start, tuples) = (number + 1, 0);
             }
         }
-        let queue = MorselQueue::new(morsels.len() as u64, 1);
-        self.plan.get_or_init(|| Plan { morsels, queue });
+        self.plan.get_or_init(|| Preferred::new(morsels));
         async { Ok(()) }.boxed()
     }
 
-    fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {
-        let plan = self.plan.get().expect("the source was opened");
-        let pages = plan.morsels[plan.queue.next()?.start as usize].clone();
+    fn morsel(&self, worker: usize) -> Option<Box<dyn Morsel>> {
+        let pages = self.plan.get().expect("the source was opened").take(worker)?;
         Some(Box::new(PageMorsel { stored: self.stored.clone(), pages }))
     }
 }

@@ -49,7 +49,7 @@ impl Spills {
         let spilling = context.spilling.clone()?;
         let (ledger, tasks) = (context.ledger.clone(), context.tasks.clone());
         let (progress, measuring) = (context.progress.clone(), context.measuring.clone());
-        let (turn, workers) = (context.turn.clone(), context.runtime.workers());
+        let (turn, workers) = (context.turn.clone(), context.workers);
         let mask = spilling.mask();
         Some(Spills { spilling, ledger, tasks, mask, progress, measuring, turn, workers })
     }

@@ -117,6 +117,8 @@ pub enum Room {
 pub struct StoredPage {
     /// `None` if it was filled before there were partitions.
     pub partition: Option<usize>,
+    /// The worker that has written them, whose caches may have them, if one has.
+    pub writer: Option<usize>,
     /// The tuples.
     pub page: Page,
 }
@@ -451,10 +453,12 @@ impl Materializer {
         assert!(!self.through.is_open(), "settled");
         self.retire();
         let is_partitioned = self.filling.len() > 1;
-        let loose = self.loose.into_iter().map(|page| StoredPage { partition: None, page });
+        let writer = weft_rt::try_worker_index();
+        let stored = move |partition, page| StoredPage { partition, writer, page };
+        let loose = self.loose.into_iter().map(|page| stored(None, page));
         let filled = self.filling.into_iter().enumerate().flat_map(|(partition, filling)| {
             let partition = is_partitioned.then_some(partition);
-            filling.full.into_iter().map(move |page| StoredPage { partition, page })
+            filling.full.into_iter().map(move |page| stored(partition, page))
         });
         let mut pages: Vec<StoredPage> = loose.chain(filled).collect();
         pages.retain(|stored| stored.page.tuples() > 0);

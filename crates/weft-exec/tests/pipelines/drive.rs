@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use weft_exec::pipeline::Pipeline;
 use weft_exec::profile::{PartDone, PartName, Parts, Profile};
 use weft_exec::program::{Comparison, Constant, Operand, Register, Step};
 use weft_exec::query::{Context, Query};
@@ -203,6 +204,43 @@ fn trouble_in_any_phase_ends_the_query() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn progress_counts_all_pipelines_from_the_beginning() {
+    for workers in [1, 2] {
+        let context = Context::new(runtime(workers), Ledger::new(64 << 20));
+        let sinks = [Collect::new(), Collect::new(), Collect::new()];
+        let last = sinks[2].collected.clone();
+        let pipelines = sinks.into_iter().enumerate().map(|(number, sink)| {
+            let source = Numbers::new(200_000, 1_000).waits(Waits::Yields, 2);
+            let after = (0..number).collect();
+            Pipeline { after, ..numbers(source, sink) }
+        });
+        let pipelines = pipelines.collect();
+        let progress = context.progress.clone();
+        let ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let watch = std::thread::spawn({
+            let (ended, last) = (ended.clone(), last.clone());
+            move || {
+                let mut told = Vec::new();
+                while !ended.load(Ordering::SeqCst) {
+                    let fraction = progress.told(progress.snapshot()).fraction();
+                    if last.finishes.load(Ordering::SeqCst) == 0 {
+                        assert!(fraction < 1.0, "{fraction} before the end");
+                    }
+                    told.push(fraction);
+                    std::thread::yield_now();
+                }
+                told
+            }
+        });
+        run(&context, pipelines).unwrap();
+        ended.store(true, Ordering::SeqCst);
+        let told = watch.join().unwrap();
+        assert!(told.is_sorted(), "it fell");
+        assert_eq!(context.progress.fraction(), 1.0);
     }
 }
 

@@ -3,6 +3,7 @@
 mod drive;
 mod results;
 mod rows;
+mod shares;
 mod sort;
 mod sort_spilling;
 #[path = "../spill_compression/mod.rs"]

@@ -261,7 +261,7 @@ impl Sink for Collect {
         async {
             assert_eq!(
                 self.collected.ends.load(Ordering::Relaxed),
-                context.runtime.workers(),
+                context.workers,
                 "all have ended"
             );
             self.collected.finishes.fetch_add(1, Ordering::Relaxed);

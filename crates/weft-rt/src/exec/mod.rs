@@ -6,11 +6,13 @@
 //! what is runnable in a [`ReadySet`](crate::sync::ready_set::ReadySet).
 
 pub mod batch;
+pub(crate) mod cores;
 pub(crate) mod current;
 pub mod lookahead;
 pub mod morsel;
 pub mod prefetch;
 pub mod runtime;
+pub mod share;
 pub mod task;
 pub mod timer;
 pub(crate) mod waker;

@@ -1,13 +1,15 @@
-//! The runtime: a fixed number of workers and what is asked of all of them.
+//! The runtime: workers, of which there may come to be more, and what is asked of all of them.
 
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use super::current::with_worker;
+use super::cores::{allowed_cores, pin_to};
+use super::current::{try_worker, with_worker};
+use super::share::Share;
 use super::task::{JoinError, JoinHandle, join_channel, task};
 use super::worker::{Worker, WorkerShared};
 use crate::io::arena::Arena;
@@ -79,18 +81,27 @@ impl Default for RuntimeOptions {
     }
 }
 
-/// A fixed number of workers. Dropping it drops all tasks, waits for what the devices still have in
+/// Most workers of a runtime.
+const WORKERS_MAX: usize = 1024;
+
+/// Workers, a thread each. Dropping it drops all tasks, waits for what the devices still have in
 /// flight, and ends the threads.
 pub struct Runtime {
-    workers: Vec<WorkerHandle>,
-    driver: &'static str,
+    /// As many as have been started, and places for more.
+    workers: Box<[OnceLock<WorkerHandle>]>,
+    /// How many there are.
+    started: AtomicUsize,
+    /// Held while more are started.
+    starting: Mutex<()>,
+    options: RuntimeOptions,
+    driver: DriverKind,
     next: AtomicUsize,
     bandwidth: Arc<Bandwidth>,
 }
 
 struct WorkerHandle {
     shared: Arc<WorkerShared>,
-    thread: Option<thread::JoinHandle<()>>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 impl Runtime {
@@ -99,63 +110,85 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError`] for options out of range, or where the system refuses a worker.
     pub fn new(options: &RuntimeOptions) -> Result<Runtime, RuntimeError> {
-        check("workers", options.workers, 1, 1024)?;
         check("io_depth", options.io_depth, 1, IO_DEPTH_MAX)?;
-        let driver = resolve(&options.driver);
-        let cores = if options.pin { allowed_cores() } else { Vec::new() };
-        let mut runtime = Runtime {
-            workers: Vec::with_capacity(options.workers),
-            driver: driver.name(),
+        let runtime = Runtime {
+            workers: (0..WORKERS_MAX).map(|_| OnceLock::new()).collect(),
+            started: AtomicUsize::new(0),
+            starting: Mutex::default(),
+            options: options.clone(),
+            driver: resolve(&options.driver),
             next: AtomicUsize::new(0),
             bandwidth: Arc::default(),
         };
-        let (report, started) = mpsc::channel();
-        for index in 0..options.workers {
-            let fail =
-                |source| RuntimeError::Start { worker: index, driver: driver.name(), source };
-            let shared = WorkerShared::new();
-            let (report, kind, depth) = (report.clone(), driver.clone(), options.io_depth);
-            let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
-            let (for_thread, bandwidth) = (shared.clone(), runtime.bandwidth.clone());
-            let thread = thread::Builder::new()
-                .name(format!("weft-{index}"))
-                .spawn(move || {
-                    if let Some(core) = core {
-                        pin_to(core);
-                    }
-                    match make_driver(&kind, index, depth) {
-                        Ok(driver) => {
-                            let worker = Worker::new(for_thread, index, driver, bandwidth);
-                            // The runtime may have given up already.
-                            report.send((index, Ok(()))).ok();
-                            drop(report);
-                            worker.run();
-                        }
-                        Err(error) => drop(report.send((index, Err(error)))),
-                    }
-                })
-                .map_err(fail)?;
-            runtime.workers.push(WorkerHandle { shared, thread: Some(thread) });
-        }
-        drop(report);
-        for (worker, result) in started {
-            result.map_err(|source| RuntimeError::Start {
-                worker,
-                driver: driver.name(),
-                source,
-            })?;
-        }
+        check("workers", options.workers, 1, WORKERS_MAX)?;
+        runtime.grow(options.workers)?;
         Ok(runtime)
+    }
+
+    /// Starts more workers, until there are so many; there are never fewer again. Blocks this thread until they run.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] for too many, or where the system refuses one: there are as many as before then.
+    pub fn grow(&self, workers: usize) -> Result<(), RuntimeError> {
+        check("workers", workers, 0, WORKERS_MAX)?;
+        let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.workers();
+        let cores = if self.options.pin { allowed_cores() } else { Vec::new() };
+        let mut fresh = Vec::new();
+        for index in before..workers {
+            let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
+            match self.start(index, core) {
+                Ok(worker) => fresh.push(worker),
+                Err(source) => {
+                    fresh.into_iter().for_each(WorkerHandle::end);
+                    let driver = self.driver.name();
+                    return Err(RuntimeError::Start { worker: index, driver, source });
+                }
+            }
+        }
+        for (place, worker) in self.workers[before..].iter().zip(fresh) {
+            assert!(place.set(worker).is_ok(), "one starts workers at a time");
+        }
+        self.started.store(before.max(workers), Ordering::Release);
+        Ok(())
+    }
+
+    /// Starts a worker, and waits until it runs.
+    fn start(&self, index: usize, core: Option<usize>) -> io::Result<WorkerHandle> {
+        let shared = WorkerShared::new();
+        let (kind, depth) = (self.driver.clone(), self.options.io_depth);
+        let (for_thread, bandwidth) = (shared.clone(), self.bandwidth.clone());
+        let (report, started) = mpsc::sync_channel(1);
+        let run = move || {
+            if let Some(core) = core {
+                pin_to(core);
+            }
+            match make_driver(&kind, index, depth) {
+                Ok(driver) => {
+                    let worker = Worker::new(for_thread, index, driver, bandwidth);
+                    report.send(Ok(())).expect("somebody waits for it");
+                    worker.run();
+                }
+                Err(error) => report.send(Err(error)).expect("somebody waits for it"),
+            }
+        };
+        let thread = thread::Builder::new().name(format!("weft-{index}")).spawn(run)?;
+        started.recv().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))?;
+        Ok(WorkerHandle { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Number of workers.
     pub fn workers(&self) -> usize {
-        self.workers.len()
+        self.started.load(Ordering::Acquire)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &WorkerHandle> {
+        self.workers[..self.workers()].iter().map(|worker| worker.get().expect("it was started"))
     }
 
     /// Name of the I/O driver in use: `uring`, `posix`, `blocking`, `sim` or `sim-blocking`.
     pub fn driver(&self) -> &'static str {
-        self.driver
+        self.driver.name()
     }
 
     /// Makes the devices slower than they are: all transfers together get so many bytes per second, from now on. `None`: as many as
@@ -168,16 +201,32 @@ impl Runtime {
     }
 
     /// Runs a task on one worker, counted modulo their number. `make` is called there, so that the
-    /// future itself need not be `Send`.
+    /// future itself need not be `Send`. It has the share of the task that calls this, if one does.
     pub fn spawn_on<M, F>(&self, worker: usize, make: M) -> JoinHandle<F::Output>
     where
         M: FnOnce() -> F + Send + 'static,
         F: Future + 'static,
         F::Output: Send + 'static,
     {
+        let share = try_worker().and_then(|worker| worker.share());
+        self.spawn_in(share, worker, make)
+    }
+
+    /// As [`Runtime::spawn_on`], with a share or none.
+    pub fn spawn_in<M, F>(
+        &self,
+        share: Option<Share>,
+        worker: usize,
+        make: M,
+    ) -> JoinHandle<F::Output>
+    where
+        M: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
         let (sender, handle) = join_channel();
-        let worker = &self.workers[worker % self.workers.len()];
-        worker.shared.send(Box::new(move || task(async move { make().await }, sender)));
+        let worker = self.workers[worker % self.workers()].get().expect("it was started");
+        worker.shared.send(share, Box::new(move || task(async move { make().await }, sender)));
         handle
     }
 
@@ -188,7 +237,12 @@ impl Runtime {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.spawn_on(self.next.fetch_add(1, Ordering::Relaxed), make)
+        self.spawn_on(self.next_of(self.workers()), make)
+    }
+
+    /// One of the first `workers`: they take turns.
+    pub fn next_of(&self, workers: usize) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % workers
     }
 
     /// Runs a task on some worker and blocks this thread, which must be no worker, until it ends.
@@ -207,7 +261,7 @@ impl Runtime {
     /// Readies the buffers of an arena for faster transfers on every worker. Blocks this thread,
     /// which must be no worker. True if every driver could.
     pub fn register(&self, arena: &Arc<Arena>) -> bool {
-        let handles: Vec<_> = (0..self.workers.len())
+        let handles: Vec<_> = (0..self.workers())
             .map(|worker| {
                 let arena = arena.clone();
                 self.spawn_on(worker, move || async move {
@@ -225,25 +279,34 @@ impl Runtime {
     /// What each worker has asked of its devices so far. Blocks this thread, which must be no
     /// worker.
     pub fn io_stats(&self) -> Vec<IoStats> {
-        (0..self.workers.len())
+        (0..self.workers())
             .filter_map(|worker| self.spawn_on(worker, || async { io_stats() }).wait().ok())
             .collect()
     }
 }
 
+impl WorkerHandle {
+    /// Asks the worker to end, and waits until it has.
+    fn end(self) {
+        self.shared.shut_down();
+        self.join();
+    }
+
+    fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
+        // A task may own the runtime that it runs on: its worker ends when the task has.
+        let is_own = thread.thread().id() == thread::current().id();
+        if !is_own && thread.join().is_err() {
+            log::error!("a worker thread panicked");
+        }
+    }
+}
+
 impl Drop for Runtime {
     fn drop(&mut self) {
-        for worker in &self.workers {
-            worker.shared.shut_down();
-        }
-        for worker in &mut self.workers {
-            let Some(thread) = worker.thread.take() else { continue };
-            // A task may own the runtime that it runs on: its worker ends when the task has.
-            let is_own = thread.thread().id() == thread::current().id();
-            if !is_own && thread.join().is_err() {
-                log::error!("a worker thread panicked");
-            }
-        }
+        self.all().for_each(|worker| worker.shared.shut_down());
+        self.all().for_each(WorkerHandle::join);
     }
 }
 
@@ -253,6 +316,11 @@ impl Drop for Runtime {
 /// If this thread is no worker.
 pub fn worker_index() -> usize {
     with_worker(|worker| worker.index())
+}
+
+/// Number of the worker that this coroutine runs on; `None` if this thread is no worker.
+pub fn try_worker_index() -> Option<usize> {
+    try_worker().map(|worker| worker.index())
 }
 
 /// What the worker of this coroutine has asked of its devices so far.
@@ -271,7 +339,7 @@ pub fn bytes_moved() -> u64 {
     with_worker(|worker| worker.bandwidth().moved())
 }
 
-/// Runs a task on the worker of this coroutine.
+/// Runs a task on the worker of this coroutine, with its share.
 ///
 /// # Panics
 /// If this thread is no worker.
@@ -281,7 +349,7 @@ where
     F::Output: 'static,
 {
     let (sender, handle) = join_channel();
-    with_worker(|worker| worker.spawn(task(future, sender)));
+    with_worker(|worker| worker.spawn(worker.share(), task(future, sender)));
     handle
 }
 
@@ -314,28 +382,4 @@ fn make_driver(kind: &DriverKind, worker: usize, depth: usize) -> io::Result<Box
         DriverKind::Blocking => Box::new(BlockingDriver::new()),
         DriverKind::Sim(disk) => Box::new(SimDriver::new(disk.clone(), worker)?),
     })
-}
-
-/// The cores that this process may run on.
-fn allowed_cores() -> Vec<usize> {
-    // SAFETY: a CPU set is plain bits, for which zero is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: writes at most the given size to `set`.
-    if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) } != 0 {
-        return Vec::new();
-    }
-    // SAFETY: the indexes lie inside the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
-}
-
-fn pin_to(core: usize) {
-    // SAFETY: a CPU set is plain bits; `core` came from one; the call reads `set` only.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &set)
-    };
-    if result != 0 {
-        log::warn!("cannot pin a worker to core {core}: {}", io::Error::last_os_error());
-    }
 }

@@ -1,6 +1,6 @@
 //! A worker: one thread, its tasks, its reactor.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -10,6 +10,7 @@ use std::task::{Context, Waker};
 
 use super::current::{self, Polled, poll_coroutine};
 use super::lookahead::Announcements;
+use super::share::{Share, Shares};
 use super::task::Task;
 use super::timer::Timers;
 use super::waker::{Owner, ReadyCore};
@@ -27,10 +28,13 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// Makes a task on the worker that is to run it.
 pub(crate) type MakeTask = Box<dyn FnOnce() -> Task + Send>;
 
+/// Something of a share, or of none.
+type Of<T> = (Option<Share>, T);
+
 /// The part of a worker that other threads see.
 pub(crate) struct WorkerShared {
     id: u64,
-    inbox: Mutex<Vec<MakeTask>>,
+    inbox: Mutex<Vec<Of<MakeTask>>>,
     has_mail: AtomicBool,
     shutdown: AtomicBool,
     sleep: SleepFlag,
@@ -49,13 +53,13 @@ impl WorkerShared {
         })
     }
 
-    /// Puts a task into the inbox; dropped unmade if the worker has shut down.
-    pub(crate) fn send(&self, make: MakeTask) {
+    /// Puts a task of a share into the inbox; dropped unmade if the worker has shut down.
+    pub(crate) fn send(&self, share: Option<Share>, make: MakeTask) {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         if self.shutdown.load(Ordering::Acquire) {
             return;
         }
-        inbox.push(make);
+        inbox.push((share, make));
         self.has_mail.store(true, Ordering::Release);
         drop(inbox);
         self.work_arrived();
@@ -83,19 +87,19 @@ impl WorkerShared {
     }
 
     /// Takes no more tasks; gives those that have not been taken in.
-    fn close(&self) -> Vec<MakeTask> {
+    fn close(&self) -> Vec<Of<MakeTask>> {
         self.shutdown.store(true, Ordering::Release);
         self.take_inbox()
     }
 
-    fn take_mail(&self) -> Vec<MakeTask> {
+    fn take_mail(&self) -> Vec<Of<MakeTask>> {
         if !self.has_mail.load(Ordering::Acquire) {
             return Vec::new();
         }
         self.take_inbox()
     }
 
-    fn take_inbox(&self) -> Vec<MakeTask> {
+    fn take_inbox(&self) -> Vec<Of<MakeTask>> {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_mail.store(false, Ordering::Relaxed);
         mem::take(&mut *inbox)
@@ -109,7 +113,9 @@ pub(crate) struct WorkerContext {
     reactor: RefCell<Reactor>,
     timers: RefCell<Timers>,
     announcements: RefCell<Announcements>,
-    spawned: RefCell<Vec<Task>>,
+    spawned: RefCell<Vec<Of<Task>>>,
+    /// Of the task that runs.
+    share: Cell<Option<Share>>,
     bandwidth: Arc<Bandwidth>,
 }
 
@@ -141,7 +147,7 @@ impl WorkerContext {
         &self.bandwidth
     }
 
-    fn take_spawned(&self) -> Vec<Task> {
+    fn take_spawned(&self) -> Vec<Of<Task>> {
         mem::take(&mut *self.spawned.borrow_mut())
     }
 
@@ -149,9 +155,37 @@ impl WorkerContext {
         self.announcements.borrow_mut()
     }
 
-    /// Adds a task to this worker.
-    pub(crate) fn spawn(&self, task: Task) {
-        self.spawned.borrow_mut().push(task);
+    /// The share of the task that runs.
+    pub(crate) fn share(&self) -> Option<Share> {
+        self.share.get()
+    }
+
+    /// Adds a task of a share to this worker.
+    pub(crate) fn spawn(&self, share: Option<Share>, task: Task) {
+        self.spawned.borrow_mut().push((share, task));
+    }
+}
+
+/// The tasks of a worker, by their slots.
+#[derive(Default)]
+struct Table {
+    wakers: Vec<Waker>,
+    tasks: Vec<Option<Task>>,
+    free: Vec<usize>,
+}
+
+impl Table {
+    /// Polls the task in a slot, if there is one.
+    fn poll(&mut self, slot: usize, shares: &mut Shares, worker: &WorkerContext) -> Polled<()> {
+        let Some(task) = &mut self.tasks[slot] else { return Polled::Parked };
+        worker.share.set(shares.of(slot));
+        let polled = poll_task(task, &mut Context::from_waker(&self.wakers[slot]));
+        if let Polled::Ready(()) = polled {
+            shares.leave(slot);
+            self.free.push(slot);
+            discard(self.tasks[slot].take());
+        }
+        polled
     }
 }
 
@@ -161,10 +195,9 @@ pub(crate) struct Worker {
     context: Rc<WorkerContext>,
     /// One for every [`READY_SET_CAPACITY_MAX`] tasks.
     cores: Vec<Arc<ReadyCore>>,
-    wakers: Vec<Waker>,
-    tasks: Vec<Option<Task>>,
-    free: Vec<usize>,
+    table: Table,
     runnable: Vec<u64>,
+    shares: Shares,
     after: Aftermath,
 }
 
@@ -185,16 +218,16 @@ impl Worker {
             timers: RefCell::default(),
             announcements: RefCell::default(),
             spawned: RefCell::default(),
+            share: Cell::default(),
             bandwidth,
         });
         Worker {
             shared,
             context,
             cores: Vec::new(),
-            wakers: Vec::new(),
-            tasks: Vec::new(),
-            free: Vec::new(),
+            table: Table::default(),
             runnable: Vec::new(),
+            shares: Shares::default(),
             after: Aftermath::default(),
         }
     }
@@ -211,19 +244,20 @@ impl Worker {
 
     /// Takes in tasks from other threads and from this worker's own coroutines.
     fn admit(&mut self) {
-        for make in self.shared.take_mail() {
-            self.context.spawn(make());
+        for (share, make) in self.shared.take_mail() {
+            self.context.spawn(share, make());
         }
-        for task in self.context.take_spawned() {
+        for (share, task) in self.context.take_spawned() {
             let slot = self.free_slot();
-            self.tasks[slot] = Some(task);
-            self.runnable[slot / 64] |= 1 << (slot % 64);
+            self.table.tasks[slot] = Some(task);
+            self.shares.enter(slot, share);
+            self.stays_runnable(slot);
         }
     }
 
     fn free_slot(&mut self) -> usize {
         loop {
-            match self.free.pop() {
+            match self.table.free.pop() {
                 Some(slot) => return slot,
                 None => self.grow(),
             }
@@ -232,7 +266,7 @@ impl Worker {
 
     /// Makes room for 64 more tasks.
     fn grow(&mut self) {
-        let start = self.tasks.len();
+        let start = self.table.tasks.len();
         let in_core = start % READY_SET_CAPACITY_MAX;
         if in_core == 0 {
             let set = ReadySet::new(READY_SET_CAPACITY_MAX);
@@ -240,17 +274,27 @@ impl Worker {
             self.cores.push(Arc::new(ReadyCore { set, owner }));
         }
         let core = self.cores.last().expect("the one just made, or one with room");
-        self.wakers.extend(core.wakers(in_core..in_core + 64));
-        self.tasks.extend((0..64).map(|_| None));
+        self.table.wakers.extend(core.wakers(in_core..in_core + 64));
+        self.table.tasks.extend((0..64).map(|_| None));
         self.runnable.push(0);
-        self.free.extend((start..start + 64).rev());
+        self.table.free.extend((start..start + 64).rev());
     }
 
-    /// Polls every runnable task once. True if some task stays runnable.
+    /// The task of a slot is to be polled in the next round.
+    fn stays_runnable(&mut self, slot: usize) {
+        self.runnable[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// Polls runnable tasks: every one once, but those of shares as long as it is their turn. True if some task stays runnable.
     fn poll_tasks(&mut self) -> bool {
         let Worker { cores, runnable, .. } = self;
         for (core, runnable) in cores.iter().zip(runnable.chunks_mut(WORDS_PER_CORE)) {
             core.set.take(|word, bits| runnable[word] |= bits);
+        }
+        let in_turns = self.shares.are_several();
+        if !in_turns {
+            let queued: Vec<usize> = self.shares.take_queued().collect();
+            queued.into_iter().for_each(|slot| self.stays_runnable(slot));
         }
         let mut busy = false;
         for word in 0..self.runnable.len() {
@@ -258,20 +302,20 @@ impl Worker {
             while bits != 0 {
                 let slot = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let Some(task) = &mut self.tasks[slot] else { continue };
-                let mut context = Context::from_waker(&self.wakers[slot]);
-                match poll_task(task, &mut context) {
-                    Polled::Parked => {}
-                    Polled::Runnable => {
-                        self.runnable[word] |= 1 << (slot % 64);
-                        busy = true;
-                    }
-                    Polled::Ready(()) => {
-                        self.free.push(slot);
-                        discard(self.tasks[slot].take());
-                    }
+                if in_turns && self.shares.enqueue(slot) {
+                    continue;
+                }
+                let (shares, context) = (&mut self.shares, &self.context);
+                let polled = self.table.poll(slot, shares, context);
+                if matches!(polled, Polled::Runnable) {
+                    self.stays_runnable(slot);
+                    busy = true;
                 }
             }
+        }
+        if in_turns {
+            let Worker { shares, table, context, .. } = self;
+            busy |= shares.round(|shares, slot| table.poll(slot, shares, context));
         }
         busy
     }
@@ -317,7 +361,7 @@ impl Drop for Worker {
     /// Drops what is left, whether the worker was shut down or its thread panics.
     fn drop(&mut self) {
         self.shared.close().into_iter().for_each(discard);
-        mem::take(&mut self.tasks).into_iter().for_each(discard);
+        mem::take(&mut self.table.tasks).into_iter().for_each(discard);
         // A task that is dropped may spawn another.
         loop {
             let spawned = self.context.take_spawned();
@@ -379,7 +423,7 @@ mod tests {
         }
 
         fn wait(&mut self, _: Option<Instant>) -> io::Result<()> {
-            self.last.take().into_iter().for_each(|make| self.shared.send(make));
+            self.last.take().into_iter().for_each(|make| self.shared.send(None, make));
             Err(io::ErrorKind::OutOfMemory.into())
         }
 
@@ -407,14 +451,14 @@ mod tests {
         let [(first, first_handle), (last, last_handle), (late, late_handle)] =
             std::array::from_fn(|_| parked());
         let seen = shared.clone();
-        shared.send(first);
+        shared.send(None, first);
         let thread = std::thread::spawn(move || {
             let driver =
                 Failing { bell: BlockingDriver::new(), shared: seen.clone(), last: Some(last) };
             Worker::new(seen, 0, Box::new(driver), Arc::default()).run();
         });
         thread.join().unwrap();
-        shared.send(late);
+        shared.send(None, late);
         for handle in [first_handle, last_handle, late_handle] {
             assert_eq!(handle.wait(), Err(JoinError::Shutdown));
         }

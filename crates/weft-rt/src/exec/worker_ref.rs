@@ -35,7 +35,8 @@ impl WorkerRef {
     {
         let shared = self.shared.upgrade().filter(|shared| shared.is_running())?;
         let (sender, handle) = join_channel();
-        shared.send(Box::new(move || task(async move { make().await }, sender)));
+        let share = try_worker().and_then(|worker| worker.share());
+        shared.send(share, Box::new(move || task(async move { make().await }, sender)));
         Some(handle)
     }
 }

@@ -6,6 +6,7 @@ mod drivers;
 mod executor;
 mod foreign;
 mod panics;
+mod shares;
 mod shutdown;
 mod tokio_tasks;
 mod transfers;

@@ -49,10 +49,17 @@ pub(super) struct Machine {
 }
 
 impl Machine {
+    /// Workers that execute pipelines.
+    fn workers(&self) -> usize {
+        self.context.threads.min(self.runtime.workers())
+    }
+
     fn context(&self) -> weft_exec::query::Context {
         let (runtime, ledger) = (Arc::clone(&self.runtime), self.ledger.clone());
         let mut context = weft_exec::query::Context::new(runtime, ledger);
         let control = &self.context.control;
+        context.workers = self.workers();
+        context.share = control.share;
         context.cancel = control.token.clone();
         context.progress = Arc::clone(&control.progress);
         context.io_depth = self.context.io_depth;
@@ -133,7 +140,7 @@ impl PipelinesExec {
 
     /// Workers that execute it.
     pub(super) fn workers(&self) -> usize {
-        self.machine.runtime.workers()
+        self.machine.workers()
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Totals {
     pub(crate) waited_for_devices: Duration,
     /// See [`Totals::waited_for_devices`].
     pub(crate) waited_for_memory: Duration,
+    /// The most processor time that a task has taken without letting others run.
+    pub(crate) turn_max: Duration,
     /// Most bytes that were reserved at a time.
     pub(crate) memory_peak: u64,
     /// Bytes spilled, before compression, on disk, and read back.
@@ -48,6 +50,7 @@ impl Totals {
             self.cpu += done.cpu;
             self.waited_for_devices += done.waited_for_devices;
             self.waited_for_memory += done.waited_for_memory;
+            self.turn_max = self.turn_max.max(done.turn_max);
             self.add_spilled(profile.spilled());
         }
     }
@@ -127,13 +130,16 @@ fn parts(
         let name = [format!("{GAP}{kind}"), text.clone()];
         let (mut numbers, mut facts) = (<[String; 3]>::default(), String::new());
         if is_measured {
-            let PartDone { rows_in, rows_out, cpu } = done(part, profiles);
+            let done = done(part, profiles);
+            let PartDone { rows_in, rows_out, cpu, .. } = done;
             let of =
                 |is_shown: bool, rows: u64| if is_shown { grouped(rows) } else { String::new() };
             let (is_source, is_sink) = (part == PartName::Source, part == PartName::Sink);
             numbers = [of(!is_source, rows_in), of(!is_sink, rows_out), seconds(cpu)];
+            let told = profiles.last().map(|profile| profile.facts(part)).unwrap_or_default();
+            let texts = [waits(&done), in_words(&told)];
             facts =
-                in_words(&profiles.last().map(|profile| profile.facts(part)).unwrap_or_default());
+                texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ");
         }
         lines.push(Line::Cells { name, numbers, facts });
     }
@@ -160,6 +166,8 @@ fn done(part: PartName, profiles: &[&Arc<Profile>]) -> PartDone {
             rows_in: sum.rows_in + done.rows_in,
             rows_out: sum.rows_out + done.rows_out,
             cpu: sum.cpu + done.cpu,
+            waited_for_devices: sum.waited_for_devices + done.waited_for_devices,
+            waited_for_memory: sum.waited_for_memory + done.waited_for_memory,
         }
     })
 }
@@ -186,6 +194,15 @@ fn times(profiles: &[&Arc<Profile>], began: Instant) -> String {
     let memory = total(|done| done.waited_for_memory);
     write_to(&mut text, format_args!(", waited {devices} for SSD, {memory} for memory"));
     text
+}
+
+/// What a part has waited for, if it has for long enough to be shown.
+fn waits(done: &PartDone) -> String {
+    let waits = [(done.waited_for_devices, "SSD"), (done.waited_for_memory, "memory")];
+    let shown = waits.into_iter().filter(|(time, _)| time.as_micros() >= 500);
+    let words: Vec<String> =
+        shown.map(|(time, what)| format!("waited {} for {what}", seconds(time))).collect();
+    words.join(", ")
 }
 
 fn in_words(facts: &Facts) -> String {

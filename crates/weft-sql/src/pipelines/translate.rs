@@ -34,7 +34,7 @@ use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 
 /// Nodes that change nothing but how rows are passed on.
-const PASSING: [&str; 8] = [
+const PASSING: [&str; 9] = [
     "BufferExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
@@ -42,6 +42,7 @@ const PASSING: [&str; 8] = [
     "HeldRowsExec",
     "OutputRequirementExec",
     "OwnedRowsExec",
+    "PartsExec",
     "RepartitionExec",
 ];
 

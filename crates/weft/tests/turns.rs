@@ -1,0 +1,63 @@
+//! Whoever computes lets others run: no task of a statement keeps its worker for long, whatever its operators do.
+//!
+//! Turns are measured in processor time of their threads, so that a busy machine does not count; what they may take is far above what they
+//! take in a release build (a millisecond), as tests are built without optimization. Over so many rows a kernel that does not let
+//! others run takes several times as much.
+
+#![forbid(unsafe_code)]
+
+use weft::{Database, DatabaseOptions, Session};
+
+const ROWS: u32 = 400_000;
+const TURN_MS_MAX: f64 = 70.0;
+
+fn loaded() -> Session {
+    let options = DatabaseOptions::default().with("threads", 2).with("engine", "weft");
+    let session = Database::in_memory(&options).unwrap().session().unwrap();
+    let columns = format!(
+        "value AS n, value * 7919 % {ROWS} AS k, value % 3 AS g, 'text ' || value AS s, (value * 7919 % 1000)::double AS d"
+    );
+    let sql = format!("CREATE TABLE t AS SELECT {columns} FROM generate_series(1, {ROWS})");
+    session.execute(&sql).unwrap();
+    session.execute("CREATE TABLE u AS SELECT k, n AS m FROM t").unwrap();
+    session
+}
+
+/// Runs a query; gives the longest turn in ms.
+fn longest_turn_ms(session: &Session, sql: &str) -> f64 {
+    let result = session.query(&format!("EXPLAIN ANALYZE {sql}")).unwrap();
+    let analyzed = weft::to_text(&result.collect().unwrap()).unwrap();
+    let turns = analyzed
+        .iter()
+        .flatten()
+        .flat_map(|text| text.lines())
+        .find_map(|line| line.trim().strip_prefix("turns"));
+    let turn = turns.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    turn.unwrap_or_else(|| panic!("no turns in {analyzed:?}"))
+}
+
+#[test]
+fn operators_let_others_run() {
+    let session = loaded();
+    for sql in [
+        // Joins: building, probing, and with more matches than tuples.
+        "SELECT count(*), sum(m) FROM t JOIN u USING (k)",
+        "SELECT count(*) FROM (SELECT g, n FROM t WHERE n < 1500) AS t JOIN (SELECT g, n AS m FROM t WHERE n < 1500) AS x USING (g)",
+        // Aggregations: merging groups, and what is made of all values of one.
+        "SELECT max(c) FROM (SELECT k, count(*) AS c, sum(n) FROM t GROUP BY k)",
+        "SELECT median(d), quantile_disc(k, 0.3) FROM t",
+        "SELECT count(x) FROM (SELECT string_agg(s, ',' ORDER BY k) AS x FROM t GROUP BY g) AS g",
+        "SELECT count(x) FROM (SELECT string_agg(s, ',') AS x FROM t) AS g",
+        // Sorts: of integers and of texts.
+        "SELECT max(n) FROM (SELECT * FROM t ORDER BY k LIMIT 390000)",
+        "SELECT max(n) FROM (SELECT n, s FROM t ORDER BY s DESC LIMIT 390000)",
+        "SELECT max(n) FROM (SELECT * FROM t ORDER BY d DESC, s LIMIT 100)",
+        // Windows: ranks, frames, neighbours.
+        "SELECT max(r) FROM (SELECT rank() OVER (ORDER BY d) AS r FROM t)",
+        "SELECT max(r + l) FROM (SELECT sum(n) OVER (PARTITION BY g ORDER BY k) AS r, lag(n, 2) OVER (PARTITION BY g ORDER BY k) AS l FROM t)",
+    ] {
+        let turn_ms = longest_turn_ms(&session, sql);
+        println!("{turn_ms:8.3} ms: {sql}");
+        assert!(turn_ms < TURN_MS_MAX, "{turn_ms} ms: {sql}");
+    }
+}
