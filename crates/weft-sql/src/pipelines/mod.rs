@@ -6,7 +6,7 @@
 //!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort`, `window`
 //!   (`window_function`, `window_accumulator`, `window_frame`, `window_way`) and `scalar` end pipelines and begin new ones; [`stored`] is how
 //!   columns come through. [`asks`] are the filters of build sides on their way to where they are asked. [`shared`] has
-//!   what occurs more than once run once.
+//!   what occurs more than once run once: `same` knows what is the same, `worth` what is worth it.
 //! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call`
 //!   has DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no
 //!   checks.
@@ -36,6 +36,7 @@ mod logic;
 mod open;
 mod report;
 mod rule;
+mod same;
 mod scalar;
 mod shared;
 mod sort;
@@ -48,6 +49,7 @@ mod window_accumulator;
 mod window_frame;
 mod window_function;
 mod window_way;
+mod worth;
 
 pub(crate) use exec::PipelinesExec;
 pub(crate) use leaf::file_scan;
