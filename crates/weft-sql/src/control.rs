@@ -11,6 +11,7 @@ use weft_rt::progress::{Progress, ProgressSnapshot};
 
 use crate::engine::Engine;
 use crate::error::{Result, SqlError};
+use crate::plan_node::sources;
 
 const RUNNING: u8 = 0;
 const COMMITTING: u8 = 1;
@@ -165,7 +166,7 @@ fn count_metrics(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot)
         snapshot.units_done += bytes;
         snapshot.rows += metrics.output_rows().unwrap_or(0) as u64;
     }
-    for child in plan.children() {
+    for child in sources(plan) {
         count_metrics(child, snapshot);
     }
 }

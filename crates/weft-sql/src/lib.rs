@@ -68,6 +68,7 @@ mod names;
 mod narrowing_casts;
 mod no_rows;
 mod nullif;
+mod once;
 mod one_argument;
 mod open;
 mod ordered_texts;

@@ -292,7 +292,8 @@ impl Session {
         config.execution.batch_size = ConfigNonZeroUsize::try_new(inner.settings.batch_rows)?;
         config.execution.time_zone = inner.settings.timezone.clone();
         let io_depth = inner.settings.io_depth;
-        let context = ScanContext { control: Arc::clone(control), io_depth, threads };
+        let context =
+            ScanContext { control: Arc::clone(control), io_depth, threads, turn: Arc::default() };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
