@@ -106,6 +106,7 @@ mod subqueries;
 mod suggest;
 mod table;
 mod text;
+mod time_quantiles;
 mod timestamp_casts;
 mod tree_explained;
 mod types;

@@ -3,7 +3,7 @@
 //! - [`rule`] finds the parts of a plan that have pipelines. Each becomes one node ([`exec`]); what has none stays
 //!   DataFusion's, with the reason ([`fallback`]), and feeds the pipelines above it ([`input`], [`feed`]), as foreign leaves do ([`leaf`]).
 //! - [`translate`] goes through a part from its leaves on ([`source`]) and keeps [`open`] pipelines, whose columns are
-//!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `sort`, `window`
+//!   [`term`]s. `join` (`join_build`, `join_probe`, `join_sides`), `aggregate`, `aggregate_function`, `row_keys`, `sort`, `window`
 //!   (`window_function`, `window_accumulator`, `window_frame`, `window_way`) and `scalar` end pipelines and begin new ones; [`stored`] is how
 //!   columns come through. [`asks`] are the filters of build sides on their way to where they are asked. [`shared`] has
 //!   what occurs more than once run once: `same` knows what is the same, `worth` what is worth it.
@@ -35,6 +35,7 @@ mod leaf;
 mod logic;
 mod open;
 mod report;
+mod row_keys;
 mod rule;
 mod same;
 mod scalar;

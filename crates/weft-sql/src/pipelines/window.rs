@@ -70,8 +70,8 @@ pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> D
     let mut keys = Vec::new();
     for key in ordering.iter().flatten() {
         let mut fields = Fields { code: &mut code, stored: &mut stored };
-        let term = fields.term(&key.expr)?;
-        keys.push(sort::key(&term, fields.field(&term), key.options));
+        let (term, options) = sort::ordered(fields.code, key)?;
+        keys.push(sort::key(&term, fields.field(&term), options));
     }
     let mut fields = Fields { code: &mut code, stored: &mut stored };
     let by: DfResult<Vec<usize>> = partition.iter().map(|key| fields.of(key)).collect();
