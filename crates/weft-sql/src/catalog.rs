@@ -137,6 +137,10 @@ impl StatementCatalog {
         if let Some(table) = self.snapshot.table(name) {
             let defaults = self.defaults(&table)?;
             let learned = table.statistics().await?;
+            if let Err(error) = table.load().await {
+                // Whoever reads the table tells.
+                log::debug!("the zones of table {name} are not known to the planner: {error}");
+            }
             let table = StoredTable::new(table, defaults, self.context.clone(), learned);
             return Ok(Some(Arc::new(table)));
         }

@@ -57,6 +57,11 @@ impl StoredTable {
         self.table.rows()
     }
 
+    /// Least and most rows that satisfy these conditions, as zones tell.
+    pub(crate) fn rows_within(&self, conditions: &[pushdown::Condition]) -> (u64, u64) {
+        self.table.rows_within(conditions)
+    }
+
     /// Distinct counts and a sample of the rows.
     pub(crate) fn learned(&self) -> Option<&weft_store::Statistics> {
         self.learned.as_deref()

@@ -1,13 +1,16 @@
 //! Whether it is worth the while to keep the rows of a part of a plan that occurs twice. The unit is what it takes to
 //! read a value of a row that is in memory; everything else is a rough multiple of that, by the rows that statistics let expect.
 
+use datafusion::logical_expr::Operator;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::expressions::{BinaryExpr, NotExpr};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
+use super::expressions::Expr;
 use super::join::{self, Joining};
 use super::translate::{column_of, passed};
 use super::window;
@@ -16,6 +19,8 @@ use crate::scan::ScanExec;
 
 /// Rows of what nothing is known of.
 const UNKNOWN_ROWS: f64 = 1_000.0;
+/// The part of the rows that a condition keeps of which nothing is known.
+const UNKNOWN_PART: f64 = 0.2;
 /// What it takes to decode a value and to try a condition on it, for each row of a table.
 const SCAN: f64 = 1.0;
 const FILTER: f64 = 1.0;
@@ -30,6 +35,21 @@ const STORE: f64 = 4.0;
 const STORE_VALUE: f64 = 2.0;
 const READ: f64 = 1.0;
 const READ_VALUE: f64 = 1.0;
+
+/// The part of the rows that a condition keeps, about.
+fn kept(condition: &Expr) -> f64 {
+    if let Some(not) = condition.downcast_ref::<NotExpr>() {
+        return 1.0 - kept(not.arg());
+    }
+    let Some(binary) = condition.downcast_ref::<BinaryExpr>() else { return UNKNOWN_PART };
+    match binary.op() {
+        Operator::And => kept(binary.left()) * kept(binary.right()),
+        Operator::Or => (kept(binary.left()) + kept(binary.right())).min(1.0),
+        Operator::Eq => 0.05,
+        Operator::NotEq => 0.9,
+        _ => UNKNOWN_PART,
+    }
+}
 
 /// What is expected of the nodes of a plan.
 #[derive(Default)]
@@ -60,6 +80,11 @@ impl Worth {
                 let inputs = plan.children().into_iter().map(|input| self.rows(input));
                 inputs.reduce(f64::max).unwrap_or(UNKNOWN_ROWS)
             }
+        };
+        // DataFusion takes few rows for kept of what it knows nothing of.
+        let rows = match plan.downcast_ref::<FilterExec>() {
+            Some(filter) => rows.max(self.rows(filter.input()) * kept(filter.predicate())),
+            None => rows,
         };
         plan.fetch().map_or(rows, |fetch| rows.min(fetch as f64))
     }
