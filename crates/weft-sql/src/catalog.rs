@@ -22,8 +22,9 @@ use crate::control::units_of_files;
 use crate::error::{ErrorKind, Result, SqlError, unknown_table};
 use crate::files::{FileSet, ReadOptions, looks_like_file};
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
+use crate::once::{evaluated_once, mark};
 use crate::same_names::name_beside_wildcards;
-use crate::statement::{fold, parse_query};
+use crate::statement::{fold, inner_statement, parse_query};
 use crate::suggest;
 use crate::table::{ScanContext, StoredTable};
 use crate::using_joins;
@@ -81,7 +82,7 @@ impl StatementCatalog {
         state: &SessionState,
         statement: DfStatement,
     ) -> Result<LogicalPlan> {
-        planned(state, statement).await.map_err(|error| match error.subject() {
+        planned(self, state, statement).await.map_err(|error| match error.subject() {
             Some(name) if error.message() == unknown_table(name).message() => self.unknown(name),
             _ => error,
         })
@@ -137,6 +138,10 @@ impl StatementCatalog {
         if let Some(table) = self.snapshot.table(name) {
             let defaults = self.defaults(&table)?;
             let learned = table.statistics().await?;
+            if let Err(error) = table.load().await {
+                // Whoever reads the table tells.
+                log::debug!("the zones of table {name} are not known to the planner: {error}");
+            }
             let table = StoredTable::new(table, defaults, self.context.clone(), learned);
             return Ok(Some(Arc::new(table)));
         }
@@ -152,6 +157,10 @@ impl StatementCatalog {
             return files.table(&self.state, &options, None).await.map(Some);
         }
         Ok(None)
+    }
+
+    fn is_view(&self, name: &str) -> bool {
+        self.snapshot.view(name).is_some()
     }
 
     /// The functions that return tables.
@@ -176,7 +185,7 @@ impl StatementCatalog {
         inner.within.push(name.to_owned());
         let query = parse_query(sql)?;
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let plan = planned(&inner.planning_state(), statement).await.map_err(|error| {
+        let plan = planned(&inner, &inner.planning_state(), statement).await.map_err(|error| {
             let is_told = error.message().starts_with("view ");
             match is_told || self.pending.is_some() {
                 true => SqlError::new(error.kind(), error.message()),
@@ -192,7 +201,11 @@ impl StatementCatalog {
 
 /// Plans a statement, with its joins with USING and NATURAL written out. What is written beside `*` and is
 /// among its columns as well gets another name then.
-async fn planned(state: &SessionState, mut statement: DfStatement) -> Result<LogicalPlan> {
+async fn planned(
+    catalog: &StatementCatalog,
+    state: &SessionState,
+    mut statement: DfStatement,
+) -> Result<LogicalPlan> {
     let with_tables = match using_joins::are_in(&mut statement) {
         true => using_joins::with_tables(state, &statement).await,
         false => None,
@@ -202,9 +215,12 @@ async fn planned(state: &SessionState, mut statement: DfStatement) -> Result<Log
         if let Some(state) = &with_tables {
             using_joins::write_out(&mut written, state);
         }
+        if let Some(inner) = inner_statement(&mut written) {
+            mark(inner, state, &|name| catalog.is_view(name));
+        }
         let state = with_tables.as_ref().unwrap_or(state);
         let error = match state.statement_to_plan(written).await {
-            Ok(plan) => return Ok(plan),
+            Ok(plan) => return Ok(evaluated_once(state, plan)?),
             Err(error) => SqlError::from(error),
         };
         if !name_beside_wildcards(&mut statement, &error) {

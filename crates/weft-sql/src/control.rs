@@ -12,6 +12,7 @@ use weft_rt::progress::{Progress, ProgressSnapshot};
 
 use crate::engine::Engine;
 use crate::error::{Result, SqlError};
+use crate::plan_node::sources;
 
 const RUNNING: u8 = 0;
 const COMMITTING: u8 = 1;
@@ -177,7 +178,7 @@ fn count_metrics(plan: &Arc<dyn ExecutionPlan>, snapshot: &mut ProgressSnapshot)
         snapshot.units_done += units_of_files(bytes);
         snapshot.rows += metrics.output_rows().unwrap_or(0) as u64;
     }
-    for child in plan.children() {
+    for child in sources(plan) {
         count_metrics(child, snapshot);
     }
 }

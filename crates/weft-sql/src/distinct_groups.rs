@@ -16,7 +16,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, Result as DfResult, ScalarValue, internal_err};
+use datafusion::common::{Column, DFSchema, Result as DfResult, ScalarValue, internal_err};
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
@@ -137,7 +137,7 @@ impl<'a> Split<'a> {
         let mut split =
             Split { aggregate, arguments: Vec::new(), others: Vec::new(), parts: Vec::new() };
         for expr in &aggregate.aggr_expr {
-            split.add(expr)?;
+            split.add(expr, aggregate.input.schema())?;
         }
         let is_alone = split.arguments.len() == 1
             && split.others.is_empty()
@@ -147,10 +147,10 @@ impl<'a> Split<'a> {
         (!split.arguments.is_empty() && !is_alone && columns <= COLUMNS_MAX).then_some(split)
     }
 
-    fn add(&mut self, expr: &Expr) -> Option<()> {
+    fn add(&mut self, expr: &Expr, schema: &DFSchema) -> Option<()> {
         let Expr::AggregateFunction(call) = expr.clone().unalias() else { return None };
         let params = &call.params;
-        if let Some(ranked) = Ranked::of(&call) {
+        if let Some(ranked) = Ranked::of(&call, schema) {
             let number = self.argument(&params.args[0], params.filter.as_deref());
             self.parts.push(Part::Ranked(number, ranked, call));
             return Some(());

@@ -18,7 +18,7 @@ use futures::StreamExt;
 use crate::control::Control;
 use crate::error::Result;
 use crate::pipelines::{self, PipelinesExec, Totals};
-use crate::plan_node::Plan;
+use crate::plan_node::{Plan, sources};
 use crate::run::{Run, Started, text_batch, text_rows, text_schema};
 use crate::sizes::{grouped, human_bytes};
 use crate::spill_files::task_context;
@@ -162,7 +162,7 @@ fn walk<'a>(
         DisplayableExecutionPlan::new(plan.as_ref()).one_line().to_string()
     };
     lines.push(format!("{}{}", "  ".repeat(depth), line.trim_end()));
-    for child in plan.children() {
+    for child in sources(plan) {
         walk(child, depth + 1, with_metrics, lines, execs);
     }
 }
@@ -214,5 +214,5 @@ fn add_totals(plan: &Plan, totals: &mut Totals) {
     if let Some(exec) = plan.downcast_ref::<PipelinesExec>() {
         totals.add(exec);
     }
-    plan.children().into_iter().for_each(|child| add_totals(child, totals));
+    sources(plan).into_iter().for_each(|child| add_totals(child, totals));
 }

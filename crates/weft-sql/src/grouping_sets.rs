@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 /// Computes keys below the grouping, with [`Grouped`] around them.
 #[derive(Debug)]
@@ -102,6 +103,12 @@ impl Grouped {
     fn new() -> Grouped {
         Grouped { signature: Signature::any(2, Volatility::Volatile) }
     }
+}
+
+/// The key that a physical expression only hides from rules; `None` if it is none.
+pub(crate) fn key_of(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    call.fun().inner().is::<Grouped>().then(|| call.args().first()).flatten()
 }
 
 impl ScalarUDFImpl for Grouped {

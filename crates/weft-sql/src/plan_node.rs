@@ -8,6 +8,8 @@ use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::once::OnceExec;
+
 /// A plan, or a part of one.
 pub(crate) type Plan = Arc<dyn ExecutionPlan>;
 
@@ -77,6 +79,14 @@ macro_rules! plan_node {
 }
 
 pub(crate) use plan_node;
+
+/// What a plan's rows come from: its inputs, and what is planned apart.
+pub(crate) fn sources(plan: &Plan) -> Vec<&Plan> {
+    match plan.downcast_ref::<OnceExec>() {
+        Some(once) => once.plan().into_iter().collect(),
+        None => plan.children(),
+    }
+}
 
 /// The new inputs of a node.
 ///

@@ -1,7 +1,8 @@
 //! The distances of RANGE frames, checked against what rows are ordered by: DataFusion reads the number of a distance
 //! from a date as months, and starts the frames of texts and booleans with the partition.
 //!
-//! Numbers have distances that are numbers, dates and timestamps have intervals, dates also whole numbers of days.
+//! Numbers have distances that are numbers, dates and timestamps have intervals, dates also whole numbers of days. Structs have none:
+//! frames between their peers are those of GROUPS, as DataFusion looks for distances even so.
 
 use datafusion::arrow::array::types::IntervalMonthDayNano;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
@@ -9,7 +10,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, WindowFrameBound, WindowFrameUnits,
+    Expr, ExprSchemable, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -51,7 +52,28 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
             changed = true;
         }
     }
+    if matches!(key.expr.get_type(schema)?, DataType::Struct(_))
+        && let (Some(start), Some(end)) = (of_peers(&frame.start_bound), of_peers(&frame.end_bound))
+    {
+        *frame = WindowFrame::new_bounds(WindowFrameUnits::Groups, start, end);
+        changed = true;
+    }
     Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed))
+}
+
+/// A bound of RANGE that goes by peers alone, as GROUPS has it.
+fn of_peers(bound: &WindowFrameBound) -> Option<WindowFrameBound> {
+    let unbounded = ScalarValue::UInt64(None);
+    match bound {
+        WindowFrameBound::CurrentRow => Some(WindowFrameBound::CurrentRow),
+        WindowFrameBound::Preceding(none) if none.is_null() => {
+            Some(WindowFrameBound::Preceding(unbounded))
+        }
+        WindowFrameBound::Following(none) if none.is_null() => {
+            Some(WindowFrameBound::Following(unbounded))
+        }
+        _ => None,
+    }
 }
 
 /// The interval that a distance between dates or timestamps is; none between numbers.

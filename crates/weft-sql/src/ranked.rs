@@ -23,20 +23,18 @@ use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Float64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
-use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_aggregate::min_max::max_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, SortExpr, Volatility, WindowFrame, WindowFrameBound,
-    WindowFrameUnits, WindowFunctionDefinition, lit,
+    ColumnarValue, Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, SortExpr, Volatility, WindowFrame,
+    WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, lit,
 };
 use datafusion::logical_expr::{cast as cast_expr, expr::WindowFunction};
-
-/// How exactly DataFusion weighs two values.
-const WEIGHTS: f64 = 1_000_000.0;
+use weft_exec::aggregate::{Quantile, between};
 
 /// An aggregate of the values with some ranks.
 #[derive(Clone, Debug)]
@@ -46,7 +44,7 @@ pub(crate) enum Ranked {
     /// The value at a fraction of them.
     Discrete { fraction: f64, is_descending: bool },
     /// Between the two values at a fraction of them.
-    Continuous { fraction: f64 },
+    Continuous { fraction: f64, is_descending: bool },
     /// The most frequent value, the least one of several.
     Mode,
 }
@@ -64,9 +62,13 @@ pub(crate) struct Ranks {
 
 impl Ranked {
     /// Nothing if an aggregate is no such, or its DISTINCT, or one that is refused.
-    pub(crate) fn of(call: &AggregateFunction) -> Option<Ranked> {
+    pub(crate) fn of(call: &AggregateFunction, schema: &DFSchema) -> Option<Ranked> {
         let params = &call.params;
         let value = params.args.first()?;
+        let is_time = matches!(
+            value.get_type(schema),
+            Ok(DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
+        );
         let is_plain = !params.distinct
             && params.null_treatment.is_none()
             && params.order_by.iter().all(|order| order.expr == *value)
@@ -76,15 +78,13 @@ impl Ranked {
         }
         let is_descending = params.order_by.first().is_some_and(|order| !order.asc);
         match (call.func.name(), &params.args[1..]) {
-            ("median", []) if params.order_by.is_empty() => Some(Ranked::Median),
+            ("median", []) if params.order_by.is_empty() && !is_time => Some(Ranked::Median),
             ("mode", []) => Some(Ranked::Mode),
             ("quantile_disc", [fraction]) => {
                 Some(Ranked::Discrete { fraction: constant(fraction)?, is_descending })
             }
-            ("percentile_cont", [fraction]) => {
-                let fraction = constant(fraction)?;
-                let fraction = if is_descending { 1.0 - fraction } else { fraction };
-                Some(Ranked::Continuous { fraction })
+            ("percentile_cont", [fraction]) if !is_time => {
+                Some(Ranked::Continuous { fraction: constant(fraction)?, is_descending })
             }
             _ => None,
         }
@@ -125,10 +125,14 @@ impl Ranked {
             Ranked::Discrete { fraction, is_descending: true } => {
                 vec![at(Place::FromTheEnd, fraction)]
             }
-            Ranked::Continuous { fraction } => {
+            Ranked::Continuous { fraction, is_descending } => {
                 let total = max_udaf().call(vec![ranks.total.clone()]);
                 let total = total.filter(is_counted.clone()).build()?;
-                vec![at(Place::Below, fraction), at(Place::Above, fraction), total]
+                let (below, above) = match is_descending {
+                    false => (Place::Below, Place::Above),
+                    true => (Place::BelowFromTheEnd, Place::AboveFromTheEnd),
+                };
+                vec![at(below, fraction), at(above, fraction), total]
             }
             Ranked::Mode => {
                 let order_by =
@@ -144,8 +148,8 @@ impl Ranked {
     /// If it takes others.
     pub(crate) fn result(&self, aggregates: Vec<Expr>, of: &DataType) -> Expr {
         match (self, &aggregates[..]) {
-            (Ranked::Continuous { fraction }, [below, above, total]) => {
-                let between = ScalarUDF::from(Between::new());
+            (Ranked::Continuous { fraction, is_descending }, [below, above, total]) => {
+                let between = ScalarUDF::from(Between::new(*is_descending));
                 let value = |expr: &Expr| cast_expr(expr.clone(), of.clone());
                 between.call(vec![value(below), value(above), total.clone(), lit(*fraction)])
             }
@@ -227,20 +231,34 @@ enum Place {
     Below,
     /// The first after it.
     Above,
+    /// The same in the other order: the value is still the lesser, and the greater one.
+    BelowFromTheEnd,
+    /// See [`Place::BelowFromTheEnd`].
+    AboveFromTheEnd,
 }
 
 impl Place {
     /// The first and the last of the ranks among so many values, of which there are some, from 1 on.
     fn ranks(self, fraction: f64, count: i64) -> (i64, i64) {
         let at = ((fraction * count as f64).ceil() as i64).clamp(1, count);
-        let position = fraction * (count - 1) as f64;
+        let position = |is_descending| {
+            let quantile = Quantile { fraction, is_descending };
+            quantile.position(usize::try_from(count).unwrap_or(1))
+        };
+        let below = |is_descending| position(is_descending).0 as i64 + 1;
+        let above = |is_descending| {
+            let (place, part) = position(is_descending);
+            place as i64 + 1 + i64::from(part > 0.0)
+        };
         let one = |rank| (rank, rank);
         match self {
             Place::Middle => ((count + 1) / 2, count / 2 + 1),
             Place::At => one(at),
             Place::FromTheEnd => one(count + 1 - at),
-            Place::Below => one(position.floor() as i64 + 1),
-            Place::Above => one(position.ceil() as i64 + 1),
+            Place::Below => one(below(false)),
+            Place::Above => one(above(false)),
+            Place::BelowFromTheEnd => one(below(true)),
+            Place::AboveFromTheEnd => one(above(true)),
         }
     }
 }
@@ -267,6 +285,8 @@ impl ScalarUDFImpl for Holds {
             Place::FromTheEnd => "has_quantile_from_end",
             Place::Below => "has_value_below",
             Place::Above => "has_value_above",
+            Place::BelowFromTheEnd => "has_value_below_from_end",
+            Place::AboveFromTheEnd => "has_value_above_from_end",
         }
     }
 
@@ -298,21 +318,22 @@ impl ScalarUDFImpl for Holds {
     }
 }
 
-/// The value at a fraction of the way between two values of `total` ones, as DataFusion weighs them in `percentile_cont`.
+/// The value at a fraction of the way between two values of `total` ones.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Between {
+    is_descending: bool,
     signature: Signature,
 }
 
 impl Between {
-    fn new() -> Between {
-        Between { signature: Signature::any(4, Volatility::Immutable) }
+    fn new(is_descending: bool) -> Between {
+        Between { is_descending, signature: Signature::any(4, Volatility::Immutable) }
     }
 }
 
 impl ScalarUDFImpl for Between {
     fn name(&self) -> &str {
-        "between_values"
+        if self.is_descending { "between_values_from_end" } else { "between_values" }
     }
 
     fn signature(&self) -> &Signature {
@@ -338,20 +359,13 @@ impl ScalarUDFImpl for Between {
         let rows = below.iter().zip(above).zip(total.iter().zip(fraction));
         let between: Float64Array = rows
             .map(|((below, above), (total, fraction))| {
-                Some(between(below?, above?, fraction? * (total? - 1) as f64))
+                let quantile = Quantile { fraction: fraction?, is_descending: self.is_descending };
+                let count = usize::try_from(total?).ok().filter(|count| *count > 0)?;
+                Some(between(below?, above?, quantile.position(count).1))
             })
             .collect();
         Ok(ColumnarValue::Array(cast(&between, &data_type)?))
     }
-}
-
-/// Between the values next to a position.
-fn between(below: f64, above: f64, position: f64) -> f64 {
-    if position == position.floor() {
-        return below;
-    }
-    let weight = (position.fract() * WEIGHTS) as usize as f64 / WEIGHTS;
-    below + (above - below) * weight
 }
 
 #[cfg(test)]
@@ -375,12 +389,5 @@ mod tests {
             let expected = [at, from_the_end, below, above].map(|rank| (rank, rank));
             assert_eq!(ranks, expected, "{fraction} of {count}");
         }
-    }
-
-    #[test]
-    fn values_are_weighed_in_millionths() {
-        assert_eq!(between(1.0, 2.0, 7.0), 1.0);
-        assert_eq!(between(1.0, 2.0, 6.25), 1.25);
-        assert_eq!(between(0.0, 1.0, 1.0 / 3.0), 0.333333);
     }
 }

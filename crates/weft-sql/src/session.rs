@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::config::{ConfigField, ConfigNonZeroUsize};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::functions_aggregate::median::median_udaf;
 use datafusion::optimizer::Analyzer;
 use datafusion::prelude::SessionConfig;
 use tokio::sync::{mpsc, oneshot};
@@ -52,6 +53,7 @@ use crate::spill_files::StatementEnvironment;
 use crate::statement_option::StatementOption;
 use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
+use crate::time_quantiles::of_times;
 use crate::timestamp_casts::TimestampCasts;
 use crate::types::WeftTypes;
 use crate::union_constants::UNION_CONSTANTS;
@@ -147,7 +149,8 @@ impl Session {
             .with_physical_optimizer_rule(Arc::new(Exchanges))
             .build();
         state.register_udaf(checked_sum())?;
-        let replaced = [exact_quantiles(), ordered_texts()];
+        let quantiles = [exact_quantiles(), median_udaf()].map(of_times);
+        let replaced = quantiles.into_iter().chain([ordered_texts()]);
         for function in float_extremes().into_iter().chain(collected()).chain(replaced) {
             state.register_udaf(function)?;
         }
@@ -294,7 +297,8 @@ impl Session {
         config.execution.batch_size = ConfigNonZeroUsize::try_new(inner.settings.batch_rows)?;
         config.execution.time_zone = inner.settings.timezone.clone();
         let io_depth = inner.settings.io_depth;
-        let context = ScanContext { control: Arc::clone(control), io_depth, threads };
+        let context =
+            ScanContext { control: Arc::clone(control), io_depth, threads, turn: Arc::default() };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.

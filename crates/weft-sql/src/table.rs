@@ -10,6 +10,7 @@ use datafusion::common::{ColumnStatistics, Result as DfResult, Statistics, inter
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
+use weft_exec::spill::Turn;
 use weft_store::Table;
 
 use crate::control::Control;
@@ -24,6 +25,8 @@ pub(crate) struct ScanContext {
     pub(crate) io_depth: usize,
     /// Workers that read and decode, at most.
     pub(crate) threads: usize,
+    /// The statement's turn to have much memory, of all of its pipelines.
+    pub(crate) turn: Arc<Turn>,
 }
 
 /// A table of one snapshot.
@@ -52,6 +55,11 @@ impl StoredTable {
     /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.table.rows()
+    }
+
+    /// Least and most rows that satisfy these conditions, as zones tell.
+    pub(crate) fn rows_within(&self, conditions: &[pushdown::Condition]) -> (u64, u64) {
+        self.table.rows_within(conditions)
     }
 
     /// Distinct counts and a sample of the rows.

@@ -11,7 +11,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::plan_node::{Plan, plan_node};
+use crate::plan_node::{Plan, plan_node, sources};
 
 /// The drawing of a plan, so many characters wide at most; as wide as it is with 0.
 pub(crate) fn tree(plan: &Plan, width_max: usize) -> String {
@@ -33,7 +33,7 @@ struct Shown {
 impl Shown {
     fn of(plan: &Plan) -> Shown {
         let input = |input: &Plan| Arc::new(Shown::of(input)) as Plan;
-        let inputs = plan.children().into_iter().map(input).collect();
+        let inputs = sources(plan).into_iter().map(input).collect();
         Shown { name: escaped(plan.name()), plan: Arc::clone(plan), inputs }
     }
 }

@@ -56,6 +56,11 @@ impl Segment {
         Segment { entry, loaded: OnceLock::from(Arc::new(Loaded::new(groups, ledger))) }
     }
 
+    /// The row groups, if they were loaded.
+    pub(crate) fn known(&self) -> Option<&Loaded> {
+        self.loaded.get().map(AsRef::as_ref)
+    }
+
     /// The row groups, on a worker.
     pub(crate) async fn load(
         &self,

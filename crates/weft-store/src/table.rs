@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::SchemaRef;
-use weft_codec::{Block as Decoder, Scalar, Zone};
+use weft_codec::{Block as Decoder, Predicate, Scalar, Zone};
 use weft_rt::sync::block_on;
 
 use crate::error::{Result, StoreError};
@@ -193,6 +193,30 @@ impl Table {
             block_on(self.load())?;
         }
         Ok(self.version.zones.get().expect("loaded")[column].clone())
+    }
+
+    /// Least and most rows that satisfy all of these predicates, as the zones of row groups tell once the directory is loaded.
+    /// Predicates on columns that there are not tell nothing.
+    pub fn rows_within(&self, predicates: &[(usize, Predicate)]) -> (u64, u64) {
+        let (mut least, mut most) = (0, 0);
+        for segment in &self.version.segments {
+            let Some(loaded) = segment.known() else {
+                most += segment.entry.rows;
+                continue;
+            };
+            for group in &loaded.groups {
+                let rows = u64::from(group.rows);
+                let all = |holds: fn(&Predicate, &Zone, u64) -> bool, unknown: bool| {
+                    predicates.iter().all(|(column, predicate)| {
+                        let chunk = group.chunks.get(*column);
+                        chunk.map_or(unknown, |chunk| holds(predicate, chunk.zone(), rows))
+                    })
+                };
+                least += if all(Predicate::must_match, false) { rows } else { 0 };
+                most += if all(Predicate::may_match, true) { rows } else { 0 };
+            }
+        }
+        (least, most)
     }
 
     /// What is known of the values from loads; `None` if nothing is, or the table has grown to more than twice as many

@@ -128,6 +128,46 @@ fn windows_over_the_same_partitions_are_evaluated_together() {
     check(&session, &joined, &["1 1"]);
 }
 
+/// How many pipelines store rows for others in the plan of a query, and how many read them.
+fn sharing(session: &Session, sql: &str) -> (usize, usize) {
+    let plan = plan(session, sql);
+    (plan.matches("sink    shared rows").count(), plan.matches("source  shared rows").count())
+}
+
+#[test]
+fn parts_that_occur_twice_run_once() {
+    let database = database();
+    let session = with_numbers(&database, 20_000);
+    session.execute("CREATE TABLE u AS SELECT n AS x, n % 40 AS y, s AS z FROM t").unwrap();
+    let once = [
+        // The second reader wants fewer columns, and other functions.
+        "SELECT s FROM t JOIN u ON n = x WHERE y = 3 AND n > (SELECT max(n) / 2 FROM t JOIN u ON n = x WHERE y = 3)",
+        "SELECT a.y FROM (SELECT y, sum(x) AS f, max(z) AS m FROM u GROUP BY y) a JOIN (SELECT y, sum(x) AS g FROM u GROUP BY y) b ON f = g WHERE m > ''",
+        "WITH r AS (SELECT n, x FROM t LEFT JOIN u ON n = x - 7 AND y < 2 WHERE n % 100 = 7) SELECT count(*) FROM r a JOIN r b ON a.n = b.x",
+        "WITH r AS (SELECT n, x FROM (SELECT * FROM u WHERE x < 30) JOIN t ON n < x) SELECT count(*) FROM r a JOIN r b ON a.n = b.x",
+        "WITH r AS (SELECT n, s FROM t ORDER BY s DESC LIMIT 20) SELECT count(*) FROM r a JOIN r b ON a.n = b.n + 1",
+        "WITH r AS (SELECT y, x, sum(x) OVER (PARTITION BY y ORDER BY x) AS q FROM u) SELECT count(*) FROM r a JOIN r b ON a.x = b.q AND a.q = b.x",
+        "WITH r AS (SELECT y, sum(x) AS q FROM u WHERE x > (SELECT avg(n) FROM t) GROUP BY y) SELECT count(*) FROM r a JOIN r b ON a.q = b.y",
+        "WITH r AS (SELECT y % 3 AS k, sum(x) AS q FROM u GROUP BY ROLLUP (y % 3)) SELECT count(*) FROM r a JOIN r b ON a.q = b.k",
+        "SELECT (SELECT count(*) FROM t WHERE s LIKE '%99' AND n % 7 = 1), (SELECT sum(n) FROM t WHERE s LIKE '%99' AND n % 7 = 1)",
+    ];
+    for sql in once {
+        assert_eq!(sharing(&session, sql), (1, 2), "{sql}: {}", plan(&session, sql));
+    }
+    let never = [
+        // To keep most rows takes longer than to read them again.
+        "SELECT (SELECT count(*) FROM t WHERE n % 7 <> 1), (SELECT sum(n) FROM t WHERE n % 7 <> 1)",
+        "SELECT (SELECT count(*) FROM t), (SELECT sum(n) FROM t), (SELECT max(s) FROM t)",
+        // They are not the same.
+        "SELECT (SELECT count(*) FROM t JOIN u ON n = x AND n > y * 3), (SELECT count(*) FROM t JOIN u ON n = x AND n > y * 4)",
+        "SELECT (SELECT sum(random()) FROM t), (SELECT sum(random()) FROM t)",
+        "SELECT (SELECT count(*) FROM t WHERE n > (SELECT avg(x) FROM u)), (SELECT sum(n) FROM t WHERE n > (SELECT max(x) FROM u))",
+    ];
+    for sql in never {
+        assert_eq!(sharing(&session, sql), (0, 0), "{sql}: {}", plan(&session, sql));
+    }
+}
+
 #[test]
 fn errors_have_their_kinds() {
     let database = by_pipelines("1GB");

@@ -1,5 +1,5 @@
-//! The 99 queries of TPC-DS at scale 0.01 against DuckDB's answers, a test per query and engine. The data is
-//! made and loaded once.
+//! The 99 queries of TPC-DS at scale 0.01 against DuckDB's answers, a test per query and engine, and how many
+//! of them pipelines do not execute as a whole. The data is made and loaded once.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,8 @@ use weft_bench::answer::{Answer, limit_of, parse_order_keys, text_rows};
 
 /// Scale factor of the data and the answers.
 const SCALE: f64 = 0.01;
+/// So many queries may keep a node that DataFusion executes.
+const FALLBACKS_MAX: usize = 5;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tpcds");
@@ -32,6 +34,13 @@ fn main() {
                 check(&root, &name, &keys, &database, engine)
             }));
         }
+    }
+    for engine in ["weft", "auto"] {
+        let (root, database) = (root.clone(), Arc::clone(&database));
+        let names: Vec<String> = keys.iter().map(|(name, _)| name.clone()).collect();
+        trials.push(Trial::test(format!("fallbacks::{engine}"), move || {
+            check_fallbacks(&root, &names, &database, engine)
+        }));
     }
     run(&Arguments::from_args(), trials).exit();
 }
@@ -54,6 +63,32 @@ fn check(
     session.execute(&format!("SET engine = '{engine}'"))?;
     let batches = session.query(&sql).and_then(QueryResult::collect)?;
     Ok(answer.check(&text_rows(&batches)?)?)
+}
+
+/// Counts the queries with nodes that pipelines do not execute.
+fn check_fallbacks(
+    root: &Path,
+    names: &[String],
+    database: &Loaded,
+    engine: &str,
+) -> Result<(), Failed> {
+    let session = database.get_or_init(|| load(root)).as_ref()?.session()?;
+    session.execute(&format!("SET engine = '{engine}'"))?;
+    let mut left = Vec::new();
+    for name in names {
+        let sql = fs::read_to_string(root.join(format!("queries/{name}.sql")))?;
+        let plan = session.query(&format!("EXPLAIN {sql}")).and_then(QueryResult::collect)?;
+        let rows = text_rows(&plan)?;
+        let lines = rows.iter().flatten().flat_map(|text| text.lines());
+        let nodes: String = lines.filter(|line| line.contains("FallbackExec")).collect();
+        if !nodes.is_empty() {
+            left.push(format!("{name}: {nodes}"));
+        }
+    }
+    if left.len() > FALLBACKS_MAX {
+        return Err(format!("{} queries: {}", left.len(), left.join("; ")).into());
+    }
+    Ok(())
 }
 
 /// A database with the tables.

@@ -10,4 +10,4 @@ pub use limit::Limit;
 pub use nothing::Nothing;
 pub use output::{Output, ResultStream, Results};
 pub use shared::Shared;
-pub use store::Store;
+pub use store::{Store, Stored};

@@ -1,4 +1,5 @@
-//! Tuples that several pipelines will read, in no order: [`StoredTuples`](crate::source::StoredTuples) is the source.
+//! Tuples that several pipelines will read, in no order: [`StoredTuples`](crate::source::StoredTuples) is the source. What outgrows
+//! its share of the memory goes to disk, and is read from there by each of them.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -11,13 +12,44 @@ use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::registers::Registers;
+use crate::spill::Settled;
+use crate::spill::writer::{SpilledPage, Spills};
 use crate::tuple::{Layout, Materialized, Materializer};
+
+const OPERATOR: &str = "shared rows";
 
 /// Stores all tuples.
 #[derive(Debug)]
 pub struct Store {
     shared: Arc<Shared>,
-    stored: Arc<OnceLock<Materialized>>,
+    stored: Arc<OnceLock<Stored>>,
+}
+
+/// Tuples that are there as long as somebody may read them.
+#[derive(Debug)]
+pub struct Stored {
+    /// In memory.
+    pub(crate) memory: Materialized,
+    /// On disk.
+    pub(crate) spilled: Vec<Arc<SpilledPage>>,
+    /// What they are read by.
+    pub(crate) spills: Option<Spills>,
+    _settled: Option<Settled>,
+}
+
+impl Stored {
+    fn new(mut memory: Materialized, spills: Option<Spills>) -> Stored {
+        let spilled = std::mem::take(&mut memory.spilled).into_iter().map(Arc::new).collect();
+        let bytes = memory.reservation.bytes();
+        let settled = spills.as_ref().map(|spills| Settled::new(&spills.spilling, bytes));
+        Stored { memory, spilled, spills, _settled: settled }
+    }
+
+    /// Number of tuples.
+    pub fn tuples(&self) -> usize {
+        let spilled: usize = self.spilled.iter().map(|page| page.tuples).sum();
+        self.memory.tuples() + spilled
+    }
 }
 
 #[derive(Debug)]
@@ -26,17 +58,20 @@ struct Shared {
     fields: Vec<Register>,
     hash: Register,
     parts: Mutex<Vec<Materialized>>,
+    /// What the workers spill by, once one of them has begun.
+    spills: OnceLock<Option<Spills>>,
 }
 
 impl Store {
     /// Stores `fields` in the order of the layout. `hash` is a register of [`Lane::U64`](crate::Lane::U64), of whatever.
     pub fn new(layout: Arc<Layout>, fields: Vec<Register>, hash: Register) -> Store {
-        let shared = Shared { layout, fields, hash, parts: Mutex::default() };
+        let shared =
+            Shared { layout, fields, hash, parts: Mutex::default(), spills: OnceLock::new() };
         Store { shared: Arc::new(shared), stored: Arc::default() }
     }
 
     /// Where the tuples will be.
-    pub fn stored(&self) -> Arc<OnceLock<Materialized>> {
+    pub fn stored(&self) -> Arc<OnceLock<Stored>> {
         self.stored.clone()
     }
 }
@@ -44,17 +79,26 @@ impl Store {
 impl Sink for Store {
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         let layout = self.shared.layout.clone();
-        // Nobody looks for them.
+        // Nobody looks for them: there are partitions only to be spilled.
         let never = PartitionMode::Never;
-        let materializer = Materializer::new(layout, "shared rows", &context.ledger, never, false);
+        let spills = self.shared.spills.get_or_init(|| Spills::new(context));
+        let mut materializer = Materializer::new(layout, OPERATOR, &context.ledger, never, false);
+        if let Some(spills) = spills {
+            materializer = materializer.spilling(spills.clone());
+        }
         Ok(Box::new(LocalStore { shared: self.shared.clone(), materializer }))
+    }
+
+    fn keeps_tuples(&self) -> bool {
+        true
     }
 
     fn facts(&self) -> Facts {
         let Some(stored) = self.stored.get() else { return Facts::new() };
         vec![
-            Fact::count("tuples in memory", stored.tuples() as u64),
-            Fact::bytes("memory", stored.reservation.bytes()),
+            Fact::count("tuples", stored.tuples() as u64),
+            Fact::count("tuples in memory", stored.memory.tuples() as u64),
+            Fact::bytes("memory", stored.memory.reservation.bytes()),
         ]
     }
 
@@ -62,7 +106,8 @@ impl Sink for Store {
         let parts = &self.shared.parts;
         let parts = std::mem::take(&mut *parts.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(stored) = Materialized::gather(parts) {
-            self.stored.set(stored).expect("a sink is finished once");
+            let spills = self.shared.spills.get().cloned().flatten();
+            self.stored.set(Stored::new(stored, spills)).expect("a sink is finished once");
         }
         async { Ok(()) }.boxed()
     }
@@ -83,9 +128,13 @@ impl LocalSink for LocalStore {
         .boxed_local()
     }
 
-    fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        let mut parts = self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.push(self.materializer.finish());
-        async { Ok(()) }.boxed_local()
+    fn end(mut self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
+        async move {
+            self.materializer.settle().await?;
+            let part = self.materializer.finish();
+            self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+            Ok(())
+        }
+        .boxed_local()
     }
 }

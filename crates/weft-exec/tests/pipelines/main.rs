@@ -8,6 +8,8 @@ mod sort;
 mod sort_spilling;
 #[path = "../spill_compression/mod.rs"]
 mod spill_compression;
+#[path = "../spill_context/mod.rs"]
+mod spill_context;
 mod spilling;
 mod stored;
 mod support;

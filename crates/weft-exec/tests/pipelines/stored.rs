@@ -1,28 +1,26 @@
 //! What lies in tables and on pages: native tables under the simulated disk, and materialized tuples.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use futures::FutureExt;
-use futures::future::{BoxFuture, LocalBoxFuture};
-use weft_exec::pipeline::{Flow, LocalSink, Pipeline, Sink};
-use weft_exec::program::{Program, Register};
+use weft_exec::pipeline::Pipeline;
+use weft_exec::program::{Program, Register, Step};
 use weft_exec::query::Context;
-use weft_exec::registers::Registers;
-use weft_exec::sink::Limit;
+use weft_exec::sink::{self, Limit, Shared};
 use weft_exec::source::{Batches, StoredTuples, TableScan};
-use weft_exec::tuple::{Layout, Materialized, Materializer};
+use weft_exec::tuple::Layout;
 use weft_exec::{ExecError, Lane, Result};
 use weft_rt::io::DriverKind;
-use weft_rt::io::sim::{SimDisk, SimOptions};
+use weft_rt::io::sim::{SimDisk, SimFaults, SimOptions};
 use weft_rt::memory::Ledger;
 use weft_rt::sync::block_on;
 use weft_rt::{Runtime, RuntimeOptions};
 use weft_store::*;
 
 use crate::rows::{collect, in_order, lanes, loaded, random_rows, to_results};
+use crate::spill_context::{assert_nothing_is_left, context as spilling_context, settled, stats};
 use crate::support::{cancel_after, contexts, random};
 
 /// Columns of types that leave a table as they went in.
@@ -179,58 +177,34 @@ fn cancelled_scans_leave_nothing_behind() {
     assert_eq!(store_ledger.used(), 0, "the store has memory still");
 }
 
-/// Materializes the columns of a pipeline.
-#[derive(Debug)]
-struct Stores {
-    layout: Arc<Layout>,
-    hash: Register,
-    fields: Vec<Register>,
-    parts: Arc<Mutex<Vec<Materialized>>>,
-    stored: Arc<OnceLock<Materialized>>,
+/// Stores rows and has two pipelines read them.
+fn read_twice(context: &Context, rows: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch> {
+    let lanes = lanes(schema);
+    let layout: Vec<_> = lanes.iter().map(|lane| (*lane, true)).collect();
+    let layout = Arc::new(Layout::new(&layout));
+    let mut program = Program::default();
+    let fields: Vec<Register> = lanes.iter().map(|lane| program.input(*lane)).collect();
+    let hash = program.register(Lane::U64);
+    program.steps.push(Step::Fill { value: None, out: hash });
+    let sink = sink::Store::new(layout.clone(), fields, hash);
+    let stored = sink.stored();
+    let source = Box::new(Batches::new(rows.to_vec(), lanes));
+    let store = Pipeline { source, program, sink: Box::new(sink), after: Vec::new() };
+    let (first, results) = loaded(StoredTuples::new(stored.clone()), &layout, schema);
+    let (second, _) = loaded(StoredTuples::new(stored), &layout, schema);
+    let sinks = Shared::split(first.sink, 2);
+    let mut pipelines = vec![store];
+    for ((source, program), sink) in
+        [(first.source, first.program), (second.source, second.program)].into_iter().zip(sinks)
+    {
+        pipelines.push(Pipeline { source, program, sink, after: vec![0] });
+    }
+    collect(context, pipelines, results)
 }
 
-impl Sink for Stores {
-    fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
-        let (layout, mode) = (self.layout.clone(), context.partition);
-        Ok(Box::new(LocalStore {
-            materializer: Materializer::new(layout, "test", &context.ledger, mode, false),
-            hash: self.hash,
-            fields: self.fields.clone(),
-            parts: self.parts.clone(),
-        }))
-    }
-
-    fn finish<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        async {
-            if let Some(all) = Materialized::gather(self.parts.lock().unwrap().drain(..)) {
-                self.stored.set(all).unwrap();
-            }
-            Ok(())
-        }
-        .boxed()
-    }
-}
-
-struct LocalStore {
-    materializer: Materializer,
-    hash: Register,
-    fields: Vec<Register>,
-    parts: Arc<Mutex<Vec<Materialized>>>,
-}
-
-impl LocalSink for LocalStore {
-    fn push<'a>(&'a mut self, registers: &'a mut Registers) -> LocalBoxFuture<'a, Result<Flow>> {
-        async {
-            self.materializer.store(registers, self.hash, &self.fields).await?;
-            Ok(Flow::More)
-        }
-        .boxed_local()
-    }
-
-    fn end(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        self.parts.lock().unwrap().push(self.materializer.finish());
-        async { Ok(()) }.boxed_local()
-    }
+fn twice(rows: &[RecordBatch]) -> RecordBatch {
+    let both = arrow_select::concat::concat_batches(&rows[0].schema(), rows.iter().chain(rows));
+    in_order(&both.unwrap())
 }
 
 #[test]
@@ -238,24 +212,42 @@ fn stored_tuples_come_back() {
     let mut random = random();
     let schema = crate::rows::schema();
     for context in contexts() {
-        let rows = random_rows(&schema, 0, 10_000, &mut random);
-        let lanes = lanes(&schema);
-        let layout: Vec<_> = lanes.iter().map(|lane| (*lane, true)).collect();
-        let layout = Arc::new(Layout::new(&layout));
-        let mut program = Program::default();
-        let fields: Vec<Register> = lanes.iter().map(|lane| program.input(*lane)).collect();
-        let stored = Arc::new(OnceLock::new());
-        let sink = Stores {
-            layout: layout.clone(),
-            hash: fields[0],
-            fields,
-            parts: Arc::default(),
-            stored: stored.clone(),
-        };
-        let source = Box::new(Batches::new(vec![rows.clone()], lanes.clone()));
-        let store = Pipeline { source, program, sink: Box::new(sink), after: Vec::new() };
-        let (load, results) = loaded(StoredTuples::new(stored), &layout, &schema);
-        let got = collect(&context, vec![store, load], results).unwrap();
-        assert_eq!(in_order(&got), rows);
+        let rows = [random_rows(&schema, 0, 10_000, &mut random)];
+        let got = read_twice(&context, &rows, &schema).unwrap();
+        assert_eq!(in_order(&got), twice(&rows));
+    }
+}
+
+#[test]
+fn stored_tuples_come_back_from_disk() {
+    let mut random = random();
+    let schema = crate::rows::schema();
+    for (workers, bytes) in [(1, 1 << 20), (2, 3 << 20), (8, 10 << 20)] {
+        let context = spilling_context(workers, bytes, SimFaults::none());
+        let batch = |start| random_rows(&schema, start, 5_000, &mut random);
+        let rows: Vec<RecordBatch> = (0..100_000).step_by(5_000).map(batch).collect();
+        let got = read_twice(&context, &rows, &schema).unwrap();
+        assert_eq!(in_order(&got), twice(&rows), "{workers} workers");
+        assert!(stats(&context).written_bytes > 0, "{:?}", stats(&context));
+        assert_nothing_is_left(&context);
+    }
+}
+
+#[test]
+fn stored_tuples_that_are_cancelled_leave_nothing_behind() {
+    let mut random = random();
+    let schema = crate::rows::schema();
+    let batch = |start| random_rows(&schema, start, 5_000, &mut random);
+    let rows: Vec<RecordBatch> = (0..30_000).step_by(5_000).map(batch).collect();
+    for round in 0..20 {
+        let context = spilling_context(2, 2 << 20, SimFaults::none());
+        let canceller = cancel_after(&context, Duration::from_micros(fastrand::u64(..20_000)));
+        let got = read_twice(&context, &rows, &schema);
+        canceller.join().unwrap();
+        match got {
+            Ok(got) => assert_eq!(in_order(&got), twice(&rows), "{round}"),
+            Err(error) => assert!(matches!(error, ExecError::Cancelled), "{error:?}"),
+        }
+        settled(&context);
     }
 }

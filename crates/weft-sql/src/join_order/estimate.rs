@@ -1,6 +1,6 @@
 //! How many rows a plan gives, and how many different values a column has in them, about.
 //!
-//! Conditions on a table are tried on its sample; what no statistics tell is guessed.
+//! Conditions on a table are tried on its sample; what no statistics tell is guessed. The zones of row groups bound both.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::create_physical_expr;
 
+use crate::pushdown;
 use crate::table::StoredTable;
 
 /// Rows of what is not known: a file, a function.
@@ -209,11 +210,30 @@ fn table_rows(scan: &TableScan) -> f64 {
     rows.map_or(UNKNOWN_ROWS, |rows| rows as f64)
 }
 
-/// What conditions on a table let through together.
+/// What conditions on a table let through together: as much as the zones of its row groups permit.
 fn selectivity(scan: &TableScan, conditions: &[&Expr]) -> f64 {
     if conditions.is_empty() {
         return 1.0;
     }
+    let (least, most) = zoned(scan, conditions).unwrap_or((0.0, 1.0));
+    expected(scan, conditions).clamp(least, most)
+}
+
+/// The least and the greatest part of a table's rows that satisfy the conditions, as zones tell.
+fn zoned(scan: &TableScan, conditions: &[&Expr]) -> Option<(f64, f64)> {
+    let table = stored(scan)?;
+    let schema = scan.source.schema();
+    let known: Vec<_> =
+        conditions.iter().map(|condition| pushdown::translate(condition, &schema)).collect();
+    let is_complete = known.iter().all(Option::is_some);
+    let (least, most) =
+        table.rows_within(&known.into_iter().flatten().flatten().collect::<Vec<_>>());
+    let part = |rows: u64| rows as f64 / table.rows().max(1) as f64;
+    Some((if is_complete { part(least) } else { 0.0 }, part(most)))
+}
+
+/// The same as far as the sample tells, or a guess.
+fn expected(scan: &TableScan, conditions: &[&Expr]) -> f64 {
     let guessed: f64 = conditions.iter().map(|condition| informed(scan, condition)).product();
     let Some((hits, tried)) = try_sample(scan, conditions) else { return guessed };
     let part = hits as f64 / tried as f64;

@@ -62,6 +62,7 @@ pub(crate) fn spoken_name(consumer: &str) -> String {
         "RepartitionExec" | FEED => "the exchange between threads",
         "ParquetSink" => "the writer of Parquet",
         WINDOW => "the window function",
+        "OnceExec" => "the rows that are evaluated once",
         name if name.contains("Aggregate") => "the aggregation",
         other => return format!("the operator {other}"),
     };

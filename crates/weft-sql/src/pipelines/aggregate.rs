@@ -6,6 +6,8 @@ use std::sync::Arc;
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use weft_exec::Lane;
 use weft_exec::aggregate::{Aggregate, Aggregation, Keys, Output};
 use weft_exec::program::{Constant, Program, Register, Step};
@@ -213,10 +215,27 @@ pub(super) fn unsupported(node: &AggregateExec) -> Option<String> {
 /// A plan whose aggregations in two phases are done in one.
 pub(super) fn without_phases(plan: &Plan) -> DfResult<Plan> {
     match plan.downcast_ref::<AggregateExec>().and_then(in_one_phase) {
-        Some(Ok(aggregate)) if *aggregate.mode() != *mode_of(plan) => Ok(Arc::new(aggregate)),
+        Some(Ok(aggregate)) if *aggregate.mode() != *mode_of(plan) => {
+            named(Arc::new(aggregate), plan)
+        }
         Some(Err(error)) => Err(error),
         _ => Ok(plan.clone()),
     }
+}
+
+/// The columns of a plan with the names that those of another have. (A function that is reversed, as `first_value` becomes
+/// `last_value` of the opposite order, has another name in the phase that DataFusion has reversed it in.)
+fn named(plan: Plan, other: &Plan) -> DfResult<Plan> {
+    let (own, wanted) = (plan.schema(), other.schema());
+    let fields = own.fields().iter().zip(wanted.fields());
+    if fields.clone().all(|(own, wanted)| own.name() == wanted.name()) {
+        return Ok(plan);
+    }
+    let columns = fields.enumerate().map(|(number, (own, wanted))| ProjectionExpr {
+        expr: Arc::new(Column::new(own.name(), number)),
+        alias: wanted.name().clone(),
+    });
+    Ok(Arc::new(ProjectionExec::try_new(columns.collect::<Vec<_>>(), plan)?))
 }
 
 fn mode_of(plan: &Plan) -> &AggregateMode {

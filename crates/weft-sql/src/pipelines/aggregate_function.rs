@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray, StructArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
-use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use weft_exec::aggregate::{Aggregate, External, Function, Moment, Quantile};
@@ -14,6 +13,7 @@ use weft_exec::{ExecError, Lane};
 
 use super::compare::{have_one_order, is_ordered, text};
 use super::expressions::{Expr, Expressions, is_costly, literal};
+use super::row_keys::row_keys;
 use super::term::Term;
 
 /// An aggregate of the rows for which `filter` is true. Each group has a row if it `has_rows`.
@@ -230,19 +230,11 @@ fn order(
     if expr.order_bys().is_empty() {
         return Ok(None);
     }
-    let (mut inputs, mut input_types, mut fields) = (Vec::new(), Vec::new(), Vec::new());
-    for key in expr.order_bys() {
-        let term = code.term(&key.expr)?;
-        let data_type = key.expr.data_type(code.schema)?;
-        inputs.push(code.in_register(&term));
+    let keys = expr.order_bys().iter().map(|key| {
         let options = if is_backwards { !key.options } else { key.options };
-        fields.push(SortField::new_with_options(data_type.clone(), options));
-        input_types.push(data_type);
-    }
-    let out = code.register(Lane::Str);
-    let function = Arc::new(RowKeys { input_types, fields });
-    code.push(Step::Call { function, inputs, out });
-    Ok(Some(out))
+        (&key.expr, options)
+    });
+    row_keys(code, keys).map(Some)
 }
 
 /// Several columns as one of structs.
@@ -281,33 +273,6 @@ impl program::Function for Packed {
         let array =
             StructArray::try_new_with_length(self.fields.clone(), inputs.to_vec(), None, rows);
         Ok(Arc::new(array?))
-    }
-}
-
-/// Columns as bytes that compare as rows are ordered.
-#[derive(Debug)]
-struct RowKeys {
-    input_types: Vec<DataType>,
-    fields: Vec<SortField>,
-}
-
-impl program::Function for RowKeys {
-    fn name(&self) -> &str {
-        "row_key"
-    }
-
-    fn input_types(&self) -> &[DataType] {
-        &self.input_types
-    }
-
-    fn output_type(&self) -> &DataType {
-        &DataType::Binary
-    }
-
-    fn call(&self, inputs: &[ArrayRef], _: usize) -> weft_exec::Result<ArrayRef> {
-        let rows = RowConverter::new(self.fields.clone())?.convert_columns(inputs)?;
-        let keys = rows.iter().map(|row| row.data().to_vec());
-        Ok(Arc::new(BinaryArray::from_iter_values(keys)))
     }
 }
 

@@ -22,7 +22,7 @@ use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use weft_exec::profile::Profile;
 use weft_exec::sink::ResultStream;
-use weft_exec::spill::{Spilling, Turn};
+use weft_exec::spill::Spilling;
 use weft_rt::Runtime;
 use weft_rt::memory::{Ledger, Tally};
 
@@ -42,7 +42,6 @@ pub(super) struct Machine {
     /// What they reserve together, if they are measured.
     pub(super) memory: Option<Arc<Tally>>,
     pub(super) spilling: Arc<Spilling>,
-    pub(super) turn: Arc<Turn>,
     pub(super) context: ScanContext,
     /// Rows of a vector.
     pub(super) vector_rows: usize,
@@ -66,7 +65,7 @@ impl Machine {
         context.vector_rows = self.vector_rows;
         context.partition = self.spilling.options().partition;
         context.spilling = Some(Arc::clone(&self.spilling));
-        context.turn = Arc::clone(&self.turn);
+        context.turn = Arc::clone(&self.context.turn);
         context
     }
 }

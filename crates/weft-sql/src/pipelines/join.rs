@@ -138,60 +138,47 @@ pub(super) fn unsupported(plan: &Plan) -> Option<String> {
     })
 }
 
-/// The rows of a hash join.
+/// What a node joins, if it does.
+pub(super) fn joining(plan: &Plan) -> Option<Joining<'_>> {
+    if let Some(node) = plan.downcast_ref::<HashJoinExec>() {
+        let nulls = match (node.null_aware, node.null_equality()) {
+            (true, _) => Nulls::Unknown,
+            (false, NullEquality::NullEqualsNull) => Nulls::Equal,
+            (false, NullEquality::NullEqualsNothing) => Nulls::Never,
+        };
+        return Some(Joining {
+            left: node.left(),
+            right: node.right(),
+            keys: node.on(),
+            nulls,
+            filter: node.filter(),
+            join_type: *node.join_type(),
+            projection: node.projection.as_ref().map(AsRef::as_ref),
+        });
+    }
+    if let Some(node) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        return Some(Joining {
+            filter: node.filter(),
+            join_type: *node.join_type(),
+            projection: node.projection().as_ref().map(AsRef::as_ref),
+            ..Joining::pairs(node.left(), node.right())
+        });
+    }
+    let node = plan.downcast_ref::<CrossJoinExec>()?;
+    Some(Joining::pairs(node.left(), node.right()))
+}
+
+/// The rows of a join.
 ///
 /// # Errors
 /// Those of its expressions.
-pub(super) fn hash(
+pub(super) fn join(
     translator: &mut Translator,
-    node: &HashJoinExec,
+    joining: &Joining<'_>,
     asks: &Asks,
 ) -> DfResult<Open> {
-    let nulls = match (node.null_aware, node.null_equality()) {
-        (true, _) => Nulls::Unknown,
-        (false, NullEquality::NullEqualsNull) => Nulls::Equal,
-        (false, NullEquality::NullEqualsNothing) => Nulls::Never,
-    };
-    let joining = Joining {
-        left: node.left(),
-        right: node.right(),
-        keys: node.on(),
-        nulls,
-        filter: node.filter(),
-        join_type: *node.join_type(),
-        projection: node.projection.as_ref().map(AsRef::as_ref),
-    };
     // Only a probe knows what is unknown.
-    let sides = if node.null_aware { Sides::BuildRight } else { Sides::BuildLeft };
-    joined(translator, &joining, sides, asks)
-}
-
-/// The rows of a join without keys.
-///
-/// # Errors
-/// Those of its expressions.
-pub(super) fn nested_loop(
-    translator: &mut Translator,
-    node: &NestedLoopJoinExec,
-    asks: &Asks,
-) -> DfResult<Open> {
-    let joining = Joining {
-        filter: node.filter(),
-        join_type: *node.join_type(),
-        projection: node.projection().as_ref().map(AsRef::as_ref),
-        ..Joining::pairs(node.left(), node.right())
-    };
-    joined(translator, &joining, Sides::BuildLeft, asks)
-}
-
-/// All pairs of rows.
-///
-/// # Errors
-/// Those of its inputs.
-pub(super) fn cross(
-    translator: &mut Translator,
-    node: &CrossJoinExec,
-    asks: &Asks,
-) -> DfResult<Open> {
-    joined(translator, &Joining::pairs(node.left(), node.right()), Sides::BuildLeft, asks)
+    let is_unknown = joining.nulls == Nulls::Unknown;
+    let sides = if is_unknown { Sides::BuildRight } else { Sides::BuildLeft };
+    joined(translator, joining, sides, asks)
 }

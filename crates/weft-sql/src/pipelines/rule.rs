@@ -90,7 +90,6 @@ impl PhysicalOptimizerRule for Pipelines {
             ledger,
             memory,
             spilling: Arc::clone(&self.spilling),
-            turn: Arc::default(),
             context: context.clone(),
             vector_rows: options.execution.batch_size.get().min(VECTOR_ROWS_MAX),
         };

@@ -1,50 +1,54 @@
-//! Aggregations that occur more than once in a plan, as those of a common table expression do: they run once, and their
-//! groups are stored for all who read them.
+//! Parts of a plan that occur more than once, as those of a common table expression do: they run once, and their rows are
+//! stored for all who read them.
+//!
+//! The largest ones are shared, if it is worth the while (`worth`), whatever their nodes are, and also where one wants fewer
+//! columns than another (`same`). Nobody's filters drop rows of what others read, too: whoever reads asks behind the stored rows.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::common::Result as DfResult;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr_common::physical_expr::is_volatile;
-use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::utils::JoinFilter;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec};
-use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use weft_exec::Lane;
 use weft_exec::program::Step;
-use weft_exec::sink::Store;
+use weft_exec::sink::{Store, Stored as StoredRows};
 use weft_exec::source::StoredTuples;
-use weft_exec::tuple::{Layout, Materialized};
+use weft_exec::tuple::Layout;
 
-use super::expressions::Expr;
+use super::asks::Asks;
+use super::input::InputExec;
 use super::open::Open;
+use super::same::{Same, address, fingerprint, picks_columns};
 use super::stored::{Stored, StoredTerm};
 use super::translate::{Translator, passed};
+use super::worth::Worth;
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 
-/// Most aggregations of a plan that are compared with each other.
+/// Most parts of a plan that are compared with each other.
 const COMPARED_MAX: usize = 256;
 
 /// What occurs more than once in a plan.
 #[derive(Debug, Default)]
 pub(super) struct SharedPlans {
     plans: Vec<SharedPlan>,
+    /// Which of them nodes are, by their addresses, and which of its columns theirs are.
+    uses: HashMap<usize, (usize, Vec<usize>)>,
 }
 
 #[derive(Debug)]
 struct SharedPlan {
+    /// The one with the most columns.
     plan: Plan,
-    uses: usize,
     rows: Option<SharedRows>,
 }
 
 /// The rows of a plan, once it was translated.
 #[derive(Clone, Debug)]
 struct SharedRows {
-    stored: Arc<OnceLock<Materialized>>,
+    stored: Arc<OnceLock<StoredRows>>,
     layout: Arc<Layout>,
     columns: Vec<StoredTerm>,
     /// The pipelines that store them.
@@ -54,49 +58,159 @@ struct SharedRows {
 impl SharedPlans {
     /// Those of a plan.
     pub(super) fn of(plan: &Plan) -> SharedPlans {
-        let mut shared = SharedPlans::default();
-        shared.collect(plan);
-        shared.plans.retain(|plan| plan.uses > 1);
-        shared
+        let mut fingerprints = HashMap::new();
+        fingerprint(plan, &mut fingerprints);
+        let mut search = Search::new(plan, fingerprints);
+        if search.counts.values().all(|count| *count < 2) {
+            return SharedPlans::default();
+        }
+        // First which there are, and who of those that are the same has the most columns; then who reads them. What lies
+        // in a plan that another one stands for is not looked at.
+        search.widest(plan);
+        let mut plans = SharedPlans::default();
+        plans.plans.extend(
+            search.found.iter().map(|(_, plan)| SharedPlan { plan: plan.clone(), rows: None }),
+        );
+        plans.collect(plan, &mut search);
+        let mut readers = vec![0; plans.plans.len()];
+        plans.uses.values().for_each(|(number, _)| readers[*number] += 1);
+        plans.uses.retain(|_, (number, _)| readers[*number] > 1);
+        plans
     }
 
-    fn collect(&mut self, plan: &Plan) {
-        if plan.is::<AggregateExec>() {
-            if let Some(known) = self.plans.iter_mut().find(|known| is_same(&known.plan, plan)) {
-                known.uses += 1;
-                // What it consists of is translated with the first one.
+    fn collect(&mut self, plan: &Plan, search: &mut Search) {
+        if search.is_candidate(plan)
+            && let Some((number, columns)) = search.holder(plan)
+        {
+            self.uses.insert(address(plan), (number, columns));
+            if address(&self.plans[number].plan) != address(plan) {
                 return;
             }
-            if self.plans.len() < COMPARED_MAX {
-                self.plans.push(SharedPlan { plan: plan.clone(), uses: 1, rows: None });
-            }
         }
-        plan.children().into_iter().for_each(|child| self.collect(child));
+        plan.children().into_iter().for_each(|child| self.collect(child, search));
     }
 
-    fn position(&self, plan: &Plan) -> Option<usize> {
-        self.plans.iter().position(|shared| is_same(&shared.plan, plan))
+    /// True if a node's rows are stored for others, too.
+    pub(super) fn is_shared(&self, plan: &Plan) -> bool {
+        self.uses.contains_key(&address(plan))
     }
 }
 
-/// The rows of an aggregation that occurs more than once, which `translate` translates; `None` if it does not.
+/// What is known of a plan's parts while those that are the same are looked for.
+struct Search {
+    same: Same,
+    worth: Worth,
+    fingerprints: HashMap<usize, u64>,
+    /// How many nodes have a fingerprint.
+    counts: HashMap<u64, usize>,
+    /// Parts that are different, each with its fingerprint.
+    found: Vec<(u64, Plan)>,
+}
+
+impl Search {
+    fn new(plan: &Plan, fingerprints: HashMap<usize, u64>) -> Search {
+        let mut counts = HashMap::new();
+        count(plan, &fingerprints, &mut counts);
+        let is_any_repeated = counts.values().any(|count| *count > 1);
+        let same = if is_any_repeated { Same::of(plan) } else { Same::default() };
+        Search { same, worth: Worth::default(), fingerprints, counts, found: Vec::new() }
+    }
+
+    fn fingerprint(&self, plan: &Plan) -> u64 {
+        self.fingerprints.get(&address(plan)).copied().unwrap_or_default()
+    }
+
+    /// True for nodes that may occur more than once, and do something.
+    fn is_candidate(&self, plan: &Plan) -> bool {
+        does_something(plan)
+            && self.counts.get(&self.fingerprint(plan)).is_some_and(|count| *count > 1)
+    }
+
+    /// Finds the parts that occur more than once.
+    fn widest(&mut self, plan: &Plan) {
+        if self.is_candidate(plan) {
+            let fingerprint = self.fingerprint(plan);
+            for (known, widest) in &mut self.found {
+                if *known != fingerprint {
+                    continue;
+                }
+                if self.same.holds(widest, plan).is_some() {
+                    return;
+                }
+                if self.same.holds(plan, widest).is_some() {
+                    *widest = plan.clone();
+                    return;
+                }
+            }
+            if self.found.len() < COMPARED_MAX && self.worth.is_worth(plan) {
+                self.found.push((fingerprint, plan.clone()));
+            }
+        }
+        plan.children().into_iter().for_each(|child| self.widest(child));
+    }
+
+    /// The number of the plan that holds the rows of this one, and which columns they are.
+    fn holder(&mut self, plan: &Plan) -> Option<(usize, Vec<usize>)> {
+        let fingerprint = self.fingerprint(plan);
+        self.found.iter().enumerate().find_map(|(number, (known, widest))| {
+            if *known != fingerprint {
+                return None;
+            }
+            if address(widest) == address(plan) {
+                return Some((number, (0..plan.schema().fields().len()).collect()));
+            }
+            Some((number, self.same.holds(widest, plan)?))
+        })
+    }
+}
+
+/// Counts the nodes that do something by their fingerprints.
+fn count(plan: &Plan, fingerprints: &HashMap<usize, u64>, counts: &mut HashMap<u64, usize>) {
+    if does_something(plan)
+        && let Some(fingerprint) = fingerprints.get(&address(plan))
+    {
+        *counts.entry(*fingerprint).or_default() += 1;
+    }
+    plan.children().into_iter().for_each(|child| count(child, fingerprints, counts));
+}
+
+/// True unless a node gives the rows of its inputs as they are, or those of a table. What is sorted loses its order where it is
+/// stored, so only the first rows of an order count.
+fn does_something(plan: &Plan) -> bool {
+    if plan.fetch().is_some() {
+        return !plan.is::<InputExec>();
+    }
+    let is_bare_scan =
+        plan.downcast_ref::<ScanExec>().is_some_and(|scan| scan.conditions().is_empty());
+    let is_leaf = plan.children().is_empty() && !plan.is::<ScanExec>();
+    let is_passing = passed(plan).is_some()
+        || picks_columns(plan)
+        || plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<UnionExec>()
+        || plan.is::<InterleaveExec>();
+    !is_bare_scan && !is_leaf && !is_passing
+}
+
+/// The rows of a node that occurs more than once; `None` if it does not.
 ///
 /// # Errors
-/// Those of `translate`.
-pub(super) fn shared(
-    translator: &mut Translator,
-    plan: &Plan,
-    translate: impl FnOnce(&mut Translator) -> DfResult<Open>,
-) -> Option<DfResult<Open>> {
-    let position = translator.shared.position(plan)?;
-    let rows = match translator.shared.plans[position].rows.clone() {
+/// Those of its nodes.
+pub(super) fn shared(translator: &mut Translator, plan: &Plan) -> Option<DfResult<Open>> {
+    let (number, columns) = translator.shared.uses.get(&address(plan))?.clone();
+    let rows = match translator.shared.plans[number].rows.clone() {
         Some(rows) => rows,
-        None => match translate(translator).and_then(|open| store(translator, open)) {
-            Ok(rows) => translator.shared.plans[position].rows.insert(rows).clone(),
-            Err(error) => return Some(Err(error)),
-        },
+        None => {
+            let whole = translator.shared.plans[number].plan.clone();
+            // Nobody's filters may drop rows that others want.
+            let open = translator.alone(&whole, Asks::default());
+            match open.and_then(|open| store(translator, open)) {
+                Ok(rows) => translator.shared.plans[number].rows.insert(rows).clone(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
     };
-    Some(Ok(read(&rows)))
+    Some(Ok(read(&rows, &columns)))
 }
 
 /// Stores the rows of a pipeline.
@@ -114,8 +228,8 @@ fn store(translator: &mut Translator, open: Open) -> DfResult<SharedRows> {
     Ok(SharedRows { stored, layout, columns, after })
 }
 
-/// Reads them.
-fn read(rows: &SharedRows) -> Open {
+/// Reads some of their columns.
+fn read(rows: &SharedRows, columns: &[usize]) -> Open {
     let source = Box::new(StoredTuples::new(rows.stored.clone()));
     let mut tuples = None;
     let mut open = Open::new(source, "shared rows", &[Lane::U64], |registers| {
@@ -123,118 +237,8 @@ fn read(rows: &SharedRows) -> Open {
         Vec::new()
     });
     if let Some(tuples) = tuples {
-        let load = |term: &StoredTerm| term.load(&mut open.program, tuples, &rows.layout);
-        open.columns = rows.columns.iter().map(load).collect();
+        let mut load = |term: &StoredTerm| term.load(&mut open.program, tuples, &rows.layout);
+        open.columns = columns.iter().map(|column| load(&rows.columns[*column])).collect();
     }
     open.after(&rows.after)
-}
-
-/// True if two plans give the same rows. False for all nodes but those that common table expressions usually have, and
-/// for what gives other rows each time.
-fn is_same(a: &Plan, b: &Plan) -> bool {
-    let (a, b) = (bare(a), bare(b));
-    if a.name() != b.name() || a.fetch() != b.fetch() || !is_node_same(a, b) {
-        return false;
-    }
-    let (of_a, of_b) = (a.children(), b.children());
-    of_a.len() == of_b.len() && of_a.into_iter().zip(of_b).all(|(a, b)| is_same(a, b))
-}
-
-/// A plan without the nodes that change nothing.
-fn bare(mut plan: &Plan) -> &Plan {
-    while let (None, Some(input)) = (plan.fetch(), passed(plan)) {
-        plan = input;
-    }
-    plan
-}
-
-fn is_node_same(a: &Plan, b: &Plan) -> bool {
-    if let (Some(a), Some(b)) = (a.downcast_ref::<ScanExec>(), b.downcast_ref::<ScanExec>()) {
-        return Arc::ptr_eq(a.table(), b.table())
-            && a.projection() == b.projection()
-            && a.conditions() == b.conditions();
-    }
-    if let (Some(a), Some(b)) = (a.downcast_ref::<FilterExec>(), b.downcast_ref::<FilterExec>()) {
-        return a.projection() == b.projection() && is_expr_same(a.predicate(), b.predicate());
-    }
-    if let (Some(a), Some(b)) =
-        (a.downcast_ref::<ProjectionExec>(), b.downcast_ref::<ProjectionExec>())
-    {
-        let exprs = |node: &ProjectionExec| -> Vec<Expr> {
-            node.expr().iter().map(|expr| expr.expr.clone()).collect()
-        };
-        return are_same(&exprs(a), &exprs(b));
-    }
-    if let (Some(a), Some(b)) =
-        (a.downcast_ref::<AggregateExec>(), b.downcast_ref::<AggregateExec>())
-    {
-        return is_aggregate_same(a, b);
-    }
-    if let (Some(a), Some(b)) = (a.downcast_ref::<HashJoinExec>(), b.downcast_ref::<HashJoinExec>())
-    {
-        return is_join_same(a, b);
-    }
-    // Nothing but their inputs make them what they are.
-    a.is::<CrossJoinExec>() || a.is::<UnionExec>()
-}
-
-fn is_aggregate_same(a: &AggregateExec, b: &AggregateExec) -> bool {
-    let keys = |node: &AggregateExec| -> Vec<Expr> {
-        let by = node.group_expr();
-        by.expr().iter().chain(by.null_expr()).map(|(expr, _)| expr.clone()).collect()
-    };
-    let (by_a, by_b) = (a.group_expr(), b.group_expr());
-    let functions = a.aggr_expr().iter().zip(b.aggr_expr());
-    let filters = a.filter_expr().iter().zip(b.filter_expr());
-    a.mode() == b.mode()
-        && by_a.groups() == by_b.groups()
-        && by_a.has_grouping_set() == by_b.has_grouping_set()
-        && are_same(&keys(a), &keys(b))
-        && a.aggr_expr().len() == b.aggr_expr().len()
-        && functions.into_iter().all(|(a, b)| {
-            let orders = a.order_bys().iter().zip(b.order_bys());
-            a.fun() == b.fun()
-                && are_same(&a.expressions(), &b.expressions())
-                && (a.is_distinct(), a.ignore_nulls(), a.is_reversed())
-                    == (b.is_distinct(), b.ignore_nulls(), b.is_reversed())
-                && a.order_bys().len() == b.order_bys().len()
-                && orders
-                    .into_iter()
-                    .all(|(a, b)| a.options == b.options && is_expr_same(&a.expr, &b.expr))
-        })
-        && filters.into_iter().all(|(a, b)| is_optional_same(a.as_ref(), b.as_ref()))
-}
-
-fn is_join_same(a: &HashJoinExec, b: &HashJoinExec) -> bool {
-    let keys = |node: &HashJoinExec| -> Vec<Expr> {
-        node.on().iter().flat_map(|(left, right)| [left.clone(), right.clone()]).collect()
-    };
-    let condition =
-        |filter: &JoinFilter| (filter.column_indices().to_vec(), filter.schema().clone());
-    let expression =
-        |node: &'_ HashJoinExec| node.filter().map(|filter| filter.expression().clone());
-    a.join_type() == b.join_type()
-        && a.null_equality() == b.null_equality()
-        && a.null_aware == b.null_aware
-        && a.projection == b.projection
-        && are_same(&keys(a), &keys(b))
-        && a.filter().map(condition) == b.filter().map(condition)
-        && is_optional_same(expression(a).as_ref(), expression(b).as_ref())
-}
-
-fn is_optional_same(a: Option<&Expr>, b: Option<&Expr>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => is_expr_same(a, b),
-        (None, None) => true,
-        _ => false,
-    }
-}
-
-fn are_same(a: &[Expr], b: &[Expr]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_expr_same(a, b))
-}
-
-fn is_expr_same(a: &Expr, b: &Expr) -> bool {
-    let (one, other): (&dyn PhysicalExpr, &dyn PhysicalExpr) = (a.as_ref(), b.as_ref());
-    one == other && !is_volatile(a)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::Result as DfResult;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use weft_exec::Lane;
@@ -15,6 +15,7 @@ use super::compare::is_ordered;
 use super::description::{shortened, sql};
 use super::expressions::Expressions;
 use super::open::{InOrder, Open};
+use super::row_keys::{has_row_keys, row_keys};
 use super::stored::{Stored, StoredTerm};
 use super::term::{Term, in_register};
 use super::translate::Translator;
@@ -25,10 +26,31 @@ const TOP_MAX: usize = 1 << 20;
 /// Why an order is none of the steps'.
 pub(super) fn unsupported(ordering: &LexOrdering, schema: &Schema) -> Option<String> {
     ordering.iter().find_map(|key| match key.expr.data_type(schema) {
-        Ok(data_type) if is_ordered(&data_type) => None,
+        Ok(data_type) if is_ordered(&data_type) || is_row(&data_type) => None,
         Ok(data_type) => Some(format!("{data_type} is sorted by DataFusion")),
         Err(error) => Some(error.to_string()),
     })
+}
+
+/// True of a type whose values are ordered by bytes of their own.
+fn is_row(data_type: &DataType) -> bool {
+    Lane::is_row_encoded(data_type) && has_row_keys(data_type)
+}
+
+/// A key, and how its values are to be ordered.
+///
+/// # Errors
+/// Those of the key.
+pub(super) fn ordered(
+    code: &mut Expressions<'_>,
+    key: &PhysicalSortExpr,
+) -> DfResult<(Term, SortOptions)> {
+    if !is_row(&key.expr.data_type(code.schema)?) {
+        return Ok((code.term(&key.expr)?, key.options));
+    }
+    let bytes = row_keys(code, [(&key.expr, key.options)].into_iter())?;
+    let ascending = SortOptions { descending: false, nulls_first: false };
+    Ok((Term::new(bytes, Lane::Str, &DataType::Binary, false), ascending))
 }
 
 /// The rows in an order, only the first ones if a number is given.
@@ -48,7 +70,7 @@ pub(super) fn sort(
     let mut code = Expressions::new(&mut open.program, &open.columns, schema);
     let mut keys = Vec::new();
     for key in ordering {
-        keys.push((code.term(&key.expr)?, key.options));
+        keys.push(ordered(&mut code, key)?);
     }
     let mut stored = Stored::default();
     let columns: Vec<StoredTerm> = open.columns.iter().map(|term| stored.add(term)).collect();

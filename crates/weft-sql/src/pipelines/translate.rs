@@ -9,7 +9,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -128,6 +127,23 @@ impl Translator {
     /// # Errors
     /// If it has no pipelines.
     pub(super) fn asked(&mut self, plan: &Plan, asks: Asks) -> DfResult<Open> {
+        match shared::shared(self, plan) {
+            Some(open) => {
+                let mut open = open?;
+                if plan.fetch().is_none() {
+                    asks.ask(&mut open);
+                }
+                Ok(open)
+            }
+            None => self.alone(plan, asks),
+        }
+    }
+
+    /// As [`Translator::asked`], whether or not the plan occurs more than once.
+    ///
+    /// # Errors
+    /// If it has no pipelines.
+    pub(super) fn alone(&mut self, plan: &Plan, asks: Asks) -> DfResult<Open> {
         // Which rows are the first ones depends on all of them.
         let asks = if plan.fetch().is_some() { Asks::default() } else { asks };
         let has_own_fetch = plan.is::<SortExec>()
@@ -205,30 +221,13 @@ impl Translator {
             return sort::sort(self, open, &schema, node.expr(), fetch);
         }
         if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-            // Nobody's filters may drop rows that others want.
-            let all = |translator: &mut Translator| {
-                aggregate::aggregate(translator, aggregate, &Asks::default())
-            };
-            return match shared::shared(self, plan, all) {
-                Some(open) => {
-                    let mut open = open?;
-                    asks.ask(&mut open);
-                    Ok(open)
-                }
-                None => aggregate::aggregate(self, aggregate, &asks),
-            };
+            return aggregate::aggregate(self, aggregate, &asks);
         }
         if window::calls(plan).is_some() {
             return window::window(self, plan, &asks);
         }
-        if let Some(node) = plan.downcast_ref::<HashJoinExec>() {
-            return join::hash(self, node, &asks);
-        }
-        if let Some(node) = plan.downcast_ref::<NestedLoopJoinExec>() {
-            return join::nested_loop(self, node, &asks);
-        }
-        if let Some(node) = plan.downcast_ref::<CrossJoinExec>() {
-            return join::cross(self, node, &asks);
+        if let Some(joining) = join::joining(plan) {
+            return join::join(self, &joining, &asks);
         }
         if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
             return scalar::scalar(self, node, asks);

@@ -16,6 +16,7 @@ use weft_exec::window::WindowRows;
 use super::asks::Asks;
 use super::expressions::{Expr, Expressions};
 use super::open::{InOrder, Open};
+use super::shared::SharedPlans;
 use super::sort;
 use super::stored::{Stored, StoredTerm};
 use super::term::Term;
@@ -49,7 +50,7 @@ pub(super) fn unsupported(plan: &Plan) -> Option<String> {
 /// # Errors
 /// Those of the functions' arguments.
 pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> DfResult<Open> {
-    let Together { calls, input } = Together::of(plan)?;
+    let Together { calls, input } = Together::of(plan, &translator.shared)?;
     let (input, ordering) = unsorted(&input);
     let partition = calls[0].partition_by();
     // Whole partitions may be left out.
@@ -69,8 +70,8 @@ pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> D
     let mut keys = Vec::new();
     for key in ordering.iter().flatten() {
         let mut fields = Fields { code: &mut code, stored: &mut stored };
-        let term = fields.term(&key.expr)?;
-        keys.push(sort::key(&term, fields.field(&term), key.options));
+        let (term, options) = sort::ordered(fields.code, key)?;
+        keys.push(sort::key(&term, fields.field(&term), options));
     }
     let mut fields = Fields { code: &mut code, stored: &mut stored };
     let by: DfResult<Vec<usize>> = partition.iter().map(|key| fields.of(key)).collect();
@@ -121,12 +122,12 @@ struct Together {
 impl Together {
     /// Those of a node, and of the nodes below it as long as these have the same partitions, whose rows come in the same
     /// order.
-    fn of(plan: &Plan) -> DfResult<Together> {
+    fn of(plan: &Plan, shared: &SharedPlans) -> DfResult<Together> {
         let (Some(calls), Some(input)) = (calls(plan), plan.children().first().copied()) else {
             return internal_err!("{} evaluates no window functions", plan.name());
         };
         let mut together = Together { calls: calls.to_vec(), input: input.clone() };
-        while let Some((calls, input)) = together.next() {
+        while let Some((calls, input)) = together.next(shared) {
             together.calls.splice(0..0, calls);
             together.input = input;
         }
@@ -134,12 +135,15 @@ impl Together {
     }
 
     /// The calls of the next node below, and its input, if they are to be evaluated together with these.
-    fn next(&self) -> Option<(Vec<Call>, Plan)> {
+    fn next(&self, shared: &SharedPlans) -> Option<(Vec<Call>, Plan)> {
         let mut node = &self.input;
         while let Some(input) = passed(node)
             && node.fetch().is_none()
         {
             node = input;
+        }
+        if shared.is_shared(node) {
+            return None;
         }
         let (more, input) = (calls(node)?, node.children().first().copied()?);
         let width = input.schema().fields().len();

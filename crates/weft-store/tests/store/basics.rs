@@ -150,6 +150,13 @@ fn predicates_are_exact_and_prune() {
         (0, Predicate::Compare(Op::GtEq, Scalar::Int(70_000))),
         (0, Predicate::Compare(Op::Lt, Scalar::Int(70_010))),
     ];
+    // Zones tell that the rows are among those of one row group, and that many are greater than a number.
+    let group = 1 << 16;
+    assert_eq!(table.rows_within(&between), (0, group));
+    let greater = (0, Predicate::Compare(Op::GtEq, Scalar::Int(70_000)));
+    assert_eq!(table.rows_within(&[greater]), (300_000 - 2 * group, 300_000 - group));
+    assert_eq!(table.rows_within(&[]), (300_000, 300_000));
+    assert_eq!(table.rows_within(&[(9, Predicate::IsNull)]), (0, 300_000));
     let options = ScanOptions { projection: vec![0], predicates: between, ..Default::default() };
     let mut scan = table.scan(options).unwrap();
     let mut rows = Vec::new();
