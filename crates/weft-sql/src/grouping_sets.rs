@@ -2,7 +2,7 @@
 //!
 //! DataFusion takes a key that is constant before the grouping, as `x` is where `x = 1`, for constant
 //! after it as well, though it is NULL in some of the groups: it drops it from ORDER BY, and takes groups for
-//! complete that are not. It looks for the empty grouping set, which has a row even if there is nothing to
+//! complete that are not. So it does with the second of two keys that are equal before the grouping. It looks for the empty grouping set, which has a row even if there is nothing to
 //! group, only where no key was renamed.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as DfResult, ScalarValue, TableReference, plan_err};
 use datafusion::logical_expr::{
     Aggregate, ColumnarValue, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -46,7 +46,8 @@ impl GroupingSets {
             let called = expr.qualified_name();
             let number = keys.iter().position(|other| *other == called).unwrap_or_else(|| {
                 let anything = self.anything.call(Vec::new());
-                let computed = self.grouped.call(vec![expr.clone().unalias(), anything]);
+                let own = lit(keys.len() as u64);
+                let computed = self.grouped.call(vec![expr.clone().unalias(), anything, own]);
                 columns.push(computed.alias(key_name(keys.len())));
                 keys.push(called);
                 keys.len() - 1
@@ -92,8 +93,9 @@ fn key_name(number: usize) -> String {
     format!("__key_{number}")
 }
 
-/// The first of two values, of which the optimizer knows nothing: what is computed of constants alone is
-/// constant for it, however volatile the function, so the second is [`Anything`].
+/// The first of three values, of which the optimizer knows nothing: what is computed of constants alone is
+/// constant for it, however volatile the function, so the second is [`Anything`]; and what is computed of equal values is
+/// equal, so the third is the number of the key.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Grouped {
     signature: Signature,
@@ -101,7 +103,7 @@ struct Grouped {
 
 impl Grouped {
     fn new() -> Grouped {
-        Grouped { signature: Signature::any(2, Volatility::Volatile) }
+        Grouped { signature: Signature::any(3, Volatility::Volatile) }
     }
 }
 
@@ -122,15 +124,15 @@ impl ScalarUDFImpl for Grouped {
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {
-            [data_type, _] => Ok(data_type.clone()),
-            _ => plan_err!("grouped has two arguments"),
+            [data_type, _, _] => Ok(data_type.clone()),
+            _ => plan_err!("grouped has three arguments"),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         match args.args.into_iter().next() {
             Some(value) => Ok(value),
-            None => plan_err!("grouped has two arguments"),
+            None => plan_err!("grouped has three arguments"),
         }
     }
 }

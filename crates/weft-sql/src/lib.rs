@@ -71,6 +71,7 @@ mod nullif;
 mod once;
 mod one_argument;
 mod open;
+mod ordered_lists;
 mod ordered_texts;
 mod overflow;
 mod own_functions;

@@ -10,7 +10,6 @@ use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result as DfResult, ScalarValue, internal_err};
-use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -20,9 +19,11 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::expressions::Literal;
 
+use crate::ordered_lists::ordered_lists;
+
 /// The function.
 pub(crate) fn ordered_texts() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::from(Texts::new(array_agg_udaf())))
+    Arc::new(AggregateUDF::from(Texts::new(ordered_lists())))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -37,6 +37,7 @@ use crate::mixed_numbers::MixedNumbers;
 use crate::narrowing_casts::NarrowingCasts;
 use crate::no_rows::with_rows;
 use crate::nullif::Nullif;
+use crate::ordered_lists::ordered_lists;
 use crate::ordered_texts::ordered_texts;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
@@ -150,7 +151,7 @@ impl Session {
             .build();
         state.register_udaf(checked_sum())?;
         let quantiles = [exact_quantiles(), median_udaf()].map(of_times);
-        let replaced = quantiles.into_iter().chain([ordered_texts()]);
+        let replaced = quantiles.into_iter().chain([ordered_lists(), ordered_texts()]);
         for function in float_extremes().into_iter().chain(collected()).chain(replaced) {
             state.register_udaf(function)?;
         }
