@@ -23,7 +23,7 @@ const FRUGAL_BATCH_ROWS: usize = 2_048;
 const MERGE_MEMORY: usize = 16;
 
 /// How often a statement is planned again as it was because the memory limit was lowered meanwhile.
-pub(crate) const SURPRISES_MAX: usize = 8;
+pub(crate) const SURPRISES_MAX: usize = 16;
 
 /// What matters more in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
