@@ -12,21 +12,27 @@ const TURN: Duration = Duration::from_micros(250);
 /// A coroutine's pace. For tasks and what they await directly, where a yield leads back to the worker's loop.
 #[derive(Debug)]
 pub struct Pace {
-    since: Instant,
+    /// `None` if it never yields.
+    since: Option<Instant>,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { since: Instant::now() }
+        Pace { since: Some(Instant::now()) }
     }
 }
 
 impl Pace {
+    /// That of little work, which is not worth being broken off: it never yields.
+    pub(crate) fn unbroken() -> Pace {
+        Pace { since: None }
+    }
+
     /// Yields if it is time to. To be called every few ten microseconds.
     pub async fn keep(&mut self) {
-        if self.since.elapsed() >= TURN {
+        if self.since.is_some_and(|since| since.elapsed() >= TURN) {
             waiting(Wait::Other, yield_now()).await;
-            self.since = Instant::now();
+            self.since = Some(Instant::now());
         }
     }
 }

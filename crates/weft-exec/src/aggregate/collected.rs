@@ -61,19 +61,8 @@ impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
         })
     }
 
-    fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
-        out.validity.set_all();
-        for (at, tuple) in tuples.iter().enumerate() {
-            let mut values: Vec<T> = self.chain.values(*tuple).into_iter().flatten().collect();
-            if values.is_empty() {
-                out.validity.set(at, false);
-                continue;
-            }
-            let number = self.quantile.place(values.len());
-            let (_, value, _) = values.select_nth_unstable_by(number, |a, b| a.order(*b));
-            out.values_mut::<T>()[at] = *value;
-        }
-        Ok(())
+    fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
+        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 
@@ -147,23 +136,8 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
         })
     }
 
-    fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
-        out.validity.set_all();
-        for (at, tuple) in tuples.iter().enumerate() {
-            let mut values: Vec<T> = self.chain.values(*tuple).into_iter().flatten().collect();
-            if values.is_empty() {
-                out.validity.set(at, false);
-                continue;
-            }
-            let (number, part) = self.quantile.position(values.len());
-            let (_, low, above) = values.select_nth_unstable_by(number, |a, b| a.order(*b));
-            let low = *low;
-            let high = above.iter().copied().min_by(|a, b| a.order(*b)).unwrap_or(low);
-            let value = self.between(low, high, part);
-            out.values_mut::<O>()[at] =
-                value.ok_or_else(|| super::sum::overflow("a quantile", O::LANE))?;
-        }
-        Ok(())
+    fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
+        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 
@@ -225,14 +199,8 @@ impl Outcome for JoinedTexts {
         })
     }
 
-    fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
-        out.validity.set_all();
-        let mut joined = Joined::default();
-        for (at, tuple) in tuples.iter().enumerate() {
-            joined.add(&self.chain.values(*tuple), &self.separator);
-            joined.write(at, out);
-        }
-        Ok(())
+    fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
+        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 

@@ -19,6 +19,7 @@ use super::kept::Keep;
 use super::memory::Memory;
 use super::state::{Feed, Narrowed, Needs, Outcome, Place, State, Tuple};
 use super::states::States;
+use super::turns;
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::pace::Pace;
@@ -275,32 +276,6 @@ impl<T: Keep> Passing<T> {
 }
 
 impl<T: Keep + Ordered> DistinctOutcome<T> {
-    fn fill(
-        &self,
-        tuple: Tuple,
-        table: Table,
-        passing: &mut Passing<T>,
-        memory: &mut Memory,
-    ) -> Result<()> {
-        // SAFETY: the set has made it.
-        if unsafe { table.has_null() } {
-            passing.values.push((None, None));
-        }
-        let mut result = Ok(());
-        self.set.for_each(table, |_, value, key| {
-            if passing.values.len() == VECTOR_ROWS_MAX {
-                if result.is_ok() {
-                    result = self.pass(tuple, passing, memory);
-                }
-                passing.values.clear();
-            }
-            passing.values.push((Some(value), key));
-        });
-        result = result.and_then(|()| self.pass(tuple, passing, memory));
-        passing.values.clear();
-        result
-    }
-
     /// Adds some values.
     fn pass(&self, tuple: Tuple, passing: &mut Passing<T>, memory: &mut Memory) -> Result<()> {
         let Passing { values, registers, narrowed } = passing;
@@ -383,18 +358,6 @@ impl<T: Keep + Ordered> Outcome for DistinctOutcome<T> {
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
-        let words = self.inner.layout.bytes() / size_of::<u64>();
-        let mut groups = vec![0u64; words * tuples.len()];
-        let mut inner = Vec::with_capacity(tuples.len());
-        let mut passing = Passing::new();
-        for (tuple, words) in tuples.iter().zip(groups.chunks_exact_mut(words)) {
-            // SAFETY: the words are one tuple of the inner layout, and nothing else uses them.
-            let group = unsafe { self.inner.begin(words.as_mut_ptr().cast()) };
-            if let Some(table) = self.set.table(*tuple) {
-                self.fill(group, table, &mut passing, memory)?;
-            }
-            inner.push(group);
-        }
-        self.inner.outcomes[0].write(&inner, out, memory)
+        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }

@@ -9,6 +9,7 @@ use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
 use super::state::{Needs, Outcome, Tuple};
+use super::turns;
 use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::Result;
 use crate::for_lane;
@@ -66,14 +67,8 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
         })
     }
 
-    fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
-        out.validity.set_all();
-        let mut calling = Calling::of(self);
-        for (at, tuple) in tuples.iter().enumerate() {
-            self.chain.values(*tuple).chunks(VECTOR_ROWS_MAX).for_each(|some| calling.add(some));
-            calling.write(at, out)?;
-        }
-        Ok(())
+    fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
+        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 

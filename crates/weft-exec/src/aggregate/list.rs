@@ -149,11 +149,7 @@ impl<T: Keep> Chain<T> {
 
     /// What a text or a list of all values takes.
     pub(super) fn needs(&self, tuple: Tuple) -> Needs {
-        let mut text_bytes = 0;
-        if T::IS_STRING {
-            self.for_each(tuple, |value, _| text_bytes += bytes_of(value));
-        }
-        self.needs_with(tuple, text_bytes)
+        turns::at_once(self.needs_in_turns(tuple, &mut Pace::unbroken()))
     }
 
     /// As [`Chain::needs`].
@@ -165,20 +161,11 @@ impl<T: Keep> Chain<T> {
                 pace.keep().await;
             }
         }
-        self.needs_with(tuple, text_bytes)
-    }
-
-    fn needs_with(&self, tuple: Tuple, text_bytes: u64) -> Needs {
         let count = self.count.get(tuple);
         let key_bytes = if self.is_ordered { 2 * size_of::<(Str, usize)>() } else { 0 };
         let bytes = (size_of::<Option<T>>() * 2 + key_bytes) as u64 * count;
         let result_bytes = size_of::<T>() as u64 * count + text_bytes;
         Needs { making_bytes: bytes + result_bytes, result_bytes, kept_bytes: 0 }
-    }
-
-    fn for_each(&self, tuple: Tuple, mut work: impl FnMut(Option<T>, Option<Str>)) {
-        let mut way = self.begin_way(tuple);
-        while self.go_on(&mut way, usize::MAX, &mut work) {}
     }
 
     fn begin_way(&self, tuple: Tuple) -> Way {
@@ -214,7 +201,7 @@ impl<T: Keep> Chain<T> {
         true
     }
 
-    /// As [`Chain::values`].
+    /// The values, in the order of their keys, else as they came.
     pub(super) async fn values_in_turns(&self, tuple: Tuple, pace: &mut Pace) -> Vec<Option<T>> {
         let count = self.count.get(tuple) as usize;
         let mut values = Vec::with_capacity(count);
@@ -237,23 +224,6 @@ impl<T: Keep> Chain<T> {
                 pace.keep().await;
             }
             values = ordered;
-        }
-        values
-    }
-
-    /// The values, in the order of their keys, else as they came.
-    pub(super) fn values(&self, tuple: Tuple) -> Vec<Option<T>> {
-        let count = self.count.get(tuple) as usize;
-        let mut values = Vec::with_capacity(count);
-        let mut keys = Vec::with_capacity(if self.is_ordered { count } else { 0 });
-        self.for_each(tuple, |value, key| {
-            values.push(value);
-            keys.extend(key.map(|key| (key, keys.len())));
-        });
-        if self.is_ordered {
-            // SAFETY: the keys were copied into the operator's memory.
-            keys.sort_by(|a, b| unsafe { a.0.compare(&b.0) });
-            values = keys.iter().map(|(_, at)| values[*at]).collect();
         }
         values
     }

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use futures::FutureExt;
+
 use super::fold::Ordered;
 use crate::pace::Pace;
 
@@ -13,6 +15,14 @@ const SORTED_AT_ONCE: usize = 8192;
 /// small then, most of the time.
 const SAMPLE: usize = 512;
 const MARGIN: usize = 24;
+
+/// What `work` gives that goes by a pace which is unbroken.
+///
+/// # Panics
+/// If it waits for something.
+pub(super) fn at_once<T>(work: impl Future<Output = T>) -> T {
+    work.now_or_never().expect("it waits for nothing")
+}
 
 /// The value at a place in the order of `values`, and the one at the next place, if there is one.
 pub(super) async fn select<T: Ordered>(
