@@ -21,6 +21,8 @@ mod exec;
 #[cfg(not(loom))]
 pub mod io;
 pub mod memory;
+#[cfg(not(loom))]
+mod process_time;
 pub mod progress;
 pub mod sync;
 
@@ -39,3 +41,5 @@ pub use exec::{
     timer::{Sleep, sleep},
     worker_ref::WorkerRef,
 };
+#[cfg(not(loom))]
+pub use process_time::process_time;

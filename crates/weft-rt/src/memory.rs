@@ -14,7 +14,8 @@
 //!
 //! A ledger may watch a [`Gauge`] of the heap ([`heap`] has one). What the heap has beyond what was reserved
 //! for it is nobody's to give: less is free then, caches give back, and whoever can spill is told so the
-//! sooner. So the process stays within its limit although some of its code reserves nothing.
+//! sooner. So the process stays within its limit although some of its code reserves nothing. But half of a limit, 16 MiB at
+//! most, is there for those who reserve in any case: what is there without them leaves them nothing of a small limit.
 
 mod account;
 #[cfg(not(loom))]
@@ -215,7 +216,8 @@ impl Ledger {
         self.account.shortage()
     }
 
-    /// Reserves `bytes` if they are free, or caches have them, and nobody waits.
+    /// Reserves `bytes` if they are free, or caches have them, and nobody waits; or if they are of the half of a small limit
+    /// that is there whatever the heap has without a reservation.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         self.account.try_take(bytes).then(|| self.reservation(bytes))
     }
@@ -389,7 +391,7 @@ impl Reservation {
         }
     }
 
-    /// Adds `bytes` if they are free, or caches have them, and nobody waits.
+    /// Adds `bytes` as [`Ledger::try_reserve`] gives them.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let taken = self.ledger.account.try_take(bytes);
         self.note(if taken { bytes } else { 0 });

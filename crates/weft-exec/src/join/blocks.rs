@@ -14,6 +14,7 @@ use super::{BUILD, Join, Table};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::spill::any_page::AnyPage;
+use crate::spill::frozen::GRAIN_BYTES;
 use crate::spill::reader::Reader;
 use crate::tuple::Page;
 use crate::tuple::budget::patiently;
@@ -100,6 +101,17 @@ impl Blocks {
         self.memory.try_grow(bytes.saturating_sub(self.memory.bytes()))
     }
 
+    /// Takes memory that is free, as much as a block needs that takes up to `bytes_max`, or a half of it, and so on; gives how
+    /// many bytes a block may take then.
+    pub(super) fn reserve_some(&mut self, keeps_marks: bool, bytes_max: u64) -> u64 {
+        let wanted = self.size(self.spilled.len()).bytes(keeps_marks).min(bytes_max);
+        let mut missing = wanted.saturating_sub(self.memory.bytes());
+        while missing >= GRAIN_BYTES as u64 && !self.memory.try_grow(missing) {
+            missing /= 2;
+        }
+        self.memory.bytes()
+    }
+
     /// All of it again, if there has been no block yet.
     pub(super) fn give_back(self) -> Side {
         Side::of(self.stored, self.spilled.into(), self.stored_memory)
@@ -133,6 +145,11 @@ impl Blocks {
             pages /= 2;
             size = self.size(pages);
         }
+        log::debug!(
+            "a block of {pages} pages, {} of which are left, takes {} bytes, and may take {bytes_max}",
+            self.spilled.len(),
+            size.bytes(keeps_marks)
+        );
         let mut memory = self.memory.split(size.bytes(keeps_marks));
         let mut own = memory.split(size.other_bytes(keeps_marks));
         own.merge(self.stored_memory.split(self.stored_memory.bytes()));

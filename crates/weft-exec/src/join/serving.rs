@@ -15,7 +15,7 @@ use super::blocks::{Block, Blocks};
 use super::passes::{Known, Loaded, Pass};
 use super::probe::Kind;
 use super::spilled::NumberedPage;
-use super::split::{SKIPPED_BITS_MAX, pays, split};
+use super::split::{SKIPPED_BITS_MAX, pays, split, split_bits};
 use super::state::ProbeState;
 use super::unit::{Side, Unit};
 use super::{PROBE, Table};
@@ -233,11 +233,18 @@ impl Work {
         );
         let fits = !aside.is_whole && bytes <= bytes_max && blocks.try_reserve(keeps_marks);
         let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
-        if !fits && can_split && pays(side_bytes, bytes.div_ceil(bytes_max)) {
-            drop((share, holder, spare));
-            let build = blocks.give_back();
-            let unit = Unit { skipped_bits, in_memory, is_heavy, build, probe };
-            return Ok(Step::Split(split(aside, unit).await?));
+        if !fits && can_split {
+            // What is free may be much less than there may be.
+            let block_bytes = blocks.reserve_some(keeps_marks, bytes_max).max(1);
+            let count = bytes.div_ceil(block_bytes);
+            if pays(side_bytes, count) {
+                let bits = split_bits(count, block_bytes);
+                log::debug!("it is split by {bits} bits, as {block_bytes} bytes are free");
+                drop((share, holder, spare));
+                let build = blocks.give_back();
+                let unit = Unit { skipped_bits, in_memory, is_heavy, build, probe };
+                return Ok(Step::Split(split(aside, unit, bits).await?));
+            }
         }
         let turn = match aside.is_whole {
             true => Turn::InMemory,

@@ -1,4 +1,6 @@
-//! Units that do not fit into memory are partitioned anew, both sides, by the next bits of the hash.
+//! Units that do not fit into memory are partitioned anew, both sides, by the next bits of the hash: by as many as make parts of them
+//! that fit, but so few that there is memory for a page of some size for each of them. Pages of a few tuples would take more to
+//! write and read than what there is to be had.
 
 use std::sync::Arc;
 
@@ -17,7 +19,12 @@ use crate::tuple::pack::Form;
 use crate::tuple::{Layout, Materializer};
 
 /// Bits of the hash that a level of partitions takes.
-const LEVEL_BITS: u32 = PARTITIONS.ilog2();
+const LEVEL_BITS: (u32, u32) = (3, PARTITIONS.ilog2());
+/// There are so many partitions for each block that a unit's build side would be joined in, so that one fits beside the one that is
+/// joined.
+const PARTITIONS_PER_BLOCK: u64 = 4;
+/// Bytes of memory that there are for each partition, if that leaves enough of them: for pages of half the size.
+const PARTITION_BYTES: u64 = 32 << 10;
 /// Units are not split any further when all of their tuples have so many bits in common.
 pub(super) const SKIPPED_BITS_MAX: u32 = 40;
 /// Tuples after which others may run.
@@ -30,21 +37,29 @@ pub(super) fn pays((build_bytes, probe_bytes): (u64, u64), blocks: u64) -> bool 
     again_bytes > 2 * (build_bytes + probe_bytes)
 }
 
-/// The units that a unit falls into, the one to be served first last.
+/// Bits of the hash that a unit is partitioned by whose build side would be joined in so many blocks, of `block_bytes` each as that
+/// is what is free.
+pub(super) fn split_bits(blocks: u64, block_bytes: u64) -> u32 {
+    let needed = blocks.saturating_mul(PARTITIONS_PER_BLOCK).checked_next_power_of_two();
+    let needed = needed.map_or(u64::BITS, u64::ilog2);
+    let suitable = (block_bytes / PARTITION_BYTES).max(1).ilog2();
+    needed.min(suitable).clamp(LEVEL_BITS.0, LEVEL_BITS.1)
+}
+
+/// The units that a unit falls into by so many further bits of the hash, the one to be served first last.
 ///
 /// # Errors
 /// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
-pub(super) async fn split(aside: &Aside, unit: Unit) -> Result<Vec<Unit>> {
+pub(super) async fn split(aside: &Aside, unit: Unit, bits: u32) -> Result<Vec<Unit>> {
     let Unit { skipped_bits, build, probe, .. } = unit;
     let tuples = build.tuples();
     let layout = aside.probe.join.layout();
-    let build = Splitting { aside, operator: BUILD, spills: &aside.spilled.spills, skipped_bits }
+    let splitting = |operator, spills| Splitting { aside, operator, spills, skipped_bits, bits };
+    let build = splitting(BUILD, &aside.spilled.spills)
         .run(build, layout.clone(), aside.keeps_marks())
         .await?;
-    let probe = Splitting { aside, operator: PROBE, spills: &aside.spills, skipped_bits }
-        .run(probe, aside.layout.clone(), false)
-        .await?;
-    let skipped_bits = skipped_bits + LEVEL_BITS;
+    let probe = splitting(PROBE, &aside.spills).run(probe, aside.layout.clone(), false).await?;
+    let skipped_bits = skipped_bits + bits;
     let pairs = build.into_iter().zip(probe).filter(|(_, probe)| probe.tuples() > 0);
     let unit = |(build, probe): (Side, Side)| {
         let is_heavy = build.tuples() > tuples / 2;
@@ -61,6 +76,8 @@ struct Splitting<'a> {
     operator: &'static str,
     spills: &'a Spills,
     skipped_bits: u32,
+    /// Those that lead to a partition.
+    bits: u32,
 }
 
 impl Splitting<'_> {
@@ -76,7 +93,8 @@ impl Splitting<'_> {
         let mut parts =
             Materializer::new(layout, self.operator, ledger, PartitionMode::Always, false)
                 .spilling(self.spills.anew())
-                .packed(self.skipped_bits);
+                .packed(self.skipped_bits)
+                .partitioned(self.bits);
         for page in side.pages {
             let bytes = page.bytes() as u64;
             store(&mut parts, &AnyPage::Stored(page)).await?;
@@ -98,7 +116,7 @@ impl Splitting<'_> {
             }
         }
         parts.settle().await?;
-        Ok(Side::by_partition(parts.finish(), LEVEL_BITS, &self.aside.spills.spilling))
+        Ok(Side::by_partition(parts.finish(), self.bits, &self.aside.spills.spilling))
     }
 }
 
@@ -113,4 +131,23 @@ async fn store(parts: &mut Materializer, page: &AnyPage) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_split_by_as_many_bits_as_are_needed_and_suitable() {
+        // Ample memory.
+        assert_eq!(split_bits(2, 1 << 30), 3);
+        assert_eq!(split_bits(9, 1 << 30), 6);
+        assert_eq!(split_bits(1000, 1 << 30), 8);
+        assert_eq!(split_bits(u64::MAX, u64::MAX), 8);
+        // Little.
+        assert_eq!(split_bits(100, 1 << 20), 5);
+        assert_eq!(split_bits(100, 100), 3);
+        assert!(pays((1 << 20, 1 << 20), 6) && !pays((1 << 20, 1 << 20), 5));
+        assert!(!pays((16 << 20, 1 << 20), 30));
+    }
 }

@@ -2,18 +2,14 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::time::Duration;
 
 use futures::future::{Either, select};
 use weft_rt::memory::{Grant, Holder, Ledger, MemoryError, Reservation};
 use weft_rt::sleep;
 
+use super::patience::{LOOK, Patience};
 use crate::error::{ExecError, Result};
 use crate::profile::{Wait, waiting};
-
-/// How long memory is waited for while nobody gives any back. Who has it may never do so: another query, whose rows nobody
-/// fetches, or this one.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Memory that is held, and who holds it. A worker has one at a time: while it waits with one, nothing that it holds
 /// otherwise can come free.
@@ -102,7 +98,7 @@ pub(crate) async fn reserved(
 /// What it would fail without it takes of the limit that its statement began with, if that was lowered since.
 ///
 /// # Errors
-/// [`ExecError::Memory`] if nobody will free so many, or nobody frees any for a while.
+/// [`ExecError::Memory`] if nobody will free so many, or nobody frees any, nor does anything that might come to that ([`Patience`]).
 pub(crate) async fn patiently(
     operator: &'static str,
     ledger: &Ledger,
@@ -121,23 +117,24 @@ pub(crate) async fn patiently(
         }
     };
     let mut granted = pin!(granted);
+    let mut patience = Patience::new(ledger);
     loop {
-        let freed = ledger.freed_for_others();
-        let mut out_of_patience = pin!(sleep(PATIENCE));
-        let selected = select(granted.as_mut(), out_of_patience.as_mut());
+        let mut look = pin!(sleep(LOOK));
+        let selected = select(granted.as_mut(), look.as_mut());
         match waiting(Wait::Memory, selected).await {
             Either::Left((granted, _)) => {
                 return granted.or_else(|error| promised().ok_or_else(|| failed(error)));
             }
-            Either::Right(_) if ledger.freed_for_others() == freed => {
+            Either::Right(_) if patience.is_out(ledger) => {
+                log::debug!(
+                    "{operator} waits for {bytes} bytes in vain; {} of {} are reserved, and {} taken without",
+                    ledger.used(),
+                    ledger.limit(),
+                    ledger.unreserved()
+                );
                 return promised().ok_or_else(|| no_memory(operator, ledger, bytes));
             }
-            Either::Right(_) => log::debug!(
-                "{operator} waits for {bytes} bytes; {} of {} are reserved, and {} taken without",
-                ledger.used(),
-                ledger.limit(),
-                ledger.unreserved()
-            ),
+            Either::Right(_) => {}
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod materializer;
 pub(crate) mod pack;
 pub(crate) mod packing;
 pub mod page;
+mod patience;
 mod pressure;
 mod through;
 mod write;

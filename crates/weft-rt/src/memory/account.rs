@@ -15,6 +15,12 @@ use crate::sync::wake_list::WakeList;
 /// line, and is set whenever the line is not empty.
 const WAITING: u64 = 1 << 63;
 
+/// The part of a small limit that is there for those who reserve, however much the heap has that nobody has reserved, and its
+/// most bytes: without, next to nothing would be left of a limit of 16 MiB, and whoever spills would go on with pages of a few tuples.
+/// (Who waits gets more than that, as nobody says when the heap shrinks.)
+const ASSURED_PART: u64 = 2;
+const ASSURED_BYTES: u64 = 16 << 20;
+
 /// Bytes that are freed until the heap's gaps are looked at.
 #[cfg(not(loom))]
 const FREED_BYTES: u64 = 16 << 20;
@@ -229,9 +235,12 @@ impl Account {
         self.settle(line);
     }
 
-    /// Takes `bytes` if they are free, or caches have them, and nobody waits.
+    /// Takes `bytes` if they are free, or caches have them, and nobody waits; or if they are of the part that is there for
+    /// those who reserve, whatever the heap has.
     pub(super) fn try_take(&self, bytes: u64) -> bool {
-        self.take_or_ask(bytes)
+        let limit = self.limit_bytes();
+        let assured = (limit / ASSURED_PART).min(ASSURED_BYTES);
+        self.take_or_ask(bytes) || self.take_unless(WAITING, 0, bytes, assured)
     }
 
     /// Takes `bytes` if they are free and nobody waits.
@@ -394,7 +403,7 @@ impl Future for Wait<'_> {
                 if let Some(error) = want.exceeds(account.limit_bytes()) {
                     return Poll::Ready(Outcome::TooLarge(error));
                 }
-                if account.take_or_ask(want.bytes) {
+                if account.try_take(want.bytes) {
                     return Poll::Ready(Outcome::Memory);
                 }
                 waker = context.waker().clone();

@@ -375,6 +375,13 @@ fn what_the_heap_has_is_not_free() {
     let waited = block_on(ledger.reserve(10)).unwrap();
     assert_eq!((waited.bytes(), cache.0.lock().unwrap().bytes()), (10, 0));
     drop((waited, held));
+    // Half of it is there for those who reserve, caches aside.
+    assert!(ledger.try_reserve(51).is_none());
+    let mut half = ledger.try_reserve(50).unwrap();
+    assert!(!half.try_grow(1) && !ledger.empty().try_grow_from_free(1));
+    half.shrink(10);
+    assert!(!half.try_grow_from_free(1) && half.try_grow(10));
+    drop(half);
     HEAP.store(0, Ordering::SeqCst);
     assert_eq!((ledger.used(), ledger.unreserved()), (0, 0));
 }
