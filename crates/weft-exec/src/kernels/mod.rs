@@ -11,6 +11,7 @@ mod bits;
 mod calendar;
 mod call;
 mod cast;
+mod characters;
 mod compare;
 mod compare_text;
 mod decimal;
