@@ -8,6 +8,7 @@
 //!   names (`same_names.rs`).
 //! - ROLLUP, CUBE and GROUPING SETS are put as grouping sets where DataFusion refuses them (`groupings.rs`).
 //! - Windows that are based on others are written out (`named_windows.rs`).
+//! - Functions that look at no frame forget what it leaves out (`exclusions.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
 //! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
@@ -25,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::comparisons;
 use crate::depth::{Depth, check_queries};
 use crate::error::{Result, SqlError};
+use crate::exclusions;
 use crate::functions::{self, call};
 use crate::groupings;
 use crate::join_conditions;
@@ -136,7 +138,10 @@ impl VisitorMut for Rewriter {
                     **inner = Expr::Value(Value::SingleQuotedString(number).into());
                 }
             }
-            Expr::Function(_) => functions::rewrite(expr)?,
+            Expr::Function(function) => {
+                exclusions::forget_frames(function);
+                functions::rewrite(expr)?;
+            }
             Expr::Extract { field, expr: from, .. } if has_function(field) => {
                 *expr = call(&field.to_string().to_lowercase(), [(**from).clone()]);
                 functions::rewrite(expr)?;

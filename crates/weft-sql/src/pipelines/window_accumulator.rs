@@ -11,6 +11,21 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use weft_exec::ExecError;
 use weft_exec::window::{Accumulator, Foreign};
 
+/// Aggregates that take rows back by their values, whichever came first.
+const REMOVE_ANY: [&str; 11] = [
+    "avg",
+    "bit_xor",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "stddev",
+    "stddev_pop",
+    "sum",
+    "var",
+    "var_pop",
+];
+
 /// An aggregate function of DataFusion's.
 #[derive(Debug)]
 pub(super) struct Accumulated {
@@ -45,7 +60,8 @@ impl Foreign for Accumulated {
             Some(inner) => inner,
             None => ours(expr.create_accumulator())?,
         };
-        Ok(Box::new(Accumulating { expr, inputs, slides, inner, rows: 0 }))
+        let removes_any = slides && REMOVE_ANY.contains(&expr.fun().name());
+        Ok(Box::new(Accumulating { expr, inputs, slides, removes_any, inner, rows: 0 }))
     }
 }
 
@@ -54,6 +70,7 @@ struct Accumulating {
     expr: Arc<AggregateFunctionExpr>,
     inputs: Vec<ArrayRef>,
     slides: bool,
+    removes_any: bool,
     inner: Box<dyn logical_expr::Accumulator>,
     /// How many rows.
     rows: usize,
@@ -68,6 +85,10 @@ impl Accumulating {
 impl Accumulator for Accumulating {
     fn removes(&self) -> bool {
         self.slides
+    }
+
+    fn removes_any(&self) -> bool {
+        self.removes_any
     }
 
     fn go_on(&mut self, inputs: Vec<ArrayRef>) {

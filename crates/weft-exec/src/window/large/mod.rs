@@ -13,7 +13,6 @@
 mod aggregates;
 mod blocks;
 mod cursor;
-mod folds;
 mod foreign;
 mod frames;
 mod key_end;
@@ -70,7 +69,7 @@ impl Evaluation {
             Kind::Nth { row, ignores_nulls, frame } => {
                 let frames = Frames::new(frame, set, blocks);
                 let is_from_start = frame.is_from_start();
-                let of = Nth::new(*row, *ignores_nulls, frames, is_from_start, field());
+                let of = Nth::new(row, *ignores_nulls, frames, is_from_start, field());
                 Evaluation::Nth(Box::new(of))
             }
             Kind::Aggregate(aggregate, frame) => {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::column::Column;
-use super::super::held::{write_integer, write_sum};
+use super::column::Column;
+use super::held::{write_integer, write_sum};
 use crate::aggregate::{Number, Ordered, Summand, overflow};
 use crate::error::Result;
 use crate::lane::{Bool, Value};
