@@ -37,6 +37,7 @@ use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
 use crate::narrowing_casts::NarrowingCasts;
 use crate::no_rows::with_rows;
+use crate::null_arguments::NullArguments;
 use crate::nullif::Nullif;
 use crate::ordered_lists::ordered_lists;
 use crate::ordered_texts::ordered_texts;
@@ -112,10 +113,11 @@ impl Session {
         analyzer_rules.insert(5, Arc::new(IntervalWindows::new()));
         analyzer_rules.insert(6, Arc::new(WindowFilters));
         analyzer_rules.insert(7, Arc::new(WindowArguments));
+        analyzer_rules.insert(8, Arc::new(NullArguments));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(9, Arc::new(DistinctGroups));
-        analyzer_rules.insert(10, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(11, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(10, Arc::new(DistinctGroups));
+        analyzer_rules.insert(11, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(12, Arc::new(RoundedDigits::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(NarrowingCasts::new()));

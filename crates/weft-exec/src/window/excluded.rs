@@ -1,4 +1,4 @@
-//! Aggregates of frames that leave rows out: rows before those and rows behind them are held apart, in two stacks each
+//! Aggregates of frames that leave rows out, and of those of whose aggregates nothing can be taken out again: rows before those and rows behind them are held apart, in two stacks each
 //! (Tangwongsan, Hirzel, Schneider, "Low-latency sliding-window aggregation in worst-case constant time", 2017), whose
 //! states are merged for each row.
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::aggregates::is_ahead;
 use super::column::Column;
-use super::folds::{Count, Extreme, Fold, Sum, Truth};
+use super::folds::{Count, Extreme, Fold, Moments, Sum, Truth};
 use super::frames::Frames;
 use super::functions::Aggregate;
 use super::morsel::Rows;
@@ -41,6 +41,7 @@ pub(super) async fn write<'a>(
         _ => None,
     };
     match aggregate {
+        Aggregate::Moment(moment) => way.write(Moments(moment), out).await,
         Aggregate::All | Aggregate::Any => {
             way.write(Truth { is_any: aggregate == Aggregate::Any }, out).await
         }

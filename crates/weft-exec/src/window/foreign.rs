@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 
 use super::aggregates::Held;
-use super::column::Column;
+use super::column::{Column, bytes_of};
 use super::exclusion::{Change, all};
 use super::frames::Frames;
 use super::functions::Accumulator;
@@ -107,7 +107,7 @@ impl Held for ForeignHeld {
             None => self.accumulator.value()?,
         };
         self.value = Some(value.clone());
-        self.values_bytes += value.get_buffer_memory_size();
+        self.values_bytes += bytes_of(&value);
         self.values.push(value);
         self.rows.push(rows);
         let is_enough =

@@ -8,6 +8,7 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 use super::frames::Frame;
+use crate::aggregate::Moment;
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::program::Constant;
@@ -125,6 +126,8 @@ pub enum Aggregate {
     Min,
     /// The greatest one.
     Max,
+    /// A variance or a deviation. Of [`Lane::F64`], as its result.
+    Moment(Moment),
     /// Whether all values are true. Of truth values, as the next.
     All,
     /// Whether one is.

@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use super::column::{Column, array};
 use super::foreign::{self, ForeignHeld};
 use super::frames::Frames;
-use super::functions::{Function, Given, Kind, Partitionwise};
+use super::functions::{Aggregate, Function, Given, Kind, Partitionwise};
 use super::held::held;
 use super::shifts::Nth;
 use super::starts::Starts;
@@ -119,7 +119,7 @@ pub(super) async unsafe fn evaluate(
                 (argument, columns(frame.fields(), rows, budget, pace).await?)
             };
             let mut frames = Frames::new(frame, rows, &fields);
-            if frames.excludes() {
+            if frames.excludes() || matches!(aggregate, Aggregate::Moment(_)) {
                 let argument = argument.as_ref();
                 excluded::write(*aggregate, &mut frames, rows, argument, &mut out, budget, pace)
                     .await?;

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use weft_exec::aggregate::Moment;
 use weft_exec::program::Constant;
 use weft_exec::window::{Aggregate, Bound, Distance, Exclusion, Frame, Given, Kind, Shift};
 
@@ -150,6 +151,11 @@ fn result(
     }
 }
 
+/// A float with few digits, times something so that it lies between two of these only by chance.
+pub(crate) fn in_short(value: f64) -> String {
+    format!("{:.3}", value * 1.234_567 + 0.0)
+}
+
 /// What a row adds to a sum that also counts.
 pub(crate) fn added(number: Option<i64>) -> i64 {
     number.unwrap_or(5000) + (1 << 20)
@@ -184,6 +190,13 @@ fn aggregate(aggregate: Aggregate, argument: Argument, rows: &[&Row]) -> Option<
         (Aggregate::Max, _) => texts().max(),
         (Aggregate::All, _) => Some(truths.all(|truth| truth).to_string()),
         (Aggregate::Any, _) => Some(truths.any(|truth| truth).to_string()),
+        (Aggregate::Moment(moment), _) => {
+            let (count, mean) = (known.len() as f64, floats().sum::<f64>() / known.len() as f64);
+            let squares = floats().map(|float| (float - mean).powi(2)).sum::<f64>();
+            let of = if moment == Moment::VariancePopulation { count } else { count - 1.0 };
+            // To so many digits: sums of squares differ in the last ones.
+            (of > 0.0).then(|| in_short(squares / of))
+        }
         (Aggregate::Count, _) => None,
     }
 }

@@ -8,6 +8,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_schema::DataType;
 use weft_exec::ExecError;
+use weft_exec::aggregate::Moment;
 use weft_exec::program::Constant;
 use weft_exec::query::Context;
 use weft_exec::window::{
@@ -19,7 +20,7 @@ use weft_rt::memory::Ledger;
 use weft_rt::{Runtime, RuntimeOptions};
 
 use crate::case::{KEY, run};
-use crate::oracle::{Argument, KeyOrder, Row, added, followed, results};
+use crate::oracle::{Argument, KeyOrder, Row, added, followed, in_short, results};
 
 pub(crate) fn runtime(workers: usize) -> Arc<Runtime> {
     let driver = DriverKind::Blocking;
@@ -246,6 +247,8 @@ pub(crate) fn function(order: KeyOrder, random: &mut fastrand::Rng) -> (Kind, Ar
                 (Aggregate::Max, Argument::Number),
                 (Aggregate::Min, Argument::Text),
                 (Aggregate::Max, Argument::Text),
+                (Aggregate::Moment(Moment::VarianceSample), Argument::Float),
+                (Aggregate::Moment(Moment::VariancePopulation), Argument::Float),
                 (Aggregate::All, Argument::Truth),
                 (Aggregate::Any, Argument::Truth),
             ];
@@ -275,7 +278,12 @@ fn check(
         let partitions = sorted.chunk_by(|a, b| !has_groups || a.group == b.group);
         let expected: Vec<Option<String>> =
             partitions.flat_map(|rows| results(kind, *argument, rows, order)).collect();
-        for (number, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let is_moment = matches!(kind, Kind::Aggregate(Aggregate::Moment(_), _));
+        let got = got.into_iter().map(|got| match got {
+            Some(got) if is_moment => Some(in_short(got.parse().unwrap())),
+            got => got,
+        });
+        for (number, (got, expected)) in got.zip(expected).enumerate() {
             assert_eq!(got, expected, "row {number}: {kind:?} of {argument:?}, {order:?}");
         }
     }

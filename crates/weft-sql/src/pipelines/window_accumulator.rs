@@ -11,20 +11,8 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use weft_exec::ExecError;
 use weft_exec::window::{Accumulator, Foreign};
 
-/// Aggregates that take rows back by their values, whichever came first.
-const REMOVE_ANY: [&str; 11] = [
-    "avg",
-    "bit_xor",
-    "corr",
-    "count",
-    "covar_pop",
-    "covar_samp",
-    "stddev",
-    "stddev_pop",
-    "sum",
-    "var",
-    "var_pop",
-];
+/// Aggregates that take rows back by their values, whichever came first, and exactly: of floats something may be left.
+const REMOVE_ANY: [&str; 3] = ["bit_xor", "count", "sum"];
 
 /// An aggregate function of DataFusion's.
 #[derive(Debug)]

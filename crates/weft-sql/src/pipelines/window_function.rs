@@ -12,6 +12,7 @@ use datafusion::physical_expr::window::{
 };
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::windows::WindowUDFExpr;
+use weft_exec::aggregate::Moment;
 use weft_exec::program::Constant;
 use weft_exec::window::{Aggregate, Function, Given, Kind, Partitionwise, Shift};
 use weft_exec::{ExecError, Lane, aggregate};
@@ -262,6 +263,9 @@ fn of_frame(
         Some(aggregate::Function::Count) if args.len() == 1 => Aggregate::Count,
         Some(aggregate::Function::Sum) => Aggregate::Sum,
         Some(aggregate::Function::Average { digits }) => Aggregate::Average { digits },
+        Some(aggregate::Function::Moment(moment)) if args.len() == 1 && is_of_variance(moment) => {
+            Aggregate::Moment(moment)
+        }
         Some(aggregate::Function::Min) => Aggregate::Min,
         Some(aggregate::Function::Max) => Aggregate::Max,
         Some(aggregate::Function::And) if *field.data_type() == DataType::Boolean => Aggregate::All,
@@ -270,6 +274,9 @@ fn of_frame(
     };
     let Some(frame) = window_frame::frame(call, fields)? else { return Ok(None) };
     let term = fields.term(&args[0])?;
+    if matches!(aggregate, Aggregate::Moment(_)) && term.lane != Lane::F64 {
+        return Ok(None);
+    }
     let lane = match aggregate {
         Aggregate::Min | Aggregate::Max => term.lane,
         _ => Lane::of(field.data_type()),
@@ -279,6 +286,17 @@ fn of_frame(
         _ => vec![fields.field(&term)],
     };
     Ok(Some((Kind::Aggregate(aggregate, frame), arguments, lane)))
+}
+
+/// True of what is asked about squares of deviations.
+fn is_of_variance(moment: Moment) -> bool {
+    matches!(
+        moment,
+        Moment::VarianceSample
+            | Moment::VariancePopulation
+            | Moment::DeviationSample
+            | Moment::DeviationPopulation
+    )
 }
 
 /// A function as DataFusion evaluates it.

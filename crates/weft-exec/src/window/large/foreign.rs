@@ -184,6 +184,7 @@ impl Accumulated {
             let until = end.min(rows.end);
             self.held.go_on(leave.arrays.clone());
             self.held.remove(place..place + until - gone)?;
+            pace.keep().await;
             gone = until;
         }
         Ok(())
@@ -204,6 +205,7 @@ impl Accumulated {
             let until = block_end.min(rows.end);
             self.held.go_on(enter.arrays.clone());
             self.held.add(place..place + until - next)?;
+            pace.keep().await;
             next = until;
             if next == block_end {
                 let bytes = self.held.bytes() as u64;

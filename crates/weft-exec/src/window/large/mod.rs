@@ -53,7 +53,7 @@ pub(super) struct Large {
 /// A function on its way through the partition.
 #[derive(Debug)]
 enum Evaluation {
-    Ranked(Ranked),
+    Ranked(Box<Ranked>),
     Shifted(Box<Shifted>),
     Nth(Box<Nth>),
     Aggregated(Box<Aggregated>),
@@ -87,7 +87,7 @@ impl Evaluation {
                 let limit_bytes = blocks.input.ledger.limit();
                 return Err(ExecError::TooLarge { what, limit_bytes });
             }
-            kind => Evaluation::Ranked(Ranked::new(kind, set)),
+            kind => Evaluation::Ranked(Box::new(Ranked::new(kind, set))),
         })
     }
 

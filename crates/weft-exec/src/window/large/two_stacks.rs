@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::column::Column;
-use super::super::folds::{Count, Extreme, ExtremeText, Fold, Sum, Truth};
+use super::super::folds::{Count, Extreme, ExtremeText, Fold, Moments, Sum, Truth};
 use super::super::functions::Aggregate;
 use crate::error::Result;
 use crate::for_lanes;
@@ -96,6 +96,7 @@ pub(super) fn stacks(aggregate: Aggregate, lane: Option<Lane>) -> Box<dyn Stacks
         _ => None,
     };
     match aggregate {
+        Aggregate::Moment(moment) => boxed(Moments(moment)),
         Aggregate::All | Aggregate::Any => boxed(Truth { is_any: aggregate == Aggregate::Any }),
         Aggregate::Min | Aggregate::Max => {
             let is_max = aggregate == Aggregate::Max;
