@@ -16,6 +16,9 @@ OF_ROWS = [
     " ROWS BETWEEN 2 FOLLOWING AND UNBOUNDED FOLLOWING",
 ]
 
+# What frames leave out.
+EXCLUSIONS = ["", "", "", "", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES", " EXCLUDE NO OTHERS"]
+
 # Frames whose ends are the same for peers.
 OF_PEERS = [
     "",
@@ -93,7 +96,8 @@ class Windows:
 
     def over(self, window, frame):
         partition, order = window
-        return Node("name", [" OVER (", Node("clause", [partition]), order, Node("clause", [frame]), ")"])
+        frame = [Node("clause", [frame]), Node("clause", [self.rng.choice(EXCLUSIONS) if frame else ""])]
+        return Node("name", [" OVER (", Node("clause", [partition]), order, Node("clause", frame), ")"])
 
     def filter(self, scope):
         if self.rng.random() < 0.85:
@@ -115,6 +119,10 @@ class Windows:
             if distance and rng.random() < 0.3:
                 distance += f", {self.plain.constant(kind).text()}"
             nulls = rng.choice(["", "", " IGNORE NULLS"])
+            if rng.random() < 0.3:
+                # Rows say themselves how far away the other one is, and what there is without it.
+                default = [", ", leaf(kind)] if rng.random() < 0.5 else []
+                return node(f"{function}(", leaf(kind), ", ", leaf("int"), *default, f"{nulls})", self.over(window, ""))
             return node(f"{function}(", leaf(kind), f"{distance}{nulls})", self.over(window, ""))
         if choice < 0.7:
             function, more = rng.choice([

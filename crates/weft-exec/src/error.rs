@@ -29,6 +29,14 @@ pub enum ExecError {
         /// The type or lane.
         into: String,
     },
+    /// An argument of a function has to be greater than zero.
+    #[error("{argument} must be greater than zero, but is {value}")]
+    NotPositive {
+        /// Which.
+        argument: &'static str,
+        /// What it is.
+        value: i64,
+    },
     /// The memory budget has no room and nothing to give back.
     #[error("{operator} needs more memory: {source}; raise memory_limit")]
     Memory {

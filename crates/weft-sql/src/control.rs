@@ -59,6 +59,8 @@ pub(crate) struct Control {
     has_pipelines: AtomicBool,
     /// All of it was left to DataFusion because pipelines cannot execute all of it.
     is_left_over: AtomicBool,
+    /// Only pipelines can execute all of it.
+    needs_pipelines: AtomicBool,
     /// What its pipelines do is measured.
     is_measured: AtomicBool,
     /// It has aggregates that can be planned without sets and lists of values.
@@ -93,6 +95,16 @@ impl Control {
     /// True if the statement was left to DataFusion so.
     pub(crate) fn is_left_over(&self) -> bool {
         self.is_left_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the statement has a part that only pipelines can execute.
+    pub(crate) fn note_needs_pipelines(&self) {
+        self.needs_pipelines.store(true, Ordering::Relaxed);
+    }
+
+    /// True if it has such a part.
+    pub(crate) fn needs_pipelines(&self) -> bool {
+        self.needs_pipelines.load(Ordering::Relaxed)
     }
 
     /// Has what the statement's pipelines do measured. To be called before it is planned.

@@ -5,7 +5,8 @@
 //! has not returned a row yet, is planned once more: without sets of DISTINCT values and lists of those that have ranks, if it has
 //! some (`distinct_groups.rs`, `ranked.rs`), then, if it was left to DataFusion because of some nodes, with pipelines for all others,
 //! else with DataFusion's operators, of which most can spill; and if that fails because a join's
-//! hash table does not fit, with some that can all spill. One that failed while the memory limit was lowered is planned
+//! hash table does not fit, with some that can all spill. A statement that only pipelines can execute is not left to
+//! DataFusion. One that failed while the memory limit was lowered is planned
 //! again as it was before that: what it could not spill any more was chosen for the limit that it began with.
 
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
@@ -47,6 +48,8 @@ pub(crate) struct Tried {
     by_pipelines: bool,
     /// All of it was left to DataFusion because of some nodes.
     is_left_over: bool,
+    /// Only pipelines can execute all of it.
+    needs_pipelines: bool,
     /// It has sets of DISTINCT values, or lists of those that have ranks, that it can do without.
     has_sets: bool,
 }
@@ -57,6 +60,7 @@ impl Tried {
         Tried {
             by_pipelines: control.has_pipelines(),
             is_left_over: control.is_left_over(),
+            needs_pipelines: control.needs_pipelines(),
             has_sets: control.has_distinct(),
         }
     }
@@ -67,6 +71,7 @@ impl Economy {
     pub(crate) fn next(self, tried: &Tried) -> Option<Economy> {
         match self {
             Economy::InMemory if tried.has_sets => Some(Economy::Grouped),
+            _ if tried.needs_pipelines => None,
             Economy::InMemory | Economy::Grouped if tried.is_left_over => Some(Economy::Carved),
             Economy::InMemory | Economy::Grouped if tried.by_pipelines => Some(Economy::Fast),
             // DataFusion has executed it already, or just now.
@@ -157,6 +162,9 @@ mod tests {
         let has_sets = true;
         assert_eq!(ladder(Tried { has_sets, ..tried }), [Grouped, Frugal]);
         assert_eq!(ladder(Tried { has_sets, ..by_pipelines }), [Grouped, Fast, Frugal]);
+        let needs_pipelines = Tried { needs_pipelines: true, ..by_pipelines };
+        assert_eq!(ladder(needs_pipelines), []);
+        assert_eq!(ladder(Tried { has_sets, ..needs_pipelines }), [Grouped]);
         let left_over = Tried { is_left_over: true, ..tried };
         assert_eq!(ladder(left_over), [Carved, Frugal]);
         assert_eq!(ladder(Tried { has_sets, ..left_over }), [Grouped, Carved, Frugal]);

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::exclusions::take_marks;
 use crate::statement::fold;
 
 /// Writes out the windows of a select.
@@ -56,6 +57,7 @@ impl Defined {
     fn complete(&self, spec: &mut WindowSpec) -> Result<()> {
         let Some(name) = spec.window_name.take() else { return Ok(()) };
         let other = self.find(&name)?;
+        let marks = take_marks(spec);
         let refused = |what| {
             let message = format!("a window that is based on {name} cannot {what}");
             Err(SqlError::new(ErrorKind::Semantic, message))
@@ -69,7 +71,7 @@ impl Defined {
         if other.window_frame.is_some() {
             return refused("change its frame: OVER without parentheses takes the window as it is");
         }
-        spec.partition_by.clone_from(&other.partition_by);
+        spec.partition_by = marks.into_iter().chain(other.partition_by.iter().cloned()).collect();
         if spec.order_by.is_empty() {
             spec.order_by.clone_from(&other.order_by);
         }

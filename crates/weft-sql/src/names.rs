@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderBy, OrderByKind, Query, SelectItem, SetExpr, Statement,
 };
 
+use crate::exclusions::as_written;
 use crate::same_names::free_name;
 
 /// Names the columns of what a statement returns or makes.
@@ -100,7 +101,7 @@ fn name_of(expr: &Expr) -> Option<String> {
         Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("unnest") => {
             None
         }
-        other => Some(other.to_string()),
+        other => Some(as_written(other.to_string())),
     }
 }
 

@@ -21,6 +21,7 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, SubqueryAlias, TableScan};
 
+use crate::exclusions;
 use crate::plan_walk::recompute_all;
 pub(crate) use exec::OnceExec;
 pub(crate) use mark::mark;
@@ -101,7 +102,9 @@ fn must_be_once(key: &Key, plan: &LogicalPlan) -> DfResult<bool> {
     let mut is_volatile = false;
     let (mut recursions, mut all_steps) = (Vec::new(), Vec::new());
     plan.apply_with_subqueries(|node| {
-        is_volatile |= node.expressions().iter().any(|expr| expr.is_volatile());
+        for expr in node.expressions() {
+            is_volatile |= exclusions::is_volatile(&expr)?;
+        }
         match node {
             LogicalPlan::RecursiveQuery(recursive) => recursions.push(recursive.name.clone()),
             LogicalPlan::TableScan(scan) => all_steps.extend(steps(scan)),

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
     ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
 };
 
+use crate::null_arguments::type_of_null;
+
 /// Another representation of the values of some types.
 pub(crate) trait Representation: Copy + Debug + Eq + Hash + Send + Sync + 'static {
     /// The type that stands for a result of another type; nothing for types that stay as they are.
@@ -74,7 +76,11 @@ impl<R: Representation> AggregateUDFImpl for Represented<R> {
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
+        // It is given another type before anything is computed.
+        match (types, type_of_null(self.name())) {
+            ([DataType::Null], Some(data_type)) => self.inner.return_type(&[data_type]),
+            _ => self.inner.return_type(types),
+        }
     }
 
     fn state_fields(&self, mut args: StateFieldsArgs) -> DfResult<Vec<FieldRef>> {

@@ -8,6 +8,9 @@
 //!   names (`same_names.rs`).
 //! - ROLLUP, CUBE and GROUPING SETS are put as grouping sets where DataFusion refuses them (`groupings.rs`).
 //! - Windows that are based on others are written out (`named_windows.rs`).
+//! - Functions that look at no frame forget what it leaves out (`exclusions.rs`).
+//! - Numbers that the rows of an aggregate are ordered by are left out (`constant_orders.rs`).
+//! - IGNORE NULLS behind an argument that is a call is the outer function's (`null_treatments.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
 //! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
@@ -23,13 +26,16 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::comparisons;
+use crate::constant_orders;
 use crate::depth::{Depth, check_queries};
 use crate::error::{Result, SqlError};
+use crate::exclusions;
 use crate::functions::{self, call};
 use crate::groupings;
 use crate::join_conditions;
 use crate::named_windows;
 use crate::names::{name_columns, name_columns_of};
+use crate::null_treatments;
 use crate::patterns;
 use crate::powers;
 use crate::same_names::{free_name, name_alias_columns};
@@ -136,7 +142,12 @@ impl VisitorMut for Rewriter {
                     **inner = Expr::Value(Value::SingleQuotedString(number).into());
                 }
             }
-            Expr::Function(_) => functions::rewrite(expr)?,
+            Expr::Function(function) => {
+                exclusions::forget_frames(function);
+                constant_orders::leave_out(function);
+                null_treatments::take_from_argument(function);
+                functions::rewrite(expr)?;
+            }
             Expr::Extract { field, expr: from, .. } if has_function(field) => {
                 *expr = call(&field.to_string().to_lowercase(), [(**from).clone()]);
                 functions::rewrite(expr)?;

@@ -22,6 +22,7 @@ use crate::economy::Economy;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::exact_quantiles::exact_quantiles;
+use crate::exclusions;
 use crate::file_readers::FileReaders;
 use crate::filters;
 use crate::float_extremes::float_extremes;
@@ -36,6 +37,7 @@ use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
 use crate::narrowing_casts::NarrowingCasts;
 use crate::no_rows::with_rows;
+use crate::null_arguments::NullArguments;
 use crate::nullif::Nullif;
 use crate::ordered_lists::ordered_lists;
 use crate::ordered_texts::ordered_texts;
@@ -60,6 +62,7 @@ use crate::types::WeftTypes;
 use crate::union_constants::UNION_CONSTANTS;
 use crate::value::Value;
 use crate::whole_orders::WHOLE_ORDERS;
+use crate::window_arguments::WindowArguments;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
 use crate::{known_aggregates, merge_joins, pushed_filters};
@@ -109,10 +112,12 @@ impl Session {
         analyzer_rules.insert(4, Arc::new(RangeFrames));
         analyzer_rules.insert(5, Arc::new(IntervalWindows::new()));
         analyzer_rules.insert(6, Arc::new(WindowFilters));
+        analyzer_rules.insert(7, Arc::new(WindowArguments));
+        analyzer_rules.insert(8, Arc::new(NullArguments));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(8, Arc::new(DistinctGroups));
-        analyzer_rules.insert(9, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(10, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(10, Arc::new(DistinctGroups));
+        analyzer_rules.insert(11, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(12, Arc::new(RoundedDigits::new()));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(NarrowingCasts::new()));
@@ -164,6 +169,7 @@ impl Session {
             .chain(pattern_functions())
             .chain(with_rows())
             .chain([any_row()])
+            .chain(exclusions::marks())
         {
             state.register_udf(function)?;
         }

@@ -9,6 +9,7 @@ use crate::char_length;
 use crate::copy_options::CopyOptions;
 use crate::copy_statement::{parse_copy, parse_explain_copy};
 use crate::error::{ErrorKind, Position, Result, SqlError, translate};
+use crate::exclusions;
 use crate::foreign;
 use crate::grammar::{
     RECURSION_MAX, expect_end, expect_eof, expected, is, is_word, parser, skip_word, slice, syntax,
@@ -80,6 +81,7 @@ fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     check_is_one(&tokens)?;
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
+    exclusions::rewrite(&mut tokens);
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
         match &mut parsed {
             Parsed::Sql(statement) => {
@@ -200,6 +202,7 @@ pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
     let mut tokens = text::tokenize(sql)?;
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
+    exclusions::rewrite(&mut tokens);
     let mut parser = parser(tokens);
     let mut query = parser.parse_query().map_err(syntax)?;
     expect_eof(&mut parser)?;

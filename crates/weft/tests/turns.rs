@@ -48,6 +48,8 @@ fn operators_let_others_run() {
         "SELECT median(d), quantile_disc(k, 0.3) FROM t",
         "SELECT count(x) FROM (SELECT string_agg(s, ',' ORDER BY k) AS x FROM t GROUP BY g) AS g",
         "SELECT count(x) FROM (SELECT string_agg(s, ',') AS x FROM t) AS g",
+        "SELECT approx_percentile_cont(d, 0.3), approx_median(k), regr_slope(d, k) FROM t",
+        "SELECT cardinality(array_agg(s)), cardinality(array_agg(n ORDER BY k)) FROM t",
         // Sorts: of integers and of texts.
         "SELECT max(n) FROM (SELECT * FROM t ORDER BY k LIMIT 390000)",
         "SELECT max(n) FROM (SELECT n, s FROM t ORDER BY s DESC LIMIT 390000)",
@@ -55,6 +57,9 @@ fn operators_let_others_run() {
         // Windows: ranks, frames, neighbours.
         "SELECT max(r) FROM (SELECT rank() OVER (ORDER BY d) AS r FROM t)",
         "SELECT max(r + l) FROM (SELECT sum(n) OVER (PARTITION BY g ORDER BY k) AS r, lag(n, 2) OVER (PARTITION BY g ORDER BY k) AS l FROM t)",
+        "SELECT max(r + c) FROM (SELECT sum(n) OVER (ORDER BY k ROWS BETWEEN 1000 PRECEDING AND 90000 FOLLOWING EXCLUDE TIES) AS r, count(s) OVER (PARTITION BY g ORDER BY d RANGE UNBOUNDED PRECEDING EXCLUDE GROUP) AS c FROM t)",
+        "SELECT max(r) FROM (SELECT regr_slope(d, n) OVER (PARTITION BY g ORDER BY d) AS r FROM t)",
+        "SELECT max(l) FROM (SELECT lag(n, g, k) OVER (ORDER BY k) AS l FROM t)",
     ] {
         let turn_ms = longest_turn_ms(&session, sql);
         println!("{turn_ms:8.3} ms: {sql}");

@@ -1,10 +1,10 @@
-//! Functions that are not ours, over the values of a group as an Arrow array.
+//! Functions that are not ours, over the values of a group as Arrow arrays.
 
 use std::sync::Arc;
 
 use futures::future::LocalBoxFuture;
 
-use super::functions::External;
+use super::functions::{External, Group};
 use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
@@ -18,6 +18,9 @@ use crate::pace::Pace;
 use crate::selection::Selected;
 use crate::text::Str;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
+
+/// Values that a function gets at once.
+const VALUES_MAX: usize = 4 * VECTOR_ROWS_MAX;
 
 /// What a function gives for all values of a group.
 #[derive(Debug)]
@@ -55,12 +58,13 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
             out.validity.set_all();
             let mut calling = Calling::of(self);
             for (at, tuple) in tuples.iter().enumerate() {
+                let mut group = self.function.begin()?;
                 for some in self.chain.values_in_turns(*tuple, pace).await.chunks(VECTOR_ROWS_MAX) {
-                    calling.add(some);
+                    calling.add(some, &mut *group)?;
                     pace.keep().await;
                 }
                 // What is not ours cannot be broken off.
-                calling.write(at, out)?;
+                calling.write(&mut *group, at, out)?;
                 pace.keep().await;
             }
             Ok(())
@@ -76,6 +80,8 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
 struct Calling<'a, T> {
     outcome: &'a ExternalOutcome<T>,
     builder: ColumnBuilder,
+    /// In the builder.
+    count: usize,
     values: Vector,
     result: Vector,
 }
@@ -84,25 +90,37 @@ impl<T: Keep> Calling<'_, T> {
     fn of(outcome: &ExternalOutcome<T>) -> Calling<'_, T> {
         let builder = ColumnBuilder::new(outcome.function.input_type(), T::LANE);
         let (values, result) = (Vector::new(T::LANE), Vector::new(outcome.lane));
-        Calling { outcome, builder, values, result }
+        Calling { outcome, builder, count: 0, values, result }
     }
 
     /// Adds some values, of a vector at most.
-    fn add(&mut self, some: &[Option<T>]) {
+    fn add(&mut self, some: &[Option<T>], group: &mut dyn Group) -> Result<()> {
         self.values.validity.set_all();
         for (row, value) in some.iter().enumerate() {
             self.values.validity.set(row, value.is_some());
             self.values.values_mut::<T>()[row] = value.unwrap_or_default();
         }
         self.builder.append(&self.values, Selected::All(some.len()));
+        self.count += some.len();
+        if self.count >= VALUES_MAX { self.hand_on(group) } else { Ok(()) }
+    }
+
+    /// The group gets the values that were added.
+    fn hand_on(&mut self, group: &mut dyn Group) -> Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let fresh = ColumnBuilder::new(self.outcome.function.input_type(), T::LANE);
+        let values = std::mem::replace(&mut self.builder, fresh).finish()?;
+        self.count = 0;
+        group.add(&values)
     }
 
     /// Writes what the function gives for the values that were added, and begins anew.
-    fn write(&mut self, at: usize, out: &mut Vector) -> Result<()> {
+    fn write(&mut self, group: &mut dyn Group, at: usize, out: &mut Vector) -> Result<()> {
+        self.hand_on(group)?;
         let ExternalOutcome { function, lane, .. } = self.outcome;
-        let fresh = ColumnBuilder::new(function.input_type(), T::LANE);
-        let values = std::mem::replace(&mut self.builder, fresh).finish()?;
-        let array = function.call(&values)?;
+        let array = group.value()?;
         assert_eq!(array.len(), 1, "{} gives one value per group", function.name());
         self.result.reset();
         // Owns what a string refers to until it is copied.

@@ -128,8 +128,8 @@ pub enum Moment {
     KurtosisPopulation,
 }
 
-/// An aggregate function over Arrow arrays, for whatever has no state here. It gets all values of a group at once. Several
-/// arguments come as one struct.
+/// An aggregate function over Arrow arrays, for whatever has no state here. It gets all values of a group, some at a time.
+/// Several arguments come as one struct.
 pub trait External: fmt::Debug + Send + Sync {
     /// What EXPLAIN calls it.
     fn name(&self) -> &str;
@@ -137,9 +137,24 @@ pub trait External: fmt::Debug + Send + Sync {
     /// The type of the array that it wants.
     fn input_type(&self) -> &DataType;
 
-    /// Its value for a group with these values, in the order of the aggregate: an array of one row.
+    /// Begins with a group.
+    ///
+    /// # Errors
+    /// [`crate::ExecError::Function`]
+    fn begin(&self) -> Result<Box<dyn Group>>;
+}
+
+/// A group on its way to its value.
+pub trait Group {
+    /// More of its values, in the order of the aggregate.
     ///
     /// # Errors
     /// What is wrong with them; [`crate::ExecError::Function`] for whatever is not this crate's.
-    fn call(&self, values: &ArrayRef) -> Result<ArrayRef>;
+    fn add(&mut self, values: &ArrayRef) -> Result<()>;
+
+    /// Its value: an array of one row.
+    ///
+    /// # Errors
+    /// As [`Group::add`].
+    fn value(&mut self) -> Result<ArrayRef>;
 }

@@ -62,8 +62,9 @@ mod unit;
 mod units;
 
 pub(crate) use fold::Ordered;
-pub use functions::{Aggregate, External, Function, Moment};
+pub use functions::{Aggregate, External, Function, Group, Moment};
 pub use groups::Output;
+pub(crate) use moments::Pairs;
 pub use operator::{Aggregation, Keys};
 pub use product::Product;
 pub use quantile::{Quantile, between};

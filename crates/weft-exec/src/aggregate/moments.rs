@@ -23,7 +23,7 @@ pub(super) struct Places {
 
 /// The moments of some pairs (x, y).
 #[derive(Clone, Copy, Debug, Default)]
-struct Pairs {
+pub(crate) struct Pairs {
     count: f64,
     mean_x: f64,
     mean_y: f64,
@@ -33,8 +33,9 @@ struct Pairs {
 }
 
 impl Pairs {
+    /// One more pair.
     #[inline(always)]
-    fn add(&mut self, x: f64, y: f64) {
+    pub(crate) fn add(&mut self, x: f64, y: f64) {
         self.count += 1.0;
         let (dx, dy) = (x - self.mean_x, y - self.mean_y);
         self.mean_x += dx / self.count;
@@ -45,7 +46,8 @@ impl Pairs {
         self.product += dx * after_y;
     }
 
-    fn merge(&mut self, other: &Pairs) {
+    /// The pairs of both.
+    pub(crate) fn merge(&mut self, other: &Pairs) {
         if other.count == 0.0 {
             return;
         }
@@ -62,6 +64,30 @@ impl Pairs {
         self.square_y += other.square_y + dy * dy * weight;
         self.product += other.product + dx * dy * weight;
         self.count = count;
+    }
+}
+
+impl Moment {
+    /// The moment of some pairs, of one variable twice if it is asked about one; `None` if they are too few.
+    pub(crate) fn of(self, pairs: &Pairs) -> Option<f64> {
+        let count = pairs.count;
+        let sample = (count > 1.0).then_some(count - 1.0);
+        let population = (count > 0.0).then_some(count);
+        match self {
+            Moment::VarianceSample => Some(pairs.square_x / sample?),
+            Moment::VariancePopulation => Some(pairs.square_x / population?),
+            Moment::DeviationSample => Some((pairs.square_x / sample?).sqrt()),
+            Moment::DeviationPopulation => Some((pairs.square_x / population?).sqrt()),
+            Moment::CovarianceSample => Some(pairs.product / sample?),
+            Moment::CovariancePopulation => Some(pairs.product / population?),
+            Moment::Correlation => {
+                let scale = (pairs.square_x * pairs.square_y).sqrt();
+                (scale != 0.0 && sample.is_some()).then(|| pairs.product / scale)
+            }
+            Moment::Skewness | Moment::KurtosisSample | Moment::KurtosisPopulation => {
+                unreachable!("these are made of shapes")
+            }
+        }
     }
 }
 
@@ -135,29 +161,6 @@ pub(super) struct MomentOutcome {
     pub(super) moment: Moment,
 }
 
-impl MomentOutcome {
-    fn of(&self, pairs: &Pairs) -> Option<f64> {
-        let count = pairs.count;
-        let sample = (count > 1.0).then_some(count - 1.0);
-        let population = (count > 0.0).then_some(count);
-        match self.moment {
-            Moment::VarianceSample => Some(pairs.square_x / sample?),
-            Moment::VariancePopulation => Some(pairs.square_x / population?),
-            Moment::DeviationSample => Some((pairs.square_x / sample?).sqrt()),
-            Moment::DeviationPopulation => Some((pairs.square_x / population?).sqrt()),
-            Moment::CovarianceSample => Some(pairs.product / sample?),
-            Moment::CovariancePopulation => Some(pairs.product / population?),
-            Moment::Correlation => {
-                let scale = (pairs.square_x * pairs.square_y).sqrt();
-                (scale != 0.0 && sample.is_some()).then(|| pairs.product / scale)
-            }
-            Moment::Skewness | Moment::KurtosisSample | Moment::KurtosisPopulation => {
-                unreachable!("these are made of shapes")
-            }
-        }
-    }
-}
-
 impl Outcome for MomentOutcome {
     fn lane(&self) -> Lane {
         Lane::F64
@@ -166,7 +169,7 @@ impl Outcome for MomentOutcome {
     fn write(&self, tuples: &[Tuple], out: &mut Vector, _: &mut Memory) -> Result<()> {
         out.validity.set_all();
         for (at, tuple) in tuples.iter().enumerate() {
-            match self.of(&self.places.get(*tuple)) {
+            match self.moment.of(&self.places.get(*tuple)) {
                 Some(value) => out.values_mut::<f64>()[at] = value,
                 None => out.validity.set(at, false),
             }

@@ -1,5 +1,6 @@
 //! Columns of a range of sorted rows: arguments on their way from tuples to functions, results on their way to vectors.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -177,7 +178,7 @@ impl Column {
                 && (0..rows).filter_map(|row| vector.value::<Str>(row)).any(|s| !s.is_inline());
         }
         if has_long {
-            self.unreserved += array.get_buffer_memory_size();
+            self.unreserved += bytes_of(array);
             self.arrays.push(column);
         }
         Ok(())
@@ -213,6 +214,18 @@ impl Column {
             }
         }
     }
+}
+
+/// Bytes of an array, each part of which counts once: that of a list of strings may have the same one for each of them.
+pub(super) fn bytes_of(array: &ArrayRef) -> usize {
+    let (mut bytes, mut known) = (0, HashSet::new());
+    let mut left = vec![array.to_data()];
+    while let Some(data) = left.pop() {
+        let fresh = data.buffers().iter().filter(|buffer| known.insert(buffer.data_ptr()));
+        bytes += fresh.map(|buffer| buffer.capacity()).sum::<usize>();
+        left.extend_from_slice(data.child_data());
+    }
+    bytes
 }
 
 /// 64 bits from `at` on; zeros follow the last.

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::column::Column;
+use super::exclusion::{Exclusion, Kept, all};
 use super::morsel::Rows;
 use crate::lane::for_number;
 use crate::pace::Pace;
@@ -28,6 +29,8 @@ pub enum Frame {
         /// The last row.
         end: Bound<Distance>,
     },
+    /// Those of another frame, but for some around the row.
+    Excluding(Exclusion, Box<Frame>),
 }
 
 /// How far a key may be from the row's own.
@@ -88,12 +91,29 @@ impl Frame {
         match self {
             Frame::Rows(start, _) | Frame::Groups(start, _) => *start == Bound::Unbounded,
             Frame::Range { start, .. } => *start == Bound::Unbounded,
+            Frame::Excluding(_, frame) => frame.is_from_start(),
+        }
+    }
+
+    /// The rows that it leaves out.
+    pub(super) fn exclusion(&self) -> Option<Exclusion> {
+        match self {
+            Frame::Excluding(exclusion, _) => Some(*exclusion),
+            _ => None,
+        }
+    }
+
+    /// The frame that leaves none out.
+    pub(super) fn whole(&self) -> &Frame {
+        match self {
+            Frame::Excluding(_, frame) => frame.whole(),
+            frame => frame,
         }
     }
 
     /// The fields that are needed to find frames: that of the key, of the first row's, and of the last row's.
     pub(super) fn fields(&self) -> [Option<usize>; 3] {
-        match self {
+        match self.whole() {
             Frame::Range { key, start, end } => [Some(key.field), start.field(), end.field()],
             _ => [None; 3],
         }
@@ -104,8 +124,9 @@ impl Frame {
 pub(super) struct Frames<'a> {
     rows: &'a Rows<'a>,
     ends: Ends<'a>,
+    exclusion: Option<Exclusion>,
     partition: Range<usize>,
-    /// Those of the row that was asked for last.
+    /// Those of the row that was asked for last; of frames of rows, only if they leave some out.
     peers: Range<usize>,
 }
 
@@ -132,7 +153,8 @@ impl<'a> Frames<'a> {
         rows: &'a Rows<'a>,
         fields: &'a [Option<Column>; 3],
     ) -> Frames<'a> {
-        let ends = match (frame, &fields[0]) {
+        let exclusion = frame.exclusion();
+        let ends = match (frame.whole(), &fields[0]) {
             (Frame::Rows(start, end), _) => Ends::Rows(*start, *end),
             (Frame::Groups(start, end), _) => {
                 Ends::Groups { start: *start, end: *end, groups: Groups::default() }
@@ -145,8 +167,9 @@ impl<'a> Frames<'a> {
                 })
             }
             (Frame::Range { .. }, None) => unreachable!("a frame by a key has a column"),
+            (Frame::Excluding(..), _) => unreachable!("a whole frame leaves nothing out"),
         };
-        Frames { rows, ends, partition: 0..0, peers: 0..0 }
+        Frames { rows, ends, exclusion, partition: 0..0, peers: 0..0 }
     }
 
     /// Goes on with a partition.
@@ -173,19 +196,41 @@ impl<'a> Frames<'a> {
         self.partition = partition;
     }
 
-    /// The frame of the next row, and the end of the rows from there on that have the same.
+    /// The frame of the next row, of which some may be left out, and the end of the rows from there on that have the same.
     pub(super) fn next(&mut self, row: usize) -> (Range<usize>, usize) {
-        let partition = &self.partition;
-        if let Ends::Rows(start, end) = &self.ends {
-            return of_rows(*start, *end, row, partition);
+        let (frame, end) = self.whole(row);
+        let end = match self.exclusion {
+            None => end,
+            Some(Exclusion::Group) => end.min(self.peers.end),
+            Some(Exclusion::CurrentRow | Exclusion::Ties) => row + 1,
+        };
+        (frame, end)
+    }
+
+    /// True if rows are left out.
+    pub(super) fn excludes(&self) -> bool {
+        self.exclusion.is_some()
+    }
+
+    /// What is kept of the frame of the row that was asked for last.
+    pub(super) fn kept(&self, row: usize, frame: Range<usize>) -> Kept {
+        match self.exclusion {
+            None => all(frame),
+            Some(exclusion) => exclusion.kept(&frame, row, &self.peers),
         }
-        let is_new = row >= self.peers.end;
+    }
+
+    fn whole(&mut self, row: usize) -> (Range<usize>, usize) {
+        let partition = &self.partition;
+        let is_of_rows = matches!(self.ends, Ends::Rows(..));
+        let has_peers = !is_of_rows || self.exclusion.is_some_and(Exclusion::has_peers);
+        let is_new = has_peers && row >= self.peers.end;
         if is_new {
             self.peers = row..self.rows.peers_end(row, partition.end);
         }
         let peers = &self.peers;
         let frame = match &mut self.ends {
-            Ends::Rows(..) => unreachable!("frames of rows have no peers"),
+            Ends::Rows(start, end) => return of_rows(*start, *end, row, partition),
             Ends::Groups { start, end, groups } => {
                 groups.number += usize::from(is_new && row > partition.start);
                 groups.start(*start, partition, peers)..groups.end(*end, partition, peers)

@@ -8,6 +8,7 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 use super::frames::Frame;
+use crate::aggregate::Moment;
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::program::Constant;
@@ -34,8 +35,9 @@ pub enum Kind {
     Rank,
     /// How many different keys there are up to its own.
     DenseRank,
-    /// Which of so many parts of the partition it is in; each has as many rows as the next one, or one more.
-    Ntile(u64),
+    /// Which of so many parts of the partition it is in; each has as many rows as the next one, or one more. Null if the
+    /// number of parts is.
+    Ntile(Given<i64>),
     /// The part of the other rows that come before its first peer. In [`Lane::F64`].
     PercentRank,
     /// The part of the rows that come before it or are its peers. In [`Lane::F64`].
@@ -44,8 +46,8 @@ pub enum Kind {
     Shift(Shift),
     /// The argument of a row of the frame; null if it has not so many. In the argument's lane.
     Nth {
-        /// Which: 1 is the first one, -1 the last.
-        row: i64,
+        /// Which: 1 is the first one, -1 the last. Those that rows have themselves are positive.
+        row: Given<i64>,
         /// Rows whose argument is null do not count.
         ignores_nulls: bool,
         /// Of rows.
@@ -59,15 +61,53 @@ pub enum Kind {
     Partitionwise(Arc<dyn Partitionwise>),
 }
 
+/// An argument beside the value that a function is of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given<T> {
+    /// The same for all rows.
+    Constant(T),
+    /// What is in this field of each row, or null: in [`Lane::I64`] if it is a number of rows or parts.
+    Field(usize),
+}
+
+impl<T> Given<T> {
+    /// The field, if it is in one.
+    pub(super) fn field(&self) -> Option<usize> {
+        match self {
+            Given::Constant(_) => None,
+            Given::Field(field) => Some(*field),
+        }
+    }
+}
+
 /// Which other row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shift {
-    /// So many rows before, or behind if it is negative.
-    pub back: i64,
+    /// So many rows before, or behind if it is negative. If it is null, so is the result.
+    pub back: Given<i64>,
+    /// It is the other way round.
+    pub is_ahead: bool,
     /// Rows whose argument is null do not count.
     pub ignores_nulls: bool,
     /// What there is if the partition has no such row, of the argument's lane.
-    pub default: Option<Constant>,
+    pub default: Option<Given<Constant>>,
+}
+
+impl Shift {
+    /// The fields of rows that say how far away the other one is, and what there is without it.
+    pub(super) fn fields(&self) -> [Option<usize>; 3] {
+        [self.back.field(), self.default.as_ref().and_then(Given::field), None]
+    }
+
+    /// How many rows before, of which the row says so many.
+    pub(super) fn back(&self, rows: i64) -> i64 {
+        if self.is_ahead { rows.saturating_neg() } else { rows }
+    }
+
+    /// True if it matters which rows have an argument.
+    pub(super) fn passes_over_nulls(&self) -> bool {
+        self.ignores_nulls && self.back != Given::Constant(0)
+    }
 }
 
 /// An aggregate of a frame.
@@ -86,6 +126,8 @@ pub enum Aggregate {
     Min,
     /// The greatest one.
     Max,
+    /// A variance or a deviation. Of [`Lane::F64`], as its result.
+    Moment(Moment),
     /// Whether all values are true. Of truth values, as the next.
     All,
     /// Whether one is.
@@ -108,6 +150,9 @@ pub trait Foreign: fmt::Debug + Send + Sync {
 pub trait Accumulator: Send {
     /// True if rows may go out.
     fn removes(&self) -> bool;
+
+    /// True if rows may go out that are not the first ones, and others may come in in any order.
+    fn removes_any(&self) -> bool;
 
     /// The rows that are named from now on have these arguments.
     fn go_on(&mut self, inputs: Vec<ArrayRef>);

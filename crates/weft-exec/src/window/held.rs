@@ -34,6 +34,7 @@ pub(super) fn held<'a>(
             let is_any = aggregate == Aggregate::Any;
             Box::new(Truth { values: values.values(), column: values, is_any, counts: [0; 2] })
         }
+        Aggregate::Moment(_) => unreachable!("moments are held in stacks"),
         Aggregate::Min | Aggregate::Max => {
             let is_max = aggregate == Aggregate::Max;
             for_lane!(values.lane(), T => {

@@ -7,12 +7,13 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 use super::column::{Column, array};
-use super::foreign::ForeignHeld;
+use super::foreign::{self, ForeignHeld};
 use super::frames::Frames;
-use super::functions::{Function, Kind, Partitionwise};
+use super::functions::{Aggregate, Function, Given, Kind, Partitionwise};
 use super::held::held;
+use super::shifts::Nth;
 use super::starts::Starts;
-use super::{aggregates, ranks, shifts};
+use super::{aggregates, excluded, ranks, shifts};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::sort::entries::Entry;
@@ -92,18 +93,23 @@ pub(super) async unsafe fn evaluate(
         }
         Kind::Shift(shift) => {
             // SAFETY: as the caller promises.
-            let argument = unsafe { column(function.arguments[0], rows, budget, pace).await? };
-            shifts::write_shift(shift, rows, &argument, &mut out, pace).await;
+            let (argument, given) = unsafe {
+                let argument = column(function.arguments[0], rows, budget, pace).await?;
+                (argument, columns(shift.fields(), rows, budget, pace).await?)
+            };
+            shifts::write_shift(shift, rows, &argument, &given, &mut out, pace).await;
         }
         Kind::Nth { row, ignores_nulls, frame } => {
             // SAFETY: as the caller promises.
-            let (argument, fields) = unsafe {
+            let (argument, numbers, fields) = unsafe {
                 let argument = column(function.arguments[0], rows, budget, pace).await?;
-                (argument, columns(frame.fields(), rows, budget, pace).await?)
+                let numbers = columns([row.field(), None, None], rows, budget, pace).await?;
+                (argument, numbers, columns(frame.fields(), rows, budget, pace).await?)
             };
             let mut frames = Frames::new(frame, rows, &fields);
-            let (row, nulls) = (*row, *ignores_nulls);
-            shifts::write_nth(row, nulls, &mut frames, rows, &argument, &mut out, pace).await;
+            let [numbers, ..] = &numbers;
+            let nth = Nth { row, numbers: numbers.as_ref(), ignores_nulls: *ignores_nulls };
+            shifts::write_nth(&nth, &mut frames, rows, &argument, &mut out, pace).await?;
         }
         Kind::Aggregate(aggregate, frame) => {
             let argument = function.arguments.first().copied();
@@ -113,18 +119,34 @@ pub(super) async unsafe fn evaluate(
                 (argument, columns(frame.fields(), rows, budget, pace).await?)
             };
             let mut frames = Frames::new(frame, rows, &fields);
+            if frames.excludes() || matches!(aggregate, Aggregate::Moment(_)) {
+                let argument = argument.as_ref();
+                excluded::write(*aggregate, &mut frames, rows, argument, &mut out, budget, pace)
+                    .await?;
+                return Ok(out);
+            }
             let mut held = held(*aggregate, frame.is_from_start(), argument.as_ref());
             aggregates::write(held.as_mut(), &mut frames, rows, &mut out, budget, pace).await?;
         }
-        Kind::Foreign(foreign, frame) => {
+        Kind::Foreign(of, frame) => {
             // SAFETY: as the caller promises.
             let (inputs, fields) = unsafe {
-                let inputs = arrays(function, foreign.input_types(), rows, budget, pace).await?;
+                let inputs = arrays(function, of.input_types(), rows, budget, pace).await?;
                 (inputs, columns(frame.fields(), rows, budget, pace).await?)
             };
             let mut frames = Frames::new(frame, rows, &fields);
-            let mut held = ForeignHeld::new(foreign.accumulator(inputs)?);
+            let mut held = ForeignHeld::new(of.accumulator(inputs)?);
+            if frames.excludes() {
+                foreign::write_excluded(&mut held, &mut frames, rows, &mut out, budget, pace)
+                    .await?;
+                return Ok(out);
+            }
             aggregates::write(&mut held, &mut frames, rows, &mut out, budget, pace).await?;
+        }
+        Kind::Ntile(Given::Field(field)) => {
+            // SAFETY: as the caller promises.
+            let parts = unsafe { column(*field, rows, budget, pace).await? };
+            ranks::write_ntile(&parts, rows, &mut out, pace).await?;
         }
         kind => ranks::write(kind, rows, &mut out, pace).await,
     }

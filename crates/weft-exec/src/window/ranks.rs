@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::column::Column;
-use super::functions::Kind;
+use super::functions::{Given, Kind};
 use super::morsel::Rows;
+use crate::error::{ExecError, Result};
 use crate::for_lanes;
 use crate::lane::Value;
 use crate::pace::Pace;
@@ -36,7 +37,8 @@ pub(super) async fn write(kind: &Kind, rows: &Rows<'_>, out: &mut Column, pace: 
         Kind::Ntile(_) => |place, parts| part_of(place.number as u64, place.rows as u64, parts) + 1,
         kind => return write_part(kind, rows, out, pace).await,
     };
-    let parts = if let Kind::Ntile(parts) = kind { *parts } else { 0 };
+    let parts =
+        if let Kind::Ntile(Given::Constant(parts)) = kind { parts.unsigned_abs() } else { 0 };
     let has_peers = matches!(kind, Kind::Rank | Kind::DenseRank);
     for_lanes!(out.lane(), T => {
         each(rows, out, has_peers, pace, |place| number(place, parts) as T).await;
@@ -51,6 +53,56 @@ async fn write_part(kind: &Kind, rows: &Rows<'_>, out: &mut Column, pace: &mut P
         _ => unreachable!("no function by ranks"),
     };
     each(rows, out, true, pace, part).await;
+}
+
+/// Writes ntile of the numbers of parts that rows have themselves.
+///
+/// # Errors
+/// [`ExecError::NotPositive`]
+pub(super) async fn write_ntile(
+    parts: &Column,
+    rows: &Rows<'_>,
+    out: &mut Column,
+    pace: &mut Pace,
+) -> Result<()> {
+    let mut until_look = STRIDE;
+    for partition in rows.partitions() {
+        let (first, count) = (partition.start, partition.len());
+        for row in partition {
+            let part =
+                parts_of(parts, row)?.map(|of| part_of((row - first) as u64, count as u64, of));
+            write_part_of(part, out, row);
+            until_look -= 1;
+            if until_look == 0 {
+                pace.keep().await;
+                until_look = STRIDE;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many parts a row wants; `None` if it is null.
+///
+/// # Errors
+/// [`ExecError::NotPositive`]
+pub(super) fn parts_of(parts: &Column, row: usize) -> Result<Option<u64>> {
+    if !parts.is_valid(row) {
+        return Ok(None);
+    }
+    match parts.values::<i64>()[row] {
+        value if value > 0 => Ok(Some(value.unsigned_abs())),
+        value => Err(ExecError::NotPositive { argument: "the argument of ntile", value }),
+    }
+}
+
+/// Writes the part that a row is in, from 0 on.
+pub(super) fn write_part_of(part: Option<u64>, out: &mut Column, row: usize) {
+    match part {
+        Some(part) => for_lanes!(out.lane(), T => out.values_mut::<T>()[row] = (part + 1) as T,
+            [I64: i64, U64: u64], else panic!("ranks in {}", out.lane())),
+        None => out.set_null(row),
+    }
 }
 
 /// Which of so many parts of a partition a row is in, from 0 on.

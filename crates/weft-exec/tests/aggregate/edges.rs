@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow_schema::DataType;
 use weft_exec::aggregate::{
-    Aggregate, Aggregation, External, Function, Keys, Moment, Output, Product, Quantile, Shape,
+    Aggregate, Aggregation, External, Function, Group, Keys, Moment, Output, Product, Quantile,
+    Shape,
 };
 use weft_exec::program::{Constant, Program, Register};
 use weft_exec::{ExecError, Lane, Result};
@@ -243,10 +244,23 @@ impl External for Listed {
         &DataType::Int64
     }
 
-    fn call(&self, values: &ArrayRef) -> Result<ArrayRef> {
+    fn begin(&self) -> Result<Box<dyn Group>> {
+        Ok(Box::new(List(Vec::new())))
+    }
+}
+
+struct List(Vec<Option<i64>>);
+
+impl Group for List {
+    fn add(&mut self, values: &ArrayRef) -> Result<()> {
         let values = values.as_any().downcast_ref::<Int64Array>().expect("the type asked for");
-        let list = format!("{}: {:?}", values.len(), values.iter().collect::<Vec<_>>());
-        Ok(Arc::new(StringArray::from(vec![(!values.is_empty()).then_some(list)])))
+        self.0.extend(values);
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<ArrayRef> {
+        let list = format!("{}: {:?}", self.0.len(), self.0);
+        Ok(Arc::new(StringArray::from(vec![(!self.0.is_empty()).then_some(list)])))
     }
 }
 

@@ -60,6 +60,7 @@ fn result_type(kind: &Kind, argument: Argument) -> DataType {
         Kind::Aggregate(Aggregate::Count, _) | Kind::Foreign(..) | Kind::Partitionwise(_) => {
             DataType::Int64
         }
+        Kind::Aggregate(Aggregate::Moment(_), _) => DataType::Float64,
         Kind::Aggregate(..) => of_argument,
     }
 }

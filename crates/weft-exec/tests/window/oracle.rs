@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use weft_exec::aggregate::Moment;
 use weft_exec::program::Constant;
-use weft_exec::window::{Aggregate, Bound, Distance, Frame, Kind, Shift};
+use weft_exec::window::{Aggregate, Bound, Distance, Exclusion, Frame, Given, Kind, Shift};
 
 /// A row of the tests.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +88,7 @@ fn result(
             Some(keys.len().to_string())
         }
         Kind::Ntile(parts) => {
+            let Given::Constant(parts) = parts else { panic!("the oracle knows constants only") };
             let (parts, mut seen) = (*parts as usize, 0);
             let part = (0..parts).find(|part| {
                 seen += count / parts + usize::from(*part < count % parts);
@@ -99,25 +101,31 @@ fn result(
             Some(format!("{:?}", peers.start as f64 / others))
         }
         Kind::CumeDist => Some(format!("{:?}", peers.end as f64 / count as f64)),
-        Kind::Shift(Shift { back, ignores_nulls, default }) => {
-            let counts = |row: &usize| {
-                *back != 0 && *ignores_nulls && value(&rows[*row], argument).is_none()
+        Kind::Shift(Shift { back, is_ahead, ignores_nulls, default }) => {
+            let back = match back {
+                Given::Constant(rows) => *rows,
+                Given::Field(_) => rows[at].number?,
             };
+            let back = if *is_ahead { back.saturating_neg() } else { back };
+            let counts =
+                |row: &usize| back != 0 && *ignores_nulls && value(&rows[*row], argument).is_none();
             let places: Vec<usize> = (0..count).filter(|row| *row == at || !counts(row)).collect();
             let own = places.iter().position(|row| *row == at)? as i64;
-            let place = own.checked_sub(*back).and_then(|place| usize::try_from(place).ok());
+            let place = own.checked_sub(back).and_then(|place| usize::try_from(place).ok());
             let other = place.and_then(|place| places.get(place));
             match (other, default) {
                 (Some(other), _) => value(&rows[*other], argument),
-                (None, Some(Constant::I64(default))) => Some(default.to_string()),
-                (None, Some(Constant::Str(default))) => {
+                (None, Some(Given::Field(_))) => rows[at].key.map(|key| key.to_string()),
+                (None, Some(Given::Constant(Constant::I64(default)))) => Some(default.to_string()),
+                (None, Some(Given::Constant(Constant::Str(default)))) => {
                     Some(String::from_utf8(default.to_vec()).unwrap())
                 }
                 (None, _) => None,
             }
         }
         Kind::Nth { row, ignores_nulls, frame } => {
-            let mut places: Vec<usize> = self::frame(frame, rows, order, at).collect();
+            let Given::Constant(row) = row else { panic!("the oracle knows constants only") };
+            let mut places = self::frame(frame, rows, order, at);
             places.retain(|row| !ignores_nulls || value(&rows[*row], argument).is_some());
             if *row < 0 {
                 places.reverse();
@@ -126,16 +134,40 @@ fn result(
             value(&rows[*places.get(place)?], argument)
         }
         Kind::Aggregate(aggregate, frame) => {
-            let rows = &rows[self::frame(frame, rows, order, at)];
-            self::aggregate(*aggregate, argument, rows)
+            let places = self::frame(frame, rows, order, at);
+            let rows: Vec<&Row> = places.into_iter().map(|row| &rows[row]).collect();
+            self::aggregate(*aggregate, argument, &rows)
         }
-        Kind::Foreign(_, frame) => Some(self::frame(frame, rows, order, at).len().to_string()),
+        Kind::Foreign(foreign, frame) => {
+            let places = self::frame(frame, rows, order, at);
+            let numbers = places.into_iter().map(|row| rows[row].number);
+            let value = match format!("{foreign:?}").contains("removes: true") {
+                true => numbers.map(added).sum(),
+                false => numbers.fold(0, followed),
+            };
+            Some(value.to_string())
+        }
         Kind::Partitionwise(_) => Some(count.to_string()),
     }
 }
 
-fn aggregate(aggregate: Aggregate, argument: Argument, rows: &[Row]) -> Option<String> {
-    let known: Vec<&Row> = rows.iter().filter(|row| value(row, argument).is_some()).collect();
+/// A float with few digits, times something so that it lies between two of these only by chance.
+pub(crate) fn in_short(value: f64) -> String {
+    format!("{:.3}", value * 1.234_567 + 0.0)
+}
+
+/// What a row adds to a sum that also counts.
+pub(crate) fn added(number: Option<i64>) -> i64 {
+    number.unwrap_or(5000) + (1 << 20)
+}
+
+/// What becomes of numbers if one more follows them.
+pub(crate) fn followed(before: i64, number: Option<i64>) -> i64 {
+    before.wrapping_mul(31).wrapping_add(added(number))
+}
+
+fn aggregate(aggregate: Aggregate, argument: Argument, rows: &[&Row]) -> Option<String> {
+    let known: Vec<&&Row> = rows.iter().filter(|row| value(row, argument).is_some()).collect();
     if aggregate == Aggregate::Count {
         return Some(known.len().to_string());
     }
@@ -158,6 +190,13 @@ fn aggregate(aggregate: Aggregate, argument: Argument, rows: &[Row]) -> Option<S
         (Aggregate::Max, _) => texts().max(),
         (Aggregate::All, _) => Some(truths.all(|truth| truth).to_string()),
         (Aggregate::Any, _) => Some(truths.any(|truth| truth).to_string()),
+        (Aggregate::Moment(moment), _) => {
+            let (count, mean) = (known.len() as f64, floats().sum::<f64>() / known.len() as f64);
+            let squares = floats().map(|float| (float - mean).powi(2)).sum::<f64>();
+            let of = if moment == Moment::VariancePopulation { count } else { count - 1.0 };
+            // To so many digits: sums of squares differ in the last ones.
+            (of > 0.0).then(|| in_short(squares / of))
+        }
         (Aggregate::Count, _) => None,
     }
 }
@@ -170,8 +209,18 @@ fn peers(rows: &[Row], at: usize) -> Range<usize> {
 }
 
 /// The rows that lie in a frame are looked for one by one.
-fn frame(frame: &Frame, rows: &[Row], order: KeyOrder, at: usize) -> Range<usize> {
-    let within: Vec<usize> = (0..rows.len())
+fn frame(frame: &Frame, rows: &[Row], order: KeyOrder, at: usize) -> Vec<usize> {
+    if let Frame::Excluding(exclusion, frame) = frame {
+        let peers = peers(rows, at);
+        let mut kept = self::frame(frame, rows, order, at);
+        kept.retain(|row| match exclusion {
+            Exclusion::CurrentRow => *row != at,
+            Exclusion::Group => !peers.contains(row),
+            Exclusion::Ties => *row == at || !peers.contains(row),
+        });
+        return kept;
+    }
+    (0..rows.len())
         .filter(|other| match frame {
             Frame::Rows(start, end) => is_within(start, end, *other as i64 - at as i64),
             Frame::Groups(start, end) => {
@@ -185,12 +234,9 @@ fn frame(frame: &Frame, rows: &[Row], order: KeyOrder, at: usize) -> Range<usize
             Frame::Range { start, end, .. } => {
                 is_in_range(&constant(start), &constant(end), rows, order, at, *other)
             }
+            Frame::Excluding(..) => unreachable!("the frame is a whole one"),
         })
-        .collect();
-    match (within.first(), within.last()) {
-        (Some(first), Some(last)) => *first..last + 1,
-        _ => 0..0,
-    }
+        .collect()
 }
 
 fn is_within(start: &Bound<u64>, end: &Bound<u64>, distance: i64) -> bool {

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, Int64Array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_schema::DataType;
 use weft_exec::ExecError;
+use weft_exec::aggregate::Moment;
 use weft_exec::program::Constant;
 use weft_exec::query::Context;
 use weft_exec::window::{
-    Accumulator, Aggregate, Bound, Distance, Foreign, Frame, Kind, Partitionwise, RangeKey, Shift,
+    Accumulator, Aggregate, Bound, Distance, Exclusion, Foreign, Frame, Given, Kind, Partitionwise,
+    RangeKey, Shift,
 };
 use weft_rt::io::DriverKind;
 use weft_rt::memory::Ledger;
 use weft_rt::{Runtime, RuntimeOptions};
 
 use crate::case::{KEY, run};
-use crate::oracle::{Argument, KeyOrder, Row, results};
+use crate::oracle::{Argument, KeyOrder, Row, added, followed, in_short, results};
 
 pub(crate) fn runtime(workers: usize) -> Arc<Runtime> {
     let driver = DriverKind::Blocking;
@@ -51,7 +55,7 @@ impl Partitionwise for Rows {
     }
 }
 
-/// Counts rows, and forgets none one by one unless it `removes`.
+/// Adds up rows; or puts them behind each other and forgets none one by one, unless it `removes`.
 #[derive(Debug)]
 struct Counted {
     removes: bool,
@@ -65,7 +69,7 @@ impl Foreign for Counted {
 
     fn accumulator(&self, inputs: Vec<ArrayRef>) -> weft_exec::Result<Box<dyn Accumulator>> {
         assert_eq!(inputs.len(), 1);
-        Ok(Box::new(Count { removes: self.removes, rows: 0 }))
+        Ok(Box::new(Rolling { removes: self.removes, inputs, value: 0 }))
     }
 }
 
@@ -74,40 +78,59 @@ pub(crate) fn counted(removes: bool, frame: Frame) -> Kind {
     Kind::Foreign(Arc::new(Counted { removes, input_types: [DataType::Int64] }), frame)
 }
 
-struct Count {
+struct Rolling {
     removes: bool,
-    rows: usize,
+    inputs: Vec<ArrayRef>,
+    value: i64,
 }
 
-impl Accumulator for Count {
+impl Rolling {
+    fn values(&self, rows: std::ops::Range<usize>) -> Vec<Option<i64>> {
+        let values = self.inputs[0].as_primitive::<Int64Type>();
+        rows.map(|row| values.is_valid(row).then(|| values.value(row))).collect()
+    }
+}
+
+impl Accumulator for Rolling {
     fn removes(&self) -> bool {
         self.removes
     }
 
-    fn go_on(&mut self, _: Vec<ArrayRef>) {}
+    fn removes_any(&self) -> bool {
+        self.removes
+    }
+
+    fn go_on(&mut self, inputs: Vec<ArrayRef>) {
+        self.inputs = inputs;
+    }
 
     fn bytes(&self) -> usize {
-        size_of::<Count>()
+        size_of::<Rolling>()
     }
 
     fn clear(&mut self) -> weft_exec::Result<()> {
-        self.rows = 0;
+        self.value = 0;
         Ok(())
     }
 
     fn add(&mut self, rows: std::ops::Range<usize>) -> weft_exec::Result<()> {
-        self.rows += rows.len();
+        for value in self.values(rows) {
+            self.value = match self.removes {
+                true => self.value + added(value),
+                false => followed(self.value, value),
+            };
+        }
         Ok(())
     }
 
     fn remove(&mut self, rows: std::ops::Range<usize>) -> weft_exec::Result<()> {
         assert!(self.removes);
-        self.rows -= rows.len();
+        self.value -= self.values(rows).into_iter().map(added).sum::<i64>();
         Ok(())
     }
 
     fn value(&mut self) -> weft_exec::Result<ArrayRef> {
-        Ok(Arc::new(Int64Array::from_value(self.rows as i64, 1)))
+        Ok(Arc::new(Int64Array::from_value(self.value, 1)))
     }
 }
 
@@ -148,6 +171,17 @@ fn bounds<T: Clone>(random: &mut fastrand::Rng, value: impl Fn(u64) -> T) -> [Bo
 }
 
 fn frame(order: KeyOrder, random: &mut fastrand::Rng) -> Frame {
+    match random.u8(..6) {
+        3.. => {
+            let exclusions = [Exclusion::CurrentRow, Exclusion::Group, Exclusion::Ties];
+            let exclusion = exclusions[random.usize(..3)];
+            Frame::Excluding(exclusion, Box::new(whole_frame(order, random)))
+        }
+        _ => whole_frame(order, random),
+    }
+}
+
+fn whole_frame(order: KeyOrder, random: &mut fastrand::Rng) -> Frame {
     match random.u8(..3) {
         0 => {
             let [start, end] = bounds(random, |rows| rows);
@@ -174,7 +208,7 @@ pub(crate) fn function(order: KeyOrder, random: &mut fastrand::Rng) -> (Kind, Ar
         0 => (Kind::RowNumber, Argument::Nothing),
         1 => (Kind::Rank, Argument::Nothing),
         2 => (Kind::DenseRank, Argument::Nothing),
-        3 => (Kind::Ntile(random.u64(1..20)), Argument::Nothing),
+        3 => (Kind::Ntile(Given::Constant(random.i64(1..20))), Argument::Nothing),
         4 => (Kind::PercentRank, Argument::Nothing),
         5 => (Kind::CumeDist, Argument::Nothing),
         6 => {
@@ -184,11 +218,17 @@ pub(crate) fn function(order: KeyOrder, random: &mut fastrand::Rng) -> (Kind, Ar
                 Argument::Text => Some(Constant::Str(Arc::from(&b"a default, and a long one"[..]))),
                 _ => None,
             };
-            let default = default.filter(|_| random.bool());
-            (Kind::Shift(Shift { back, ignores_nulls, default }), argument)
+            let default = default.filter(|_| random.bool()).map(Given::Constant);
+            let (back, default) = match random.u8(..3) {
+                0 => (Given::Field(3), default),
+                1 if argument == Argument::Number => (Given::Field(3), Some(Given::Field(KEY))),
+                _ => (Given::Constant(back), default),
+            };
+            let is_ahead = random.bool();
+            (Kind::Shift(Shift { back, is_ahead, ignores_nulls, default }), argument)
         }
         7 => {
-            let row = [1, -1, 2, -2, 5, 0][random.usize(..6)];
+            let row = Given::Constant([1, -1, 2, -2, 5, 0][random.usize(..6)]);
             (Kind::Nth { row, ignores_nulls, frame: frame(order, random) }, argument)
         }
         8 => {
@@ -207,6 +247,8 @@ pub(crate) fn function(order: KeyOrder, random: &mut fastrand::Rng) -> (Kind, Ar
                 (Aggregate::Max, Argument::Number),
                 (Aggregate::Min, Argument::Text),
                 (Aggregate::Max, Argument::Text),
+                (Aggregate::Moment(Moment::VarianceSample), Argument::Float),
+                (Aggregate::Moment(Moment::VariancePopulation), Argument::Float),
                 (Aggregate::All, Argument::Truth),
                 (Aggregate::Any, Argument::Truth),
             ];
@@ -236,7 +278,12 @@ fn check(
         let partitions = sorted.chunk_by(|a, b| !has_groups || a.group == b.group);
         let expected: Vec<Option<String>> =
             partitions.flat_map(|rows| results(kind, *argument, rows, order)).collect();
-        for (number, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let is_moment = matches!(kind, Kind::Aggregate(Aggregate::Moment(_), _));
+        let got = got.into_iter().map(|got| match got {
+            Some(got) if is_moment => Some(in_short(got.parse().unwrap())),
+            got => got,
+        });
+        for (number, (got, expected)) in got.zip(expected).enumerate() {
             assert_eq!(got, expected, "row {number}: {kind:?} of {argument:?}, {order:?}");
         }
     }

@@ -186,6 +186,7 @@ pub(super) fn translate_exec(error: &ExecError) -> SqlError {
             let message = format!("cannot cast {value} to {into}: it is out of the range");
             SqlError::new(ErrorKind::Data, message).with_hint("use TRY_CAST to have NULL instead")
         }
+        ExecError::NotPositive { .. } => SqlError::new(ErrorKind::Data, error.to_string()),
         ExecError::Memory { operator, source } => {
             out_of_memory(&format!("out of memory: {operator} needs more: {source}"))
         }

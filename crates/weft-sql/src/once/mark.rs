@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     Cte, Expr, Ident, ObjectName, Query, SetExpr, Statement, TableFactor, VisitMut, VisitorMut,
 };
 
+use crate::exclusions::is_mark_name;
 use crate::statement::{fold, parse_query};
 
 /// What second names begin with.
@@ -121,6 +122,9 @@ impl Marker<'_> {
     }
 
     fn is_volatile(&self, function: &str) -> bool {
+        if is_mark_name(function) {
+            return false;
+        }
         let function = self.state.scalar_functions().get(function);
         function.is_some_and(|function| function.signature().volatility == Volatility::Volatile)
     }

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StructArray};
+use datafusion::arrow::array::{ArrayRef, AsArray, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::logical_expr::Accumulator;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use weft_exec::aggregate::{Aggregate, External, Function, Moment, Quantile};
+use weft_exec::aggregate::{Aggregate, External, Function, Group, Moment, Quantile};
 use weft_exec::program::{self, Register, Step};
 use weft_exec::{ExecError, Lane};
 
@@ -285,19 +286,6 @@ struct Accumulated {
     is_packed: bool,
 }
 
-impl Accumulated {
-    fn accumulate(&self, values: &ArrayRef) -> DfResult<ArrayRef> {
-        let mut accumulator = self.expr.create_accumulator()?;
-        if !values.is_empty() {
-            match self.is_packed {
-                true => accumulator.update_batch(values.as_struct().columns())?,
-                false => accumulator.update_batch(std::slice::from_ref(values))?,
-            }
-        }
-        accumulator.evaluate()?.to_array()
-    }
-}
-
 impl External for Accumulated {
     fn name(&self) -> &str {
         self.expr.fun().name()
@@ -307,7 +295,32 @@ impl External for Accumulated {
         &self.input_type
     }
 
-    fn call(&self, values: &ArrayRef) -> weft_exec::Result<ArrayRef> {
-        self.accumulate(values).map_err(|error| ExecError::Function(Box::new(error)))
+    fn begin(&self) -> weft_exec::Result<Box<dyn Group>> {
+        let accumulator = ours(self.expr.create_accumulator())?;
+        Ok(Box::new(Accumulating { accumulator, is_packed: self.is_packed }))
     }
+}
+
+/// What it has of a group.
+struct Accumulating {
+    accumulator: Box<dyn Accumulator>,
+    is_packed: bool,
+}
+
+impl Group for Accumulating {
+    fn add(&mut self, values: &ArrayRef) -> weft_exec::Result<()> {
+        ours(match self.is_packed {
+            true => self.accumulator.update_batch(values.as_struct().columns()),
+            false => self.accumulator.update_batch(std::slice::from_ref(values)),
+        })
+    }
+
+    fn value(&mut self) -> weft_exec::Result<ArrayRef> {
+        ours(self.accumulator.evaluate().and_then(|value| value.to_array()))
+    }
+}
+
+/// An error in our terms.
+fn ours<T>(result: DfResult<T>) -> weft_exec::Result<T> {
+    result.map_err(|error| ExecError::Function(Box::new(error)))
 }

@@ -49,6 +49,7 @@ mod window;
 mod window_accumulator;
 mod window_frame;
 mod window_function;
+mod window_varying;
 mod window_way;
 mod worth;
 

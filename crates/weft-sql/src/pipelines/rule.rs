@@ -77,8 +77,13 @@ impl PhysicalOptimizerRule for Pipelines {
         let Some(StatementOption(ByPipelines { context, wholly })) =
             options.extensions.get::<StatementOption<ByPipelines>>()
         else {
+            window::check_evaluated(&plan)?;
             return Ok(plan);
         };
+        let needs_pipelines = window::has_exclusions(&plan);
+        if needs_pipelines {
+            context.control.note_needs_pipelines();
+        }
         let (ledger, memory) = if context.control.is_measured() {
             let (ledger, tally) = self.ledger.tallied();
             (ledger, Some(tally))
@@ -94,7 +99,13 @@ impl PhysicalOptimizerRule for Pipelines {
             vector_rows: options.execution.batch_size.get().min(VECTOR_ROWS_MAX),
         };
         let carver = Carver { machine, options };
-        if *wholly { carver.executed_wholly(&plan) } else { carver.executed(&plan) }
+        // As much of what only pipelines can execute is left to them as can be.
+        if *wholly && !(needs_pipelines && left_over(&plan).is_some()) {
+            return carver.executed_wholly(&plan);
+        }
+        let plan = carver.executed(&plan)?;
+        window::check_evaluated(&plan)?;
+        Ok(plan)
     }
 
     fn name(&self) -> &str {

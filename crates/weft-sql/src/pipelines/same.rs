@@ -33,6 +33,7 @@ use super::expressions::Expr;
 use super::join::{self, JoinColumn, Joining};
 use super::translate::{column_of, passed};
 use super::{window, window_function};
+use crate::exclusions::exclusion;
 use crate::grouping_sets::key_of;
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
@@ -425,7 +426,8 @@ fn windows(a: &Plan, b: &Plan, input: &Columns) -> Option<Columns> {
     let is_stable = |call: &window::Call| {
         let keys = call.order_by().iter().map(|key| &key.expr);
         let exprs = call.expressions();
-        !exprs.iter().chain(call.partition_by()).chain(keys).any(is_volatile)
+        let partition = call.partition_by().iter().filter(|key| exclusion(key).is_none());
+        !exprs.iter().chain(partition).chain(keys).any(is_volatile)
     };
     if mode(a) != mode(b) || !of_b.iter().all(|call| has_numbers(call) && is_stable(call)) {
         return None;

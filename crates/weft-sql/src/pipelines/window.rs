@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Result as DfResult, internal_err};
-use datafusion::physical_expr::LexOrdering;
+use datafusion::common::{Result as DfResult, internal_err, not_impl_err};
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::InputOrderMode;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -22,6 +22,7 @@ use super::stored::{Stored, StoredTerm};
 use super::term::Term;
 use super::translate::{Translator, column_of, passed};
 use super::window_function::{self, Fields};
+use crate::exclusions;
 use crate::plan_node::Plan;
 
 /// A window function of a plan.
@@ -33,6 +34,34 @@ pub(super) fn calls(plan: &Plan) -> Option<&[Call]> {
         return Some(node.window_expr());
     }
     plan.downcast_ref::<BoundedWindowAggExec>().map(BoundedWindowAggExec::window_expr)
+}
+
+/// What the rows of a function's partition agree in.
+pub(super) fn partition(call: &Call) -> Vec<Expr> {
+    let keys = call.partition_by().iter();
+    keys.filter(|key| exclusions::exclusion(key).is_none()).cloned().collect()
+}
+
+/// True if frames of a plan leave rows out.
+pub(super) fn has_exclusions(plan: &Plan) -> bool {
+    excluding(plan).is_some() || plan.children().into_iter().any(has_exclusions)
+}
+
+/// The key of a node's partitions that says what frames leave out.
+fn excluding(plan: &Plan) -> Option<&Expr> {
+    let mut keys = calls(plan)?.iter().flat_map(|call| call.partition_by());
+    keys.find(|key| exclusions::exclusion(key).is_some())
+}
+
+/// Checks that no frames leave rows out in what DataFusion executes of a plan, which cannot do it.
+///
+/// # Errors
+/// [`DataFusionError::NotImplemented`](datafusion::common::DataFusionError::NotImplemented)
+pub(super) fn check_evaluated(plan: &Plan) -> DfResult<()> {
+    if let Some(reason) = excluding(plan).and_then(exclusions::reason) {
+        return not_impl_err!("{reason}");
+    }
+    plan.children().into_iter().try_for_each(check_evaluated)
 }
 
 /// Why a node with window functions has no pipelines.
@@ -52,7 +81,7 @@ pub(super) fn unsupported(plan: &Plan) -> Option<String> {
 pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> DfResult<Open> {
     let Together { calls, input } = Together::of(plan, &translator.shared)?;
     let (input, ordering) = unsorted(&input);
-    let partition = calls[0].partition_by();
+    let partition = partition(&calls[0]);
     // Whole partitions may be left out.
     let width = input.schema().fields().len();
     let below = asks.below(|column| {
@@ -68,7 +97,7 @@ pub(super) fn window(translator: &mut Translator, plan: &Plan, asks: &Asks) -> D
     let columns: Vec<StoredTerm> = open.columns.iter().map(|term| stored.add(term)).collect();
     let mut code = Expressions::new(&mut open.program, &open.columns, &schema);
     let mut keys = Vec::new();
-    for key in ordering.iter().flatten() {
+    for key in unmarked(ordering.iter().flatten()) {
         let mut fields = Fields { code: &mut code, stored: &mut stored };
         let (term, options) = sort::ordered(fields.code, key)?;
         keys.push(sort::key(&term, fields.field(&term), options));
@@ -136,11 +165,12 @@ impl Together {
 
     /// The calls of the next node below, and its input, if they are to be evaluated together with these.
     fn next(&self, shared: &SharedPlans) -> Option<(Vec<Call>, Plan)> {
-        let mut node = &self.input;
-        while let Some(input) = passed(node)
+        let mut node = below(&self.input);
+        if let Some(sort) = node.downcast_ref::<SortExec>()
             && node.fetch().is_none()
+            && comes_sorted(below(sort.input()), sort.expr())
         {
-            node = input;
+            node = below(sort.input());
         }
         if shared.is_shared(node) {
             return None;
@@ -151,10 +181,39 @@ impl Together {
             window_function::columns(call)
                 .is_some_and(|columns| columns.into_iter().all(|column| column < width))
         };
-        let have_same_partitions = have_same(more[0].partition_by(), self.calls[0].partition_by());
+        let have_same_partitions =
+            have_same(&self::partition(&more[0]), &self::partition(&self.calls[0]));
         (have_same_partitions && self.calls.iter().all(is_over_input))
             .then(|| (more.to_vec(), input.clone()))
     }
+}
+
+/// The first node of a plan that does not just pass on rows.
+fn below(plan: &Plan) -> &Plan {
+    let mut node = plan;
+    while let Some(input) = passed(node)
+        && node.fetch().is_none()
+    {
+        node = input;
+    }
+    node
+}
+
+/// True if a node's window functions have their rows in this order anyway, but for marks.
+fn comes_sorted(plan: &Plan, wanted: &LexOrdering) -> bool {
+    let Some(input) = calls(plan).and_then(|_| plan.children().first().copied()) else {
+        return false;
+    };
+    let ordering = unsorted(input).1;
+    let mut known = unmarked(ordering.iter().flatten());
+    unmarked(wanted).all(|key| known.next() == Some(key))
+}
+
+/// The keys of an order that are no marks.
+fn unmarked<'a>(
+    ordering: impl IntoIterator<Item = &'a PhysicalSortExpr>,
+) -> impl Iterator<Item = &'a PhysicalSortExpr> {
+    ordering.into_iter().filter(|key| exclusions::exclusion(&key.expr).is_none())
 }
 
 fn have_same(some: &[Expr], others: &[Expr]) -> bool {

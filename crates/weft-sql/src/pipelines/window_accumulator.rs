@@ -3,13 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result as DfResult;
 use datafusion::logical_expr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use weft_exec::ExecError;
 use weft_exec::window::{Accumulator, Foreign};
+
+/// Aggregates that take rows back by their values, whichever came first, and exactly: of floats something may be left.
+const REMOVE_ANY: [&str; 3] = ["bit_xor", "count", "sum"];
+
+/// Of those, the ones that are not told by DataFusion whether there are values left, rather than nulls alone.
+const FORGET_NONE: [&str; 2] = ["bit_xor", "sum"];
 
 /// An aggregate function of DataFusion's.
 #[derive(Debug)]
@@ -45,7 +51,17 @@ impl Foreign for Accumulated {
             Some(inner) => inner,
             None => ours(expr.create_accumulator())?,
         };
-        Ok(Box::new(Accumulating { expr, inputs, slides, inner, rows: 0 }))
+        let passes_over_nulls = FORGET_NONE.contains(&expr.fun().name());
+        let removes_any = slides && REMOVE_ANY.contains(&expr.fun().name());
+        Ok(Box::new(Accumulating {
+            expr,
+            inputs,
+            slides,
+            removes_any,
+            inner,
+            passes_over_nulls,
+            rows: 0,
+        }))
     }
 }
 
@@ -54,12 +70,25 @@ struct Accumulating {
     expr: Arc<AggregateFunctionExpr>,
     inputs: Vec<ArrayRef>,
     slides: bool,
+    removes_any: bool,
     inner: Box<dyn logical_expr::Accumulator>,
+    /// Only rows with a value count.
+    passes_over_nulls: bool,
     /// How many rows.
     rows: usize,
 }
 
 impl Accumulating {
+    /// How many of some rows count.
+    fn count(&self, rows: &Range<usize>) -> usize {
+        match self.inputs.first() {
+            Some(input) if self.passes_over_nulls => {
+                rows.len() - input.slice(rows.start, rows.len()).logical_null_count()
+            }
+            _ => rows.len(),
+        }
+    }
+
     fn slices(&self, rows: &Range<usize>) -> Vec<ArrayRef> {
         self.inputs.iter().map(|input| input.slice(rows.start, rows.len())).collect()
     }
@@ -68,6 +97,10 @@ impl Accumulating {
 impl Accumulator for Accumulating {
     fn removes(&self) -> bool {
         self.slides
+    }
+
+    fn removes_any(&self) -> bool {
+        self.removes_any
     }
 
     fn go_on(&mut self, inputs: Vec<ArrayRef>) {
@@ -88,12 +121,12 @@ impl Accumulator for Accumulating {
     }
 
     fn add(&mut self, rows: Range<usize>) -> weft_exec::Result<()> {
-        self.rows += rows.len();
+        self.rows += self.count(&rows);
         ours(self.inner.update_batch(&self.slices(&rows)))
     }
 
     fn remove(&mut self, rows: Range<usize>) -> weft_exec::Result<()> {
-        self.rows -= rows.len();
+        self.rows -= self.count(&rows);
         ours(self.inner.retract_batch(&self.slices(&rows)))
     }
 

@@ -14,6 +14,7 @@ use super::expressions::Expr;
 use super::term::{Place, Term};
 use super::window::Call;
 use super::window_function::Fields;
+use crate::exclusions;
 
 const SECOND_NS: i64 = 1_000_000_000;
 const DAY_NS: i128 = 86_400 * SECOND_NS as i128;
@@ -23,6 +24,15 @@ const DAY_NS: i128 = 86_400 * SECOND_NS as i128;
 /// # Errors
 /// Those of the key.
 pub(super) fn frame(call: &Call, fields: &mut Fields<'_, '_>) -> DfResult<Option<Frame>> {
+    let exclusion = call.partition_by().iter().find_map(exclusions::exclusion);
+    let frame = whole(call, fields)?;
+    Ok(match exclusion {
+        Some(exclusion) => frame.map(|frame| Frame::Excluding(exclusion, Box::new(frame))),
+        None => frame,
+    })
+}
+
+fn whole(call: &Call, fields: &mut Fields<'_, '_>) -> DfResult<Option<Frame>> {
     let WindowFrame { units, start_bound, end_bound, .. } = call.get_window_frame().as_ref();
     let is_away = is_away(start_bound) || is_away(end_bound);
     Ok(match units {

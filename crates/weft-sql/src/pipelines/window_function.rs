@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, NullArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::common::{Result as DfResult, ScalarValue, not_impl_err};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{
@@ -12,8 +12,9 @@ use datafusion::physical_expr::window::{
 };
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::windows::WindowUDFExpr;
+use weft_exec::aggregate::Moment;
 use weft_exec::program::Constant;
-use weft_exec::window::{Aggregate, Function, Kind, Partitionwise, Shift};
+use weft_exec::window::{Aggregate, Function, Given, Kind, Partitionwise, Shift};
 use weft_exec::{ExecError, Lane, aggregate};
 
 use super::expressions::{Expr, Expressions, literal};
@@ -22,7 +23,8 @@ use super::term::{Place, Term};
 use super::window::Call;
 use super::window_accumulator::Accumulated;
 use super::window_way::Way;
-use super::{aggregate_function, window_frame};
+use super::{aggregate_function, window_frame, window_varying};
+use crate::exclusions;
 
 /// The fields of tuples that expressions become.
 pub(super) struct Fields<'a, 'b> {
@@ -100,6 +102,12 @@ pub(super) fn function(call: &Call, fields: &mut Fields<'_, '_>) -> DfResult<Fun
     if let Some((kind, arguments, result)) = own(call, fields)? {
         return Ok(Function { kind, arguments, order, result });
     }
+    if call.partition_by().iter().any(|key| exclusions::exclusion(key).is_some()) {
+        return not_impl_err!(
+            "frames of {} that leave rows out, for DataFusion evaluates it",
+            name(call)
+        );
+    }
     let result = Lane::of(call.field()?.data_type());
     let schema = fields.code.schema;
     let needed = columns(call).unwrap_or_else(|| (0..schema.fields().len()).collect());
@@ -113,13 +121,16 @@ pub(super) fn function(call: &Call, fields: &mut Fields<'_, '_>) -> DfResult<Fun
 }
 
 /// A function of the engine's own, the fields of its arguments, and the lane of the result.
-type Own = (Kind, Vec<usize>, Lane);
+pub(super) type Own = (Kind, Vec<usize>, Lane);
 
 /// The engine's own function, if it has it.
 fn own(call: &Call, fields: &mut Fields<'_, '_>) -> DfResult<Option<Own>> {
     if let Some(function) = standard(call) {
         if let Some(kind) = by_rank(function) {
             return Ok(Some((kind, Vec::new(), Lane::of(call.field()?.data_type()))));
+        }
+        if let Some(own) = window_varying::varying(call, function, fields)? {
+            return Ok(Some(own));
         }
         return match function.fun().name() {
             "lag" | "lead" => shift(call, function, fields),
@@ -163,9 +174,9 @@ fn by_rank(call: &WindowUDFExpr) -> Option<Kind> {
         "percent_rank" => Kind::PercentRank,
         "cume_dist" => Kind::CumeDist,
         "ntile" => {
-            let parts = literal(call.args().first()?)?.cast_to(&DataType::UInt64).ok()?;
+            let parts = literal(call.args().first()?)?.cast_to(&DataType::Int64).ok()?;
             match parts {
-                ScalarValue::UInt64(Some(parts)) if parts > 0 => Kind::Ntile(parts),
+                ScalarValue::Int64(Some(parts)) if parts > 0 => Kind::Ntile(Given::Constant(parts)),
                 _ => return None,
             }
         }
@@ -190,12 +201,13 @@ fn shift(
             let default = default.cast_to(&term.data_type)?;
             match (default.is_null(), in_lane(&default, term.lane)) {
                 (true, _) => None,
-                (false, Some(constant)) => Some(constant),
+                (false, Some(constant)) => Some(Given::Constant(constant)),
                 (false, None) => return Ok(None),
             }
         }
     };
-    let shift = Shift { back: way.distance, ignores_nulls: way.ignores_nulls, default };
+    let Way { distance, ignores_nulls } = way;
+    let shift = Shift { back: Given::Constant(distance), is_ahead: false, ignores_nulls, default };
     Ok(Some((Kind::Shift(shift), vec![fields.field(&term)], term.lane)))
 }
 
@@ -220,6 +232,7 @@ fn nth(
     };
     let Some(frame) = window_frame::frame(call, fields)? else { return Ok(None) };
     let term = fields.term(argument)?;
+    let row = Given::Constant(row);
     Ok(Some((Kind::Nth { row, ignores_nulls, frame }, vec![fields.field(&term)], term.lane)))
 }
 
@@ -250,6 +263,9 @@ fn of_frame(
         Some(aggregate::Function::Count) if args.len() == 1 => Aggregate::Count,
         Some(aggregate::Function::Sum) => Aggregate::Sum,
         Some(aggregate::Function::Average { digits }) => Aggregate::Average { digits },
+        Some(aggregate::Function::Moment(moment)) if args.len() == 1 && is_of_variance(moment) => {
+            Aggregate::Moment(moment)
+        }
         Some(aggregate::Function::Min) => Aggregate::Min,
         Some(aggregate::Function::Max) => Aggregate::Max,
         Some(aggregate::Function::And) if *field.data_type() == DataType::Boolean => Aggregate::All,
@@ -258,6 +274,9 @@ fn of_frame(
     };
     let Some(frame) = window_frame::frame(call, fields)? else { return Ok(None) };
     let term = fields.term(&args[0])?;
+    if matches!(aggregate, Aggregate::Moment(_)) && term.lane != Lane::F64 {
+        return Ok(None);
+    }
     let lane = match aggregate {
         Aggregate::Min | Aggregate::Max => term.lane,
         _ => Lane::of(field.data_type()),
@@ -267,6 +286,17 @@ fn of_frame(
         _ => vec![fields.field(&term)],
     };
     Ok(Some((Kind::Aggregate(aggregate, frame), arguments, lane)))
+}
+
+/// True of what is asked about squares of deviations.
+fn is_of_variance(moment: Moment) -> bool {
+    matches!(
+        moment,
+        Moment::VarianceSample
+            | Moment::VariancePopulation
+            | Moment::DeviationSample
+            | Moment::DeviationPopulation
+    )
 }
 
 /// A function as DataFusion evaluates it.

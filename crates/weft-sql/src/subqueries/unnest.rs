@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 
 use super::Names;
 use crate::error::SqlError;
+use crate::exclusions;
 
 /// A subquery, computed for all of its domain.
 pub(super) struct Unnested {
@@ -150,7 +151,7 @@ impl Unnest<'_> {
         let mut volatile = false;
         self.around.apply(|node| {
             node.apply_expressions(|expr| {
-                volatile |= expr.is_volatile();
+                volatile |= exclusions::is_volatile(expr)?;
                 Ok(TreeNodeRecursion::Continue)
             })
         })?;

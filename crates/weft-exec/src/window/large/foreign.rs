@@ -8,12 +8,13 @@ use weft_rt::memory::Reservation;
 
 use super::super::aggregates::{Held, is_ahead};
 use super::super::column::{Column, array};
+use super::super::exclusion::{Change, Kept, all};
 use super::super::foreign::ForeignHeld;
 use super::super::functions::{Foreign, Function};
 use super::account;
 use super::blocks::{Blocks, Loaded};
 use super::cursor::Cursor;
-use super::frames::{Framed, Frames};
+use super::frames::Frames;
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 
@@ -28,11 +29,12 @@ pub(super) struct Accumulated {
     foreign: Arc<dyn Foreign>,
     frames: Frames,
     is_from_start: bool,
-    /// The rows of the frame before.
+    /// The rows of the frame before; if some are left out, all of them, and what is kept.
     holds: Range<usize>,
-    /// Where rows come in, and where they go out.
-    enter: Inputs,
-    leave: Inputs,
+    kept: Kept,
+    /// Where rows come in, and where they go out, of each part that is kept.
+    enter: [Inputs; 3],
+    leave: [Inputs; 3],
     memory: Reservation,
 }
 
@@ -56,10 +58,14 @@ impl Accumulated {
     ) -> Result<Accumulated> {
         let empty = foreign.input_types().iter().map(arrow_array::new_empty_array).collect();
         let held = ForeignHeld::new(foreign.accumulator(empty)?);
-        if !is_from_start && frames.is_to_end() && !held.removes() {
+        let (removes, grows) = match frames.excludes() {
+            true => (held.removes_any(), false),
+            false => (held.removes(), is_from_start),
+        };
+        if !grows && frames.is_to_end() && !removes {
             return Err(too_large(blocks));
         }
-        let inputs = || Inputs { cursor: Cursor::new(None), arrays: Vec::new(), memory: None };
+        let inputs = |()| Inputs { cursor: Cursor::new(None), arrays: Vec::new(), memory: None };
         Ok(Accumulated {
             held,
             fields: function.arguments.clone(),
@@ -67,8 +73,9 @@ impl Accumulated {
             frames,
             is_from_start,
             holds: 0..0,
-            enter: inputs(),
-            leave: inputs(),
+            kept: all(0..0),
+            enter: [(); 3].map(inputs),
+            leave: [(); 3].map(inputs),
             memory: blocks.input.ledger.empty(),
         })
     }
@@ -83,8 +90,8 @@ impl Accumulated {
     /// # Errors
     /// As [`Accumulated::write`].
     pub(super) async fn note(&mut self, blocks: &mut Blocks, pace: &mut Pace) -> Result<()> {
-        if self.is_from_start && self.frames.is_to_end() {
-            self.add(self.holds.end, blocks.rows(), blocks, pace).await?;
+        if self.is_from_start && self.frames.is_to_end() && !self.frames.excludes() {
+            self.add(0, self.holds.end..blocks.rows(), blocks, pace).await?;
             self.holds = 0..blocks.rows();
         }
         Ok(())
@@ -103,11 +110,15 @@ impl Accumulated {
         pace: &mut Pace,
     ) -> Result<()> {
         let framed = self.frames.of_block(here, blocks, pace).await?;
-        for Framed { rows, frame } in framed {
-            if frame != self.holds {
-                self.hold(frame, blocks, pace).await?;
+        for framed in framed {
+            if self.frames.excludes() {
+                let kept = self.frames.kept(&framed, here);
+                self.hold_kept(kept, blocks, pace).await?;
+                self.holds = framed.frame;
+            } else if framed.frame != self.holds {
+                self.hold(framed.frame, blocks, pace).await?;
             }
-            self.held.write(out, rows)?;
+            self.held.write(out, framed.rows)?;
             // Results may be much longer than rows.
             account(out, memory, blocks).await?;
             pace.keep().await;
@@ -131,34 +142,70 @@ impl Accumulated {
             }
             self.held.clear()?;
         }
-        let mut gone = self.holds.start;
-        while goes_on && gone < frame.start {
-            let (place, end) =
-                self.leave.go(gone, &self.fields, &*self.foreign, blocks, pace).await?;
-            let until = end.min(frame.start);
-            self.held.go_on(self.leave.arrays.clone());
+        if goes_on {
+            self.remove(0, self.holds.start..frame.start, blocks, pace).await?;
+        }
+        self.add(0, first..frame.end, blocks, pace).await?;
+        self.holds = frame;
+        Ok(())
+    }
+
+    /// The same for what is kept of a frame.
+    async fn hold_kept(&mut self, kept: Kept, blocks: &mut Blocks, pace: &mut Pace) -> Result<()> {
+        let change = Change::between(&self.kept, &kept, self.held.removes_any());
+        if change.is_anew {
+            let rows: usize = kept.iter().map(Range::len).sum();
+            if !self.held.removes_any() && rows > ANEW_MAX {
+                return Err(too_large(blocks));
+            }
+            self.held.clear()?;
+        }
+        for (part, rows) in change.out.into_iter().enumerate() {
+            self.remove(part, rows, blocks, pace).await?;
+        }
+        for (part, rows) in change.come.into_iter().enumerate() {
+            self.add(part, rows, blocks, pace).await?;
+        }
+        self.kept = kept;
+        Ok(())
+    }
+
+    async fn remove(
+        &mut self,
+        part: usize,
+        rows: Range<usize>,
+        blocks: &mut Blocks,
+        pace: &mut Pace,
+    ) -> Result<()> {
+        let mut gone = rows.start;
+        while gone < rows.end {
+            let leave = &mut self.leave[part];
+            let (place, end) = leave.go(gone, &self.fields, &*self.foreign, blocks, pace).await?;
+            let until = end.min(rows.end);
+            self.held.go_on(leave.arrays.clone());
             self.held.remove(place..place + until - gone)?;
+            pace.keep().await;
             gone = until;
         }
-        self.add(first, frame.end, blocks, pace).await?;
-        self.holds = frame;
         Ok(())
     }
 
     async fn add(
         &mut self,
-        first: usize,
-        end: usize,
+        part: usize,
+        rows: Range<usize>,
         blocks: &mut Blocks,
         pace: &mut Pace,
     ) -> Result<()> {
-        let mut next = first;
-        while next < end {
+        let mut next = rows.start;
+        while next < rows.end {
+            let enter = &mut self.enter[part];
             let (place, block_end) =
-                self.enter.go(next, &self.fields, &*self.foreign, blocks, pace).await?;
-            let until = block_end.min(end);
-            self.held.go_on(self.enter.arrays.clone());
+                enter.go(next, &self.fields, &*self.foreign, blocks, pace).await?;
+            let until = block_end.min(rows.end);
+            self.held.go_on(enter.arrays.clone());
             self.held.add(place..place + until - next)?;
+            pace.keep().await;
             next = until;
             if next == block_end {
                 let bytes = self.held.bytes() as u64;
@@ -174,7 +221,12 @@ impl Accumulated {
 
     /// The first row that will be looked at again.
     pub(super) fn needs_from(&self) -> usize {
-        let from = if self.is_from_start { self.holds.end } else { self.holds.start };
+        let from = match self.frames.excludes() {
+            // Rows may be aggregated anew; those that are kept may go out.
+            true => self.holds.start.min(self.kept[0].start),
+            false if self.is_from_start => self.holds.end,
+            false => self.holds.start,
+        };
         from.min(self.frames.needs_from())
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::super::exclusion::{Exclusion, Kept, all};
 use super::super::frames::{Bound, Distance, Frame};
 use super::blocks::{Blocks, Loaded};
 use super::cursor::Cursor;
@@ -17,7 +18,10 @@ const STRIDE: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct Framed {
     pub(super) rows: Range<usize>,
+    /// Some of it may be left out.
     pub(super) frame: Range<usize>,
+    /// Their peers, if it matters who these are.
+    peers: Range<usize>,
 }
 
 /// The frames of one block's rows after the other's.
@@ -26,6 +30,7 @@ pub(super) struct Frames {
     start: End,
     end: End,
     runs: Runs,
+    exclusion: Option<Exclusion>,
     /// The set of fields whose changes end peers.
     set: usize,
     peers: Peers,
@@ -118,7 +123,7 @@ impl Peers {
 impl Frames {
     pub(super) fn new(frame: &Frame, set: usize, blocks: &Blocks) -> Frames {
         let lane = |field: usize| blocks.shared.layout.field(field).lane;
-        let (start, end) = match frame {
+        let (start, end) = match frame.whole() {
             Frame::Rows(start, end) => (End::of_rows(*start), End::of_rows(*end)),
             Frame::Groups(start, end) => (End::of_groups(*start), End::of_groups(*end)),
             Frame::Range { key, start, end } => {
@@ -141,18 +146,34 @@ impl Frames {
                 };
                 (of(start, false), of(end, true))
             }
+            Frame::Excluding(..) => unreachable!("a whole frame leaves nothing out"),
         };
         let runs = match (&start, &end) {
             (End::Unbounded, End::Unbounded) => Runs::All,
             (End::Rows(_), _) | (_, End::Rows(_)) => Runs::None,
             _ => Runs::Peers,
         };
-        Frames { start, end, runs, set, peers: Peers::default() }
+        let exclusion = frame.exclusion();
+        Frames { start, end, runs, exclusion, set, peers: Peers::default() }
     }
 
     /// True if frames end with the partition.
     pub(super) fn is_to_end(&self) -> bool {
         matches!(self.end, End::Unbounded)
+    }
+
+    /// True if frames leave rows out.
+    pub(super) fn excludes(&self) -> bool {
+        self.exclusion.is_some()
+    }
+
+    /// What is kept of the frame of rows of a block.
+    pub(super) fn kept(&self, framed: &Framed, here: &Loaded) -> Kept {
+        let Framed { rows, frame, peers } = framed;
+        match self.exclusion {
+            None => all(frame.clone()),
+            Some(exclusion) => exclusion.kept(frame, here.first + rows.start, peers),
+        }
     }
 
     /// The frames of a block's rows.
@@ -178,17 +199,17 @@ impl Frames {
         while row < rows {
             let number = here.first + row;
             let mut peers = number..number + 1;
-            let end = match self.runs {
-                Runs::All => rows,
-                Runs::Peers => {
-                    peers = self.peers.of(number, here, self.set, blocks).await?;
-                    rows.min(peers.end - here.first)
-                }
-                Runs::None => row + 1,
+            if self.runs == Runs::Peers || self.exclusion.is_some_and(Exclusion::has_peers) {
+                peers = self.peers.of(number, here, self.set, blocks).await?;
+            }
+            let end = match (self.runs, self.exclusion) {
+                (Runs::None, _) | (_, Some(Exclusion::CurrentRow | Exclusion::Ties)) => row + 1,
+                (Runs::Peers, _) | (_, Some(Exclusion::Group)) => rows.min(peers.end - here.first),
+                (Runs::All, None) => rows,
             };
             let start = self.start.find(&peers, here, row, self.set, false, blocks).await?;
             let last = self.end.find(&peers, here, row, self.set, true, blocks).await?;
-            framed.push(Framed { rows: row..end, frame: start..last.max(start) });
+            framed.push(Framed { rows: row..end, frame: start..last.max(start), peers });
             if framed.len() % STRIDE == 0 {
                 pace.keep().await;
             }

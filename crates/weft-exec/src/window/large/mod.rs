@@ -13,7 +13,6 @@
 mod aggregates;
 mod blocks;
 mod cursor;
-mod folds;
 mod foreign;
 mod frames;
 mod key_end;
@@ -54,7 +53,7 @@ pub(super) struct Large {
 /// A function on its way through the partition.
 #[derive(Debug)]
 enum Evaluation {
-    Ranked(Ranked),
+    Ranked(Box<Ranked>),
     Shifted(Box<Shifted>),
     Nth(Box<Nth>),
     Aggregated(Box<Aggregated>),
@@ -70,7 +69,7 @@ impl Evaluation {
             Kind::Nth { row, ignores_nulls, frame } => {
                 let frames = Frames::new(frame, set, blocks);
                 let is_from_start = frame.is_from_start();
-                let of = Nth::new(*row, *ignores_nulls, frames, is_from_start, field());
+                let of = Nth::new(row, *ignores_nulls, frames, is_from_start, field());
                 Evaluation::Nth(Box::new(of))
             }
             Kind::Aggregate(aggregate, frame) => {
@@ -88,7 +87,7 @@ impl Evaluation {
                 let limit_bytes = blocks.input.ledger.limit();
                 return Err(ExecError::TooLarge { what, limit_bytes });
             }
-            kind => Evaluation::Ranked(Ranked::new(kind, set)),
+            kind => Evaluation::Ranked(Box::new(Ranked::new(kind, set))),
         })
     }
 

@@ -3,7 +3,8 @@
 //!
 //! A state is kept of each block. Of a frame, the rows at the front are in the first stack: for the block where the frame
 //! begins, a state for each row of all from there on; for those behind it, a state for each block. The rows behind these
-//! are one state. So frames may have any number of rows, and nothing has to be taken out of a state.
+//! are one state. So frames may have any number of rows, and nothing has to be taken out of a state. A frame that leaves rows
+//! out has two sides, the rows before those and the rows behind them, with two stacks each.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,14 +12,25 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::column::Column;
+use super::super::folds::{Count, Extreme, ExtremeText, Fold, Moments, Sum, Truth};
 use super::super::functions::Aggregate;
-use super::folds::{Count, Extreme, ExtremeText, Fold, Sum, Truth};
 use crate::error::Result;
 use crate::for_lanes;
 use crate::lane::{Lane, for_number};
 use crate::text::Str;
 
-/// What is held of frames. Blocks and rows have the numbers that they have in the partition.
+/// The part of a side that a frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// None of it.
+    Nothing,
+    /// From a row of the first stack on.
+    Row(usize),
+    /// The second stack.
+    Back,
+}
+
+/// What is held of frames, side by side. Blocks and rows have the numbers that they have in the partition.
 pub(super) trait Stacks: Send {
     /// Keeps the state of one more block, which has so many rows.
     fn summarize(&mut self, argument: Option<&Column>, rows: usize);
@@ -32,34 +44,41 @@ pub(super) trait Stacks: Send {
     /// Bytes of all states.
     fn bytes(&self) -> usize;
 
-    /// Nothing is held.
-    fn clear(&mut self);
+    /// Nothing is held of a side.
+    fn clear(&mut self, side: usize);
 
     /// More rows at the end, whose numbers are those in the argument.
-    fn add(&mut self, argument: Option<&Column>, rows: Range<usize>);
+    fn add(&mut self, side: usize, argument: Option<&Column>, rows: Range<usize>);
 
     /// A block more at the end.
-    fn add_block(&mut self, block: usize);
+    fn add_block(&mut self, side: usize, block: usize);
 
     /// All that is held is in the first stack: rows of the block before these, the blocks, and the rows that were added since
     /// nothing was held.
-    fn stack_blocks(&mut self, blocks: Range<usize>);
+    fn stack_blocks(&mut self, side: usize, blocks: Range<usize>);
 
     /// Rows of a block, the first of which has the number `first`, are on top of those behind it.
     fn stack_rows(
         &mut self,
+        side: usize,
         argument: Option<&Column>,
         rows: Range<usize>,
         first: usize,
         block: usize,
     );
 
-    /// Writes the result of a frame that begins with a row of the first stack; with the second one if there is no row.
-    fn write(&mut self, from: Option<usize>, out: &mut Column, rows: Range<usize>) -> Result<()>;
-
-    /// Writes the result of no row.
-    fn write_empty(&self, out: &mut Column, rows: Range<usize>) -> Result<()>;
+    /// Writes the result of a frame that has these parts of the sides, and rows of an argument between them.
+    fn write(
+        &self,
+        from: [From; SIDES],
+        between: (Option<&Column>, Range<usize>),
+        out: &mut Column,
+        rows: Range<usize>,
+    ) -> Result<()>;
 }
+
+/// Before the rows that are left out of a frame, and behind them. If none are, the first one has the frame.
+pub(super) const SIDES: usize = 2;
 
 impl fmt::Debug for dyn Stacks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,6 +96,7 @@ pub(super) fn stacks(aggregate: Aggregate, lane: Option<Lane>) -> Box<dyn Stacks
         _ => None,
     };
     match aggregate {
+        Aggregate::Moment(moment) => boxed(Moments(moment)),
         Aggregate::All | Aggregate::Any => boxed(Truth { is_any: aggregate == Aggregate::Any }),
         Aggregate::Min | Aggregate::Max => {
             let is_max = aggregate == Aggregate::Max;
@@ -95,12 +115,7 @@ fn boxed<F: Fold>(fold: F) -> Box<dyn Stacks> {
         summaries: VecDeque::new(),
         text_bytes: 0,
         gone: 0,
-        rows: Vec::new(),
-        rows_text_bytes: 0,
-        first: 0,
-        blocks: Vec::new(),
-        blocks_end: 0,
-        back: F::State::default(),
+        sides: [(); SIDES].map(|()| Side::default()),
     })
 }
 
@@ -115,16 +130,22 @@ struct TwoStacks<F: Fold> {
     /// What these have elsewhere.
     text_bytes: usize,
     gone: usize,
+    sides: [Side<F::State>; SIDES],
+}
+
+/// The stacks of a side.
+#[derive(Default)]
+struct Side<S> {
     /// Of the rows of a block from number `first` on, that row and all behind it in the first stack.
-    rows: Vec<F::State>,
+    rows: Vec<S>,
     /// What these have elsewhere.
     rows_text_bytes: usize,
     first: usize,
     /// Of the rows behind all whole blocks; of them and the last block, which comes before `blocks_end`; and so on.
-    blocks: Vec<F::State>,
+    blocks: Vec<S>,
     blocks_end: usize,
     /// What is not in the first stack.
-    back: F::State,
+    back: S,
 }
 
 impl<F: Fold> TwoStacks<F> {
@@ -155,73 +176,89 @@ impl<F: Fold> Stacks for TwoStacks<F> {
     }
 
     fn bytes(&self) -> usize {
-        let states = self.summaries.len() + self.blocks.len() + self.rows.len();
-        states * size_of::<F::State>() + self.text_bytes + self.rows_text_bytes
+        let of_sides = self.sides.iter().map(|side| side.blocks.len() + side.rows.len());
+        let states = self.summaries.len() + of_sides.sum::<usize>();
+        let texts = self.sides.iter().map(|side| side.rows_text_bytes).sum::<usize>();
+        states * size_of::<F::State>() + self.text_bytes + texts
     }
 
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.rows_text_bytes = 0;
-        self.blocks.clear();
-        self.back = F::State::default();
+    fn clear(&mut self, side: usize) {
+        self.sides[side] = Side::default();
     }
 
-    fn add(&mut self, argument: Option<&Column>, rows: Range<usize>) {
-        self.fold.add(&mut self.back, argument, rows);
+    fn add(&mut self, side: usize, argument: Option<&Column>, rows: Range<usize>) {
+        self.fold.add(&mut self.sides[side].back, argument, rows);
     }
 
-    fn add_block(&mut self, block: usize) {
+    fn add_block(&mut self, side: usize, block: usize) {
         let summary = &self.summaries[block - self.gone];
-        self.fold.merge(&mut self.back, summary);
+        self.fold.merge(&mut self.sides[side].back, summary);
     }
 
-    fn stack_blocks(&mut self, blocks: Range<usize>) {
-        let mut state = std::mem::take(&mut self.back);
-        self.blocks.clear();
-        self.blocks_end = blocks.end;
+    fn stack_blocks(&mut self, side: usize, blocks: Range<usize>) {
+        let mut state = std::mem::take(&mut self.sides[side].back);
+        let mut states = Vec::with_capacity(blocks.len() + 1);
+        let end = blocks.end;
         for block in blocks.rev() {
             let mut before = self.summary(block).clone();
             self.fold.merge(&mut before, &state);
-            self.blocks.push(std::mem::replace(&mut state, before));
+            states.push(std::mem::replace(&mut state, before));
         }
-        self.blocks.push(state);
+        states.push(state);
+        let side = &mut self.sides[side];
+        (side.blocks, side.blocks_end) = (states, end);
     }
 
     fn stack_rows(
         &mut self,
+        side: usize,
         argument: Option<&Column>,
         rows: Range<usize>,
         first: usize,
         block: usize,
     ) {
+        let side = &mut self.sides[side];
         // Of blocks behind it, as many are on the stack.
-        let behind = self.blocks_end.checked_sub(block + 1);
-        let behind = behind.and_then(|behind| self.blocks.get(behind));
+        let behind = side.blocks_end.checked_sub(block + 1);
+        let behind = behind.and_then(|behind| side.blocks.get(behind));
         let mut state = behind.cloned().unwrap_or_default();
-        self.rows.clear();
-        self.rows_text_bytes = 0;
+        side.rows.clear();
+        side.rows_text_bytes = 0;
         for row in rows.rev() {
             self.fold.add(&mut state, argument, row..row + 1);
-            let (before, text) = (self.rows.last().and_then(F::text), F::text(&state));
+            let (before, text) = (side.rows.last().and_then(F::text), F::text(&state));
             if let Some(text) = text
                 && before.is_none_or(|before| !Arc::ptr_eq(before, text))
             {
-                self.rows_text_bytes += text.len();
+                side.rows_text_bytes += text.len();
             }
-            self.rows.push(state.clone());
+            side.rows.push(state.clone());
         }
-        self.rows.reverse();
-        self.first = first;
+        side.rows.reverse();
+        side.first = first;
     }
 
-    fn write(&mut self, from: Option<usize>, out: &mut Column, rows: Range<usize>) -> Result<()> {
-        let Some(from) = from else { return self.fold.write(&self.back, out, rows) };
-        let mut state = self.rows[from - self.first].clone();
-        self.fold.merge(&mut state, &self.back);
+    fn write(
+        &self,
+        from: [From; SIDES],
+        (argument, between): (Option<&Column>, Range<usize>),
+        out: &mut Column,
+        rows: Range<usize>,
+    ) -> Result<()> {
+        let mut state = F::State::default();
+        for (number, (from, side)) in from.into_iter().zip(&self.sides).enumerate() {
+            if number == 1 && !between.is_empty() {
+                self.fold.add(&mut state, argument, between.clone());
+            }
+            match from {
+                From::Nothing => continue,
+                // Nothing comes before it.
+                From::Row(row) if number == 0 => state = side.rows[row - side.first].clone(),
+                From::Row(row) => self.fold.merge(&mut state, &side.rows[row - side.first]),
+                From::Back => {}
+            }
+            self.fold.merge(&mut state, &side.back);
+        }
         self.fold.write(&state, out, rows)
-    }
-
-    fn write_empty(&self, out: &mut Column, rows: Range<usize>) -> Result<()> {
-        self.fold.write(&F::State::default(), out, rows)
     }
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::column::Column;
-use super::super::functions::Shift;
-use super::super::shifts::in_range;
+use super::super::functions::{Given, Shift};
+use super::super::shifts::{self, back_of, in_ranges};
 use super::blocks::{Blocks, Loaded};
 use super::cursor::Cursor;
 use super::frames::{Framed, Frames};
@@ -111,14 +111,20 @@ pub(super) struct Shifted {
     field: usize,
     taken: Taken,
     known: Option<Known>,
+    /// What rows say themselves: how far away the other one is, and what there is without it.
+    distances: Option<Cursor>,
+    defaults: Option<Cursor>,
     /// The first row that will be looked at again.
     from: usize,
 }
 
 impl Shifted {
     pub(super) fn new(shift: &Shift, field: usize) -> Shifted {
-        let known = (shift.ignores_nulls && shift.back != 0).then(|| Known::new(field));
-        Shifted { shift: shift.clone(), field, taken: Taken::new(field), known, from: 0 }
+        let known = shift.passes_over_nulls().then(|| Known::new(field));
+        let [distances, defaults, _] =
+            shift.fields().map(|field| field.map(|field| Cursor::new(Some(field))));
+        let (shift, taken) = (shift.clone(), Taken::new(field));
+        Shifted { shift, field, taken, known, distances, defaults, from: 0 }
     }
 
     /// See [`Known::note`].
@@ -140,15 +146,25 @@ impl Shifted {
         out: &mut Column,
         pace: &mut Pace,
     ) -> Result<()> {
-        let distance = usize::try_from(self.shift.back.unsigned_abs()).unwrap_or(usize::MAX);
-        let is_back = self.shift.back >= 0;
+        for given in [&mut self.distances, &mut self.defaults].into_iter().flatten() {
+            given.set(here.clone(), blocks).await?;
+        }
+        let distances = self.distances.as_ref().and_then(Cursor::column);
+        let defaults = self.defaults.as_ref().and_then(Cursor::column);
         let mut own = Place::new(self.field);
         for row in 0..here.rows() {
             if row % STRIDE == 0 {
                 pace.keep().await;
             }
+            let Some(back) = back_of(&self.shift, distances, row) else {
+                out.set_null(row);
+                continue;
+            };
+            let (distance, is_back) = (usize::try_from(back.unsigned_abs()), back >= 0);
+            let distance = distance.unwrap_or(usize::MAX);
             let number = here.first + row;
             let other = match &mut self.known {
+                _ if back == 0 => Some(number),
                 None if is_back => number.checked_sub(distance),
                 None => {
                     let wanted = number.saturating_add(distance);
@@ -170,18 +186,25 @@ impl Shifted {
                     }
                 }
             };
-            match (other, &self.shift.default) {
-                (None, Some(default)) => write_default(default, out, row),
+            match (other, &self.shift.default, defaults) {
+                (None, Some(Given::Constant(default)), _) => write_default(default, out, row),
+                (None, _, Some(defaults)) => write_own(defaults, out, row),
                 _ => self.taken.write(other, here, out, row..row + 1, blocks).await?,
             }
             // The first row that counts, which may come before this one, may be another's.
             let none = if is_back { 0 } else { number };
             self.from = other.unwrap_or(none).min(number);
         }
+        let Given::Constant(rows) = self.shift.back else {
+            // Rows may want any other.
+            self.from = 0;
+            return Ok(());
+        };
+        let back = self.shift.back(rows);
         if let Some(known) = &mut self.known {
             known.forget(blocks.of_row(self.from));
-        } else if is_back {
-            self.from = here.end().saturating_sub(distance);
+        } else if let Ok(back) = usize::try_from(back) {
+            self.from = here.end().saturating_sub(back);
         }
         Ok(())
     }
@@ -196,10 +219,21 @@ fn write_default(default: &Constant, out: &mut Column, row: usize) {
     for_lane!(out.lane(), T => out.values_mut::<T>()[row] = default.value::<T>());
 }
 
+/// The value of a row of the same block.
+fn write_own(values: &Column, out: &mut Column, row: usize) {
+    if values.is_valid(row) {
+        for_lane!(out.lane(), T => out.values_mut::<T>()[row] = values.values::<T>()[row]);
+    } else {
+        out.set_null(row);
+    }
+}
+
 /// first_value, last_value and nth_value on their way through the partition.
 #[derive(Debug)]
 pub(super) struct Nth {
-    number: i64,
+    number: Given<i64>,
+    /// The numbers that rows have themselves.
+    numbers: Option<Cursor>,
     field: usize,
     frames: Frames,
     is_from_start: bool,
@@ -212,14 +246,16 @@ pub(super) struct Nth {
 
 impl Nth {
     pub(super) fn new(
-        number: i64,
+        number: &Given<i64>,
         ignores_nulls: bool,
         frames: Frames,
         is_from_start: bool,
         field: usize,
     ) -> Nth {
         let (taken, known) = (Taken::new(field), ignores_nulls.then(|| Known::new(field)));
-        Nth { number, field, frames, is_from_start, taken, known, settled: None, from: 0 }
+        let numbers = number.field().map(|field| Cursor::new(Some(field)));
+        let (number, settled) = (number.clone(), None);
+        Nth { number, numbers, field, frames, is_from_start, taken, known, settled, from: 0 }
     }
 
     /// True if all rows of the partition have to be seen first.
@@ -247,30 +283,63 @@ impl Nth {
         pace: &mut Pace,
     ) -> Result<()> {
         let framed = self.frames.of_block(here, blocks, pace).await?;
-        let (mut start, mut end) = (Place::new(self.field), Place::new(self.field));
-        for (count, Framed { rows, frame }) in framed.into_iter().enumerate() {
+        if let Some(numbers) = &mut self.numbers {
+            numbers.set(here.clone(), blocks).await?;
+        }
+        let mut places = [(); 6].map(|()| Place::new(self.field));
+        for (count, framed) in framed.into_iter().enumerate() {
             if count % STRIDE == 0 {
                 pace.keep().await;
             }
-            let found = match (self.settled, &mut self.known) {
-                (Some(row), _) => Some(row),
-                (None, None) => in_range(self.number, frame.clone()),
-                (None, Some(known)) => {
-                    let first = known.before(frame.start, &mut start, blocks).await?;
-                    let last = known.before(frame.end, &mut end, blocks).await?;
-                    match in_range(self.number, first..last) {
-                        Some(number) => known.row(number, blocks).await?,
-                        None => None,
-                    }
-                }
-            };
-            self.note_found(found, &frame, blocks).await?;
-            self.taken.write(found, here, out, rows, blocks).await?;
+            if self.numbers.is_none() {
+                let found =
+                    self.find(&framed, framed.rows.start, here, &mut places, blocks).await?;
+                self.note_found(found, &framed.frame, blocks).await?;
+                self.taken.write(found, here, out, framed.rows, blocks).await?;
+                continue;
+            }
+            for row in framed.rows.clone() {
+                let found = self.find(&framed, row, here, &mut places, blocks).await?;
+                self.note_found(found, &framed.frame, blocks).await?;
+                self.taken.write(found, here, out, row..row + 1, blocks).await?;
+            }
         }
         if let Some(known) = &mut self.known {
             known.forget(blocks.of_row(self.from.min(here.end())));
         }
         Ok(())
+    }
+
+    /// The row that a row of a block wants of its frame.
+    async fn find(
+        &mut self,
+        framed: &Framed,
+        row: usize,
+        here: &Loaded,
+        places: &mut [Place; 6],
+        blocks: &mut Blocks,
+    ) -> Result<Option<usize>> {
+        if self.settled.is_some() {
+            return Ok(self.settled);
+        }
+        let numbers = self.numbers.as_ref().and_then(Cursor::column);
+        let nth = shifts::Nth { row: &self.number, numbers, ignores_nulls: self.known.is_some() };
+        let Some(number) = nth.of(row)? else { return Ok(None) };
+        let kept = self.frames.kept(framed, here);
+        let Some(known) = &mut self.known else { return Ok(in_ranges(number, &kept)) };
+        let mut of_known = [0..0, 0..0, 0..0];
+        for ((rows, of), places) in kept.iter().zip(&mut of_known).zip(places.chunks_mut(2)) {
+            if let [start, end] = places
+                && !rows.is_empty()
+            {
+                let first = known.before(rows.start, start, blocks).await?;
+                *of = first..known.before(rows.end, end, blocks).await?;
+            }
+        }
+        match in_ranges(number, &of_known) {
+            Some(number) => known.row(number, blocks).await,
+            None => Ok(None),
+        }
     }
 
     /// What is needed of the rows behind the one that a frame has.
@@ -280,7 +349,15 @@ impl Nth {
         frame: &Range<usize>,
         blocks: &mut Blocks,
     ) -> Result<()> {
-        let is_forward = self.number > 0;
+        let number = match self.number {
+            Given::Constant(number) if !self.frames.excludes() => number,
+            _ => {
+                // Rows that follow may want any of theirs.
+                self.from = if self.is_from_start { 0 } else { frame.start };
+                return Ok(());
+            }
+        };
+        let is_forward = number > 0;
         // All frames that have such a row have the same.
         let stays = if is_forward { self.is_from_start } else { self.frames.is_to_end() };
         if stays && let Some(row) = found {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::column::Column;
-use super::super::held::{write_integer, write_sum};
-use crate::aggregate::{Number, Ordered, Summand, overflow};
+use super::column::Column;
+use super::held::{write_integer, write_sum};
+use crate::aggregate::{Moment, Number, Ordered, Pairs, Summand, overflow};
 use crate::error::Result;
 use crate::lane::{Bool, Value};
 use crate::text::Str;
@@ -196,6 +196,33 @@ impl Fold for ExtremeText {
 
     fn text(state: &Self::State) -> Option<&Arc<[u8]>> {
         state.as_ref()
+    }
+}
+
+/// A moment of numbers. Nothing is ever taken out of a state, so that large numbers leave no traces in frames without them.
+pub(super) struct Moments(pub(super) Moment);
+
+impl Fold for Moments {
+    type State = Pairs;
+
+    fn add(&self, state: &mut Pairs, argument: Option<&Column>, rows: Range<usize>) {
+        let argument = argument.expect("moments have an argument");
+        let values = argument.values::<f64>();
+        for row in rows.filter(|row| argument.is_valid(*row)) {
+            state.add(values[row], values[row]);
+        }
+    }
+
+    fn merge(&self, state: &mut Pairs, behind: &Pairs) {
+        state.merge(behind);
+    }
+
+    fn write(&self, state: &Pairs, out: &mut Column, rows: Range<usize>) -> Result<()> {
+        match self.0.of(state) {
+            Some(value) => out.values_mut::<f64>()[rows].fill(value),
+            None => rows.for_each(|row| out.set_null(row)),
+        }
+        Ok(())
     }
 }
 
