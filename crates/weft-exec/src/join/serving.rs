@@ -233,6 +233,8 @@ impl Work {
         );
         let fits = !aside.is_whole && bytes <= bytes_max && blocks.try_reserve(keeps_marks);
         let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
+        // First, as blocks take what is free.
+        let known = if fits { None } else { known(aside, probe.tuples()).await? };
         if !fits && can_split {
             // What is free may be much less than there may be.
             let block_bytes = blocks.reserve_some(keeps_marks, bytes_max).max(1);
@@ -240,7 +242,7 @@ impl Work {
             if pays(side_bytes, count) {
                 let bits = split_bits(count, block_bytes);
                 log::debug!("it is split by {bits} bits, as {block_bytes} bytes are free");
-                drop((share, holder, spare));
+                drop((share, holder, spare, known));
                 let build = blocks.give_back();
                 let unit = Unit { skipped_bits, in_memory, is_heavy, build, probe };
                 return Ok(Step::Split(split(aside, unit, bits).await?));
@@ -252,7 +254,7 @@ impl Work {
         };
         let (turn, known) = match turn {
             Turn::Block(block) if blocks.are_done() => (Turn::Single(block), None),
-            turn => (turn, known(aside, probe.tuples()).await?),
+            turn => (turn, known),
         };
         let is_last = matches!(turn, Turn::Single(_));
         let pass = Pass::new(aside, &mut probe, is_last, spare);

@@ -13,6 +13,9 @@ use crate::error::Result;
 use crate::profile::{Measuring, Wait, measured, waiting};
 use crate::tuple::budget::patiently;
 
+/// Pages that there is memory left for when one is read ahead.
+const LEFT_PAGES: u64 = 2;
+
 /// Reads pages on one worker, in their order.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -53,6 +56,13 @@ impl Reader {
         self.spare
     }
 
+    /// True if so many bytes more would leave some for what is made of the pages, or there are none yet: who reads ahead all that there is
+    /// room for waits in vain for a page to put a tuple on.
+    fn may_have(&self, bytes: u64) -> bool {
+        let left_bytes = LEFT_PAGES * self.spills.page_bytes_max() as u64;
+        self.reading.is_empty() || self.spills.ledger.try_reserve(bytes + left_bytes).is_some()
+    }
+
     /// The next page, whose place on disk is free then unless somebody else has it; `None` after the last one.
     ///
     /// # Errors
@@ -65,7 +75,8 @@ impl Reader {
             let bytes = page.bytes() as u64;
             let missing = bytes.saturating_sub(self.spare.bytes());
             // Where more is taken than there is, not even nothing would be granted.
-            if missing > 0 && !self.spare.try_grow(missing) {
+            let is_granted = missing == 0 || self.may_have(missing) && self.spare.try_grow(missing);
+            if !is_granted {
                 if !self.reading.is_empty() {
                     break;
                 }

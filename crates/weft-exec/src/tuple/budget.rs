@@ -66,6 +66,11 @@ impl Budget {
         self.reservation.shrink(bytes);
     }
 
+    /// Takes memory that was got elsewhere.
+    pub(crate) fn take(&mut self, memory: Reservation) {
+        self.reservation.merge(memory);
+    }
+
     /// Lends some of what is held, `bytes` at most. It does not come back.
     pub(crate) fn lend(&mut self, bytes: u64) -> Reservation {
         self.reservation.split(bytes.min(self.bytes()))

@@ -176,6 +176,13 @@ impl Materializer {
             }
         }
         self.close_through().await?;
+        // What is on its way to disk has memory until somebody looks after it.
+        if let Some(pressure) = &mut self.pressure
+            && let Some(memory) = pressure.writer.own_memory(bytes as usize).await?
+        {
+            self.budget.take(memory);
+            return Ok(Room::Made);
+        }
         self.budget.reserve(bytes).await?;
         Ok(Room::Made)
     }

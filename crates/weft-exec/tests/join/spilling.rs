@@ -169,8 +169,14 @@ fn unknown_matches_are_known_of_spilled_tuples() {
 
 #[test]
 fn random_joins_spill() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    // The first ones ran out of memory: for writes that had ended, and for what is known of tuples between blocks.
+    for seed in [14102615237234524482, 77, fastrand::u64(..)] {
+        println!("seed {seed}");
+        random_joins(seed);
+    }
+}
+
+fn random_joins(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..15 {
         let mut case = Case::random(&mut random);
