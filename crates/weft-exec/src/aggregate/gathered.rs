@@ -154,7 +154,12 @@ impl Gathered {
         };
         Ok(Gathered {
             left: AtomicUsize::new(units.len()),
-            units: Units::new(units, operator.states.layout.clone(), spills.clone(), context),
+            units: Units::new(
+                units,
+                operator.states.layout.clone(),
+                spills.clone(),
+                &context.cancel,
+            ),
             loose: Arc::new(loose),
             spills,
             groups: estimate as u64,

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, LocalBoxFuture};
+use weft_rt::cancel::CancelToken;
 use weft_rt::memory::Ledger;
 
 use super::gathered::{Gathered, Loose};
@@ -13,6 +14,7 @@ use super::merge::{Merged, Step, merge, merge_within, needed_bytes};
 use super::operator::Aggregation;
 use super::state::{Outcome, Tuple};
 use super::unit::Unit;
+use super::units::Units;
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::pipeline::{Morsel, Source, Tuples};
@@ -51,6 +53,7 @@ struct Opened {
     ledger: Ledger,
     gathered: Arc<Gathered>,
     measuring: Option<Measuring>,
+    cancel: CancelToken,
     workers: usize,
 }
 
@@ -81,8 +84,8 @@ impl Source for Groups {
         Box::pin(async move {
             let gathered = self.operator.gathered.get().expect("the sink has ended").clone();
             let (ledger, measuring) = (context.ledger.clone(), context.measuring.clone());
-            let workers = context.workers;
-            let opened = Opened { ledger, gathered, measuring, workers };
+            let (cancel, workers) = (context.cancel.clone(), context.workers);
+            let opened = Opened { ledger, gathered, measuring, cancel, workers };
             assert!(self.opened.set(opened).is_ok(), "a source is opened once");
             Ok(())
         })
@@ -107,27 +110,45 @@ impl Source for Groups {
     }
 }
 
+/// What is left of a unit that was partitioned anew.
+struct Parts {
+    units: Arc<Units>,
+    count: usize,
+}
+
 struct UnitMorsel {
     operator: Arc<Aggregation>,
     outputs: Vec<Output>,
     opened: Opened,
     /// The unit that it was made for was taken.
     has_begun: bool,
-    /// Parts of units that were partitioned anew.
-    parts: Vec<Unit>,
+    /// Parts of units that were partitioned anew, those of the last one last.
+    parts: Vec<Parts>,
     /// The unit after it, which comes back and is merged meanwhile.
     ahead: Option<Ahead<Step>>,
 }
 
 impl UnitMorsel {
+    /// Takes what has become of a unit. It goes to disk if others need its memory.
+    fn add_parts(&mut self, parts: Vec<Unit>) {
+        let Opened { gathered, cancel, .. } = &self.opened;
+        let layout = self.operator.states.layout.clone();
+        let (count, spills) = (parts.len(), gathered.spills().cloned());
+        self.parts.push(Parts { units: Units::new(parts, layout, spills, cancel), count });
+    }
+
     /// What becomes of the next unit; `None` after the last.
     async fn step(&mut self) -> Result<Option<Step>> {
         let Opened { ledger, gathered, .. } = &self.opened;
+        self.parts.retain(|parts| parts.count > 0);
         if let Some(ahead) = self.ahead.take() {
             return waiting(Wait::Device, ahead.result()).await.map(Some);
         }
-        let unit = match self.parts.pop() {
-            Some(part) => part,
+        let unit = match self.parts.last_mut() {
+            Some(parts) => {
+                parts.count -= 1;
+                parts.units.take().await
+            }
             None if self.has_begun => return Ok(None),
             None => gathered.take().await,
         };
@@ -139,7 +160,8 @@ impl UnitMorsel {
     /// before, so that neither the device nor the worker waits for the other. `None` if there is not memory for all of it,
     /// beside that of others.
     fn begin_ahead(&mut self) -> Option<Ahead<Step>> {
-        let Opened { ledger, gathered, measuring, workers } = &self.opened;
+        let Opened { ledger, gathered, measuring, workers, .. } = &self.opened;
+        self.parts.retain(|parts| parts.count > 0);
         let spills = gathered.spills()?.clone();
         let operator = self.operator.clone();
         let bytes_max = (spills.share().bytes() / AHEAD_SHARE).min(spills.part_bytes(AHEAD_PART));
@@ -147,10 +169,11 @@ impl UnitMorsel {
             let bytes = needed_bytes(&operator, unit);
             (!unit.spilled.is_empty() && bytes <= bytes_max).then_some(bytes)
         };
-        let (unit, memory) = match self.parts.last() {
-            Some(part) => {
-                let memory = ledger.try_reserve(needs(part)?)?;
-                (self.parts.pop()?, memory)
+        let (unit, memory) = match self.parts.last_mut() {
+            Some(parts) => {
+                let taken = parts.units.take_with(ledger, needs)?;
+                parts.count -= 1;
+                taken
             }
             None => gathered.take_with(*workers, ledger, needs)?,
         };
@@ -169,7 +192,7 @@ impl Morsel for UnitMorsel {
                 match step {
                     Step::Split(parts) => {
                         self.opened.gathered.note_split();
-                        self.parts.extend(parts);
+                        self.add_parts(parts);
                     }
                     Step::Merged(merged) => {
                         self.ahead = self.begin_ahead();

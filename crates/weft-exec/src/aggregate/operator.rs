@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures::future::BoxFuture;
+use weft_rt::sync::latch::HybridLatch;
 
 use super::functions::Aggregate;
 use super::gathered::Gathered;
@@ -56,6 +57,8 @@ pub struct Aggregation {
     /// What its workers share to spill, once there is one; nothing if it cannot.
     spills: OnceLock<Option<Spills>>,
     pub(super) parts: Mutex<Vec<Part>>,
+    /// Of those who merge a unit that can only grow.
+    pub(super) turn: HybridLatch,
     pub(super) gathered: OnceLock<Arc<Gathered>>,
 }
 
@@ -80,6 +83,7 @@ impl Aggregation {
             always: vec![Vec::new()],
             spills: OnceLock::new(),
             parts: Mutex::default(),
+            turn: HybridLatch::new(),
             gathered: OnceLock::new(),
         })
     }
@@ -110,6 +114,7 @@ impl Aggregation {
             always,
             spills: OnceLock::new(),
             parts: Mutex::default(),
+            turn: HybridLatch::new(),
             gathered: OnceLock::new(),
         })
     }

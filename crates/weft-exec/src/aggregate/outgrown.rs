@@ -1,10 +1,14 @@
 //! Units that may outgrow memory: their groups are copied to pages of their own while what they come from is read page by page
 //! and forgotten. If that does not fit, the unit is partitioned anew by the next bits of the hash, and each partition, of which
 //! some may be spilled again, is a unit. Groups with lists are not copied, as a list takes as much memory as its parts do.
+//!
+//! Several workers do that at once, and nobody waits for another in the end: each has memory from the beginning for a page that is read and
+//! one that is written, by which it partitions a unit when others have all else, and those whose unit can only grow take turns.
 
 use std::sync::Arc;
 
 use weft_rt::memory::Reservation;
+use weft_rt::sync::latch::ExclusiveGuard;
 
 use super::memory::Memory;
 use super::merge::{Merged, Merging, Step, TUPLES_PER_TURN, merge_in_place, reserve, table_bits};
@@ -14,7 +18,9 @@ use super::table::Table;
 use super::unit::{Sources, Unit};
 use crate::error::Result;
 use crate::pace::Pace;
+use crate::profile::{Wait, waiting};
 use crate::query::PartitionMode;
+use crate::spill::frozen::page_bytes;
 use crate::spill::writer::Spills;
 use crate::spill::{Settled, Share};
 use crate::text::Str;
@@ -41,11 +47,23 @@ pub(super) async fn merge_copying(
     let states = &operator.states;
     let can_split = unit.skipped_bits < SKIPPED_BITS_MAX;
     // Of lists nothing would become less by being copied, of sets of one group much.
-    let may_copy = !states.has_lists && (can_split || !states.layout.behind().is_empty());
+    let may_copy = !states.has_lists;
+    let _turn = match can_split {
+        true => None,
+        false => Some(turn(operator, &mut unit, spills).await?),
+    };
     if !can_split && !may_copy {
         let sources = Sources::new(unit, Some(spills), ledger.empty());
         return merge_in_place(operator, sources, ledger.empty()).await;
     }
+    let mut pages = ledger.empty();
+    let page_bytes = (unit.largest_page_bytes() + PAGE_BYTES_MIN) as u64;
+    let pages_bytes = page_bytes * if can_split { 2 } else { 1 };
+    if !pages.try_grow(pages_bytes) {
+        unit.spill(&states.layout, spills).await?;
+        reserve(&mut pages, pages_bytes).await?;
+    }
+    let of_reader = pages.split(page_bytes);
     // What it has in memory is freed as it is copied: that is a part of the worker's share.
     unit.unsettle();
     let held_bytes = unit.held_bytes();
@@ -53,8 +71,8 @@ pub(super) async fn merge_copying(
     let groups = unit.groups;
     let bytes_per_tuple = unit.spilled_bytes() / unit.tuples() as u64 + 1;
     let result_bytes = groups as u64 * bytes_per_tuple + Table::bytes(table_bits(groups));
-    let mut sources = Sources::new(unit, Some(spills), ledger.empty());
-    let mut split = Split { operator, spills, skipped_bits };
+    let mut sources = Sources::new(unit, Some(spills), of_reader);
+    let mut split = Split { operator, spills, skipped_bits, pages };
     let share_bytes = share.bytes();
     if can_split && (!may_copy || result_bytes + held_bytes > share_bytes) {
         let mut parts = split.begin();
@@ -90,6 +108,14 @@ pub(super) async fn merge_copying(
                 // The set of one group: there must be memory for it.
                 reserve(&mut behind, debt_bytes).await?;
             } else if !is_allowed || !behind.try_grow(debt_bytes) {
+                // A group may be larger than all that it came from.
+                let mut missing = split.lacks_bytes(&merging.groups).await;
+                for memory in [Some(&mut behind), merging.copies.as_mut().map(Copies::memory)] {
+                    let Some(memory) = memory else { continue };
+                    let lent = memory.split(missing.min(memory.bytes()));
+                    missing -= lent.bytes();
+                    split.pages.merge(lent);
+                }
                 let mut parts = split.begin();
                 split.add(&mut parts, merging.groups.iter().copied(), Form::Live).await?;
                 drop((merging, behind));
@@ -116,6 +142,19 @@ pub(super) async fn merge_copying(
     Ok(Step::Merged(merged))
 }
 
+/// The turn of a worker whose unit needs as much memory as its groups have in the end. While it waits the unit is on disk.
+async fn turn<'a>(
+    operator: &'a Aggregation,
+    unit: &mut Unit,
+    spills: &Spills,
+) -> Result<ExclusiveGuard<'a>> {
+    if let Some(turn) = operator.turn.try_exclusive() {
+        return Ok(turn);
+    }
+    unit.spill(&operator.states.layout, spills).await?;
+    Ok(waiting(Wait::Memory, operator.turn.exclusive()).await)
+}
+
 /// Copies of groups, on pages of their own.
 #[derive(Debug)]
 pub(super) struct Copies {
@@ -132,6 +171,11 @@ impl Copies {
 
     fn bytes(&self) -> u64 {
         self.reservation.bytes()
+    }
+
+    /// The memory of the pages, which lends some when no more groups come, until they all go.
+    fn memory(&mut self) -> &mut Reservation {
+        &mut self.reservation
     }
 
     /// Copies a group, and what it keeps to `memory`; `None` if there is no room for it.
@@ -211,15 +255,32 @@ struct Split<'a> {
     operator: &'a Aggregation,
     spills: &'a Spills,
     skipped_bits: u32,
+    /// Memory for a page.
+    pages: Reservation,
 }
 
 impl Split<'_> {
-    fn begin(&self) -> Materializer {
+    /// Bytes that it lacks for a page with the largest of these live groups.
+    async fn lacks_bytes(&self, groups: &[Tuple]) -> u64 {
+        let layout = &self.operator.states.layout;
+        let (mut pace, mut bytes) = (Pace::default(), 0);
+        for groups in groups.chunks(TUPLES_PER_TURN) {
+            // SAFETY: the groups are there, and of the layout.
+            let long_bytes = |group: &Tuple| unsafe { pack::long_bytes(layout, group.address()) };
+            bytes = groups.iter().map(long_bytes).fold(bytes, usize::max);
+            pace.keep().await;
+        }
+        bytes += layout.bytes();
+        (page_bytes(bytes, bytes) as u64).saturating_sub(self.pages.bytes())
+    }
+
+    fn begin(&mut self) -> Materializer {
         let layout = self.operator.states.layout.clone();
         let always = PartitionMode::Always;
         Materializer::new(layout, OPERATOR, &self.spills.ledger, always, true)
             .spilling(self.spills.anew())
             .packed(self.skipped_bits)
+            .keeping(self.pages.split(self.pages.bytes()))
     }
 
     async fn add(
@@ -278,8 +339,8 @@ impl Split<'_> {
             unit.expect(groups, tuples);
         }
         units.retain(|unit| !unit.is_empty());
-        // The last ones are merged first: those in memory.
-        units.sort_by_key(|unit| unit.spilled.is_empty());
+        // Those in memory are merged first.
+        units.sort_by_key(|unit| !unit.spilled.is_empty());
         Ok(Step::Split(units))
     }
 }

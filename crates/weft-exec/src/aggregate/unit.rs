@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::pace::Pace;
 use crate::spill::frozen::Frozen;
 use crate::spill::reader::Reader;
-use crate::spill::writer::{SpilledPage, Spills, Writer};
+use crate::spill::writer::{SPARE_BYTES, SpilledPage, Spills, Writer};
 use crate::spill::{Settled, Spilling};
 use crate::tuple::behind::Sizes;
 use crate::tuple::layout::HASH_OFFSET;
@@ -100,6 +100,27 @@ impl Unit {
         !self.pages.is_empty()
     }
 
+    /// Bytes of its largest page, in memory or when it comes back.
+    pub(super) fn largest_page_bytes(&self) -> usize {
+        let spilled = self.spilled.iter().map(SpilledPage::bytes);
+        self.pages.iter().map(Page::bytes).chain(spilled).max().unwrap_or(0)
+    }
+
+    /// Writes what it has on pages in memory to disk, if there is any.
+    ///
+    /// # Errors
+    /// What went wrong with writing it.
+    pub(super) async fn spill(&mut self, layout: &Layout, spills: &Spills) -> Result<()> {
+        if !self.holds_pages() {
+            return Ok(());
+        }
+        let mut writer = Writer::with_spare(OPERATOR, spills.clone(), self.lend(SPARE_BYTES));
+        self.write(layout, &mut writer, 0).await?;
+        writer.settle().await?;
+        self.be_spilled(writer.finish());
+        Ok(())
+    }
+
     /// Lends memory that its pages have, `bytes` at most.
     pub(super) fn lend(&mut self, bytes: u64) -> Reservation {
         self.reservation.split(self.held_bytes().min(bytes))
@@ -121,7 +142,8 @@ impl Unit {
             // SAFETY: the pages are ours, and their tuples complete.
             unsafe { measure(layout, page, self.form, &mut sizes, &mut pace).await };
         }
-        writer.lend(self.lend(writer.lacks_bytes_for(sizes.largest_bytes)));
+        let lacks_bytes = writer.lacks_bytes_for(sizes.largest_bytes);
+        writer.lend(self.lend(lacks_bytes));
         let mut packing = Packing::new(layout, writer, self.form, partition, sizes.bytes);
         for page in &self.pages {
             // SAFETY: as above.

@@ -14,7 +14,6 @@ use weft_rt::{WorkerRef, sleep};
 use super::operator::OPERATOR;
 use super::unit::Unit;
 use crate::error::Result;
-use crate::query::Context;
 use crate::spill::writer::{SPARE_BYTES, SpilledPage, Spills, Writer};
 use crate::tuple::Layout;
 
@@ -46,24 +45,24 @@ impl Units {
         units: Vec<Unit>,
         layout: Arc<Layout>,
         spills: Option<Spills>,
-        context: &Context,
+        cancel: &CancelToken,
     ) -> Arc<Units> {
         let spills = spills.filter(|_| units.iter().any(Unit::holds_pages));
         let units = Arc::new_cyclic(|itself| {
             let giver = spills.zip(WorkerRef::current()).map(|(spills, worker)| Giver {
                 spills,
                 worker,
-                cancel: context.cancel.clone(),
+                cancel: cancel.clone(),
                 itself: itself.clone(),
                 is_giving: AtomicBool::new(false),
             });
             Units { queue: Mutex::new(units.into()), layout, giver }
         });
-        if units.giver.is_some() {
+        if let Some(Giver { spills: Spills { ledger, .. }, .. }) = &units.giver {
             let cache: Arc<dyn Cache> = units.clone();
-            context.ledger.add_cache(Arc::downgrade(&cache));
+            ledger.add_cache(Arc::downgrade(&cache));
             // Who waits already has asked the others.
-            units.give_back(context.ledger.shortage());
+            units.give_back(ledger.shortage());
         }
         units
     }
@@ -218,6 +217,7 @@ mod tests {
 
     use super::*;
     use crate::lane::Lane;
+    use crate::query::Context;
     use crate::spill::Spilling;
     use crate::tuple::Page;
 
@@ -244,7 +244,7 @@ mod tests {
                 unit
             };
             let spills = Spills::new(&context);
-            let units = Units::new(vec![unit(1), unit(2)], layout.clone(), spills, &context);
+            let units = Units::new(vec![unit(1), unit(2)], layout.clone(), spills, &context.cancel);
             assert!(units.take_with(ledger, |_| Some(1000 << 10)).is_none());
             assert!(units.take_with(ledger, |_| None).is_none());
             let (unit, memory) = units.take_with(ledger, |_| Some(500 << 10)).unwrap();

@@ -26,7 +26,10 @@ pub(crate) struct Reader {
     spare: Reservation,
     /// Of which so much is kept: for a page, or as much as there was in the beginning.
     spare_bytes_max: u64,
-    reading: VecDeque<Coming>,
+    /// What comes back, and the bytes of each.
+    reading: VecDeque<(Coming, u64)>,
+    /// Bytes of all of it.
+    reading_bytes: u64,
 }
 
 impl Reader {
@@ -40,7 +43,15 @@ impl Reader {
         let pages = pages.into();
         let spare_bytes_max = memory.bytes().max(spills.page_bytes_max() as u64);
         let reading = VecDeque::new();
-        Reader { operator, spills, pages, spare: memory, spare_bytes_max, reading }
+        Reader {
+            operator,
+            spills,
+            pages,
+            spare: memory,
+            spare_bytes_max,
+            reading,
+            reading_bytes: 0,
+        }
     }
 
     /// Takes the memory of a page back that nobody refers to any more.
@@ -56,11 +67,16 @@ impl Reader {
         self.spare
     }
 
-    /// True if so many bytes more would leave some for what is made of the pages, or there are none yet: who reads ahead all that there is
-    /// room for waits in vain for a page to put a tuple on.
-    fn may_have(&self, bytes: u64) -> bool {
-        let left_bytes = LEFT_PAGES * self.spills.page_bytes_max() as u64;
-        self.reading.is_empty() || self.spills.ledger.try_reserve(bytes + left_bytes).is_some()
+    /// True if a page may come back beside those that do already, for which so many bytes more are needed. There are few large ones
+    /// at once, and they leave some memory for what is made of pages: who reads ahead all that there is room for waits in vain for a
+    /// page to put a tuple on.
+    fn may_have(&self, page_bytes: u64, missing: u64) -> bool {
+        let page_bytes_max = self.spills.page_bytes_max() as u64;
+        let bytes_max = self.spills.depth() as u64 * page_bytes_max;
+        let left_bytes = LEFT_PAGES * page_bytes_max.max(page_bytes);
+        let is_left = || self.spills.ledger.try_reserve(missing + left_bytes).is_some();
+        self.reading.is_empty()
+            || self.reading_bytes + page_bytes <= bytes_max && (missing == 0 || is_left())
     }
 
     /// The next page, whose place on disk is free then unless somebody else has it; `None` after the last one.
@@ -75,7 +91,8 @@ impl Reader {
             let bytes = page.bytes() as u64;
             let missing = bytes.saturating_sub(self.spare.bytes());
             // Where more is taken than there is, not even nothing would be granted.
-            let is_granted = missing == 0 || self.may_have(missing) && self.spare.try_grow(missing);
+            let is_granted =
+                self.may_have(bytes, missing) && (missing == 0 || self.spare.try_grow(missing));
             if !is_granted {
                 if !self.reading.is_empty() {
                     break;
@@ -85,10 +102,14 @@ impl Reader {
             }
             let memory = self.spare.split(bytes);
             let page = self.pages.pop_front().expect("there is one");
-            self.reading.push_back(read(&self.spills, page, memory));
+            self.reading_bytes += bytes;
+            self.reading.push_back((read(&self.spills, page, memory), bytes));
         }
         match self.reading.pop_front() {
-            Some(page) => Ok(Some(page.page().await?)),
+            Some((page, bytes)) => {
+                self.reading_bytes -= bytes;
+                Ok(Some(page.page().await?))
+            }
             None => Ok(None),
         }
     }

@@ -1,7 +1,8 @@
 //! A worker's writes: so many pages on their way to disk at most, whose memory comes back as writes end.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_rt::JoinHandle;
 use weft_rt::memory::{Ledger, Reservation};
@@ -119,8 +120,64 @@ impl SpilledPage {
 /// Held while a page is written.
 #[derive(Debug)]
 struct Held {
-    memory: Reservation,
+    memory: Option<Reservation>,
+    spare: Arc<Spare>,
     _task: Counted,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.spare.refill(memory);
+        }
+    }
+}
+
+/// Memory that a writer keeps for pages. What a page had comes back to it when it is written, unless there is as much as is kept
+/// already: then others get it, whether the writer looks after its pages or waits for something itself.
+#[derive(Debug)]
+struct Spare {
+    memory: Mutex<Reservation>,
+    kept_bytes: AtomicU64,
+}
+
+impl Spare {
+    fn new(memory: Reservation) -> Spare {
+        Spare { memory: Mutex::new(memory), kept_bytes: AtomicU64::new(SPARE_BYTES) }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Reservation> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.memory().bytes()
+    }
+
+    fn merge(&self, more: Reservation) {
+        self.memory().merge(more);
+    }
+
+    fn refill(&self, more: Reservation) {
+        let mut memory = self.memory();
+        if memory.bytes() < self.kept_bytes.load(Ordering::Relaxed) {
+            memory.merge(more);
+        }
+    }
+
+    /// Keeps all that there is, and this.
+    fn keep(&self, more: Reservation) {
+        let mut memory = self.memory();
+        memory.merge(more);
+        self.kept_bytes.fetch_max(memory.bytes(), Ordering::Relaxed);
+    }
+
+    /// Takes `bytes` of it, if they are there and it has `left_bytes` then.
+    fn take(&self, bytes: u64, left_bytes: u64) -> Option<Reservation> {
+        let mut memory = self.memory();
+        let has_all = memory.bytes() >= bytes.saturating_add(left_bytes);
+        has_all.then(|| memory.split(bytes))
+    }
 }
 
 #[derive(Debug)]
@@ -129,7 +186,7 @@ struct Writing {
     tuples: usize,
     thawing: Thawing,
     scheme: Scheme,
-    write: JoinHandle<Written<Held>>,
+    write: JoinHandle<Written>,
 }
 
 /// One worker's writes.
@@ -137,7 +194,7 @@ struct Writing {
 pub(crate) struct Writer {
     operator: &'static str,
     spills: Spills,
-    spare: Reservation,
+    spare: Arc<Spare>,
     writing: VecDeque<Writing>,
     written: Vec<SpilledPage>,
     regulator: Regulator,
@@ -155,27 +212,37 @@ impl Writer {
         self.spare.merge(memory);
     }
 
+    /// Has memory for pages, and keeps it as long as it may write any.
+    pub(crate) fn keep(&mut self, memory: Reservation) {
+        self.spare.keep(memory);
+    }
+
     /// Bytes that it lacks to be sure that it can write a page.
     pub(crate) fn lacks_bytes(&self) -> u64 {
         SPARE_BYTES.saturating_sub(self.spare.bytes())
     }
 
-    /// The same for a page with a tuple of so many bytes.
-    pub(crate) fn lacks_bytes_for(&self, tuple_bytes: usize) -> u64 {
-        let bytes = page_bytes(tuple_bytes, tuple_bytes) as u64;
-        SPARE_BYTES.max(bytes).saturating_sub(self.spare.bytes())
+    /// The same for a page with a tuple of so many bytes. What it has for that it keeps from now on.
+    pub(crate) fn lacks_bytes_for(&mut self, tuple_bytes: usize) -> u64 {
+        let bytes = SPARE_BYTES.max(page_bytes(tuple_bytes, tuple_bytes) as u64);
+        self.spare.kept_bytes.fetch_max(bytes, Ordering::Relaxed);
+        bytes.saturating_sub(self.spare.bytes())
     }
 
     /// Takes memory for a page, so that it can write when there is no other. If it is not free now, it is lent
     /// or waited for when it is needed.
     pub(crate) fn keep_spare(&mut self) {
-        self.spare.try_grow(self.lacks_bytes());
+        let lacks_bytes = self.lacks_bytes();
+        if let Some(memory) = self.spills.ledger.try_reserve(lacks_bytes) {
+            self.spare.merge(memory);
+        }
     }
 
     /// One that has memory for pages, best [`SPARE_BYTES`].
     pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
         let regulator = spills.spilling.regulator(spills.depth(), spills.workers);
         let (writing, written) = (VecDeque::new(), Vec::new());
+        let spare = Arc::new(Spare::new(spare));
         Writer { operator, spills, spare, writing, written, regulator }
     }
 
@@ -191,33 +258,37 @@ impl Writer {
         let bytes = bytes as u64;
         loop {
             if self.writing.len() < self.spills.depth() {
-                if self.spare.bytes() >= bytes {
-                    return Ok(self.spare.split(bytes));
+                if let Some(memory) = self.spare.take(bytes, 0) {
+                    return Ok(memory);
                 }
                 if let Some(memory) = self.spills.ledger.try_reserve(bytes) {
                     return Ok(memory);
                 }
             }
             if !self.end_first().await? {
-                let (ledger, missing) = (&self.spills.ledger, bytes - self.spare.bytes());
+                let missing = bytes.saturating_sub(self.spare.bytes());
+                let ledger = &self.spills.ledger;
                 let granted = ledger.reserve_or_spill(missing);
                 self.spare.merge(patiently(self.operator, ledger, missing, granted).await?);
             }
         }
     }
 
-    /// Memory for a page, which is what pages before it give back if there is no other; `None` if none are on their way.
+    /// Memory for a page, which is what pages before it give back if there is no other, and leaves `left_bytes` of what it has to
+    /// write others; `None` if none are on their way.
     ///
     /// # Errors
     /// Those of earlier writes.
-    pub(crate) async fn own_memory(&mut self, bytes: usize) -> Result<Option<Reservation>> {
+    pub(crate) async fn own_memory(
+        &mut self,
+        bytes: usize,
+        left_bytes: u64,
+    ) -> Result<Option<Reservation>> {
         let bytes = bytes as u64;
         loop {
             if self.writing.len() < self.spills.depth() {
-                // What it keeps to be able to write stays.
-                let more = self.spare.bytes().saturating_sub(SPARE_BYTES);
-                if more >= bytes {
-                    return Ok(Some(self.spare.split(bytes)));
+                if let Some(memory) = self.spare.take(bytes, left_bytes) {
+                    return Ok(Some(memory));
                 }
                 if let Some(memory) = self.spills.ledger.try_reserve(bytes) {
                     return Ok(Some(memory));
@@ -236,7 +307,8 @@ impl Writer {
 
     /// Sends a page to disk.
     pub(crate) fn write(&mut self, partition: usize, page: Freezing, memory: Reservation) {
-        let held = Held { memory, _task: self.spills.tasks.count() };
+        let (memory, spare) = (Some(memory), self.spare.clone());
+        let held = Held { memory, spare, _task: self.spills.tasks.count() };
         let Full { buffer, tuples, thawing } = page.finish();
         let spilling = &self.spills.spilling;
         let scheme = self.regulator.scheme(spilling.options().compression);
@@ -253,16 +325,13 @@ impl Writer {
         let area = self.spills.spilling.area();
         self.regulator.note_computed();
         let waits = area.wait_for_writes();
-        let Written { spilled, compressing, held } = waiting(Wait::Device, write).await?;
+        let Written { spilled, compressing } = waiting(Wait::Device, write).await?;
         drop(waits);
         self.regulator.note_waited();
         let spilled = spilled?;
         let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());
         let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };
         self.regulator.note_written(costs, || area.rates());
-        if self.spare.bytes() < SPARE_BYTES {
-            self.spare.merge(held.memory);
-        }
         self.spills.progress.add_spilled(raw_bytes as u64, written_bytes as u64);
         if let Some(measuring) = &self.spills.measuring {
             // By a task of the area's.

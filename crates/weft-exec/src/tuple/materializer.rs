@@ -218,6 +218,14 @@ impl Materializer {
         self
     }
 
+    /// One that has memory of its own beside its share, so that it can write one page after the other whatever others have.
+    pub(crate) fn keeping(mut self, memory: Reservation) -> Materializer {
+        if let Some(pressure) = &mut self.pressure {
+            pressure.writer.keep(memory);
+        }
+        self
+    }
+
     /// Each tuple needs so many bytes more later, which count as a part of the share.
     pub(crate) fn expecting(mut self, bytes: usize) -> Materializer {
         let tuple_bytes = self.layout.bytes();

@@ -14,7 +14,7 @@ use super::packing::{Packing, measure};
 use super::page::Page;
 use crate::error::Result;
 use crate::pace::Pace;
-use crate::spill::writer::{SpilledPage, Spills, Writer};
+use crate::spill::writer::{SPARE_BYTES, SpilledPage, Spills, Writer};
 use crate::spill::{Share, SpillMode, WITHOUT_BYTES};
 
 /// Of its share, the part that the pages which a worker fills may take.
@@ -176,9 +176,11 @@ impl Materializer {
             }
         }
         self.close_through().await?;
-        // What is on its way to disk has memory until somebody looks after it.
+        // What is on its way to disk will give its memory back. Where there are no pages that the rest of it is needed for, the page
+        // gets all.
+        let left_bytes = if self.budget.bytes() == 0 { 0 } else { SPARE_BYTES };
         if let Some(pressure) = &mut self.pressure
-            && let Some(memory) = pressure.writer.own_memory(bytes as usize).await?
+            && let Some(memory) = pressure.writer.own_memory(bytes as usize, left_bytes).await?
         {
             self.budget.take(memory);
             return Ok(Room::Made);

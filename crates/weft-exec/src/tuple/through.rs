@@ -16,6 +16,7 @@ use crate::program::Register;
 use crate::registers::Registers;
 use crate::selection::Selected;
 use crate::spill::frozen::{FROZEN_BYTES_MAX, Freezing};
+use crate::spill::writer::SPARE_BYTES;
 use crate::text::Str;
 
 /// Bytes of a page for the disk.
@@ -184,7 +185,7 @@ impl Materializer {
         if is_open || !is_ample || !pressure.allows(held_bytes + PAGE_BYTES as u64) {
             return Ok(());
         }
-        if let Some(memory) = pressure.writer.own_memory(PAGE_BYTES).await? {
+        if let Some(memory) = pressure.writer.own_memory(PAGE_BYTES, SPARE_BYTES).await? {
             let thawed_bytes = pressure.writer.spills().page_bytes_max();
             let page = Freezing::new(PAGE_BYTES, thawed_bytes, &self.layout);
             self.through.pages.resize_with(partitions, || None);

@@ -110,13 +110,9 @@ pub(super) struct Ending {
 
 impl Ending {
     /// It has ended like this.
-    pub(super) fn say<H>(
-        self,
-        written: std::result::Result<Written<H>, JoinError>,
-        scheme: Scheme,
-    ) {
+    pub(super) fn say(self, written: std::result::Result<Written, JoinError>, scheme: Scheme) {
         let ended = match written {
-            Ok(Written { spilled: Ok(spilled), compressing, .. }) => {
+            Ok(Written { spilled: Ok(spilled), compressing }) => {
                 let spilled = Arc::new(spilled);
                 State::Written(OnDisk { spilled, compressing, scheme })
             }

@@ -147,15 +147,13 @@ pub struct Spilled {
     scheme: Scheme,
 }
 
-/// What became of a write: the piece, its memory, and what was held meanwhile.
+/// What became of a write.
 #[derive(Debug)]
-pub struct Written<H> {
+pub struct Written {
     /// The piece, if all went well.
     pub spilled: Result<Spilled>,
     /// Processor time that it took to compress it.
     pub compressing: Duration,
-    /// What was to be held until then.
-    pub held: H,
 }
 
 impl SpillArea {
@@ -236,7 +234,7 @@ impl SpillArea {
     }
 
     /// Writes a piece, compressed by a scheme where that makes it smaller, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not
-    /// given to others before. `held` is dropped no sooner than the write has ended. What lies in the first
+    /// given to others before. `held` is dropped when the write has ended, whoever looks after it. What lies in the first
     /// [`HEADER_BYTES`] is replaced.
     ///
     /// What is written is an error of [`StoreError::SpillLimit`] or [`StoreError::SpillFull`] if there is no room, and of
@@ -244,17 +242,13 @@ impl SpillArea {
     ///
     /// # Panics
     /// If this is no worker; if the length is no multiple of 4 KiB, or beyond 4 GiB.
-    pub fn write<H: 'static>(
-        &self,
-        buffer: IoBuf,
-        scheme: Scheme,
-        held: H,
-    ) -> JoinHandle<Written<H>> {
+    pub fn write<H: 'static>(&self, buffer: IoBuf, scheme: Scheme, held: H) -> JoinHandle<Written> {
         let area = self.clone();
         spawn_local(async move {
             let (buffer, raw_bytes, scheme, compressing) = area.compress(buffer, scheme);
             let spilled = area.write_now(buffer, raw_bytes, scheme).await;
-            Written { spilled, compressing, held }
+            drop(held);
+            Written { spilled, compressing }
         })
     }
 
