@@ -22,7 +22,7 @@ use crate::spill::Settled;
 use crate::spill::writer::Spills;
 use crate::text::Str;
 use crate::tuple::budget::Budget;
-use crate::tuple::materializer::{PARTITIONS, StoredPage};
+use crate::tuple::materializer::StoredPage;
 use crate::tuple::{Layout, Materialized, Page};
 
 /// A unit has about so many tuples at least.
@@ -82,17 +82,18 @@ impl Gathered {
         let tuples = whole.tuples();
         // Partitions are merged by themselves if some are on disk, or if that is to be measured.
         let is_each = !whole.spilled.is_empty() || context.partition == PartitionMode::Always;
+        let partition_bits = operator.partition_bits(context);
         let unit_bits = match is_each {
-            true => PARTITIONS.ilog2(),
+            true => partition_bits,
             false => (tuples / UNIT_TUPLES_MIN).checked_ilog2().unwrap_or(0),
         };
-        let unit_bits = unit_bits.min(PARTITIONS.ilog2());
+        let unit_bits = unit_bits.min(partition_bits);
         let estimate = whole.sketch.as_ref().map_or(tuples, |sketch| sketch.estimate() as usize);
         let estimate = estimate.clamp(1, tuples.max(1));
         let ledger = &context.ledger;
         let mut units: Vec<Unit> =
             (0..1 << unit_bits).map(|_| Unit::new(unit_bits, ledger)).collect();
-        let unit_of = |partition: usize| partition / (PARTITIONS >> unit_bits);
+        let unit_of = |partition: usize| partition >> (partition_bits - unit_bits);
         let mut reservation = whole.reservation;
         let held_bytes = reservation.bytes();
         let mut loose_pages = Vec::new();
@@ -115,7 +116,7 @@ impl Gathered {
             units[unit_of(spilled.partition)].spilled.push(spilled);
         }
         for memory in &mut memories {
-            for partition in 0..PARTITIONS {
+            for partition in 0..1 << partition_bits {
                 let arena = memory.take(Some(partition));
                 if arena.bytes() > 0 {
                     let unit = &mut units[unit_of(partition)];
@@ -141,7 +142,7 @@ impl Gathered {
             Fact::count("units", units.len() as u64),
         ];
         if on_disk > 0 {
-            facts.push(Fact::count("partitions", PARTITIONS as u64));
+            facts.push(Fact::count("partitions", 1 << partition_bits));
             facts.push(Fact::count("partitions on disk", on_disk as u64));
         }
         let settled =

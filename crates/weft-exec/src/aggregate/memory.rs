@@ -8,7 +8,6 @@
 use super::state::Tuple;
 use crate::text::Str;
 use crate::tuple::layout::HASH_OFFSET;
-use crate::tuple::materializer::PARTITIONS;
 
 /// Blocks begin small: a partition may have one for a single string.
 const BLOCK_BYTES_MIN: usize = 128;
@@ -75,9 +74,9 @@ impl Memory {
         self.copies
     }
 
-    /// From now on what a group keeps belongs to its partition.
-    pub(super) fn partition(&mut self) {
-        self.partitions.resize_with(PARTITIONS, Arena::default);
+    /// From now on what a group keeps belongs to its partition, to which so many bits of its hash lead.
+    pub(super) fn partition(&mut self, bits: u32) {
+        self.partitions.resize_with(1 << bits, Arena::default);
     }
 
     /// `bytes` of zeros for a group, aligned to 16 bytes, which stay there as long as it is in memory.
@@ -89,7 +88,7 @@ impl Memory {
         }
         // SAFETY: a tuple begins with its hash.
         let hash = unsafe { tuple.address().add(HASH_OFFSET).cast::<u64>().read() };
-        let partition = (hash >> (u64::BITS - PARTITIONS.ilog2())) as usize;
+        let partition = (hash >> (u64::BITS - self.partitions.len().ilog2())) as usize;
         let (address, taken_bytes) = self.partitions[partition].allocate(bytes);
         self.debt_bytes += taken_bytes;
         address

@@ -17,7 +17,8 @@ use crate::lane::Lane;
 use crate::pipeline::{LocalSink, Sink, Source};
 use crate::profile::Facts;
 use crate::program::{Constant, Program, Register};
-use crate::query::Context;
+use crate::query::{Context, PartitionMode};
+use crate::spill::fan::BITS_MAX;
 use crate::spill::writer::Spills;
 use crate::tuple::Materialized;
 
@@ -132,6 +133,22 @@ impl Aggregation {
     /// What workers share to spill; nothing if the query has no place to spill to.
     pub(super) fn spills(&self, context: &Context) -> Option<Spills> {
         self.spills.get_or_init(|| Spills::new(context)).clone()
+    }
+
+    /// Bits of the hash that lead to a partition, once groups are partitioned: as many as there is memory for, unless that is to
+    /// be measured.
+    pub(super) fn partition_bits(&self, context: &Context) -> u32 {
+        match self.spills(context) {
+            Some(spills) if context.partition != PartitionMode::Always => {
+                self.limited_bits(spills.partition_bits())
+            }
+            _ => BITS_MAX,
+        }
+    }
+
+    /// So many bits, or all if groups have lists or sets: a few groups of a partition together may be more than fits into memory.
+    pub(super) fn limited_bits(&self, bits: u32) -> u32 {
+        if self.states.layout.behind().is_empty() { bits } else { BITS_MAX }
     }
 
     /// Takes what a worker has gathered.

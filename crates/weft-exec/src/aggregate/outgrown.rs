@@ -20,16 +20,15 @@ use crate::error::Result;
 use crate::pace::Pace;
 use crate::profile::{Wait, waiting};
 use crate::query::PartitionMode;
+use crate::spill::fan::bits_anew;
 use crate::spill::frozen::page_bytes;
 use crate::spill::writer::Spills;
 use crate::spill::{Settled, Share};
 use crate::text::Str;
-use crate::tuple::materializer::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, PARTITIONS};
+use crate::tuple::materializer::{PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::tuple::pack::{self, Form};
 use crate::tuple::{Layout, Materializer, Page};
 
-/// Bits of the hash that a level of partitions takes.
-const LEVEL_BITS: u32 = PARTITIONS.ilog2();
 /// Units are not split any further when all of their tuples have so many bits in common.
 const SKIPPED_BITS_MAX: u32 = 40;
 
@@ -72,8 +71,10 @@ pub(super) async fn merge_copying(
     let bytes_per_tuple = unit.spilled_bytes() / unit.tuples() as u64 + 1;
     let result_bytes = groups as u64 * bytes_per_tuple + Table::bytes(table_bits(groups));
     let mut sources = Sources::new(unit, Some(spills), of_reader);
-    let mut split = Split { operator, spills, skipped_bits, pages };
     let share_bytes = share.bytes();
+    let times = (result_bytes + held_bytes).div_ceil(share_bytes.max(1));
+    let bits = operator.limited_bits(bits_anew(times, share_bytes));
+    let mut split = Split { operator, spills, skipped_bits, bits, pages };
     if can_split && (!may_copy || result_bytes + held_bytes > share_bytes) {
         let mut parts = split.begin();
         split.add_sources(&mut parts, &mut sources).await?;
@@ -255,6 +256,8 @@ struct Split<'a> {
     operator: &'a Aggregation,
     spills: &'a Spills,
     skipped_bits: u32,
+    /// Those that lead to a partition.
+    bits: u32,
     /// Memory for a page.
     pages: Reservation,
 }
@@ -281,6 +284,7 @@ impl Split<'_> {
             .spilling(self.spills.anew())
             .packed(self.skipped_bits)
             .keeping(self.pages.split(self.pages.bytes()))
+            .partitioned(self.bits)
     }
 
     async fn add(
@@ -316,7 +320,7 @@ impl Split<'_> {
         }
         parts.settle().await?;
         let mut parts = parts.finish();
-        let mut skipped_bits = self.skipped_bits + LEVEL_BITS;
+        let mut skipped_bits = self.skipped_bits + self.bits;
         let tuples = parts.tuples();
         let groups = parts.sketch.as_ref().map_or(tuples, |sketch| sketch.estimate() as usize);
         if groups <= 1 {
@@ -324,7 +328,7 @@ impl Split<'_> {
         }
         let ledger = &self.spills.ledger;
         let mut units: Vec<Unit> =
-            (0..PARTITIONS).map(|_| Unit::new(skipped_bits, ledger)).collect();
+            (0..1 << self.bits).map(|_| Unit::new(skipped_bits, ledger)).collect();
         for stored in parts.pages {
             let unit = &mut units[stored.partition.expect("partitioned from the beginning")];
             unit.hold(parts.reservation.split(stored.page.bytes() as u64));

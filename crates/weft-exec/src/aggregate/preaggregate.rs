@@ -59,6 +59,8 @@ pub(super) struct Preaggregation {
     operator: Arc<Aggregation>,
     groups: Materializer,
     memory: Memory,
+    /// Bits of the hash that lead to a partition, once there are any.
+    partition_bits: u32,
     table: Table,
     clusters: Clusters,
     coded: Coded,
@@ -84,10 +86,15 @@ impl Preaggregation {
         if let Some(spills) = operator.spills(context) {
             groups = groups.spilling(spills);
         }
+        let partition_bits = operator.partition_bits(context);
+        if groups.partitions() == 1 {
+            groups = groups.partitioned_later(partition_bits);
+        }
         let mut preaggregation = Preaggregation {
             operator,
             groups,
             memory: Memory::default(),
+            partition_bits,
             // Rows may come partition by partition, from a join or another aggregation.
             table: Table::new(FIRST_BITS, 0, PARTITIONS.ilog2()),
             clusters: Clusters::default(),
@@ -436,7 +443,7 @@ impl Preaggregation {
             }
         }
         if has_spilled {
-            for partition in 0..PARTITIONS {
+            for partition in 0..self.groups.partitions() {
                 self.groups.spill(partition).await?;
                 self.free(Some(partition));
             }
@@ -475,8 +482,8 @@ impl Preaggregation {
         self.memory.owe(after.saturating_sub(before));
         let freed_bytes = self.memory.refund(before.saturating_sub(after));
         self.groups.release(freed_bytes);
-        self.memory.partition();
-        self.table = Table::new(bits, PARTITIONS.ilog2(), 0);
+        self.memory.partition(self.partition_bits);
+        self.table = Table::new(bits, self.partition_bits, 0);
         self.clusters.forget(false);
     }
 }

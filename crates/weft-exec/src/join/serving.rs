@@ -15,7 +15,7 @@ use super::blocks::{Block, Blocks};
 use super::passes::{Known, Loaded, Pass};
 use super::probe::Kind;
 use super::spilled::NumberedPage;
-use super::split::{SKIPPED_BITS_MAX, pays, split, split_bits};
+use super::split::{SKIPPED_BITS_MAX, pays, split};
 use super::state::ProbeState;
 use super::unit::{Side, Unit};
 use super::{PROBE, Table};
@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::profile::{Wait, waiting};
 use crate::registers::Registers;
 use crate::spill::Share;
+use crate::spill::fan::bits_anew;
 use crate::spill::writer::Spills;
 use crate::tasks::Ahead;
 use crate::tuple::budget::patiently;
@@ -240,7 +241,7 @@ impl Work {
             let block_bytes = blocks.reserve_some(keeps_marks, bytes_max).max(1);
             let count = bytes.div_ceil(block_bytes);
             if pays(side_bytes, count) {
-                let bits = split_bits(count, block_bytes);
+                let bits = bits_anew(count, block_bytes);
                 log::debug!("it is split by {bits} bits, as {block_bytes} bytes are free");
                 drop((share, holder, spare, known));
                 let build = blocks.give_back();

@@ -14,17 +14,9 @@ use crate::query::PartitionMode;
 use crate::spill::any_page::AnyPage;
 use crate::spill::reader::Reader;
 use crate::spill::writer::Spills;
-use crate::tuple::materializer::PARTITIONS;
 use crate::tuple::pack::Form;
 use crate::tuple::{Layout, Materializer};
 
-/// Bits of the hash that a level of partitions takes.
-const LEVEL_BITS: (u32, u32) = (3, PARTITIONS.ilog2());
-/// There are so many partitions for each block that a unit's build side would be joined in, so that one fits beside the one that is
-/// joined.
-const PARTITIONS_PER_BLOCK: u64 = 4;
-/// Bytes of memory that there are for each partition, if that leaves enough of them: for pages of half the size.
-const PARTITION_BYTES: u64 = 32 << 10;
 /// Units are not split any further when all of their tuples have so many bits in common.
 pub(super) const SKIPPED_BITS_MAX: u32 = 40;
 /// Tuples after which others may run.
@@ -35,15 +27,6 @@ const TUPLES_PER_TURN: usize = 512;
 pub(super) fn pays((build_bytes, probe_bytes): (u64, u64), blocks: u64) -> bool {
     let again_bytes = probe_bytes.saturating_mul(blocks.saturating_sub(1));
     again_bytes > 2 * (build_bytes + probe_bytes)
-}
-
-/// Bits of the hash that a unit is partitioned by whose build side would be joined in so many blocks, of `block_bytes` each as that
-/// is what is free.
-pub(super) fn split_bits(blocks: u64, block_bytes: u64) -> u32 {
-    let needed = blocks.saturating_mul(PARTITIONS_PER_BLOCK).checked_next_power_of_two();
-    let needed = needed.map_or(u64::BITS, u64::ilog2);
-    let suitable = (block_bytes / PARTITION_BYTES).max(1).ilog2();
-    needed.min(suitable).clamp(LEVEL_BITS.0, LEVEL_BITS.1)
 }
 
 /// The units that a unit falls into by so many further bits of the hash, the one to be served first last.
@@ -138,15 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_is_split_by_as_many_bits_as_are_needed_and_suitable() {
-        // Ample memory.
-        assert_eq!(split_bits(2, 1 << 30), 3);
-        assert_eq!(split_bits(9, 1 << 30), 6);
-        assert_eq!(split_bits(1000, 1 << 30), 8);
-        assert_eq!(split_bits(u64::MAX, u64::MAX), 8);
-        // Little.
-        assert_eq!(split_bits(100, 1 << 20), 5);
-        assert_eq!(split_bits(100, 100), 3);
+    fn splitting_pays_where_the_probe_side_would_be_read_often() {
         assert!(pays((1 << 20, 1 << 20), 6) && !pays((1 << 20, 1 << 20), 5));
         assert!(!pays((16 << 20, 1 << 20), 30));
     }

@@ -4,12 +4,14 @@
 //! (`share`), if it is their statement's `turn`. The workers of an operator agree by a bitmask on which partitions go to
 //! disk (`mask`). A worker writes what goes there by a `writer`, a bounded number of pages at a time, compressed if its
 //! `regulator` says so, and reads it back, ahead of its use, by a `reader`; on disk a page is `frozen`: no byte of it
-//! refers to an address. `any_page` is for who goes through tuples wherever they lie. Who decides when something is written
+//! refers to an address. `any_page` is for who goes through tuples wherever they lie, `fan` says
+//! how many partitions there is memory for. Who decides when something is written
 //! is [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)). Operators of
 //! another engine may spill to the same area, compressed as a [`Regulator`] of theirs says.
 
 pub(crate) mod any_page;
 mod counts;
+pub(crate) mod fan;
 pub(crate) mod frozen;
 pub(crate) mod mask;
 mod mode;

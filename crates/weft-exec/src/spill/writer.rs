@@ -9,6 +9,7 @@ use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
 use weft_store::spill::{Scheme, Spilled, Written};
 
+use super::fan::bits_first;
 use super::frozen::{FROZEN_BYTES_MAX, Freezing, Full, THAWED_BYTES_MAX, Thawing, page_bytes};
 use super::mask::SpilledPartitions;
 use super::regulator::{PageCosts, Regulator};
@@ -42,7 +43,12 @@ pub struct Spills {
     pub(crate) measuring: Option<Measuring>,
     turn: Arc<Turn>,
     workers: usize,
+    /// Bits of the hash that lead to a partition, for who fits them to the memory.
+    partition_bits: u32,
 }
+
+/// What a worker may have of the budget for pages that it fills, as a part of its part.
+const FILLED_PART: u64 = 8;
 
 impl Spills {
     /// For one operator of a query; `None` if the query has no place to spill to.
@@ -52,12 +58,29 @@ impl Spills {
         let (progress, measuring) = (context.progress.clone(), context.measuring.clone());
         let (turn, workers) = (context.turn.clone(), context.workers);
         let mask = spilling.mask();
-        Some(Spills { spilling, ledger, tasks, mask, progress, measuring, turn, workers })
+        let partition_bits = bits_first(ledger.limit() / FILLED_PART / workers as u64, workers);
+        Some(Spills {
+            spilling,
+            ledger,
+            tasks,
+            mask,
+            progress,
+            measuring,
+            turn,
+            workers,
+            partition_bits,
+        })
     }
 
     /// The same for tuples that are partitioned anew, by a worker alone.
     pub(crate) fn anew(&self) -> Spills {
         Spills { mask: self.spilling.mask(), ..self.clone() }
+    }
+
+    /// Bits of the hash that lead to a partition, the same for all workers: as many as there is memory for, at the limit that
+    /// there was in the beginning.
+    pub(crate) fn partition_bits(&self) -> u32 {
+        self.partition_bits
     }
 
     /// Workers that share what is spilled.

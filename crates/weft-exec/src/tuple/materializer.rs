@@ -244,6 +244,17 @@ impl Materializer {
         self
     }
 
+    /// One that will have 2 to the power of `bits` partitions, once it has any.
+    ///
+    /// # Panics
+    /// If there are to be none or more than [`PARTITIONS`], or there are some.
+    pub(crate) fn partitioned_later(mut self, bits: u32) -> Materializer {
+        assert!((1..=PARTITIONS.ilog2()).contains(&bits), "{bits} bits of a hash for partitions");
+        assert!(self.filling.len() == 1, "partitioned already");
+        self.partition_bits = bits;
+        self
+    }
+
     /// One that has 2 to the power of `bits` partitions, from the first tuple on. Fewer of them need less memory.
     ///
     /// # Panics
