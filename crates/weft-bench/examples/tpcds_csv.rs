@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-#[path = "../tests/tpcds/generate.rs"]
-mod generate;
+use weft_bench::args::cores;
+use weft_bench::workload::TPCDS;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
@@ -15,11 +15,10 @@ fn main() -> ExitCode {
         eprintln!("usage: tpcds_csv DIRECTORY SCALE");
         return ExitCode::FAILURE;
     };
-    match std::fs::create_dir_all(&directory).and_then(|()| generate::write_all(&directory, scale))
-    {
+    match TPCDS.generate(&directory, scale, cores() as usize) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}: {error}", directory.display());
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }

@@ -30,6 +30,33 @@ const MAX_DIGITS: usize = 350;
 /// A result as text, a row each.
 pub type TextRows = Vec<Vec<String>>;
 
+/// The same with little memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedRows(String);
+
+impl PackedRows {
+    /// What ends a row, and what is between its values: values have neither.
+    const ROW_END: char = '\u{1e}';
+    const BETWEEN: &str = "\u{1f}";
+
+    /// These rows.
+    pub fn of(rows: &[Vec<String>]) -> PackedRows {
+        let mut text = String::new();
+        for row in rows {
+            text += &row.join(Self::BETWEEN);
+            text.push(Self::ROW_END);
+        }
+        text.shrink_to_fit();
+        PackedRows(text)
+    }
+
+    /// The rows.
+    pub fn unpack(&self) -> TextRows {
+        let rows = self.0.split_terminator(Self::ROW_END);
+        rows.map(|row| row.split(Self::BETWEEN).map(str::to_owned).collect()).collect()
+    }
+}
+
 /// What a query has to return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -288,6 +315,13 @@ mod tests {
         assert_eq!(answer.check(&rows(&["1 a", "2 c"])), Ok(()));
         assert_eq!(answer.check(&rows(&["1 a", "2 b"])), Ok(()));
         assert!(answer.check(&rows(&["1 a", "2 d"])).is_err());
+    }
+
+    #[test]
+    fn rows_are_packed_and_unpacked() {
+        for rows in [vec![], rows(&["1 a", "2 b"]), vec![vec![String::new()]], rows(&["x", "y"])] {
+            assert_eq!(PackedRows::of(&rows).unpack(), rows);
+        }
     }
 
     #[test]

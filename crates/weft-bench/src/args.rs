@@ -13,11 +13,12 @@ use clap::{Args, Subcommand};
 
 use crate::error::BenchError;
 use crate::report::FIELD_HELP;
+use crate::workload::{TPCDS, TPCH};
 
 pub use all::AllArgs;
 pub use database::{
-    DataArgs, DatabaseArgs, MemoryArgs, RateArgs, Settings, SpillArgs, StorageArgs, TpchArgs,
-    setting,
+    DataArgs, DatabaseArgs, MemoryArgs, RateArgs, Settings, SpillArgs, StorageArgs, SuiteArgs,
+    TpcdsArgs, TpchArgs, setting,
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
@@ -58,6 +59,9 @@ pub enum Experiment {
     /// TPC-H on the database: loads it if needed, runs the 22 queries and checks their answers
     #[command(after_long_help = json_help())]
     Tpch(TpchArgs),
+    /// TPC-DS on the database: loads it if needed, runs the 99 queries and checks their answers
+    #[command(after_long_help = json_help())]
+    Tpcds(TpcdsArgs),
     /// Resident memory during an import, scans, groupings, sorts and joins of data that is ten times larger
     /// than the memory limit; fails if it is more than the limit, 5 % of it and 64 MiB
     #[command(after_long_help = json_help())]
@@ -94,12 +98,13 @@ impl Experiment {
             Experiment::Io(args) => &args.device,
             Experiment::Scan(args) => &args.device,
             Experiment::Lookup(args) => &args.device,
-            Experiment::Tpch(args) => return args.places(),
+            Experiment::Tpch(args) => return args.suite.places(&TPCH),
+            Experiment::Tpcds(args) => return args.suite.places(&TPCDS),
             Experiment::Agg(args)
             | Experiment::Join(args)
             | Experiment::Sort(args)
             | Experiment::Compression(args) => {
-                return vec![args.database.database()];
+                return vec![args.database.database(&TPCH)];
             }
             Experiment::Rate(args) => return vec![args.database()],
             Experiment::Memory(_) | Experiment::Storage(_) => {
@@ -119,7 +124,8 @@ impl Experiment {
             | Experiment::Join(args)
             | Experiment::Sort(args)
             | Experiment::Compression(args) => args.check(),
-            Experiment::Tpch(args) => args.database.check(),
+            Experiment::Tpch(args) => args.suite.database.check(),
+            Experiment::Tpcds(args) => args.suite.database.check(),
             _ => Ok(()),
         }
     }
@@ -132,7 +138,8 @@ impl Experiment {
             Experiment::Scan(args) => &args.common,
             Experiment::Lookup(args) => &args.common,
             Experiment::Prefetch(args) => &args.common,
-            Experiment::Tpch(args) => &args.database.common,
+            Experiment::Tpch(args) => &args.suite.database.common,
+            Experiment::Tpcds(args) => &args.suite.database.common,
             Experiment::Agg(args)
             | Experiment::Join(args)
             | Experiment::Sort(args)
@@ -151,7 +158,8 @@ impl Experiment {
             Experiment::Scan(args) => &mut args.common,
             Experiment::Lookup(args) => &mut args.common,
             Experiment::Prefetch(args) => &mut args.common,
-            Experiment::Tpch(args) => &mut args.database.common,
+            Experiment::Tpch(args) => &mut args.suite.database.common,
+            Experiment::Tpcds(args) => &mut args.suite.database.common,
             Experiment::Agg(args)
             | Experiment::Join(args)
             | Experiment::Sort(args)

@@ -135,6 +135,15 @@ pub enum BenchError {
     /// Data could not be made by a process of its own.
     #[error("the process that makes the data failed ({0}); what it says is above")]
     Generation(ExitStatus),
+    /// Queries have no answer, or a wrong one.
+    #[error("queries have failed:\n{failed}")]
+    Queries {
+        /// Which, how they were run, and what happened: a line each.
+        failed: String,
+    },
+    /// Two things are wrong with what was measured.
+    #[error("{0}\n{1}")]
+    Both(Box<BenchError>, Box<BenchError>),
     /// A process had more resident memory than it may.
     #[error(
         "{phases}: more resident memory than the limit, 5 % of it and 64 MiB; please report it with \

@@ -25,15 +25,17 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use args::{AllArgs, BenchArgs, CommonArgs, DataArgs, Experiment, SpillArgs, cores, distinct};
+use args::{
+    AllArgs, BenchArgs, CommonArgs, DataArgs, Experiment, SpillArgs, SuiteArgs, cores, distinct,
+};
 pub use error::BenchError;
 use experiment::{
-    compression, io, lookup, memory, neighbour, prefetch, rate, scan, spill, storage,
+    compression, io, lookup, memory, neighbour, prefetch, rate, scan, spill, storage, suite,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
 use weft::{Database, DatabaseOptions};
-use workload::{WorkloadError, tpch_load};
+use workload::{Query, Suite, TPCDS, TPCH, WorkloadError};
 
 /// Runs the experiment that the arguments ask for and prints its points.
 ///
@@ -63,9 +65,9 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             points
         }
         Experiment::Data(data) => {
-            let directory = tpch_load::parquet_directory(&common.data, data.scale);
+            let directory = TPCH.directory(&common.data, data.scale);
             let threads = distinct(&common.threads).first().copied().unwrap_or_else(cores);
-            tpch_load::generate(&directory, data.scale, threads as usize)?;
+            TPCH.generate(&directory, data.scale, threads as usize)?;
             if data.load {
                 load(data, threads)?;
             }
@@ -97,18 +99,17 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             summary = Some(table(&points) + &compression::summary(&points));
             points
         }
-        Experiment::Tpch(tpch) => {
-            let (mut points, mut text) = (Vec::new(), String::new());
-            for args in tpch.at_scales() {
-                let report = experiment::tpch::run(&args, &machine)?;
-                text.push_str(&report::tpch::render(&report));
-                points.extend(report.points);
-            }
+        Experiment::Tpch(args) => {
+            let (points, text) =
+                queried(&TPCH, &args.suite, &args.queries(), &machine, &mut verdict)?;
             summary = Some(text);
-            match tpch.database.memory_limit.is_empty() {
-                true => points,
-                false => checked(points, &mut verdict),
-            }
+            points
+        }
+        Experiment::Tpcds(args) => {
+            let (points, text) =
+                queried(&TPCDS, &args.suite, &args.queries(), &machine, &mut verdict)?;
+            summary = Some(text);
+            points
         }
     };
     let text = if common.json {
@@ -132,12 +133,11 @@ fn table(points: &[Point]) -> String {
 
 /// Loads a database of TPC-H where it lacks tables.
 fn load(args: &DataArgs, threads: u32) -> Result<(), BenchError> {
-    let (path, files) =
-        (args.database(), tpch_load::parquet_directory(&args.common.data, args.scale));
+    let (path, files) = (args.database(), TPCH.directory(&args.common.data, args.scale));
     let what = format!("opening {}", path.display());
     let options = DatabaseOptions::default().with("threads", threads);
     let database = Database::open(&path, &options).map_err(WorkloadError::statement(what))?;
-    tpch_load::load(&database, &files, args.scale, threads as usize)?;
+    TPCH.load(&database, &files, args.scale, threads as usize)?;
     Ok(())
 }
 
@@ -152,10 +152,28 @@ fn spilled(
     points
 }
 
-/// The points; the verdict on them is that of their memory.
-fn checked(points: Vec<Point>, verdict: &mut Result<(), BenchError>) -> Vec<Point> {
-    *verdict = memory::check(&points);
-    points
+/// The points of the queries of a benchmark, and what is said of them; the verdict is that all have right answers, and that
+/// of their memory, if it was limited.
+fn queried(
+    suite: &'static Suite,
+    args: &SuiteArgs,
+    queries: &[&Query],
+    machine: &Machine,
+    verdict: &mut Result<(), BenchError>,
+) -> Result<(Vec<Point>, String), BenchError> {
+    let (mut points, mut text) = (Vec::new(), String::new());
+    for args in args.at_scales() {
+        let report = suite::run(suite, &args, queries, machine)?;
+        text.push_str(&report::suite::render(&report));
+        points.extend(report.points);
+    }
+    let is_limited = !args.database.memory_limit.is_empty();
+    let memory = if is_limited { memory::check(&points) } else { Ok(()) };
+    *verdict = match (suite::check(&points), memory) {
+        (Err(failed), Err(memory)) => Err(BenchError::Both(Box::new(failed), Box::new(memory))),
+        (failed, memory) => failed.and(memory),
+    };
+    Ok((points, text))
 }
 
 /// Every experiment, at sizes that take a few minutes.

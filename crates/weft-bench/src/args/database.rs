@@ -8,16 +8,16 @@ use weft::DatabaseOptions;
 use super::values::{Neighbour, neighbour, scale_factor};
 use super::{CommonArgs, cores, distinct};
 use crate::error::BenchError;
-use crate::workload::tpch_queries::{QUERIES, Query};
+use crate::workload::{Query, Suite, TPCDS, TPCH};
 
-/// A database of TPC-H, and how it is opened.
+/// A database of a benchmark, and how it is opened.
 #[derive(Args, Clone, Debug)]
 pub struct DatabaseArgs {
     /// Options of every experiment.
     #[command(flatten)]
     pub common: CommonArgs,
 
-    /// TPC-H scale factors; a list sweeps
+    /// Scale factors; a list sweeps
     #[arg(long, default_value = "1", value_delimiter = ',', value_name = "LIST", allow_negative_numbers = true, value_parser = scale_factor)]
     pub scale: Vec<f64>,
 
@@ -64,9 +64,9 @@ impl DatabaseArgs {
         distinct(&self.scale).into_iter().map(at).collect()
     }
 
-    /// The database's directory.
-    pub fn database(&self) -> PathBuf {
-        database(&self.common, self.db.as_ref(), self.scale())
+    /// The directory of the database of a benchmark.
+    pub fn database(&self, suite: &Suite) -> PathBuf {
+        database(suite, &self.common, self.db.as_ref(), self.scale())
     }
 
     /// The thread counts to sweep: all cores if none are given.
@@ -107,9 +107,9 @@ fn check_setting(name: &str, value: &str, option: &str) -> Result<(), BenchError
     checked.map_err(|source| BenchError::Option { option: option.replace('_', "-"), source })
 }
 
-/// The directory of a database of TPC-H: the one that is named, or one of the scale in the data directory.
-fn database(common: &CommonArgs, named: Option<&PathBuf>, scale: f64) -> PathBuf {
-    named.cloned().unwrap_or_else(|| common.data.join(format!("tpch-sf{scale}.weft")))
+/// The directory of a benchmark's database: the one that is named, or one of the scale in the data directory.
+fn database(suite: &Suite, common: &CommonArgs, named: Option<&PathBuf>, scale: f64) -> PathBuf {
+    named.cloned().unwrap_or_else(|| suite.database(&common.data, scale))
 }
 
 /// The value of one of the settings, if it is given.
@@ -161,9 +161,9 @@ impl SpillArgs {
     }
 }
 
-/// `weft bench tpch`.
+/// The database that the queries of a benchmark run on.
 #[derive(Args, Clone, Debug)]
-pub struct TpchArgs {
+pub struct SuiteArgs {
     /// The database.
     #[command(flatten)]
     pub database: DatabaseArgs,
@@ -175,31 +175,69 @@ pub struct TpchArgs {
     /// How requests reach the device: auto, uring, posix or blocking; a list sweeps
     #[arg(long, value_delimiter = ',', default_value = "auto", value_name = "LIST", value_parser = ["auto", "uring", "posix", "blocking"])]
     pub io_driver: Vec<String>,
+}
+
+impl SuiteArgs {
+    /// The same at each of the scale factors.
+    pub fn at_scales(&self) -> Vec<SuiteArgs> {
+        let at = |database| SuiteArgs { database, ..self.clone() };
+        self.database.at_scales().into_iter().map(at).collect()
+    }
+
+    /// Where the database of a benchmark lies.
+    pub(super) fn places(&self, suite: &Suite) -> Vec<PathBuf> {
+        let mut places = vec![self.database.database(suite)];
+        places.extend(self.device.iter().cloned());
+        places
+    }
+}
+
+/// `weft bench tpch`.
+#[derive(Args, Clone, Debug)]
+pub struct TpchArgs {
+    /// The database.
+    #[command(flatten)]
+    pub suite: SuiteArgs,
 
     /// Which queries, such as 1,6,14 [default: all 22]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=22))]
     pub queries: Vec<u32>,
 }
 
-impl TpchArgs {
-    /// The same at each of the scale factors.
-    pub fn at_scales(&self) -> Vec<TpchArgs> {
-        let at = |database| TpchArgs { database, ..self.clone() };
-        self.database.at_scales().into_iter().map(at).collect()
-    }
+/// `weft bench tpcds`.
+#[derive(Args, Clone, Debug)]
+pub struct TpcdsArgs {
+    /// The database.
+    #[command(flatten)]
+    pub suite: SuiteArgs,
 
+    /// Which queries, such as 1,67,99 [default: all 99]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub queries: Vec<u32>,
+}
+
+impl TpchArgs {
     /// The queries to run, in the order given.
     pub fn queries(&self) -> Vec<&'static Query> {
-        let all: Vec<u32> = (1..=QUERIES.len() as u32).collect();
-        let numbers = if self.queries.is_empty() { all } else { distinct(&self.queries) };
-        numbers.iter().map(|&number| &QUERIES[number as usize - 1]).collect()
+        chosen(&TPCH, &self.queries)
     }
+}
 
-    /// Where the database lies.
-    pub(super) fn places(&self) -> Vec<PathBuf> {
-        let mut places = vec![self.database.database()];
-        places.extend(self.device.iter().cloned());
-        places
+impl TpcdsArgs {
+    /// The queries to run, in the order given.
+    pub fn queries(&self) -> Vec<&'static Query> {
+        chosen(&TPCDS, &self.queries)
+    }
+}
+
+/// The queries of these numbers, all if there are none.
+fn chosen(suite: &Suite, numbers: &[u32]) -> Vec<&'static Query> {
+    match numbers.is_empty() {
+        true => suite.queries.iter().collect(),
+        false => distinct(numbers)
+            .into_iter()
+            .map(|number| &suite.queries[number as usize - 1])
+            .collect(),
     }
 }
 
@@ -262,7 +300,7 @@ pub struct RateArgs {
 impl RateArgs {
     /// The database's directory.
     pub fn database(&self) -> PathBuf {
-        database(&self.common, self.db.as_ref(), self.scale)
+        database(&TPCH, &self.common, self.db.as_ref(), self.scale)
     }
 }
 
@@ -289,6 +327,6 @@ pub struct DataArgs {
 impl DataArgs {
     /// The database's directory.
     pub fn database(&self) -> PathBuf {
-        database(&self.common, self.db.as_ref(), self.scale)
+        database(&TPCH, &self.common, self.db.as_ref(), self.scale)
     }
 }

@@ -17,7 +17,7 @@ use crate::error::BenchError;
 use crate::report::{Machine, Point};
 use crate::resident;
 use crate::workload::tpch_rows::TpchTable;
-use crate::workload::{WorkloadError, tpch_load, tpch_parquet};
+use crate::workload::{TPCH, WorkloadError, tpch_parquet};
 
 /// Resident memory beside the limit that is allowed, in bytes.
 const ALLOWANCE_BYTES: u64 = 64 << 20;
@@ -67,12 +67,12 @@ pub fn run(
     args: &MemoryArgs,
     machine: &Machine,
 ) -> Result<(Vec<Point>, Result<(), BenchError>), BenchError> {
-    let files = tpch_load::parquet_directory(&args.common.data, args.scale);
+    let files = TPCH.directory(&args.common.data, args.scale);
     let threads = distinct(&args.common.threads).first().copied().unwrap_or_else(cores);
     if !tpch_parquet::is_complete(&files) {
         apart::make(&args.common, args.scale, threads, None)?;
     }
-    let bytes = fs::metadata(tpch_parquet::path_of(&files, TpchTable::Lineitem))
+    let bytes = fs::metadata(tpch_parquet::path_of(&files, TpchTable::Lineitem.name()))
         .map_or(0, |found| found.len());
     let default = || (bytes / DATA_TO_LIMIT).to_string();
     let limit = args.memory_limit.clone().unwrap_or_else(default);
@@ -124,7 +124,7 @@ impl Phases<'_> {
         let database = Database::open(path, &options).map_err(opening())?;
         points.push(self.point("open", &database, start));
 
-        let source = tpch_parquet::path_of(self.files, TpchTable::Lineitem);
+        let source = tpch_parquet::path_of(self.files, TpchTable::Lineitem.name());
         let source = source.display().to_string().replace('\'', "''");
         let import = format!("CREATE TABLE lineitem AS SELECT * FROM '{source}'");
         points.push(self.measure("import", &database, &import)?);

@@ -11,4 +11,4 @@ pub mod rate;
 pub mod scan;
 pub mod spill;
 pub mod storage;
-pub mod tpch;
+pub mod suite;

@@ -22,8 +22,7 @@ use crate::error::BenchError;
 use crate::report::units;
 use crate::report::{Machine, Point};
 use crate::workload::tpch_loops::{ByHand, Query1, Query6};
-use crate::workload::tpch_queries::{QUERIES, Query};
-use crate::workload::{WorkloadError, tpch_load};
+use crate::workload::{Query, TPCH, WorkloadError};
 
 /// What is measured of a query.
 const WHOLE: &str = "query";
@@ -45,17 +44,17 @@ pub fn run(args: &RateArgs, machine: &Machine) -> Result<Vec<Point>, BenchError>
     bar.set_length(2 * 2 * u64::from(args.common.repeat));
     let mut done = || bar.inc(1);
     let of_queries = [
-        rate.queries(&database, &QUERIES[0], &mut done)?,
-        rate.queries(&database, &QUERIES[5], &mut done)?,
+        rate.queries(&database, &TPCH.queries[0], &mut done)?,
+        rate.queries(&database, &TPCH.queries[5], &mut done)?,
     ];
     drop(database);
     let of_loops = [
-        rate.loops::<Query1>(memory_bytes, &QUERIES[0], &mut done)?,
-        rate.loops::<Query6>(memory_bytes, &QUERIES[5], &mut done)?,
+        rate.loops::<Query1>(memory_bytes, &TPCH.queries[0], &mut done)?,
+        rate.loops::<Query6>(memory_bytes, &TPCH.queries[5], &mut done)?,
     ];
     bar.finish_and_clear();
     let mut points = Vec::new();
-    let queries = [&QUERIES[0], &QUERIES[5]].into_iter().zip(&of_queries);
+    let queries = [&TPCH.queries[0], &TPCH.queries[5]].into_iter().zip(&of_queries);
     for ((query, (seconds, answer)), loops) in queries.zip(&of_loops) {
         let kept = |row: &Vec<String>| match query.number {
             1 => SUMS.iter().map(|&column| row[column].clone()).collect(),
@@ -109,9 +108,9 @@ impl Rate<'_> {
             let options = DatabaseOptions::default().with("threads", threads);
             Database::open(&path, &options).map_err(WorkloadError::statement(&what))
         };
-        let files = tpch_load::parquet_directory(&self.args.common.data, self.args.scale);
+        let files = TPCH.directory(&self.args.common.data, self.args.scale);
         let database = open(cores())?;
-        tpch_load::load(&database, &files, self.args.scale, cores() as usize)?;
+        TPCH.load(&database, &files, self.args.scale, cores() as usize)?;
         drop(database);
         Ok(open(1)?)
     }

@@ -19,7 +19,7 @@ use crate::data::progress_bar;
 use crate::error::BenchError;
 use crate::report::{Machine, OverTime, Point};
 use crate::workload::tpch_rows::TpchTable::{self, Lineitem, Partsupp};
-use crate::workload::{WorkloadError, tpch_load};
+use crate::workload::{TPCH, WorkloadError, count};
 use crate::{resident, sampler};
 
 /// A query, and one with the same answer.
@@ -122,7 +122,7 @@ fn of_case(args: &SpillArgs, machine: &Machine, case: &Case) -> Result<Point, Be
     let session = database.session().map_err(WorkloadError::statement(case.name))?;
     let mut rows = 0;
     for &table in case.inputs {
-        rows += tpch_load::count(&session, table)?;
+        rows += count(&session, table.name())?;
     }
     Ok(Point {
         pattern: Some(case.name.to_owned()),
@@ -164,10 +164,10 @@ fn measure(
 fn load(args: &SpillArgs) -> Result<(), BenchError> {
     let database = &args.database;
     let (threads, scale) = (database.threads()[0], database.scale());
-    let missing = tpch_load::missing(&open(args, threads, &[])?, scale)?;
+    let missing = TPCH.missing(&open(args, threads, &[])?, scale)?;
     match missing.is_empty() {
         true => Ok(()),
-        false => apart::make(&database.common, scale, threads, Some(&database.database())),
+        false => apart::make(&database.common, scale, threads, Some(&database.database(&TPCH))),
     }
 }
 
@@ -175,7 +175,7 @@ fn open(args: &SpillArgs, threads: u32, settings: &[(&str, &str)]) -> Result<Dat
     let options = DatabaseOptions::default().with("threads", threads);
     let options =
         settings.iter().fold(options, |options, (name, value)| options.with(*name, *value));
-    let path = args.database.database();
+    let path = args.database.database(&TPCH);
     let what = format!("opening {}", path.display());
     Ok(Database::open(&path, &options).map_err(WorkloadError::statement(what))?)
 }

@@ -56,7 +56,8 @@ pub fn claims(section: Section) -> &'static [Claim] {
         | Section::SpilledJoins
         | Section::SpilledSort
         | Section::Compression
-        | Section::Tpch => &[],
+        | Section::Tpch
+        | Section::Tpcds => &[],
     }
 }
 

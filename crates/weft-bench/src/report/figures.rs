@@ -31,11 +31,13 @@ pub enum Section {
     Compression,
     /// Spilly's figures 6 to 8 and 11: TPC-H over memory limits, scales and bandwidths, and over the time of its queries.
     Tpch,
+    /// The same of TPC-DS.
+    Tpcds,
 }
 
 impl Section {
     /// All sections, in the order of the papers.
-    pub const ALL: [Section; 10] = [
+    pub const ALL: [Section; 11] = [
         Section::Table1,
         Section::Figure5,
         Section::Figures6And7,
@@ -46,6 +48,7 @@ impl Section {
         Section::SpilledSort,
         Section::Compression,
         Section::Tpch,
+        Section::Tpcds,
     ];
 
     /// True if it is one of what asynchronous I/O and prefetching buy: a report of one of these lacks the others.
@@ -72,6 +75,7 @@ impl Section {
             Section::SpilledSort => "sort",
             Section::Compression => "compression",
             Section::Tpch => "tpch",
+            Section::Tpcds => "tpcds",
         }
     }
 }
@@ -102,6 +106,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "lookup" => "Index lookups: TPC-H Q14 (Figure 8)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
         "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),
+        "tpcds" => "TPC-DS: 99 queries, cold and hot".to_string(),
         "memory" => "Memory: import and scans of data larger than the limit".to_string(),
         "agg" => "Aggregation: lineitem by order and part".to_string(),
         "join" => "Joins: lineitem with partsupp and with itself".to_string(),
@@ -235,7 +240,8 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
         Section::SpilledAggregation => spilling::charts(points, &spilling::AGGREGATION),
         Section::SpilledJoins => spilling::charts(points, &spilling::JOINS),
         Section::SpilledSort => spilling::charts(points, &spilling::SORT),
-        Section::Tpch => spilling::tpch_charts(points),
+        Section::Tpch => spilling::suite_charts(points, &spilling::TPCH),
+        Section::Tpcds => spilling::suite_charts(points, &spilling::TPCDS),
         Section::Compression => spilling::compression_charts(points),
     }
 }

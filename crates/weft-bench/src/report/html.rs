@@ -118,6 +118,7 @@ fn section_title(section: Section) -> &'static str {
         Section::SpilledSort => "A sort that outgrows memory",
         Section::Compression => "Compression of what is spilled",
         Section::Tpch => "TPC-H",
+        Section::Tpcds => "TPC-DS",
     }
 }
 
@@ -147,6 +148,9 @@ fn section_text(section: Section) -> &'static str {
         }
         Section::Tpch => {
             "The 22 queries: how much they get done over memory limits and scales, and what the longest of them do over their time."
+        }
+        Section::Tpcds => {
+            "The 99 queries: how much they get done over memory limits and scales, and what the longest of them do over their time."
         }
     }
 }

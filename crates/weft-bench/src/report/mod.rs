@@ -19,11 +19,11 @@ mod plan;
 mod point;
 mod series;
 mod spilling;
+pub mod suite;
 pub mod svg;
 #[cfg(test)]
 mod synthetic;
 pub mod table;
-pub mod tpch;
 pub mod units;
 
 use std::fs;

@@ -2,11 +2,15 @@
 //! everything needed to place it in a figure, so that a file of points alone redraws the report.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use super::OverTime;
+use super::{OverTime, units};
 use crate::args::setting;
+
+/// How the answer of a query begins that has none, or a wrong one.
+const FAILED: &str = "failed: ";
 
 /// One measured point: the settings under which it was taken and what was measured.
 ///
@@ -14,8 +18,8 @@ use crate::args::setting;
 /// that is `None` is left out. [`FIELD_HELP`] explains each field to a reader of the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `memory`, `storage`, `agg`, `join`,
-    /// `sort`, `compression` or `rate`.
+    /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `tpcds`, `memory`, `storage`, `agg`,
+    /// `join`, `sort`, `compression` or `rate`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -42,7 +46,7 @@ pub struct Point {
     /// Morsel boundary: `weak` starts the next morsel as soon as one ends, `hard` waits for the batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundary: Option<String>,
-    /// TPC-H scale factor of the data.
+    /// Scale factor of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
     /// Memory limit of the database, in bytes.
@@ -189,6 +193,40 @@ impl Point {
         }
     }
 
+    /// The answer of a query that has none, or a wrong one: what happened.
+    pub fn failed(error: &dyn Display) -> String {
+        format!("{FAILED}{error}")
+    }
+
+    /// Whether it is of a query that has failed.
+    pub fn has_failed(&self) -> bool {
+        self.answer.as_deref().is_some_and(|answer| answer.starts_with(FAILED))
+    }
+
+    /// The query that has failed, how it was run, and what happened.
+    pub fn failure(&self) -> Option<String> {
+        let error = self.answer.as_deref()?.strip_prefix(FAILED)?;
+        let state = if self.cached == Some(0.0) { "cold" } else { "hot" };
+        let name = self.pattern.as_deref().unwrap_or_default();
+        Some(format!("{name}, {state}, {}: {error}", self.way_of_running()))
+    }
+
+    /// How a query was run, in words.
+    pub fn way_of_running(&self) -> String {
+        let mut words = vec![units::plural(self.threads, "thread")];
+        words.extend(self.memory_limit.map(|limit| format!("at {}", units::bytes(limit))));
+        let bandwidth = self.io_bandwidth_limit;
+        words.extend(bandwidth.map(|rate| format!("devices at {}/s", units::bytes(rate))));
+        let chosen = [
+            ("partitioned", &self.partition),
+            ("spilling", &self.spill_mode),
+            ("compression", &self.spill_compression),
+        ];
+        let chosen = chosen.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?)));
+        words.extend(chosen.map(|(what, value)| format!("{what} {value}")));
+        words.join(", ")
+    }
+
     /// Whether the driver waits for each read before it issues the next: the synchronous baseline.
     pub fn is_blocking(&self) -> bool {
         self.driver == "blocking" || self.driver.ends_with("-blocking")
@@ -239,8 +277,8 @@ pub fn schemes() -> impl Iterator<Item = String> {
 
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
-experiment           io | scan | lookup | prefetch | tpch | memory | storage | agg | join | sort |
-                     compression | rate
+experiment           io | scan | lookup | prefetch | tpch | tpcds | memory | storage | agg | join |
+                     sort | compression | rate
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
@@ -252,7 +290,7 @@ depth                I/O depth per thread; prefetch: batch size (coroutines)
 cached               fraction of pages (scan) or lookups (lookup) served from memory, 0 to 1
 page_size            bytes per page or per read
 boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
-scale                TPC-H scale factor
+scale                scale factor of TPC-H, or of TPC-DS
 memory_limit         memory limit of the database, bytes
 partition            when operators partitioned what they kept: adaptive | always | never
 spill_mode           which partitions they spilled: hybrid | all
@@ -303,7 +341,7 @@ over_time            samples of the median run, ten a second, a list of each:
   written_bytes_per_s  written to devices
   spilled_raw_bytes_per_s  spilled, before compression
   spilled_by_scheme_bytes_per_s  the same, a list of each scheme that had some
-answer               correct, or what was wrong
+answer               correct, or what was wrong; failed: and why, of a query that has none
 ";
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub enum Dim {
     PageSize,
     /// Morsel boundary.
     Boundary,
-    /// TPC-H scale factor.
+    /// Scale factor of the data.
     Scale,
     /// Memory limit.
     MemoryLimit,

@@ -44,7 +44,10 @@ pub const AGGREGATION: Names = names!("agg");
 pub const JOINS: Names = names!("join");
 /// Those of the sort.
 pub const SORT: Names = names!("sort");
-const TPCH: Names = names!("tpch");
+/// Those of TPC-H.
+pub const TPCH: Names = names!("tpch");
+/// Those of TPC-DS.
+pub const TPCDS: Names = names!("tpcds");
 
 const TIME_OVER_LIMIT: Plan = Plan {
     title: "Time over the memory limit",
@@ -113,11 +116,11 @@ pub fn charts(points: &[&Point], names: &Names) -> Vec<(&'static str, Chart)> {
     swept(points, names, [&ROWS_OVER_LIMIT, &ROWS_OVER_SCALE], points)
 }
 
-/// The same of all queries together, and of the longest over their time.
-pub fn tpch_charts(points: &[&Point]) -> Vec<(&'static str, Chart)> {
+/// The same of all queries of a benchmark together, and of the longest over their time.
+pub fn suite_charts(points: &[&Point], names: &Names) -> Vec<(&'static str, Chart)> {
     let suites = suites(points);
     let suites: Vec<&Point> = suites.iter().collect();
-    swept(&suites, &TPCH, [&QUERIES_OVER_LIMIT, &QUERIES_OVER_SCALE], points)
+    swept(&suites, names, [&QUERIES_OVER_LIMIT, &QUERIES_OVER_SCALE], points)
 }
 
 fn swept(
@@ -213,8 +216,11 @@ fn shares(members: &[&Point]) -> Chart {
 
 /// The queries of each setting as one point, whose time is their mean, and which has spilled what all of them have.
 fn suites(points: &[&Point]) -> Vec<Point> {
-    let queries: Vec<&Point> =
-        points.iter().copied().filter(|point| point.cached.is_some()).collect();
+    let queries: Vec<&Point> = points
+        .iter()
+        .copied()
+        .filter(|point| point.cached.is_some() && !point.has_failed())
+        .collect();
     let settings = [
         Dim::Device,
         Dim::Threads,

@@ -4,7 +4,7 @@
 //! hands each over through a channel with room for one; the calling thread writes them in turn.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,30 +19,31 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::WorkloadError;
+use super::suite::{Generated, TableSize};
 use super::tpch_rows::{TpchSource, TpchTable};
 
 /// Rows of a row group.
 const ROWS_PER_PART: u64 = 160_000;
 
-/// How far a generation is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Generated {
-    /// The table being written.
-    pub table: TpchTable,
-    /// Rows written of all tables.
-    pub rows_done: u64,
-    /// Rows of all tables, about.
-    pub rows_expected: u64,
-}
-
 /// The path of a table's file.
-pub fn path_of(directory: &Path, table: TpchTable) -> PathBuf {
-    directory.join(format!("{}.parquet", table.name()))
+pub fn path_of(directory: &Path, table: &str) -> PathBuf {
+    directory.join(format!("{table}.parquet"))
 }
 
 /// True if no file is missing.
 pub fn is_complete(directory: &Path) -> bool {
-    TpchTable::ALL.iter().all(|table| path_of(directory, *table).exists())
+    TpchTable::ALL.iter().all(|table| path_of(directory, table.name()).exists())
+}
+
+/// The tables at a scale factor, smallest first.
+pub fn tables(scale: f64) -> Vec<TableSize> {
+    let size = |table: &TpchTable| TableSize {
+        name: table.name(),
+        rows: table.rows(scale),
+        // There are between one and seven rows per order.
+        is_exact: *table != TpchTable::Lineitem,
+    };
+    TpchTable::ALL.iter().map(size).collect()
 }
 
 /// Writes the files that are not there yet. Each appears when it is complete and durable.
@@ -65,9 +66,10 @@ pub fn generate(
     let rows_expected = TpchTable::ALL.iter().map(|table| table.rows(scale)).sum();
     let mut rows_before = 0;
     for table in TpchTable::ALL {
-        if !path_of(directory, table).exists() {
+        if !path_of(directory, table.name()).exists() {
             let mut report = |rows: u64| {
-                progress(Generated { table, rows_done: rows_before + rows, rows_expected });
+                let rows_done = rows_before + rows;
+                progress(Generated { table: table.name(), rows_done, rows_expected });
             };
             write_table(&source, table, scale, directory, threads, &mut report)?;
         }
@@ -85,7 +87,7 @@ fn write_table(
     threads: usize,
     report: &mut dyn FnMut(u64),
 ) -> Result<(), WorkloadError> {
-    let path = path_of(directory, table);
+    let path = path_of(directory, table.name());
     let partial = directory.join(format!(".{}.{}.partial", table.name(), std::process::id()));
     let written = File::create(&partial)
         .map_err(ParquetError::from)
@@ -202,14 +204,6 @@ impl Encoder<'_> {
     }
 }
 
-/// Bytes of all files.
-///
-/// # Errors
-/// [`io::Error`] if one is not there.
-pub fn bytes(directory: &Path) -> io::Result<u64> {
-    TpchTable::ALL.iter().map(|table| Ok(fs::metadata(path_of(directory, *table))?.len())).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -222,10 +216,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut last = None;
         generate(directory.path(), 0.001, 2, &mut |progress| last = Some(progress)).unwrap();
-        assert_eq!(last.unwrap().table, TpchTable::Lineitem);
+        assert_eq!(last.unwrap().table, "lineitem");
         let source = TpchSource::new(0.001);
         for table in TpchTable::ALL {
-            let file = File::open(path_of(directory.path(), table)).unwrap();
+            let file = File::open(path_of(directory.path(), table.name())).unwrap();
             let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
             let reader = reader.with_batch_size(1 << 20).build().unwrap();
             let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();

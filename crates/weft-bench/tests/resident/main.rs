@@ -10,24 +10,20 @@
 mod corpus;
 #[path = "../../../weft/tests/slt/database.rs"]
 mod database;
-#[path = "../tpcds/generate.rs"]
-mod generate;
 mod watch;
 
 use std::alloc::System;
 use std::env;
 use std::error::Error;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
 use tempfile::TempDir;
 use weft::{CountingAllocator, Database, DatabaseOptions, KeepingAllocator, QueryResult};
-use weft_bench::answer::{Answer, limit_of, parse_order_keys, text_rows};
-use weft_bench::workload::tpch_load;
-use weft_bench::workload::tpch_queries::QUERIES;
+use weft_bench::answer::text_rows;
+use weft_bench::workload::{Query, TPCDS, TPCH};
 
 use corpus::Run;
 use database::{Engine, Setup};
@@ -56,23 +52,13 @@ fn main() {
     }
     let loaded = Loaded::default();
     let mut trials = Vec::new();
-    for query in &QUERIES {
-        let loaded = Arc::clone(&loaded);
-        trials.push(Trial::test(format!("tpch::{}", query.name()), move || {
-            let answer = query.answer(SCALE)?.ok_or("no answer is known")?;
-            check(&open(&loaded, "tpch")?, query.sql, &answer)
-        }));
-    }
-    let root = tpcds();
-    let keys =
-        fs::read_to_string(root.join("sf0.01/order_keys.csv")).expect("order keys are there");
-    for (name, keys) in parse_order_keys(&keys).expect("order keys are valid") {
-        let (root, loaded) = (root.clone(), Arc::clone(&loaded));
-        trials.push(Trial::test(format!("tpcds::{name}"), move || {
-            let sql = fs::read_to_string(root.join(format!("queries/{name}.sql")))?;
-            let csv = fs::read_to_string(root.join(format!("sf0.01/{name}.csv")))?;
-            check(&open(&loaded, "tpcds")?, &sql, &Answer::parse(&csv, &keys, limit_of(&sql))?)
-        }));
+    for suite in [&TPCH, &TPCDS] {
+        for query in suite.queries {
+            let loaded = Arc::clone(&loaded);
+            trials.push(Trial::test(format!("{}::{}", suite.name, query.name()), move || {
+                check(&open(&loaded, suite.name)?, query)
+            }));
+        }
     }
     // As a database is by default, and with the least memory.
     let is_meant = |file: &Run| {
@@ -90,10 +76,11 @@ fn main() {
 }
 
 /// Runs a query, compares its answer, and the memory that the process has had with what it may have.
-fn check(database: &Database, sql: &str, answer: &Answer) -> Result<(), Failed> {
+fn check(database: &Database, query: &Query) -> Result<(), Failed> {
+    let answer = query.answer(SCALE)?.ok_or("no answer is known")?;
     let session = database.session()?;
     watch(database.stats().memory_limit, || {
-        let batches = session.query(sql).and_then(QueryResult::collect)?;
+        let batches = session.query(query.sql).and_then(QueryResult::collect)?;
         Ok(answer.check(&text_rows(&batches)?)?)
     })
 }
@@ -106,25 +93,13 @@ fn check_file(file: &Run) -> Result<(), Failed> {
     })
 }
 
-fn tpcds() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tpcds")
-}
-
 /// Makes both databases in a directory.
 fn load(directory: &Path) -> Result<(), Box<dyn Error>> {
     let options = DatabaseOptions::default().with("threads", 2).with("memory_limit", "1GiB");
     let files = tempfile::tempdir()?;
-    tpch_load::generate(files.path(), SCALE, 2)?;
-    let database = Database::open(directory.join("tpch"), &options)?;
-    tpch_load::load(&database, files.path(), SCALE, 2)?;
-    generate::write_all(files.path(), SCALE)?;
-    let database = Database::open(directory.join("tpcds"), &options)?;
-    let session = database.session()?;
-    session.execute_script(&fs::read_to_string(tpcds().join("schema.sql"))?, |_, _| Ok(()))?;
-    for table in session.tables() {
-        let path = files.path().join(format!("{table}.csv"));
-        let path = path.display();
-        session.execute(&format!("COPY {table} FROM '{path}' (FORMAT csv, HEADER true)"))?;
+    for suite in [&TPCH, &TPCDS] {
+        let database = Database::open(directory.join(suite.name), &options)?;
+        suite.load(&database, &suite.directory(files.path(), SCALE), SCALE, 2)?;
     }
     Ok(())
 }

@@ -1,17 +1,16 @@
 //! The 99 queries of TPC-DS at scale 0.01 against DuckDB's answers, a test per query and engine, and how many
-//! of them pipelines do not execute as a whole. The data is made and loaded once.
+//! of them pipelines do not execute as a whole; and the benchmark that runs them. The data is made and loaded once.
 
 #![forbid(unsafe_code)]
 
-mod generate;
+mod benchmark;
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
-use weft::{Database, DatabaseOptions, QueryResult};
-use weft_bench::answer::{Answer, limit_of, parse_order_keys, text_rows};
+use weft::{Database, DatabaseOptions, QueryResult, Session};
+use weft_bench::answer::text_rows;
+use weft_bench::workload::{Query, TPCDS};
 
 /// Scale factor of the data and the answers.
 const SCALE: f64 = 0.01;
@@ -19,27 +18,21 @@ const SCALE: f64 = 0.01;
 const FALLBACKS_MAX: usize = 5;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/tpcds");
-    let keys =
-        fs::read_to_string(root.join("sf0.01/order_keys.csv")).expect("order keys are there");
-    let keys = parse_order_keys(&keys).expect("order keys are valid");
-    assert_eq!(keys.len(), 99);
+    assert_eq!(TPCDS.queries.len(), 99);
     let database = Arc::new(OnceLock::new());
-    let mut trials = Vec::new();
-    for (name, keys) in &keys {
+    let mut trials = benchmark::trials();
+    for query in TPCDS.queries {
         for engine in ["datafusion", "weft", "auto"] {
-            let (root, database, name, keys) =
-                (root.clone(), Arc::clone(&database), name.clone(), keys.clone());
-            trials.push(Trial::test(format!("{name}::{engine}"), move || {
-                check(&root, &name, &keys, &database, engine)
+            let database = Arc::clone(&database);
+            trials.push(Trial::test(format!("{}::{engine}", query.name()), move || {
+                check(query, &database, engine)
             }));
         }
     }
     for engine in ["weft", "auto"] {
-        let (root, database) = (root.clone(), Arc::clone(&database));
-        let names: Vec<String> = keys.iter().map(|(name, _)| name.clone()).collect();
+        let database = Arc::clone(&database);
         trials.push(Trial::test(format!("fallbacks::{engine}"), move || {
-            check_fallbacks(&root, &names, &database, engine)
+            check_fallbacks(&database, engine)
         }));
     }
     run(&Arguments::from_args(), trials).exit();
@@ -48,41 +41,24 @@ fn main() {
 type Loaded = OnceLock<Result<Database, String>>;
 
 /// Has an engine run one query and compares its answer.
-fn check(
-    root: &Path,
-    name: &str,
-    keys: &[usize],
-    database: &Loaded,
-    engine: &str,
-) -> Result<(), Failed> {
-    let database = database.get_or_init(|| load(root)).as_ref()?;
-    let sql = fs::read_to_string(root.join(format!("queries/{name}.sql")))?;
-    let csv = fs::read_to_string(root.join(format!("sf0.01/{name}.csv")))?;
-    let answer = Answer::parse(&csv, keys, limit_of(&sql))?;
-    let session = database.session()?;
-    session.execute(&format!("SET engine = '{engine}'"))?;
-    let batches = session.query(&sql).and_then(QueryResult::collect)?;
+fn check(query: &Query, database: &Loaded, engine: &str) -> Result<(), Failed> {
+    let answer = query.answer(SCALE)?.ok_or("no answer is known")?;
+    let batches = session(database, engine)?.query(query.sql).and_then(QueryResult::collect)?;
     Ok(answer.check(&text_rows(&batches)?)?)
 }
 
 /// Counts the queries with nodes that pipelines do not execute.
-fn check_fallbacks(
-    root: &Path,
-    names: &[String],
-    database: &Loaded,
-    engine: &str,
-) -> Result<(), Failed> {
-    let session = database.get_or_init(|| load(root)).as_ref()?.session()?;
-    session.execute(&format!("SET engine = '{engine}'"))?;
+fn check_fallbacks(database: &Loaded, engine: &str) -> Result<(), Failed> {
+    let session = session(database, engine)?;
     let mut left = Vec::new();
-    for name in names {
-        let sql = fs::read_to_string(root.join(format!("queries/{name}.sql")))?;
-        let plan = session.query(&format!("EXPLAIN {sql}")).and_then(QueryResult::collect)?;
+    for query in TPCDS.queries {
+        let explain = format!("EXPLAIN {}", query.sql);
+        let plan = session.query(&explain).and_then(QueryResult::collect)?;
         let rows = text_rows(&plan)?;
         let lines = rows.iter().flatten().flat_map(|text| text.lines());
         let nodes: String = lines.filter(|line| line.contains("FallbackExec")).collect();
         if !nodes.is_empty() {
-            left.push(format!("{name}: {nodes}"));
+            left.push(format!("{}: {nodes}", query.name()));
         }
     }
     if left.len() > FALLBACKS_MAX {
@@ -91,22 +67,21 @@ fn check_fallbacks(
     Ok(())
 }
 
+/// A session of the database with the tables, with an engine.
+fn session(database: &Loaded, engine: &str) -> Result<Session, Failed> {
+    let session = database.get_or_init(load).as_ref()?.session()?;
+    session.execute(&format!("SET engine = '{engine}'"))?;
+    Ok(session)
+}
+
 /// A database with the tables.
-fn load(root: &Path) -> Result<Database, String> {
-    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    generate::write_all(directory.path(), SCALE).map_err(|error| error.to_string())?;
-    let schema = fs::read_to_string(root.join("schema.sql")).map_err(|error| error.to_string())?;
-    let options = DatabaseOptions::default().with("memory_limit", "2GB");
+fn load() -> Result<Database, String> {
     let fill = || {
+        let directory = tempfile::tempdir()?;
+        let options = DatabaseOptions::default().with("memory_limit", "2GB");
         let database = Database::in_memory(&options)?;
-        let session = database.session()?;
-        session.execute_script(&schema, |_, _| Ok(()))?;
-        for table in session.tables() {
-            let path: PathBuf = directory.path().join(format!("{table}.csv"));
-            let path = path.display();
-            session.execute(&format!("COPY {table} FROM '{path}' (FORMAT csv, HEADER true)"))?;
-        }
-        Ok::<Database, weft::Error>(database)
+        TPCDS.load(&database, directory.path(), SCALE, 2)?;
+        Ok::<Database, Box<dyn std::error::Error>>(database)
     };
     fill().map_err(|error| format!("loading: {error}"))
 }

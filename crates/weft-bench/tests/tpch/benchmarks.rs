@@ -4,9 +4,10 @@ use std::path::Path;
 
 use clap::Parser;
 use weft_bench::args::{BenchArgs, Experiment};
-use weft_bench::experiment::{memory, rate, storage, tpch};
+use weft_bench::experiment::suite::Compared;
+use weft_bench::experiment::{memory, rate, storage, suite};
 use weft_bench::report::{Machine, Point};
-use weft_bench::workload::tpch_load;
+use weft_bench::workload::TPCH;
 
 #[derive(Parser)]
 struct Line {
@@ -25,8 +26,9 @@ fn tpch_loads_once_and_checks_its_answers() {
     let data = tempfile::tempdir().unwrap();
     let line = "tpch --scale 0.01 --queries 6,1 --repeat 2 --threads 1 --io-driver auto,blocking";
     let Experiment::Tpch(args) = parse(line, data.path()) else { panic!("not tpch") };
-    let report = tpch::run(&args, &Machine::default()).unwrap();
-    assert!(report.is_checked && report.bytes_on_disk > 0);
+    let run = || suite::run(&TPCH, &args.suite, &args.queries(), &Machine::default()).unwrap();
+    let report = run();
+    assert!(report.compared == Compared::Known && report.bytes_on_disk > 0);
     let patterns: Vec<&str> =
         report.points.iter().map(|point| point.pattern.as_deref().unwrap()).collect();
     assert_eq!(patterns, ["load", "q06", "q06", "q06", "q06", "q01", "q01", "q01", "q01"]);
@@ -37,9 +39,9 @@ fn tpch_loads_once_and_checks_its_answers() {
         assert_eq!(point.answer.as_deref(), Some("correct"));
         assert_eq!(point.ratio_to_blocking.is_some(), point.driver != "blocking");
     }
-    let text = weft_bench::report::tpch::render(&report);
+    let text = weft_bench::report::suite::render(&report);
     assert!(text.contains("answers correct") && text.contains("loaded in"), "{text}");
-    let again = tpch::run(&args, &Machine::default()).unwrap();
+    let again = run();
     assert_eq!(again.points.len(), report.points.len() - 1);
 }
 
@@ -47,7 +49,7 @@ fn tpch_loads_once_and_checks_its_answers() {
 fn memory_says_how_much_was_allowed() {
     let data = tempfile::tempdir().unwrap();
     // Made here: this program is not the one that makes them in a process of its own.
-    tpch_load::generate(&tpch_load::parquet_directory(data.path(), 0.01), 0.01, 1).unwrap();
+    TPCH.generate(&TPCH.directory(data.path(), 0.01), 0.01, 1).unwrap();
     let line = "memory --scale 0.01 --memory-limit 64MB --threads 1";
     let Experiment::Memory(args) = parse(line, data.path()) else { panic!("not memory") };
     let (points, outcome) = memory::run(&args, &Machine::default()).unwrap();

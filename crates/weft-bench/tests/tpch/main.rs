@@ -11,8 +11,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, QueryResult};
 use weft_bench::answer::text_rows;
-use weft_bench::workload::tpch_load;
-use weft_bench::workload::tpch_queries::QUERIES;
+use weft_bench::workload::TPCH;
 
 /// Scale factor of the data and the answers.
 const SCALE: f64 = 0.01;
@@ -22,7 +21,7 @@ fn files() -> &'static Path {
     static FILES: OnceLock<TempDir> = OnceLock::new();
     let make = || {
         let directory = tempfile::tempdir().unwrap();
-        tpch_load::generate(directory.path(), SCALE, 2).unwrap();
+        TPCH.generate(directory.path(), SCALE, 2).unwrap();
         directory
     };
     FILES.get_or_init(make).path()
@@ -33,15 +32,15 @@ fn check_all(options: &DatabaseOptions) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tpch.weft");
     let database = Database::open(&path, options).unwrap();
-    let loaded = tpch_load::load(&database, files(), SCALE, 2).unwrap();
+    let loaded = TPCH.load(&database, files(), SCALE, 2).unwrap();
     assert_eq!(loaded.tables.len(), 8);
     drop(database);
     // What was loaded is there for the next one, who loads nothing.
     let database = Database::open(&path, options).unwrap();
-    assert_eq!(tpch_load::load(&database, files(), SCALE, 2).unwrap().rows, 0);
+    assert_eq!(TPCH.load(&database, files(), SCALE, 2).unwrap().rows, 0);
     let session = database.session().unwrap();
     let mut wrong = Vec::new();
-    for query in &QUERIES {
+    for query in TPCH.queries {
         let answer = query.answer(SCALE).unwrap().unwrap();
         let batches = match session.query(query.sql).and_then(QueryResult::collect) {
             Ok(batches) => batches,
@@ -58,7 +57,7 @@ fn check_all(options: &DatabaseOptions) {
     let engine = options.settings.iter().find(|(name, _)| name == "engine");
     if engine.is_some_and(|(_, engine)| engine != "datafusion") {
         let left: Vec<String> =
-            QUERIES.iter().map(|query| left_to_datafusion(&session, query.sql)).collect();
+            TPCH.queries.iter().map(|query| left_to_datafusion(&session, query.sql)).collect();
         assert!(left.iter().all(String::is_empty), "{left:?}");
     }
 }
@@ -115,7 +114,7 @@ fn another_scale_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let options = DatabaseOptions::default().with("memory_limit", "1GB");
     let database = Database::open(directory.path().join("tpch.weft"), &options).unwrap();
-    tpch_load::load(&database, files(), SCALE, 2).unwrap();
-    let error = tpch_load::load(&database, files(), 0.02, 2).unwrap_err().to_string();
+    TPCH.load(&database, files(), SCALE, 2).unwrap();
+    let error = TPCH.load(&database, files(), 0.02, 2).unwrap_err().to_string();
     assert!(error.contains("--db") && error.contains("0.02"), "{error}");
 }

@@ -135,6 +135,10 @@ fn limits_are_swept() {
     assert_eq!(limits(&points), expected);
     check(&workplace, &points, "tpch");
     assert!(correct(&points[1..]) && points[0]["pattern"] == "load");
+    let points = workplace.points(&format!("tpcds {small} --queries 96,3"));
+    assert_eq!(limits(&points), expected);
+    check(&workplace, &points, "tpcds");
+    assert!(correct(&points[1..]) && points[0]["pattern"] == "load");
     let points = workplace.points(&format!("sort {small}"));
     assert!(correct(&points));
     assert_eq!(limits(&points), [large, little]);

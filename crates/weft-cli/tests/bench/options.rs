@@ -32,6 +32,9 @@ fn impossible_options_are_refused() {
         ("io --size 0", "--size"),
         ("prefetch --depth 0", "--depth"),
         ("all --scale -1", "--scale"),
+        ("tpch --queries 23", "--queries"),
+        ("tpcds --queries 100", "--queries"),
+        ("tpcds --memory-limit", "--memory-limit"),
     ] {
         workplace.fail(line, 2, &[named]);
     }

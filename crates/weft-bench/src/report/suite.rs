@@ -1,11 +1,11 @@
-//! The points of TPC-H as a table for a terminal: a line per query, cold and hot beside each other, and
-//! the geometric means.
+//! The points of TPC-H or TPC-DS as a table for a terminal: a line per query, cold and hot beside each other, and
+//! the geometric means; below it, what has failed.
 
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, presets};
 
 use super::units;
 use super::{Point, columns, figures};
-use crate::experiment::tpch::TpchReport;
+use crate::experiment::suite::{Compared, SuiteReport};
 
 /// The headers; one that the points have no values for is left out.
 const HEADERS: [&str; 13] = [
@@ -25,10 +25,10 @@ const HEADERS: [&str; 13] = [
 ];
 
 /// The report as text.
-pub fn render(report: &TpchReport) -> String {
+pub fn render(report: &SuiteReport) -> String {
     let points = &report.points;
     let queries: Vec<&Point> = points.iter().filter(|point| point.cached.is_some()).collect();
-    let mut text = format!("{}\n", figures::experiment_title("tpch"));
+    let mut text = format!("{}\n", figures::experiment_title(report.suite.name));
     if let Some(first) = points.first() {
         let scale = first.scale.unwrap_or(0.0);
         text += &format!("scale {scale}, {}", first.device);
@@ -37,40 +37,37 @@ pub fn render(report: &TpchReport) -> String {
     for load in points.iter().filter(|point| point.cached.is_none()) {
         text += &describe_load(load);
     }
-    for setting in distinct(queries.iter().map(|point| setting(point))) {
+    for way in distinct(queries.iter().map(|point| point.way_of_running())) {
         let members: Vec<&Point> =
-            queries.iter().copied().filter(|point| self::setting(point) == setting).collect();
-        text += &format!("\n{setting}\n{}", table(&members));
+            queries.iter().copied().filter(|point| point.way_of_running() == way).collect();
+        text += &format!("\n{way}\n{}", table(&members));
     }
-    text += if report.is_checked {
-        "answers correct\n"
-    } else {
-        "answers the same in all runs; there is no reference for this scale\n"
-    };
-    text
+    let failures: Vec<String> = points.iter().filter_map(Point::failure).collect();
+    text + &verdict(&failures, report.compared)
 }
 
-/// The setting of a point, in words.
-fn setting(point: &Point) -> String {
-    let mut words = vec![units::plural(point.threads, "thread")];
-    words.extend(point.memory_limit.map(|limit| format!("at {}", units::bytes(limit))));
-    words.extend(
-        point.io_bandwidth_limit.map(|rate| format!("devices at {}/s", units::bytes(rate))),
-    );
-    let chosen = [
-        ("partitioned", &point.partition),
-        ("spilling", &point.spill_mode),
-        ("compression", &point.spill_compression),
-    ];
-    let chosen = chosen.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?)));
-    words.extend(chosen.map(|(what, value)| format!("{what} {value}")));
-    words.join(", ")
+/// What has failed, and what is said of the answers of the others.
+fn verdict(failures: &[String], compared: Compared) -> String {
+    let which = if failures.is_empty() { "answers" } else { "answers of the other runs" };
+    let lines = failures.iter().map(|failure| format!("FAILED {failure}\n"));
+    let of_others = match compared {
+        Compared::Known => format!("{which} correct\n"),
+        Compared::Unlimited => {
+            format!(
+                "{which} correct: those without a limit on memory; there is no reference for this scale\n"
+            )
+        }
+        Compared::EachOther => {
+            format!("{which} the same in all runs; there is no reference for this scale\n")
+        }
+    };
+    lines.chain([of_others]).collect()
 }
 
 fn describe_load(point: &Point) -> String {
     let known = |value: Option<u64>| value.map_or("–".to_owned(), units::bytes);
     format!(
-        "loaded in {} from {} of Parquet, memory peak {}\n",
+        "loaded in {} from files of {}, memory peak {}\n",
         units::seconds(point.seconds),
         known(point.bytes_read),
         known(point.resident_bytes_peak)
@@ -94,14 +91,20 @@ fn table(points: &[&Point]) -> String {
     for driver in &drivers {
         let of_driver: Vec<&Point> =
             points.iter().copied().filter(|point| point.driver == *driver).collect();
-        let pairs = of_driver.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-        rows.extend(pairs.clone().map(|(cold, hot)| row(cold, hot)));
-        let mean = |values: Vec<f64>| units::seconds(geometric_mean(&values));
+        let is_at = |cached| move |point: &&&Point| point.cached == Some(cached);
+        rows.extend(of_driver.iter().filter(is_at(0.0)).map(|cold| {
+            let mut hot = of_driver.iter().filter(is_at(1.0));
+            row(cold, hot.find(|hot| hot.pattern == cold.pattern).copied())
+        }));
+        let mean = |cached| {
+            let good = of_driver.iter().filter(is_at(cached)).filter(|point| !point.has_failed());
+            units::seconds(geometric_mean(&good.map(|point| point.seconds).collect::<Vec<_>>()))
+        };
         let mut means = HEADERS.map(|_| String::new());
         means[0] = "geometric mean".to_owned();
         means[1] = (*driver).to_owned();
-        means[2] = mean(pairs.clone().map(|(cold, _)| cold.seconds).collect());
-        means[3] = mean(pairs.map(|(_, hot)| hot.seconds).collect());
+        means[2] = mean(0.0);
+        means[3] = mean(1.0);
         rows.push(means);
     }
     for row in rows {
@@ -119,20 +122,25 @@ fn cell(header: &str) -> Cell {
     Cell::new(header)
 }
 
-fn row(cold: &Point, hot: &Point) -> [String; HEADERS.len()] {
+fn row(cold: &Point, hot: Option<&Point>) -> [String; HEADERS.len()] {
     let known = |value: Option<u64>| value.map_or("–".to_owned(), units::bytes);
+    let seconds = |point: &Point| match point.has_failed() {
+        true => "failed".to_owned(),
+        false => units::seconds(point.seconds),
+    };
+    let most = |of: fn(&Point) -> Option<u64>| of(cold).max(hot.and_then(of));
     [
         cold.pattern.clone().unwrap_or_default(),
         cold.driver.clone(),
-        units::seconds(cold.seconds),
-        units::seconds(hot.seconds),
+        seconds(cold),
+        hot.map_or("–".to_owned(), seconds),
         known(cold.bytes_read),
-        known(hot.bytes_read),
-        known(cold.spilled_bytes.max(hot.spilled_bytes)),
-        known(cold.spilled_bytes_raw.max(hot.spilled_bytes_raw)),
-        columns::schemes(cold).or_else(|| columns::schemes(hot)).unwrap_or_default(),
-        cold.spilled_partitions.max(hot.spilled_partitions).unwrap_or(0).to_string(),
-        known(cold.resident_bytes_peak.max(hot.resident_bytes_peak)),
+        known(hot.and_then(|hot| hot.bytes_read)),
+        known(most(|point| point.spilled_bytes)),
+        known(most(|point| point.spilled_bytes_raw)),
+        columns::schemes(cold).or_else(|| columns::schemes(hot?)).unwrap_or_default(),
+        most(|point| point.spilled_partitions).unwrap_or(0).to_string(),
+        known(most(|point| point.resident_bytes_peak)),
         known(cold.resident_bytes_allowed),
         cold.ratio_to_blocking.map_or("–".to_owned(), units::ratio),
     ]
@@ -160,6 +168,7 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::TPCH;
 
     fn point(query: &str, driver: &str, cached: f64, seconds: f64) -> Point {
         Point {
@@ -174,6 +183,49 @@ mod tests {
         }
     }
 
+    fn report(points: Vec<Point>, compared: Compared) -> SuiteReport {
+        SuiteReport { suite: &TPCH, points, bytes_on_disk: 1 << 30, compared }
+    }
+
+    #[test]
+    fn what_has_failed_is_told_and_counts_for_nothing() {
+        let failed = |query: &str, cached| Point {
+            answer: Some(Point::failed(&"it \"burns\"")),
+            memory_limit: Some(16 << 20),
+            ..point(query, "auto", cached, 100.0)
+        };
+        let good = |query: &str, cached| Point {
+            memory_limit: Some(16 << 20),
+            ..point(query, "auto", cached, 1.0)
+        };
+        let points = vec![
+            failed("q01", 0.0),
+            good("q02", 0.0),
+            failed("q02", 1.0),
+            good("q03", 0.0),
+            good("q03", 1.0),
+        ];
+        let text = render(&report(points, Compared::Unlimited));
+        let line = |start: &str| {
+            let found = text.lines().find(|line| line.trim_start().starts_with(start));
+            found
+                .unwrap_or_else(|| panic!("{start}: {text}"))
+                .split_whitespace()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(line("q01")[1..3], ["failed", "–"]);
+        assert_eq!(line("q02")[1..4], ["1.00", "s", "failed"]);
+        assert_eq!(line("q03")[1..5], ["1.00", "s", "1.00", "s"]);
+        assert_eq!(line("geometric mean")[2..6], ["1.00", "s", "1.00", "s"]);
+        for words in [
+            "\nFAILED q01, cold, 2 threads, at 16 MiB: it \"burns\"\n",
+            "\nFAILED q02, hot, 2 threads, at 16 MiB: it",
+            "\nanswers of the other runs correct: those without a limit",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+
     #[test]
     fn each_query_is_a_line_and_so_are_the_means() {
         let points = vec![
@@ -182,8 +234,7 @@ mod tests {
             point("q02", "auto", 0.0, 1.0),
             point("q02", "auto", 1.0, 1.0),
         ];
-        let report = TpchReport { points, bytes_on_disk: 1 << 30, is_checked: true };
-        let text = render(&report);
+        let text = render(&report(points, Compared::Known));
         assert!(text.contains("2 threads") && text.contains("answers correct"), "{text}");
         let means =
             text.lines().find(|line| line.trim_start().starts_with("geometric mean")).unwrap();
@@ -201,7 +252,7 @@ mod tests {
         let points = [(4 << 30, 0), (1 << 30, 1 << 20)]
             .map(|(limit, spilled)| [0.0, 1.0].map(|cached| at(limit, spilled, cached)));
         let points = points.into_iter().flatten().collect();
-        let text = render(&TpchReport { points, bytes_on_disk: 0, is_checked: true });
+        let text = render(&report(points, Compared::Known));
         let (first, second) = text.split_once("at 1 GiB").expect("the second limit");
         assert!(first.contains("at 4 GiB") && !first.contains("spilled"), "{text}");
         assert!(second.contains("spilled") && second.contains("1 MiB"), "{text}");
@@ -220,7 +271,7 @@ mod tests {
             ..point("q01", "auto", cached, 1.0)
         };
         let points = [at("hybrid", 0.0), at("hybrid", 1.0), at("all", 0.0), at("all", 1.0)].into();
-        let text = render(&TpchReport { points, bytes_on_disk: 0, is_checked: true });
+        let text = render(&report(points, Compared::Known));
         for words in [
             "\n2 threads, devices at 100 MiB/s, spilling hybrid, compression auto\n",
             "\n2 threads, devices at 100 MiB/s, spilling all, compression auto\n",
@@ -240,7 +291,7 @@ mod tests {
             .iter()
             .flat_map(|driver| [point("q01", driver, 0.0, 4.0), point("q01", driver, 1.0, 1.0)])
             .collect();
-        let text = render(&TpchReport { points, bytes_on_disk: 0, is_checked: false });
+        let text = render(&report(points, Compared::EachOther));
         assert!(text.contains("vs blocking") && text.contains("no reference"), "{text}");
     }
 }
