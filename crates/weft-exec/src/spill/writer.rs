@@ -145,7 +145,6 @@ impl SpilledPage {
 struct Held {
     memory: Option<Reservation>,
     spare: Arc<Spare>,
-    _task: Counted,
 }
 
 impl Drop for Held {
@@ -209,7 +208,7 @@ struct Writing {
     tuples: usize,
     thawing: Thawing,
     scheme: Scheme,
-    write: JoinHandle<Written>,
+    write: JoinHandle<Written<Counted>>,
 }
 
 /// One worker's writes.
@@ -331,11 +330,12 @@ impl Writer {
     /// Sends a page to disk.
     pub(crate) fn write(&mut self, partition: usize, page: Freezing, memory: Reservation) {
         let (memory, spare) = (Some(memory), self.spare.clone());
-        let held = Held { memory, spare, _task: self.spills.tasks.count() };
+        let held = Held { memory, spare };
+        let task = self.spills.tasks.count();
         let Full { buffer, tuples, thawing } = page.finish();
         let spilling = &self.spills.spilling;
         let scheme = self.regulator.scheme(spilling.options().compression);
-        let write = spilling.area().write(buffer, scheme, held);
+        let write = spilling.area().write_keeping(buffer, scheme, held, task);
         self.writing.push_back(Writing { partition, tuples, thawing, scheme, write });
     }
 
@@ -348,7 +348,7 @@ impl Writer {
         let area = self.spills.spilling.area();
         self.regulator.note_computed();
         let waits = area.wait_for_writes();
-        let Written { spilled, compressing } = waiting(Wait::Device, write).await?;
+        let Written { spilled, compressing, kept: _task } = waiting(Wait::Device, write).await?;
         drop(waits);
         self.regulator.note_waited();
         let spilled = spilled?;

@@ -112,7 +112,7 @@ impl Ending {
     /// It has ended like this.
     pub(super) fn say(self, written: std::result::Result<Written, JoinError>, scheme: Scheme) {
         let ended = match written {
-            Ok(Written { spilled: Ok(spilled), compressing }) => {
+            Ok(Written { spilled: Ok(spilled), compressing, .. }) => {
                 let spilled = Arc::new(spilled);
                 State::Written(OnDisk { spilled, compressing, scheme })
             }

@@ -149,11 +149,13 @@ pub struct Spilled {
 
 /// What became of a write.
 #[derive(Debug)]
-pub struct Written {
+pub struct Written<K = ()> {
     /// The piece, if all went well.
     pub spilled: Result<Spilled>,
     /// Processor time that it took to compress it.
     pub compressing: Duration,
+    /// What was to be kept until the piece is gone, if nobody looks after the write.
+    pub kept: K,
 }
 
 impl SpillArea {
@@ -243,12 +245,26 @@ impl SpillArea {
     /// # Panics
     /// If this is no worker; if the length is no multiple of 4 KiB, or beyond 4 GiB.
     pub fn write<H: 'static>(&self, buffer: IoBuf, scheme: Scheme, held: H) -> JoinHandle<Written> {
+        self.write_keeping(buffer, scheme, held, ())
+    }
+
+    /// As [`SpillArea::write`]; `kept` is dropped later than the piece if nobody looks after the write.
+    ///
+    /// # Panics
+    /// As [`SpillArea::write`].
+    pub fn write_keeping<H: 'static, K: 'static>(
+        &self,
+        buffer: IoBuf,
+        scheme: Scheme,
+        held: H,
+        kept: K,
+    ) -> JoinHandle<Written<K>> {
         let area = self.clone();
         spawn_local(async move {
             let (buffer, raw_bytes, scheme, compressing) = area.compress(buffer, scheme);
             let spilled = area.write_now(buffer, raw_bytes, scheme).await;
             drop(held);
-            Written { spilled, compressing }
+            Written { spilled, compressing, kept }
         })
     }
 
