@@ -4,6 +4,7 @@ mod apart;
 pub mod compression;
 pub mod io;
 pub mod lookup;
+mod measured;
 pub mod memory;
 pub(crate) mod neighbour;
 pub mod prefetch;

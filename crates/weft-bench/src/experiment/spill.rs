@@ -4,20 +4,19 @@
 //! and that with DataFusion's operators', to the same query or to one that must have the same. What an allocator keeps of the memory
 //! that others take is not what is to be measured: another process loads the data, and the runs by DataFusion come last of all.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
-use weft::{Database, DatabaseOptions, QueryResult, SPILL_LEVELS, spill_level_name};
+use weft::{Database, DatabaseOptions, QueryResult};
 use weft_rt::memory::heap;
 
 use super::apart;
-use super::memory::allowed_bytes;
+use super::measured::Measured;
 use super::neighbour::{self, Visit};
 use crate::answer::{Answer, AnswerError, TextRows, text_rows};
 use crate::args::{SpillArgs, setting};
 use crate::data::progress_bar;
 use crate::error::BenchError;
-use crate::report::{Machine, OverTime, Point};
+use crate::report::{Machine, Point};
 use crate::workload::tpch_rows::TpchTable::{self, Lineitem, Partsupp};
 use crate::workload::{TPCH, WorkloadError, count};
 use crate::{resident, sampler};
@@ -152,7 +151,7 @@ fn measure(
                 runs.push(run);
                 done();
             }
-            runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            runs.sort_by(|a, b| a.measured.seconds.total_cmp(&b.measured.seconds));
             let of_setting = Point { threads, ..of_case.clone().with_settings(&settings) };
             points.push(point(&runs, of_setting));
         }
@@ -195,19 +194,10 @@ fn wrong(case: &Case, source: AnswerError) -> WorkloadError {
 
 #[derive(Clone, Debug)]
 struct Run {
-    seconds: f64,
-    limit_bytes: u64,
-    bytes_read: u64,
-    bandwidth_bytes: Option<u64>,
-    spilled_bytes: u64,
-    spilled_bytes_raw: u64,
-    spilled_by_scheme: BTreeMap<String, u64>,
-    spilled_partitions: u64,
+    measured: Measured,
     visit: Visit,
     compress_ns: Option<f64>,
     decompress_ns: Option<f64>,
-    resident_bytes: Option<u64>,
-    over_time: OverTime,
 }
 
 fn run_once(
@@ -220,6 +210,7 @@ fn run_once(
     heap::trim(0, 0);
     let database = open(args, threads, settings)?;
     resident::reset_peak();
+    let before = database.stats();
     let timed = || {
         let start = Instant::now();
         let rows = rows(&database, case.name, "auto", case.sql)?;
@@ -230,31 +221,14 @@ fn run_once(
     let ((timed, over_time), visit) =
         neighbour::beside(&database, args.neighbour.as_ref(), usual, watched)?;
     let (rows, seconds) = timed?;
-    let resident_bytes = resident::peak_bytes();
     let stats = database.stats();
     let run = Run {
-        seconds,
-        limit_bytes: stats.memory_limit,
-        bytes_read: stats.bytes_read,
-        bandwidth_bytes: stats.io_bandwidth_limit,
-        spilled_bytes: stats.spill_bytes_written,
-        spilled_bytes_raw: stats.spill_bytes_raw,
-        spilled_by_scheme: by_scheme(stats.spill_bytes_by_level),
-        spilled_partitions: stats.spill_partitions,
+        measured: Measured::new(seconds, &before, &stats, over_time),
         visit,
         compress_ns: per_byte(stats.spill_compression_ns, stats.spill_bytes_compressed),
         decompress_ns: per_byte(stats.spill_decompression_ns, stats.spill_bytes_decompressed),
-        resident_bytes,
-        over_time,
     };
     Ok((run, rows))
-}
-
-/// Bytes by the names of levels, of those that have some.
-pub(super) fn by_scheme(by_level: [u64; SPILL_LEVELS]) -> BTreeMap<String, u64> {
-    let named = by_level.into_iter().enumerate();
-    let named = named.map(|(level, bytes)| (spill_level_name(level), bytes));
-    named.filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 fn per_byte(ns: u64, bytes: u64) -> Option<f64> {
@@ -264,27 +238,18 @@ fn per_byte(ns: u64, bytes: u64) -> Option<f64> {
 /// The point of runs in the order of their times.
 fn point(runs: &[Run], of_case: Point) -> Point {
     let run = &runs[runs.len() / 2];
+    let measured = || runs.iter().map(|run| &run.measured);
     Point {
-        memory_limit: Some(run.limit_bytes),
         repetitions: runs.len() as u32,
-        seconds: run.seconds,
-        seconds_min: runs.first().map(|run| run.seconds),
-        seconds_max: runs.last().map(|run| run.seconds),
-        bytes_read: Some(run.bytes_read),
-        spilled_bytes: Some(run.spilled_bytes),
-        spilled_bytes_raw: Some(run.spilled_bytes_raw),
-        spilled_by_scheme: Some(run.spilled_by_scheme.clone()),
-        spilled_partitions: Some(run.spilled_partitions),
-        io_bandwidth_limit: run.bandwidth_bytes,
+        seconds_min: measured().next().map(|run| run.seconds),
+        seconds_max: measured().next_back().map(|run| run.seconds),
         neighbour_bytes_per_s: run.visit.bytes_per_s,
         neighbour_from_s: run.visit.came_s,
         neighbour_to_s: run.visit.left_s,
         compress_ns: run.compress_ns,
         decompress_ns: run.decompress_ns,
-        over_time: Some(run.over_time.clone()),
-        resident_bytes_peak: runs.iter().filter_map(|run| run.resident_bytes).max(),
-        resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
+        resident_bytes_peak: measured().filter_map(|run| run.resident_bytes).max(),
         answer: Some("correct".to_owned()),
-        ..of_case
+        ..run.measured.point(of_case)
     }
 }

@@ -7,7 +7,6 @@
 //! Where no answer is known, that of a query's first run is what the others are compared with; and if memory was limited, it is
 //! compared itself with that of a run without the limit. These runs come last: what they leave in the process is nobody's.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -15,13 +14,13 @@ use weft::arrow::array::RecordBatch;
 use weft::{Database, DatabaseOptions, DatabaseStats, QueryResult};
 use weft_rt::memory::heap;
 
+use super::measured::Measured;
 use super::memory::allowed_bytes;
-use super::spill::by_scheme;
 use crate::answer::{Answer, AnswerError, PackedRows, TextRows, limit_of, text_rows};
 use crate::args::{Settings, SuiteArgs};
 use crate::data::progress_bar;
 use crate::error::BenchError;
-use crate::report::{Machine, OverTime, Point};
+use crate::report::{Machine, Point};
 use crate::workload::{Loaded, Query, Suite, WorkloadError};
 use crate::{resident, sampler};
 
@@ -314,16 +313,7 @@ struct Runs {
 struct Run {
     /// Why there is no right answer, if there is none.
     error: Option<WorkloadError>,
-    seconds: f64,
-    bytes_read: u64,
-    spilled_bytes: u64,
-    spilled_bytes_raw: u64,
-    spilled_by_scheme: BTreeMap<String, u64>,
-    spilled_partitions: u64,
-    limit_bytes: u64,
-    bandwidth_bytes: Option<u64>,
-    resident_bytes: Option<u64>,
-    over_time: OverTime,
+    measured: Measured,
 }
 
 fn run_once(database: &Database, query: &Query, reference: &mut Reference) -> Run {
@@ -335,26 +325,11 @@ fn run_once(database: &Database, query: &Query, reference: &mut Reference) -> Ru
         (batches, start.elapsed().as_secs_f64())
     };
     let ((batches, seconds), over_time) = sampler::watch(database, timed);
-    let after = database.stats();
-    let resident_bytes = resident::peak_bytes();
+    let measured = Measured::new(seconds, &before, &database.stats(), over_time);
     let checked = batches
         .and_then(|batches| as_text(query, &batches))
         .and_then(|rows| reference.check(query, rows));
-    Run {
-        error: checked.err(),
-        seconds,
-        bytes_read: after.bytes_read - before.bytes_read,
-        spilled_bytes: after.spill_bytes_written - before.spill_bytes_written,
-        spilled_bytes_raw: after.spill_bytes_raw - before.spill_bytes_raw,
-        spilled_by_scheme: by_scheme(std::array::from_fn(|level| {
-            after.spill_bytes_by_level[level] - before.spill_bytes_by_level[level]
-        })),
-        spilled_partitions: after.spill_partitions - before.spill_partitions,
-        bandwidth_bytes: after.io_bandwidth_limit,
-        limit_bytes: after.memory_limit,
-        resident_bytes,
-        over_time,
-    }
+    Run { error: checked.err(), measured }
 }
 
 fn batches(database: &Database, query: &Query) -> Result<Vec<RecordBatch>, WorkloadError> {
@@ -378,29 +353,20 @@ impl Runs {
 
     /// The point of the median run, or of the one that has failed.
     fn point(mut self, answer: &str, of_setting: Point) -> Point {
-        let resident_bytes_peak = self.runs.iter().filter_map(|run| run.resident_bytes).max();
+        let resident = self.runs.iter().filter_map(|run| run.measured.resident_bytes);
+        let resident_bytes_peak = resident.max();
         let failed = self.runs.pop_if(|run| run.error.is_some());
-        self.runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let (fastest, slowest) = (self.runs.first(), self.runs.last());
+        self.runs.sort_by(|a, b| a.measured.seconds.total_cmp(&b.measured.seconds));
+        let seconds = |run: &Run| run.measured.seconds;
         let run = failed.as_ref().unwrap_or_else(|| &self.runs[self.runs.len() / 2]);
         let error = run.error.as_ref();
         Point {
             repetitions: self.runs.len() as u32 + u32::from(failed.is_some()),
-            seconds: run.seconds,
-            seconds_min: fastest.map(|run| run.seconds),
-            seconds_max: slowest.map(|run| run.seconds),
-            memory_limit: Some(run.limit_bytes),
-            bytes_read: Some(run.bytes_read),
-            spilled_bytes: Some(run.spilled_bytes),
-            spilled_bytes_raw: Some(run.spilled_bytes_raw),
-            spilled_by_scheme: Some(run.spilled_by_scheme.clone()),
-            spilled_partitions: Some(run.spilled_partitions),
-            io_bandwidth_limit: run.bandwidth_bytes,
-            over_time: Some(run.over_time.clone()),
+            seconds_min: self.runs.first().map(seconds),
+            seconds_max: self.runs.last().map(seconds),
             resident_bytes_peak,
-            resident_bytes_allowed: Some(allowed_bytes(run.limit_bytes)),
             answer: Some(error.map_or_else(|| answer.to_owned(), |error| Point::failed(error))),
-            ..of_setting
+            ..run.measured.point(of_setting)
         }
     }
 }

@@ -12,6 +12,7 @@ mod codebook;
 mod copy;
 pub(crate) mod dense;
 pub mod layout;
+mod leaving;
 pub mod load;
 pub mod materializer;
 pub(crate) mod pack;

@@ -6,8 +6,8 @@
 //! are packed onto pages for the disk, of which a bounded number is on its way.
 
 use super::behind::{Pieces, Sizes, measure_pieces};
-use super::budget::Budget;
 use super::layout::HASH_OFFSET;
+use super::leaving::Leaving;
 use super::materializer::{Filling, Materializer, PAGE_BYTES_MAX, PAGE_BYTES_MIN, Room};
 use super::pack::Form;
 use super::packing::{Packing, measure};
@@ -409,37 +409,6 @@ impl Materializer {
             pace.keep().await;
         }
         Ok(())
-    }
-}
-
-/// Pages on their way out, and what lies behind their tuples. If the writer has no memory to write a page, they lend what they will
-/// give back: whoever has all other memory can spill.
-struct Leaving {
-    bytes: u64,
-    lent_bytes: u64,
-}
-
-impl Leaving {
-    fn new(pages: &[Page], behind_bytes: u64) -> Leaving {
-        let bytes = pages.iter().map(|page| page.bytes() as u64).sum::<u64>() + behind_bytes;
-        Leaving { bytes, lent_bytes: 0 }
-    }
-
-    /// Lends the writer what it lacks to write tuples of these sizes.
-    fn lend(&mut self, sizes: Sizes, budget: &mut Budget, writer: &mut Writer) {
-        let lacks_bytes = writer.lacks_bytes_for(sizes.largest_bytes);
-        let lent = budget.lend(lacks_bytes.min(self.bytes - self.lent_bytes));
-        self.lent_bytes += lent.bytes();
-        writer.lend(lent);
-    }
-
-    /// Gives a page's memory back.
-    fn free(&mut self, page: Page, budget: &mut Budget) {
-        let bytes = page.bytes() as u64;
-        drop(page);
-        let lent_bytes = self.lent_bytes.min(bytes);
-        self.lent_bytes -= lent_bytes;
-        budget.release(bytes - lent_bytes);
     }
 }
 
