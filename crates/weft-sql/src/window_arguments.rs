@@ -1,5 +1,6 @@
-//! Arguments of lag, lead, nth_value and ntile that differ from row to row, or are NULL: DataFusion takes literals only. These
-//! functions take the places of its own then. Pipelines have them as well.
+//! Arguments of lag, lead, nth_value and ntile that differ from row to row, or are NULL: DataFusion takes literals only, and those
+//! of lag and lead that are zero or less it takes wrongly where nulls are ignored. These functions take the places of its own then.
+//! Pipelines have them as well.
 //!
 //! Without a distance or a number the result is NULL. The distances of lag and lead may be negative; the numbers of nth_value
 //! and ntile must be greater than zero.
@@ -65,7 +66,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
         Some(default) => of.is_shift() && !is_constant(default)?,
         None => false,
     };
-    if is_own || !varies && !has_default {
+    let ignores_nulls = call.params.null_treatment == Some(NullTreatment::IgnoreNulls);
+    let is_unsure =
+        ignores_nulls && of.is_shift() && args.get(1).is_some_and(|number| !is_positive(number));
+    if is_own || !varies && !has_default && !is_unsure {
         return Ok(Transformed::no(Expr::WindowFunction(call)));
     }
     if args.len() <= number_at {
@@ -81,7 +85,6 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
             (false, true) => {}
         }
     }
-    let ignores_nulls = call.params.null_treatment == Some(NullTreatment::IgnoreNulls);
     call.fun = WindowFunctionDefinition::WindowUDF(Arc::new(WindowUDF::from(Varying {
         of,
         ignores_nulls,
@@ -111,6 +114,12 @@ fn is_null(expr: &Expr) -> bool {
         Expr::Cast(of) => is_null(&of.expr),
         _ => false,
     }
+}
+
+/// True of literals of integers above zero.
+fn is_positive(expr: &Expr) -> bool {
+    let Expr::Literal(value, _) = expr else { return false };
+    matches!(value.cast_to(&DataType::Int64), Ok(ScalarValue::Int64(Some(1..))))
 }
 
 /// True of what has the same value for all rows, which is known when the statement is planned.
