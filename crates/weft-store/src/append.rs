@@ -8,17 +8,16 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use arrow_schema::DataType;
 use weft_buffer::PageTable;
 use weft_codec::Block as Decoder;
 
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
-use crate::group_writer::{WrittenGroup, no_hints, write_group};
+use crate::group_writer::{Encoding, WrittenGroup, no_hints};
 use crate::manifest::SegmentEntry;
-use crate::page_io::{PageSource, Wanted};
+use crate::page_io::Wanted;
 use crate::pages::{PageKind, PageRun, Stored, units_of};
-use crate::row_group::{Block, Chunk, RowGroup};
+use crate::row_group::{Block, RowGroup};
 use crate::schema::{TableSchema, scan_type};
 use crate::segment::{Segment, encode, occupied};
 use crate::snapshot::Access;
@@ -36,9 +35,10 @@ const SEGMENT_GROUPS_MAX: usize = 1024;
 /// Row groups that are longer, in encoded bytes, are not joined: their values are long.
 const JOIN_BYTES_MAX: u64 = 16 << 20;
 
-/// Row groups that one commit adds are joined up to so many rows: those that partitions end with. Longer
-/// ones were cut short by a lack of memory, and a load that rewrote them all would take twice as long.
-const NEW_ROWS_MAX: u64 = 8192;
+/// Row groups that one commit adds are joined if they have so few rows: those that partitions end with, and those that were cut
+/// very short by a lack of memory, as what is known of each of them would take much of that ever after. A load that rewrote all longer
+/// ones would take twice as long.
+const NEW_ROWS_MAX: u64 = 16 << 10;
 
 /// A table with more rows.
 #[derive(Debug)]
@@ -57,6 +57,18 @@ enum Piece {
 }
 
 impl Piece {
+    /// The pages of its blocks, which have their numbers then.
+    fn pages(&mut self) -> Arc<PageTable> {
+        match self {
+            Piece::Old(_, pages) => pages.clone(),
+            Piece::New(written) => {
+                let group = &mut written.group;
+                group.number_pages(&mut 0);
+                PageTable::new(group.blocks().flat_map(|block| block.stored.pages()))
+            }
+        }
+    }
+
     fn group(&self) -> &RowGroup {
         match self {
             Piece::Old(group, _) => group,
@@ -70,6 +82,8 @@ impl Piece {
 struct Join {
     pieces: Vec<Piece>,
     rows: u64,
+    /// Those of the longest of them.
+    longest: u64,
     bytes: u64,
     /// Some of it was in the table before.
     has_old: bool,
@@ -82,7 +96,7 @@ impl Join {
         let group = piece.group();
         let (rows, bytes) = (group.rows.into(), group.bytes());
         let has_new = matches!(piece, Piece::New(_));
-        Join { rows, bytes, has_old: !has_new, has_new, pieces: vec![piece] }
+        Join { rows, longest: rows, bytes, has_old: !has_new, has_new, pieces: vec![piece] }
     }
 
     /// True if the row group behind should be joined with this one.
@@ -92,7 +106,7 @@ impl Join {
         is_short_before(self.rows, next.rows)
             // What was left apart before stays so.
             && next.has_new
-            && (!all_new || rows <= NEW_ROWS_MAX)
+            && (!all_new || self.longest.max(next.longest) <= NEW_ROWS_MAX)
             && rows <= rows_max
             && self.bytes + next.bytes <= JOIN_BYTES_MAX
     }
@@ -114,6 +128,7 @@ fn settle(single: impl Iterator<Item = Join>, rows_max: u64) -> Vec<Join> {
             let before = joins.last_mut().expect("there are two");
             before.pieces.extend(last.pieces);
             before.rows += last.rows;
+            before.longest = before.longest.max(last.longest);
             before.bytes += last.bytes;
             before.has_old |= last.has_old;
             before.has_new |= last.has_new;
@@ -224,16 +239,21 @@ async fn execute(
             Piece::New(written) => (written.group, Some(written.allocation)),
         });
     }
-    let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::new(); version.schema.columns.len()];
-    for piece in &mut join.pieces {
-        let group = piece.group();
-        let place =
-            format!("table {}, row group from row {}", version.schema.name, group.first_row);
-        let decoded = decode_group(piece, &version.schema, &access.source, &mut columns).await;
-        decoded.map_err(|error| error.at(place))?;
+    let pages: Vec<Arc<PageTable>> = join.pieces.iter_mut().map(Piece::pages).collect();
+    let hints = no_hints(version.schema.columns.len());
+    let mut encoding = Encoding::new(&version.schema);
+    for (column, hint) in hints.iter().enumerate() {
+        let mut arrays = Vec::with_capacity(join.pieces.len());
+        for (piece, pages) in join.pieces.iter().zip(&pages) {
+            let group = piece.group();
+            let place =
+                format!("table {}, row group from row {}", version.schema.name, group.first_row);
+            let decoded = decode_column((group, pages), column, version, access, &mut arrays).await;
+            decoded.map_err(|error| error.at(place))?;
+        }
+        encoding.add(arrays, hint).await?;
     }
-    let hints = no_hints(columns.len());
-    let mut written = write_group(space, &version.schema, columns, &hints, None).await?;
+    let mut written = encoding.write(space).await?;
     written.group.first_row = join.pieces[0].group().first_row;
     assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
     freed.extend(join.pieces.iter().filter_map(|piece| match piece {
@@ -243,36 +263,25 @@ async fn execute(
     Ok((written.group, Some(written.allocation)))
 }
 
-/// Adds all rows of a row group to `columns`.
-async fn decode_group(
-    piece: &mut Piece,
-    schema: &TableSchema,
-    source: &PageSource,
-    columns: &mut [Vec<ArrayRef>],
+/// Adds what a row group has of a column to `arrays`.
+async fn decode_column(
+    (group, pages): (&RowGroup, &Arc<PageTable>),
+    column: usize,
+    version: &TableVersion,
+    access: &Access,
+    arrays: &mut Vec<ArrayRef>,
 ) -> Result<()> {
-    let (group, pages) = match piece {
-        Piece::Old(group, pages) => (group, pages.clone()),
-        Piece::New(written) => {
-            let group = &mut written.group;
-            group.number_pages(&mut 0);
-            let pages = PageTable::new(group.blocks().flat_map(|block| block.stored.pages()));
-            (group, pages)
-        }
-    };
-    let blocks: Vec<&Block> = group.blocks().collect();
-    let of = |(column, chunk): (usize, &Chunk)| std::iter::repeat_n(column, chunk.blocks.len());
-    let column_of: Vec<usize> = group.chunks.iter().enumerate().flat_map(of).collect();
-    let types: Vec<DataType> =
-        schema.columns.iter().map(|column| scan_type(&column.data_type)).collect();
-    let read = source.visit(&pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
-        let decoded = Decoder::open(bytes).and_then(|block| block.decode_as(&types[column_of[at]]));
+    let (source, column_of) = (&access.source, &version.schema.columns[column]);
+    let blocks: Vec<&Block> = group.chunks[column].blocks.iter().collect();
+    let data_type = scan_type(&column_of.data_type);
+    let read = source.visit(pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
+        let decoded = Decoder::open(bytes).and_then(|block| block.decode_as(&data_type));
         let array = decoded.map_err(|error| source.undecodable(&blocks[at].stored, error))?;
         source.check_rows(blocks[at], array.len())?;
-        columns[column_of[at]].push(array);
+        arrays.push(array);
         Ok(())
     });
-    read.await
-        .map_err(|(at, error)| error.at(format!("column {}", schema.columns[column_of[at]].name)))
+    read.await.map_err(|(_, error)| error.at(format!("column {}", column_of.name)))
 }
 
 /// Writes the statistics of the table with what is added to it.
@@ -329,6 +338,7 @@ mod tests {
         let join = |rows: u64, has_new: bool| Join {
             pieces: Vec::new(),
             rows,
+            longest: rows,
             bytes: rows,
             has_old: !has_new,
             has_new,
@@ -353,6 +363,9 @@ mod tests {
     fn loads_rewrite_neither_themselves_nor_the_table() {
         check(&[], &[30_000, 30_000, 30_000], &[30_000, 30_000, 30_000]);
         check(&[], &[10, 12, 11, 9], &[42]);
-        check(&[8_000; 20], &[8_000; 3], &[&[8_000; 13][..], &[64_000, 8_000, 8_000]].concat());
+        check(&[], &[17_000, 17_000], &[17_000, 17_000]);
+        // Cut very short by a lack of memory.
+        check(&[], &[4_000; 33], &[64_000, 64_000, 4_000]);
+        check(&[8_000; 20], &[8_000; 3], &[&[8_000; 13][..], &[64_000, 16_000]].concat());
     }
 }

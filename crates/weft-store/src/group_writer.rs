@@ -56,16 +56,9 @@ pub(crate) async fn write_group(
     collector: Option<&Collector>,
 ) -> Result<WrittenGroup> {
     let mut arrays = Vec::new();
-    let mut encoded = Vec::with_capacity(columns.len());
-    let mut rows = 0;
-    for ((pieces, column), hint) in columns.into_iter().zip(&schema.columns).zip(hints.iter()) {
-        let failed = |source| StoreError::Encode {
-            place: format!("column {} of table {}", column.name, schema.name),
-            source,
-        };
-        let array = join(pieces).map_err(failed)?;
-        rows = array.len();
-        encoded.push(encode_column(&array, hint).await.map_err(failed)?);
+    let mut group = Encoding::new(schema);
+    for (pieces, hint) in columns.into_iter().zip(hints.iter()) {
+        let array = group.add(pieces, hint).await?;
         if collector.is_some() {
             arrays.push(array);
         }
@@ -77,24 +70,67 @@ pub(crate) async fn write_group(
         })?;
         drop(arrays);
     }
-    assert!(rows > 0 && rows <= ROW_GROUP_ROWS_MAX, "a row group of {rows} rows");
-    let blocks = || encoded.iter().flat_map(|column| &column.blocks);
-    let lens = blocks().map(|(bytes, _)| bytes.len());
-    let allocation = space.allocate(lens.clone().map(units_of).sum()).await?;
-    let mut run = PageRun::new(allocation.extent(), lens);
-    let mut chunks = Vec::with_capacity(encoded.len());
-    for column in encoded {
-        let store = |(bytes, mut block): (Vec<u8>, Block)| {
-            block.stored = run.push(&bytes, PageKind::Block);
-            block
-        };
-        let blocks = column.blocks.into_iter().map(store).collect();
-        chunks.push(Chunk::new(column.block_rows as u32, blocks));
+    group.write(space).await
+}
+
+/// A row group whose columns come one after the other: only one of them is in memory before it is encoded.
+pub(crate) struct Encoding<'a> {
+    schema: &'a TableSchema,
+    rows: usize,
+    columns: Vec<Encoded>,
+}
+
+impl<'a> Encoding<'a> {
+    /// One for a table, without columns.
+    pub(crate) fn new(schema: &'a TableSchema) -> Encoding<'a> {
+        Encoding { schema, rows: 0, columns: Vec::with_capacity(schema.columns.len()) }
     }
-    run.write(space).await?;
-    let extent = allocation.extent();
-    let group = RowGroup { first_row: 0, rows: rows as u32, extent, chunks: chunks.into() };
-    Ok(WrittenGroup { group, allocation })
+
+    /// Adds the next column, of which these are the pieces; gives it as one.
+    ///
+    /// # Errors
+    /// [`StoreError::Encode`] if a value is too long.
+    pub(crate) async fn add(
+        &mut self,
+        pieces: Vec<ArrayRef>,
+        hint: &AtomicU32,
+    ) -> Result<ArrayRef> {
+        let column = &self.schema.columns[self.columns.len()];
+        let failed = |source| StoreError::Encode {
+            place: format!("column {} of table {}", column.name, self.schema.name),
+            source,
+        };
+        let array = join(pieces).map_err(failed)?;
+        self.rows = array.len();
+        self.columns.push(encode_column(&array, hint).await.map_err(failed)?);
+        Ok(array)
+    }
+
+    /// Writes it, on a worker.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`], [`StoreError::File`].
+    pub(crate) async fn write(self, space: &Arc<Space>) -> Result<WrittenGroup> {
+        let Encoding { rows, columns, .. } = self;
+        assert!(rows > 0 && rows <= ROW_GROUP_ROWS_MAX, "a row group of {rows} rows");
+        let blocks = || columns.iter().flat_map(|column| &column.blocks);
+        let lens = blocks().map(|(bytes, _)| bytes.len());
+        let allocation = space.allocate(lens.clone().map(units_of).sum()).await?;
+        let mut run = PageRun::new(allocation.extent(), lens);
+        let mut chunks = Vec::with_capacity(columns.len());
+        for column in columns {
+            let store = |(bytes, mut block): (Vec<u8>, Block)| {
+                block.stored = run.push(&bytes, PageKind::Block);
+                block
+            };
+            let blocks = column.blocks.into_iter().map(store).collect();
+            chunks.push(Chunk::new(column.block_rows as u32, blocks));
+        }
+        run.write(space).await?;
+        let extent = allocation.extent();
+        let group = RowGroup { first_row: 0, rows: rows as u32, extent, chunks: chunks.into() };
+        Ok(WrittenGroup { group, allocation })
+    }
 }
 
 /// The pieces of a column as one array.
