@@ -1,5 +1,6 @@
 //! Queries: pipelines in the order of their dependencies, run by the workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -14,7 +15,7 @@ use crate::error::{ExecError, Result};
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
 use crate::profile::{Measuring, PartName, Profile};
-use crate::spill::{Settled, Spilling, Turn};
+use crate::spill::{Coming, Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
 use crate::work::Expected;
@@ -123,17 +124,33 @@ pub struct Query {
 /// Memory for each worker of a pipeline that will keep tuples, and the part of the budget that may be left free for all
 /// such pipelines.
 const COMING_BYTES: u64 = 1 << 20;
-const COMING: u64 = 4;
+const COMING: u64 = 8;
 
-/// A pipeline of a running query.
-enum Stage {
-    /// Waits for that many others.
-    Waiting(Pipeline, usize),
-    Started,
+/// A worker's part of the budget for each pipeline that runs at once with others.
+const RUNNING_BYTES: u64 = 16 << 20;
+
+/// A pipeline that was not started.
+struct Waiting {
+    pipeline: Pipeline,
+    /// So many others come before.
+    left: usize,
+}
+
+/// Pipelines that may run at once. With little memory each would have so little that it writes nearly empty pages, and what comes next
+/// need not have been made before it is wanted.
+fn at_once(context: &Context) -> usize {
+    (context.ledger.limit() / RUNNING_BYTES / context.workers as u64).max(1) as usize
+}
+
+/// The first pipeline that waits for no other.
+fn first_ready(waiting: &mut BTreeMap<usize, Waiting>) -> Option<(usize, Pipeline)> {
+    let number = *waiting.iter().find(|(_, waiting)| waiting.left == 0)?.0;
+    waiting.remove(&number).map(|Waiting { pipeline, .. }| (number, pipeline))
 }
 
 impl Query {
-    /// Runs all pipelines, those that do not depend on each other at the same time; on any executor. When it returns,
+    /// Runs all pipelines, those that do not depend on each other at the same time if there is memory for that, else those that come first;
+    /// on any executor. When it returns,
     /// well or not, none of the query's tasks is left, and each pipeline was dropped when it had ended. If this future
     /// is dropped instead, the query is cancelled, and its tasks end soon.
     ///
@@ -170,24 +187,26 @@ impl Query {
             context.progress.add_total(units + units_at_end);
         }
         let mut dependents: Vec<Vec<usize>> = self.pipelines.iter().map(|_| Vec::new()).collect();
-        let mut stages = Vec::with_capacity(self.pipelines.len());
-        let mut running = FuturesUnordered::new();
+        let mut waiting = BTreeMap::new();
         for (number, pipeline) in self.pipelines.into_iter().enumerate() {
             for before in &pipeline.after {
                 assert!(*before < number, "pipeline {number} comes before pipeline {before}");
                 dependents[*before].push(number);
             }
             let left = pipeline.after.len();
-            if left == 0 {
+            waiting.insert(number, Waiting { pipeline, left });
+        }
+        let mut running = FuturesUnordered::new();
+        let mut error = None;
+        loop {
+            while error.is_none()
+                && running.len() < at_once(context)
+                && let Some((number, pipeline)) = first_ready(&mut waiting)
+            {
                 coming[number] = None;
                 running.push(start(number, pipeline, expected[number], context));
-                stages.push(Stage::Started);
-            } else {
-                stages.push(Stage::Waiting(pipeline, left));
             }
-        }
-        let mut error = None;
-        while let Some((number, result)) = running.next().await {
+            let Some((number, result)) = running.next().await else { break };
             if let Err(news) = result {
                 // The others are cancelled because of the first failure: that is the news.
                 if matches!(error, None | Some(ExecError::Cancelled)) {
@@ -200,34 +219,24 @@ impl Query {
             }
             // What the next ones take, caches included, need not lie where this one's memory was.
             context.ledger.trim();
-            for dependent in std::mem::take(&mut dependents[number]) {
-                if let Stage::Waiting(_, left) = &mut stages[dependent] {
-                    *left -= 1;
-                    if *left > 0 {
-                        continue;
-                    }
-                }
-                let stage = std::mem::replace(&mut stages[dependent], Stage::Started);
-                if let Stage::Waiting(pipeline, _) = stage {
-                    coming[dependent] = None;
-                    running.push(start(dependent, pipeline, expected[dependent], context));
-                }
+            for dependent in &dependents[number] {
+                waiting.entry(*dependent).and_modify(|waiting| waiting.left -= 1);
             }
         }
         error.map_or(Ok(()), Err)
     }
 }
 
-/// For each pipeline that will keep tuples, memory for some of them, which others leave free until it is started.
-fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
+/// For each pipeline that will keep tuples, memory for some of them, which those leave until it is started who cannot spill what they have.
+fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Coming>> {
     let count = pipelines.iter().filter(|pipeline| pipeline.sink.keeps_tuples()).count();
     let limit_bytes = context.ledger.limit() / COMING / count.max(1) as u64;
     let bytes = (COMING_BYTES * context.workers as u64).min(limit_bytes);
-    let settled = |pipeline: &Pipeline| {
+    let coming = |pipeline: &Pipeline| {
         let spilling = context.spilling.as_ref().filter(|_| pipeline.sink.keeps_tuples())?;
-        Some(Settled::new(spilling, bytes))
+        Some(Coming::new(spilling, bytes))
     };
-    pipelines.iter().map(settled).collect()
+    pipelines.iter().map(coming).collect()
 }
 
 /// Of what a pipeline with unknown tuples gets from those before it, about the part that comes through these; and of what it has to do, the part

@@ -165,14 +165,16 @@ impl Ledger {
         }
     }
 
-    /// Has code go that is resident and that what runs now may not need, if the process has noticeably more than the budget: planning
-    /// a statement brings in tens of MiB. For a ledger that watches the heap; nothing otherwise.
+    /// Has code go that is resident and that what runs now may not need, if the process has noticeably more than the budget, or would
+    /// have with all of a small one: planning a statement brings in tens of MiB. For a ledger that watches the heap; nothing otherwise.
     #[cfg(not(loom))]
     pub fn trim_code(&self) {
         if self.is_watching() {
             let limit = self.limit();
             let resident_max = limit.saturating_add(limit / BEYOND_PART + BEYOND_BYTES);
-            if let Err(error) = code::trim(resident_max, CODE_BYTES) {
+            // A small budget will be used up.
+            let others_min = if limit < GAPS_COUNT_FROM { limit } else { 0 };
+            if let Err(error) = code::trim(resident_max, others_min, CODE_BYTES) {
                 log::debug!("the program's code stays resident: {error}");
             }
         }
@@ -220,6 +222,13 @@ impl Ledger {
     /// that is there whatever the heap has without a reservation.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         self.account.try_take(bytes).then(|| self.reservation(bytes))
+    }
+
+    /// Holds `bytes` of the budget back for one that frees memory by what it does, and has to go on when others have taken all the
+    /// rest: only [`HeldBack::try_reserve`] gives them. Who waits for memory gets none of them, either, as long as anything is reserved.
+    pub fn hold_back(&self, bytes: u64) -> HeldBack {
+        self.account.hold_back(bytes);
+        HeldBack { ledger: self.clone(), bytes }
     }
 
     /// Reserves `bytes` if the budget was lowered since this handle, or the one that it is a clone of, began to be counted
@@ -348,6 +357,38 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         self.ledger.account.remove_holder();
+    }
+}
+
+/// Bytes of the budget that are held back as long as this is; see [`Ledger::hold_back`].
+#[derive(Debug)]
+pub struct HeldBack {
+    ledger: Ledger,
+    bytes: u64,
+}
+
+impl HeldBack {
+    /// How many bytes are held back.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A reservation of nothing, to grow.
+    pub fn empty(&self) -> Reservation {
+        self.ledger.empty()
+    }
+
+    /// As [`Ledger::try_reserve`], of what is held back if nothing else is free, and whoever waits. Nobody checks that it is no more than
+    /// was held back: that is the owner's part.
+    pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
+        let is_taken = self.ledger.account.try_take_held_back(bytes);
+        is_taken.then(|| self.ledger.reservation(bytes))
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        self.ledger.account.let_go(self.bytes);
     }
 }
 

@@ -327,9 +327,9 @@ impl Run {
         state: &SessionState,
         plan: &LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // Each stage of planning needs code of its own.
+        // Each stage of planning needs code of its own, and what lies idle in the heap since the statement before is not needed.
         let ledger = self.session.engine().ledger();
-        ledger.trim_code();
+        ledger.trim();
         let optimized = state.optimize(plan)?;
         ledger.trim_code();
         let physical = state.query_planner().create_physical_plan(&optimized, state).await?;

@@ -36,6 +36,7 @@ pub(super) struct Gathered {
     left: AtomicUsize,
     loose: Arc<Loose>,
     spills: Option<Spills>,
+    has_spilled: bool,
     /// About how many groups there will be.
     groups: u64,
     facts: Facts,
@@ -163,6 +164,7 @@ impl Gathered {
             ),
             loose: Arc::new(loose),
             spills,
+            has_spilled: on_disk > 0,
             groups: estimate as u64,
             facts,
             splits: AtomicU64::new(0),
@@ -233,6 +235,11 @@ impl Gathered {
     /// What several units have tuples of.
     pub(super) fn loose(&self) -> &Arc<Loose> {
         &self.loose
+    }
+
+    /// True if units were on disk when all were gathered.
+    pub(super) fn has_spilled(&self) -> bool {
+        self.has_spilled
     }
 
     /// What units that were spilled are read by.

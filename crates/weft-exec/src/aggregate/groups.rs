@@ -22,7 +22,7 @@ use crate::profile::{Facts, Measuring, Wait, waiting};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
-use crate::spill::Settled;
+use crate::spill::{Assured, Settled};
 use crate::tasks::Ahead;
 use crate::vector::Vector;
 
@@ -52,6 +52,8 @@ pub(super) struct Groups {
 struct Opened {
     ledger: Ledger,
     gathered: Arc<Gathered>,
+    /// What workers merge units with that were spilled, once there are any.
+    assured: Arc<OnceLock<Arc<Assured>>>,
     measuring: Option<Measuring>,
     cancel: CancelToken,
     workers: usize,
@@ -85,7 +87,11 @@ impl Source for Groups {
             let gathered = self.operator.gathered.get().expect("the sink has ended").clone();
             let (ledger, measuring) = (context.ledger.clone(), context.measuring.clone());
             let (cancel, workers) = (context.cancel.clone(), context.workers);
-            let opened = Opened { ledger, gathered, measuring, cancel, workers };
+            let assured = Arc::new(OnceLock::new());
+            if let Some(spills) = gathered.spills().filter(|_| gathered.has_spilled()) {
+                assured.get_or_init(|| Assured::new(spills));
+            }
+            let opened = Opened { ledger, gathered, assured, measuring, cancel, workers };
             assert!(self.opened.set(opened).is_ok(), "a source is opened once");
             Ok(())
         })
@@ -139,7 +145,7 @@ impl UnitMorsel {
 
     /// What becomes of the next unit; `None` after the last.
     async fn step(&mut self) -> Result<Option<Step>> {
-        let Opened { ledger, gathered, .. } = &self.opened;
+        let Opened { ledger, gathered, assured, .. } = &self.opened;
         self.parts.retain(|parts| parts.count > 0);
         if let Some(ahead) = self.ahead.take() {
             return waiting(Wait::Device, ahead.result()).await.map(Some);
@@ -153,7 +159,9 @@ impl UnitMorsel {
             None => gathered.take().await,
         };
         self.has_begun = true;
-        merge(&self.operator, unit, gathered.spills(), ledger).await.map(Some)
+        let spills = gathered.spills().filter(|_| !unit.spilled.is_empty());
+        let spills = spills.map(|spills| (spills, assured.get_or_init(|| Assured::new(spills))));
+        merge(&self.operator, unit, spills, ledger).await.map(Some)
     }
 
     /// Begins with the next unit that is on disk, by a task of this worker's that goes on while it passes on the groups of the one

@@ -1,6 +1,7 @@
 //! Phase two: tuples of the same group become one, a unit at a time, where they lie.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use futures::TryFutureExt;
 use weft_rt::memory::{Grant, Ledger, Reservation};
@@ -14,8 +15,8 @@ use super::table::Table;
 use super::unit::{Sources, Unit, hash_of};
 use crate::error::Result;
 use crate::pace::Pace;
-use crate::spill::Settled;
 use crate::spill::writer::Spills;
+use crate::spill::{Assured, Settled};
 use crate::tuple::budget::patiently;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 use crate::vector::VECTOR_ROWS_MAX;
@@ -53,7 +54,7 @@ pub(super) struct Merged {
     pub(super) settled: Option<Settled>,
 }
 
-/// Merges a unit.
+/// Merges a unit, which is on disk in part if it has been `spilled` to be read by these.
 ///
 /// # Errors
 /// [`ExecError::Memory`](crate::ExecError::Memory); [`ExecError::Overflow`](crate::ExecError::Overflow) of a state; what went
@@ -61,27 +62,27 @@ pub(super) struct Merged {
 pub(super) async fn merge(
     operator: &Aggregation,
     unit: Unit,
-    spills: Option<&Spills>,
+    spilled: Option<(&Spills, &Arc<Assured>)>,
     ledger: &Ledger,
 ) -> Result<Step> {
-    match spills {
-        Some(spills) if !unit.spilled.is_empty() => {
+    match spilled {
+        Some((spills, assured)) => {
             let share = spills.share();
             let bytes = needed_bytes(operator, &unit);
             let allowed_bytes = share.bytes().max(UNSPLIT_BYTES);
             let memory = if bytes <= allowed_bytes { ledger.try_reserve(bytes) } else { None };
-            match memory {
+            match memory.or_else(|| assured.try_reserve(bytes)) {
                 Some(memory) => {
                     let settled = Settled::new(&spills.spilling, bytes);
                     drop(share);
                     merge_within(operator, unit, spills, memory, settled).await
                 }
-                None => merge_copying(operator, unit, spills, &share).await,
+                None => merge_copying(operator, unit, spills, assured, &share).await,
             }
         }
-        _ => {
-            merge_in_place(operator, Sources::new(unit, spills, ledger.empty()), ledger.empty())
-                .await
+        None => {
+            let sources = Sources::new(unit, None, ledger.empty());
+            merge_in_place(operator, sources, ledger.empty()).await
         }
     }
 }

@@ -2,12 +2,13 @@
 //! and forgotten. If that does not fit, the unit is partitioned anew by the next bits of the hash, and each partition, of which
 //! some may be spilled again, is a unit. Groups with lists are not copied, as a list takes as much memory as its parts do.
 //!
-//! Several workers do that at once, and nobody waits for another in the end: each has memory from the beginning for a page that is read and
-//! one that is written, by which it partitions a unit when others have all else, and those whose unit can only grow take turns.
+//! Several workers do that at once, and nobody waits for another in the end: each is assured of some memory (`spill/assured`), and has
+//! at least some from the beginning for a page that is read and one that is written, by which it partitions a unit when others have all
+//! else; and those whose unit can only grow take turns.
 
 use std::sync::Arc;
 
-use weft_rt::memory::Reservation;
+use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::sync::latch::ExclusiveGuard;
 
 use super::memory::Memory;
@@ -23,7 +24,7 @@ use crate::query::PartitionMode;
 use crate::spill::fan::bits_anew;
 use crate::spill::frozen::page_bytes;
 use crate::spill::writer::Spills;
-use crate::spill::{Settled, Share};
+use crate::spill::{Assured, Settled, Share};
 use crate::text::Str;
 use crate::tuple::materializer::{PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::tuple::pack::{self, Form};
@@ -40,6 +41,7 @@ pub(super) async fn merge_copying(
     operator: &Aggregation,
     mut unit: Unit,
     spills: &Spills,
+    assured: &Arc<Assured>,
     share: &Share,
 ) -> Result<Step> {
     let ledger = &spills.ledger;
@@ -55,12 +57,14 @@ pub(super) async fn merge_copying(
         let sources = Sources::new(unit, Some(spills), ledger.empty());
         return merge_in_place(operator, sources, ledger.empty()).await;
     }
-    let mut pages = ledger.empty();
     let page_bytes = (unit.largest_page_bytes() + PAGE_BYTES_MIN) as u64;
     let pages_bytes = page_bytes * if can_split { 2 } else { 1 };
-    if !pages.try_grow(pages_bytes) {
+    let mut pages = assured.reserve_or_none(pages_bytes);
+    let assured_bytes = assured.bytes().saturating_sub(pages.bytes());
+    let lacks_bytes = pages_bytes - pages.bytes();
+    if !pages.try_grow(lacks_bytes) {
         unit.spill(&states.layout, spills).await?;
-        reserve(&mut pages, pages_bytes).await?;
+        reserve(&mut pages, lacks_bytes).await?;
     }
     let of_reader = pages.split(page_bytes);
     // What it has in memory is freed as it is copied: that is a part of the worker's share.
@@ -71,20 +75,27 @@ pub(super) async fn merge_copying(
     let bytes_per_tuple = unit.spilled_bytes() / unit.tuples() as u64 + 1;
     let result_bytes = groups as u64 * bytes_per_tuple + Table::bytes(table_bits(groups));
     let mut sources = Sources::new(unit, Some(spills), of_reader);
-    let share_bytes = share.bytes();
-    let times = (result_bytes + held_bytes).div_ceil(share_bytes.max(1));
-    let bits = operator.limited_bits(bits_anew(times, share_bytes));
-    let mut split = Split { operator, spills, skipped_bits, bits, pages };
-    if can_split && (!may_copy || result_bytes + held_bytes > share_bytes) {
+    // What is free may be much less than there may be.
+    let free_bytes = free_bytes(ledger, share.bytes().saturating_sub(held_bytes), assured_bytes);
+    let bits = bits_anew(result_bytes.div_ceil(free_bytes.max(1)), free_bytes);
+    let bits = operator.limited_bits(bits);
+    let mut split = Split { operator, spills, assured, assured_bytes, skipped_bits, bits, pages };
+    if can_split && (!may_copy || result_bytes > free_bytes) {
         let mut parts = split.begin();
         split.add_sources(&mut parts, &mut sources).await?;
         return split.end(parts).await;
     }
     let mut merging = Merging::new(operator, groups, skipped_bits);
     merging.memory.copy_merged();
-    let most_bytes = if can_split { share_bytes - held_bytes } else { u64::MAX };
-    merging.copies = Some(Copies::new(states.layout.clone(), ledger.empty(), most_bytes));
-    let mut behind = ledger.empty();
+    let most_bytes = if can_split { free_bytes } else { u64::MAX };
+    let mut own = ledger.empty();
+    if free_bytes <= assured_bytes {
+        own.merge(assured.reserve_or_none(assured_bytes));
+        split.assured_bytes -= own.bytes();
+    }
+    let mut behind = own.split(merging.memory.debt_bytes().min(own.bytes()));
+    merging.memory.pay(behind.bytes());
+    merging.copies = Some(Copies::new(states.layout.clone(), own, most_bytes));
     let mut turn = Vec::with_capacity(TUPLES_PER_TURN);
     while let Some(mut source) = sources.next().await? {
         source.unpack(&states.layout);
@@ -108,7 +119,8 @@ pub(super) async fn merge_copying(
             if !can_split {
                 // The set of one group: there must be memory for it.
                 reserve(&mut behind, debt_bytes).await?;
-            } else if !is_allowed || !behind.try_grow(debt_bytes) {
+            } else if !is_allowed || !merging.grow_behind(&mut behind, debt_bytes) {
+                split.assured_bytes += merging.copies.as_mut().map_or(0, Copies::give_own_back);
                 // A group may be larger than all that it came from.
                 let mut missing = split.lacks_bytes(&merging.groups).await;
                 for memory in [Some(&mut behind), merging.copies.as_mut().map(Copies::memory)] {
@@ -143,6 +155,30 @@ pub(super) async fn merge_copying(
     Ok(Step::Merged(merged))
 }
 
+/// The most that is free, of `most_bytes` halved again and again; `least_bytes` if there is not as much.
+fn free_bytes(ledger: &Ledger, most_bytes: u64, least_bytes: u64) -> u64 {
+    let mut bytes = most_bytes;
+    while bytes > least_bytes && ledger.try_reserve(bytes).is_none() {
+        bytes /= 2;
+    }
+    bytes.max(least_bytes)
+}
+
+impl Merging<'_> {
+    /// Adds free memory to that behind the groups, or memory that copies have not taken; false if there is neither.
+    fn grow_behind(&mut self, behind: &mut Reservation, bytes: u64) -> bool {
+        let is_grown = behind.try_grow(bytes);
+        if !is_grown
+            && let Some(own) = self.copies.as_mut().map(|copies| &mut copies.own)
+            && own.bytes() >= bytes
+        {
+            behind.merge(own.split(bytes));
+            return true;
+        }
+        is_grown
+    }
+}
+
 /// The turn of a worker whose unit needs as much memory as its groups have in the end. While it waits the unit is on disk.
 async fn turn<'a>(
     operator: &'a Aggregation,
@@ -161,13 +197,24 @@ async fn turn<'a>(
 pub(super) struct Copies {
     layout: Arc<Layout>,
     pages: Vec<Page>,
+    /// The memory of the pages.
     reservation: Reservation,
+    /// Memory for more of them when no other is free.
+    own: Reservation,
     bytes_max: u64,
 }
 
 impl Copies {
-    fn new(layout: Arc<Layout>, reservation: Reservation, bytes_max: u64) -> Copies {
-        Copies { layout, pages: Vec::new(), reservation, bytes_max }
+    fn new(layout: Arc<Layout>, own: Reservation, bytes_max: u64) -> Copies {
+        let reservation = own.ledger().empty();
+        Copies { layout, pages: Vec::new(), reservation, own, bytes_max }
+    }
+
+    /// Gives the memory back that it had from the beginning, as far as no page has it; returns how much that is.
+    fn give_own_back(&mut self) -> u64 {
+        let bytes = self.own.bytes();
+        self.own.shrink(bytes);
+        bytes
     }
 
     fn bytes(&self) -> u64 {
@@ -225,9 +272,11 @@ impl Copies {
         Some(copy)
     }
 
+    /// Bytes of the next page, each of which is twice as large as the one before, for a tuple with `long_bytes` at least.
     fn page_bytes(&self, long_bytes: usize) -> usize {
         let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
-        PAGE_BYTES_MAX.max(tuple_bytes)
+        let bytes = self.pages.last().map_or(PAGE_BYTES_MIN, |last| 2 * last.bytes());
+        bytes.min(PAGE_BYTES_MAX).max(tuple_bytes)
     }
 
     /// Waits for room for a tuple.
@@ -243,8 +292,12 @@ impl Copies {
     fn new_page(&mut self, long_bytes: usize) -> Option<&mut Page> {
         let bytes = self.page_bytes(long_bytes);
         let may_grow = self.bytes() + bytes as u64 <= self.bytes_max;
-        if !may_grow || !self.reservation.try_grow(bytes as u64) {
+        if !may_grow {
             return None;
+        }
+        if !self.reservation.try_grow(bytes as u64) {
+            let has_own = self.own.bytes() >= bytes as u64;
+            self.reservation.merge(has_own.then(|| self.own.split(bytes as u64))?);
         }
         self.pages.push(Page::new(bytes, self.layout.bytes()));
         self.pages.last_mut()
@@ -255,6 +308,9 @@ impl Copies {
 struct Split<'a> {
     operator: &'a Aggregation,
     spills: &'a Spills,
+    /// Of what its worker is assured of, what the parts may have.
+    assured: &'a Arc<Assured>,
+    assured_bytes: u64,
     skipped_bits: u32,
     /// Those that lead to a partition.
     bits: u32,
@@ -284,6 +340,7 @@ impl Split<'_> {
             .spilling(self.spills.anew())
             .packed(self.skipped_bits)
             .keeping(self.pages.split(self.pages.bytes()))
+            .assured(self.assured.clone(), self.assured_bytes)
             .partitioned(self.bits)
     }
 
@@ -314,7 +371,7 @@ impl Split<'_> {
     }
 
     async fn end(&self, mut parts: Materializer) -> Result<Step> {
-        if !self.operator.states.layout.behind().is_empty() {
+        if !self.operator.states.layout.behind().is_empty() || parts.needs_assured() {
             // Merging some takes memory that others would have, and nobody else can spill them.
             parts.spill_all().await?;
         }

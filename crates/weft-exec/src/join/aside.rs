@@ -10,16 +10,15 @@ use weft_rt::memory::Reservation;
 use super::grace::Partitioned;
 use super::probe::Probe;
 use super::serving::working_bytes;
-use super::spilled::{NumberedPage, Spilled};
+use super::spilled::{NumberedPage, Partition, Spilled};
 use super::unit::{Side, Unit};
 use super::{BUILD, Nulls, PROBE, fan_out};
 use crate::lane::Lane;
 use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
-use crate::spill::Settled;
 use crate::spill::writer::Spills;
-use crate::tuple::materializer::PARTITIONS;
+use crate::spill::{Assured, Settled};
 use crate::tuple::{Layout, Materialized, Materializer, Storage};
 
 /// What the workers of a pipeline put aside at one of its steps.
@@ -37,6 +36,8 @@ pub(super) struct Aside {
     pub(super) is_grace: bool,
     /// What the workers share to spill tuples of the probe side.
     pub(super) spills: Spills,
+    /// What they serve units with, whatever others have.
+    pub(super) assured: Arc<Assured>,
     /// What each worker begins with: nobody may lack it because others have come first.
     begun: Mutex<Vec<Begun>>,
     state: Mutex<State>,
@@ -107,6 +108,7 @@ impl Aside {
             is_grace: probe.join.partitioned().is_some(),
             is_whole: is_unknown && (keys.len() > 1 || probe.residual.is_some()),
             _settled: Settled::new(&spills.spilling, working_bytes),
+            assured: Assured::new(&spills),
             spills,
             begun: Mutex::new(begun),
             state: Mutex::new(State::Gathering(Vec::new())),
@@ -134,10 +136,9 @@ impl Aside {
         if self.is_whole {
             return 0;
         }
-        let mut disk_bytes = [0; PARTITIONS];
-        for (bytes, partition) in disk_bytes.iter_mut().zip(self.spilled.partitions()) {
-            *bytes = partition.pages.iter().map(NumberedPage::bytes).sum();
-        }
+        let bytes_of =
+            |partition: &Partition| partition.pages.iter().map(NumberedPage::bytes).sum();
+        let disk_bytes: Vec<u64> = self.spilled.partitions().iter().map(bytes_of).collect();
         fan_out::served_bytes(&disk_bytes, self.spilled.probe_bits, self.spills.part_bytes(1))
     }
 
@@ -218,13 +219,13 @@ impl Aside {
         let ledger = &self.spills.ledger;
         let skipped_bits = self.spilled.probe_bits;
         let probes = Side::by_partition(stored, skipped_bits, &self.spills.spilling);
-        let builds =
-            self.spilled.partitions().chunks(PARTITIONS >> skipped_bits).map(|partitions| {
-                let mut side = Side::new(ledger);
-                let pages = partitions.iter().flat_map(|partition| &partition.pages);
-                side.spilled.extend(pages.cloned());
-                side
-            });
+        let partitions = self.spilled.partitions();
+        let builds = partitions.chunks(partitions.len() >> skipped_bits).map(|partitions| {
+            let mut side = Side::new(ledger);
+            let pages = partitions.iter().flat_map(|partition| &partition.pages);
+            side.spilled.extend(pages.cloned());
+            side
+        });
         let is_heavy = self.probe.keys.is_empty();
         let pairs = builds.zip(probes);
         if self.is_whole {

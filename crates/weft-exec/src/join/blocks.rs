@@ -7,12 +7,12 @@ use weft_rt::memory::{MemoryError, Reservation};
 use super::aside::Aside;
 use super::chains::Chains;
 use super::directory::{Directory, Link};
-use super::expel::partition_of;
 use super::spilled::{NumberedPage, number_of, number_tuples};
 use super::unit::Side;
 use super::{BUILD, Join, Table};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
+use crate::spill::Assured;
 use crate::spill::any_page::AnyPage;
 use crate::spill::frozen::GRAIN_BYTES;
 use crate::spill::reader::Reader;
@@ -101,6 +101,13 @@ impl Blocks {
         self.memory.try_grow(bytes.saturating_sub(self.memory.bytes()))
     }
 
+    /// The same of what the worker is assured of.
+    pub(super) fn try_reserve_assured(&mut self, keeps_marks: bool, assured: &Assured) -> bool {
+        let bytes = self.size(self.spilled.len()).bytes(keeps_marks);
+        let memory = assured.try_reserve(bytes.saturating_sub(self.memory.bytes()));
+        memory.map(|memory| self.memory.merge(memory)).is_some()
+    }
+
     /// Takes memory that is free, as much as a block needs that takes up to `bytes_max`, or a half of it, and so on; gives how
     /// many bytes a block may take then.
     pub(super) fn reserve_some(&mut self, keeps_marks: bool, bytes_max: u64) -> u64 {
@@ -112,9 +119,9 @@ impl Blocks {
         self.memory.bytes()
     }
 
-    /// All of it again, if there has been no block yet.
-    pub(super) fn give_back(self) -> Side {
-        Side::of(self.stored, self.spilled.into(), self.stored_memory)
+    /// All of it again, and the memory for it, if there has been no block yet.
+    pub(super) fn give_back(self) -> (Side, Reservation) {
+        (Side::of(self.stored, self.spilled.into(), self.stored_memory), self.memory)
     }
 
     /// The next block, which takes up to `bytes_max` if a page and its directory do not need more.
@@ -229,7 +236,7 @@ impl Block {
             for (at, number) in (0..page.tuples()).zip(&mut numbers) {
                 // SAFETY: a tuple of a table that is finished.
                 if unsafe { Link::after(page.tuple(at) as u64) }.is_marked() {
-                    aside.spilled.mark(partition_of(page.hash(at)), *number);
+                    aside.spilled.mark(aside.spilled.partition_of(page.hash(at)), *number);
                 }
             }
             pace.keep().await;

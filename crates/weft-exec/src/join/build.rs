@@ -35,7 +35,6 @@ use crate::registers::Registers;
 use crate::spill::Settled;
 use crate::spill::any_page::AnyPage;
 use crate::tuple::budget::patiently;
-use crate::tuple::materializer::PARTITIONS;
 use crate::tuple::{Field, Materialized, Materializer, Page};
 
 /// Up to so many tuples, the worker that ends the pipeline puts them into chains itself.
@@ -67,6 +66,11 @@ impl Sink for Build {
         if let Some(spills) = join.spills(context) {
             materializer = materializer.spilling(spills).expecting(DIRECTORY_BYTES);
         }
+        let partition_bits = join.partition_bits(context);
+        materializer = match materializer.partitions() {
+            1 => materializer.partitioned_later(partition_bits),
+            _ => materializer.partitioned(partition_bits),
+        };
         let unknown = join.keys.iter().filter(|key| key.nulls == Nulls::Unknown);
         let needed = join.keys.iter().filter(|key| !join.is_preserved && key.nulls == Nulls::Never);
         Ok(Box::new(LocalBuild {
@@ -169,10 +173,14 @@ struct Filling {
 }
 
 async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Result<()> {
+    let partition_bits = join.partition_bits(context);
     let whole =
         Whole { is_empty: tuples.tuples() == 0, has_null: join.has_null.load(Ordering::Relaxed) };
     let remaining = match join.spills(context) {
-        Some(spills) => expel(spills, tuples, grace::is_wanted(join, context), context).await?,
+        Some(spills) => {
+            let is_grace = grace::is_wanted(join, context);
+            expel(spills, tuples, partition_bits, is_grace, context).await?
+        }
         None => {
             let entries = Directory::entries_for(distinct(&tuples));
             let memory = reserve(context, Directory::bytes(entries) as u64).await?;
@@ -181,7 +189,7 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
         }
     };
     let Remaining { mut tuples, spilled, promised, entries, partitions, memory } = remaining;
-    let skipped_bits = if spilled.is_empty() { 0 } else { PARTITIONS.ilog2() };
+    let skipped_bits = if spilled.is_empty() { 0 } else { partition_bits };
     let directory = Directory::new(entries, skipped_bits).map_err(|_| {
         let requested_bytes = Directory::bytes(entries) as u64;
         memory_error(requested_bytes, context)
@@ -216,7 +224,9 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     let is_hybrid = !spilled.is_empty() || partitions.is_some();
     if let Some(spills) = spills.as_ref().filter(|_| is_hybrid) {
         let keeps_marks = join.keeps_marks();
-        let spilled = Spilled::new(spills.clone(), spilled, promised, keeps_marks, context).await?;
+        let partitions = (partition_bits, spilled);
+        let spilled =
+            Spilled::new(spills.clone(), partitions, promised, keeps_marks, context).await?;
         assert!(join.spilled.set(Arc::new(spilled)).is_ok(), "a build side is finished once");
     }
     if let Some(entries) = partitions {

@@ -8,7 +8,7 @@ use weft_rt::memory::Reservation;
 
 use super::build::distinct;
 use super::directory::Directory;
-use super::fan_out::{BITS_MAX, probe_bits, probe_bytes, suits_all_partitions};
+use super::fan_out::{probe_bits, probe_bytes, suits_all_partitions};
 use super::{BUILD, grace};
 use crate::error::Result;
 use crate::pace::Pace;
@@ -17,19 +17,17 @@ use crate::spill::mask::Snapshot;
 use crate::spill::reader::Reader;
 use crate::spill::writer::{SpilledPage, Spills};
 use crate::tuple::budget::patiently;
-use crate::tuple::materializer::{PARTITIONS, StoredPage};
+use crate::tuple::materializer::StoredPage;
 use crate::tuple::pack::{Form, long_bytes, pack, retain};
 use crate::tuple::{Materialized, Materializer, Page, hash_at};
 
-/// The shift that leads from a hash to its partition.
-const PARTITION_SHIFT: u32 = u64::BITS - PARTITIONS.ilog2();
 /// Tuples after which others may run.
 const TUPLES_PER_TURN: usize = 512;
 
-/// The partition of a hash.
+/// The partition of a hash, which so many bits lead to.
 #[inline(always)]
-pub(super) fn partition_of(hash: u64) -> usize {
-    (hash >> PARTITION_SHIFT) as usize
+pub(super) fn partition_of(hash: u64, bits: u32) -> usize {
+    (hash >> (u64::BITS - bits)) as usize
 }
 
 /// What the probe side is to have.
@@ -56,7 +54,8 @@ pub(super) struct Remaining {
     pub(super) memory: Reservation,
 }
 
-/// Divides a build side into partitions in memory, for which there is a directory, and partitions on disk. If it is to stay
+/// Divides a build side into partitions in memory, for which there is a directory, and partitions on disk; `bits` of the hash lead to
+/// one. If it is to stay
 /// in partitions, as `is_grace` says, each of them has a directory of its own, if there is memory for that.
 ///
 /// # Errors
@@ -64,6 +63,7 @@ pub(super) struct Remaining {
 pub(super) async fn expel(
     spills: Spills,
     tuples: Materialized,
+    bits: u32,
     is_grace: bool,
     context: &Context,
 ) -> Result<Remaining> {
@@ -82,12 +82,13 @@ pub(super) async fn expel(
             });
         }
     }
-    context.on_a_worker(move || divide(spills, tuples, is_grace, workers)).await
+    context.on_a_worker(move || divide(spills, tuples, bits, is_grace, workers)).await
 }
 
 async fn divide(
     spills: Spills,
     mut tuples: Materialized,
+    bits: u32,
     is_grace: bool,
     workers: usize,
 ) -> Result<Remaining> {
@@ -97,7 +98,7 @@ async fn divide(
     let (count, distinct) = (tuples.tuples(), distinct(&tuples));
     loop {
         let chosen = spills.mask.snapshot();
-        write_out(&spills, &mut tuples, &chosen).await?;
+        write_out(&spills, &mut tuples, bits, &chosen).await?;
         let is_stray = |page: &SpilledPage| !chosen.has(page.partition);
         let strays = tuples.spilled.iter().filter(|page| is_stray(page));
         let stray_bytes: u64 = strays.clone().map(|page| page.bytes() as u64).sum();
@@ -119,10 +120,10 @@ async fn divide(
         let all = partitions.iter().flatten().chain([&entries]);
         let bytes: u64 = all.map(|entries| Directory::bytes(*entries) as u64).sum();
         let held_bytes = tuples.reservation.bytes() + bytes + stray_bytes;
-        let share_bytes = share.bytes();
-        let disk_bytes = disk_bytes(&tuples, &chosen);
+        let share_bytes = share.kept_bytes();
+        let disk_bytes = disk_bytes(&tuples, bits, &chosen);
         let probe_bits = match is_grace {
-            true => BITS_MAX,
+            true => bits,
             false => probe_bits(&disk_bytes, share_bytes, workers),
         };
         // The rest is for the probe side.
@@ -131,7 +132,7 @@ async fn divide(
         let memory = may_stay.then(|| spills.ledger.try_reserve(bytes + stray_bytes + read_bytes));
         let mut memory = match memory.flatten() {
             Some(memory) => memory,
-            None => match largest(&tuples, &chosen) {
+            None => match largest(&tuples, bits, &chosen) {
                 Some(largest) => {
                     // All workers have ended: nobody else chooses.
                     spills.mask.add(largest, &chosen);
@@ -153,8 +154,8 @@ async fn divide(
 }
 
 /// Bytes that are on disk of each of the chosen partitions.
-fn disk_bytes(tuples: &Materialized, chosen: &Snapshot) -> [u64; PARTITIONS] {
-    let mut bytes = [0; PARTITIONS];
+fn disk_bytes(tuples: &Materialized, bits: u32, chosen: &Snapshot) -> Vec<u64> {
+    let mut bytes = vec![0; 1 << bits];
     for page in tuples.spilled.iter().filter(|page| chosen.has(page.partition)) {
         bytes[page.partition] += page.bytes() as u64;
     }
@@ -162,19 +163,19 @@ fn disk_bytes(tuples: &Materialized, chosen: &Snapshot) -> [u64; PARTITIONS] {
 }
 
 /// The partition that has the most tuples, of those that are not chosen.
-fn largest(tuples: &Materialized, chosen: &Snapshot) -> Option<usize> {
-    let mut counts = [0; PARTITIONS];
+fn largest(tuples: &Materialized, bits: u32, chosen: &Snapshot) -> Option<usize> {
+    let mut counts = vec![0; 1 << bits];
     for StoredPage { partition, page, .. } in &tuples.pages {
         match partition {
             Some(partition) => counts[*partition] += page.tuples(),
             None => (0..page.tuples()).for_each(|number| {
                 // SAFETY: tuples of a page are complete.
-                counts[partition_of(unsafe { hash_at(page.tuple(number)) })] += 1;
+                counts[partition_of(unsafe { hash_at(page.tuple(number)) }, bits)] += 1;
             }),
         }
     }
     tuples.spilled.iter().for_each(|page| counts[page.partition] += page.tuples);
-    let others = (0..PARTITIONS).filter(|partition| !chosen.has(*partition));
+    let others = (0..counts.len()).filter(|partition| !chosen.has(*partition));
     let largest = others.max_by_key(|partition| counts[*partition])?;
     (counts[largest] > 0).then_some(largest)
 }
@@ -214,7 +215,12 @@ async fn read_back(
 }
 
 /// Writes what is in memory of the chosen partitions.
-async fn write_out(spills: &Spills, tuples: &mut Materialized, chosen: &Snapshot) -> Result<()> {
+async fn write_out(
+    spills: &Spills,
+    tuples: &mut Materialized,
+    bits: u32,
+    chosen: &Snapshot,
+) -> Result<()> {
     if chosen.count() == 0 {
         return Ok(());
     }
@@ -222,11 +228,12 @@ async fn write_out(spills: &Spills, tuples: &mut Materialized, chosen: &Snapshot
     let mut writing =
         Materializer::new(layout.clone(), BUILD, &spills.ledger, PartitionMode::Always, false)
             .spilling(spills.clone())
-            .packed(0);
+            .packed(0)
+            .partitioned(bits);
     let mut pace = Pace::default();
     let mut kept = Vec::new();
     for StoredPage { partition, writer, mut page } in std::mem::take(&mut tuples.pages) {
-        let is_chosen = |hash: u64| chosen.has(partition_of(hash));
+        let is_chosen = |hash: u64| chosen.has(partition_of(hash, bits));
         if partition.is_some_and(|partition| !chosen.has(partition)) {
             kept.push(StoredPage { partition, writer, page });
             continue;

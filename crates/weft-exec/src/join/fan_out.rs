@@ -1,10 +1,8 @@
 //! Into how many partitions tuples of the probe side are put aside. A page is filled for each of them, so with fewer of them
 //! pages are larger, or need less memory; but their build sides are larger when they come back.
 
-use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
-
-/// Most bits of the hash that lead to a partition.
-pub(super) const BITS_MAX: u32 = PARTITIONS.ilog2();
+use crate::spill::fan::BITS_MAX;
+use crate::tuple::materializer::PAGE_BYTES_MIN;
 
 /// What a worker needs for a partition to write pages of 64 KiB.
 const PROBE_BYTES: u64 = 128 << 10;
@@ -22,23 +20,24 @@ const AMPLE: u64 = 8;
 /// If more are needed, so that their build sides fit, as many as [`PROBE_BYTES_MIN`] each take of this part.
 const MOST: u64 = 2;
 
-/// Bits of the hash that lead to a partition of the probe side, for a build side that has so many bytes on disk in each of
-/// its partitions, and workers that have so much memory together.
-pub(super) fn probe_bits(disk_bytes: &[u64; PARTITIONS], memory_bytes: u64, workers: usize) -> u32 {
+/// Bits of the hash that lead to a partition of the probe side, no more than lead to one of the build side, which has so many bytes on
+/// disk in each of them, and workers that have so much memory together.
+pub(super) fn probe_bits(disk_bytes: &[u64], memory_bytes: u64, workers: usize) -> u32 {
     let workers_bytes = |page_bytes: u64, bits: u32| (page_bytes * workers as u64) << bits;
+    let bits_max = disk_bytes.len().ilog2();
     // Half of a worker's memory, as a directory comes with the tuples.
     let unit_bytes_max = memory_bytes / workers as u64 / 2;
     let fits = |bits: &u32| {
-        let mut units = disk_bytes.chunks(PARTITIONS >> bits);
+        let mut units = disk_bytes.chunks(disk_bytes.len() >> bits);
         units.all(|unit| unit.iter().sum::<u64>() <= unit_bytes_max)
     };
-    let least = (PARTITIONS_PER_WORKER * workers).next_power_of_two().ilog2().clamp(1, BITS_MAX);
-    let most = (least..=BITS_MAX).rev();
+    let least = (PARTITIONS_PER_WORKER * workers).next_power_of_two().ilog2().clamp(1, bits_max);
+    let most = (least..=bits_max).rev();
     let finds = |page_bytes, part: u64| {
         let is_there = |bits: &u32| workers_bytes(page_bytes, *bits) <= memory_bytes / part;
         most.clone().find(is_there).unwrap_or(least)
     };
-    let needed = (least..=BITS_MAX).find(fits).unwrap_or(BITS_MAX);
+    let needed = (least..=bits_max).find(fits).unwrap_or(bits_max);
     needed.min(finds(PROBE_BYTES_MIN, MOST)).max(finds(PROBE_BYTES, AMPLE))
 }
 
@@ -48,12 +47,7 @@ pub(super) fn suits_all_partitions(memory_bytes: u64, workers: usize) -> bool {
 }
 
 /// Bytes that workers should have of so much memory for what they put aside, and then for units whose build sides come back.
-pub(super) fn probe_bytes(
-    disk_bytes: &[u64; PARTITIONS],
-    bits: u32,
-    memory_bytes: u64,
-    workers: usize,
-) -> u64 {
+pub(super) fn probe_bytes(disk_bytes: &[u64], bits: u32, memory_bytes: u64, workers: usize) -> u64 {
     let aside_bytes = (PROBE_BYTES * workers as u64) << bits;
     let served_bytes = served_bytes(disk_bytes, bits, memory_bytes / workers as u64);
     aside_bytes.max(served_bytes * workers as u64).min(memory_bytes / MOST)
@@ -61,8 +55,8 @@ pub(super) fn probe_bytes(
 
 /// Bytes that a worker, which has so much memory, needs beside what it has put aside so that units come back whole, one while
 /// another is served, with their directories. Those do not count for which there is too little anyway.
-pub(super) fn served_bytes(disk_bytes: &[u64; PARTITIONS], bits: u32, memory_bytes: u64) -> u64 {
-    let units = disk_bytes.chunks(PARTITIONS >> bits).map(|unit| unit.iter().sum::<u64>());
+pub(super) fn served_bytes(disk_bytes: &[u64], bits: u32, memory_bytes: u64) -> u64 {
+    let units = disk_bytes.chunks(disk_bytes.len() >> bits).map(|unit| unit.iter().sum::<u64>());
     let with_directory = units.map(|bytes| bytes + bytes / 4);
     let fits = |bytes: &u64| UNITS_SERVED * bytes <= memory_bytes / MOST;
     UNITS_SERVED * with_directory.filter(fits).max().unwrap_or(0)
@@ -74,6 +68,7 @@ mod tests {
 
     #[test]
     fn partitions_are_as_many_as_memory_is_for() {
+        const PARTITIONS: usize = 256;
         let bytes = |each: u64| [each; PARTITIONS];
         // Ample memory.
         assert_eq!(probe_bits(&bytes(1 << 20), 1 << 30, 2), 8);

@@ -52,6 +52,7 @@ use crate::profile::{Fact, Facts};
 use crate::query::Context;
 use crate::spill::Settled;
 use crate::spill::any_page::AnyPage;
+use crate::spill::fan::BITS_MAX;
 use crate::spill::writer::Spills;
 use crate::tuple::{Layout, Materialized};
 use directory::{Directory, Link};
@@ -246,6 +247,15 @@ impl Join {
     /// What its workers share to spill; nothing if the query has no place to spill to.
     fn spills(&self, context: &Context) -> Option<Spills> {
         self.spills.get_or_init(|| Spills::new(context)).clone()
+    }
+
+    /// Bits of the hash that lead to a partition of the build side, once it has any: as many as there is memory for, unless
+    /// partitions are joined one by one.
+    fn partition_bits(&self, context: &Context) -> u32 {
+        match self.spills(context) {
+            Some(spills) if !grace::is_wanted(self, context) => spills.partition_bits(),
+            _ => BITS_MAX,
+        }
     }
 
     /// True if marks of tuples are looked at when all probes have ended.

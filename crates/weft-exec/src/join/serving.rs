@@ -134,8 +134,9 @@ impl Serving {
                     self.ahead = begin_ahead(aside, &work.share);
                     self.work = Some(work);
                 }
-                Step::Split(units) => {
+                Step::Split(units, working) => {
                     aside.give(units);
+                    self.working.merge(working);
                     if self.working.bytes() == 0 {
                         self.working = working_memory(aside).await?;
                     }
@@ -206,7 +207,8 @@ fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<Ahead<Step>> {
 #[derive(Debug)]
 enum Step {
     Begun(Box<Work>),
-    Split(Vec<Unit>),
+    /// With memory of [`working_bytes`], or less.
+    Split(Vec<Unit>, Reservation),
 }
 
 impl Work {
@@ -232,21 +234,26 @@ impl Work {
         log::debug!(
             "a unit of {side_bytes:?} bytes on disk needs {bytes}, and may have {bytes_max}"
         );
-        let fits = !aside.is_whole && bytes <= bytes_max && blocks.try_reserve(keeps_marks);
+        let fits = !aside.is_whole
+            && (bytes <= bytes_max && blocks.try_reserve(keeps_marks)
+                || blocks.try_reserve_assured(keeps_marks, &aside.assured));
         let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
         // First, as blocks take what is free.
         let known = if fits { None } else { known(aside, probe.tuples()).await? };
         if !fits && can_split {
             // What is free may be much less than there may be.
-            let block_bytes = blocks.reserve_some(keeps_marks, bytes_max).max(1);
+            let block_bytes = blocks.reserve_some(keeps_marks, bytes_max);
+            let block_bytes = block_bytes.max(aside.assured.bytes()).max(1);
             let count = bytes.div_ceil(block_bytes);
             if pays(side_bytes, count) {
                 let bits = bits_anew(count, block_bytes);
                 log::debug!("it is split by {bits} bits, as {block_bytes} bytes are free");
                 drop((share, holder, spare, known));
-                let build = blocks.give_back();
+                let (build, mut working) = blocks.give_back();
+                working.shrink(working.bytes().saturating_sub(working_bytes(&aside.spills)));
                 let unit = Unit { skipped_bits, in_memory, is_heavy, build, probe };
-                return Ok(Step::Split(split(aside, unit, bits).await?));
+                let units = split(aside, unit, bits, &mut working).await?;
+                return Ok(Step::Split(units, working));
             }
         }
         let turn = match aside.is_whole {

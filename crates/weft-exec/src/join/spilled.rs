@@ -15,7 +15,6 @@ use crate::spill::mask::Snapshot;
 use crate::spill::writer::{SpilledPage, Spills};
 use crate::tuple::budget::patiently;
 use crate::tuple::layout::NEXT_OFFSET;
-use crate::tuple::materializer::PARTITIONS;
 
 /// Partitions of a build side on disk. They stay there until the last one who may look tuples up is gone.
 #[derive(Debug)]
@@ -23,6 +22,8 @@ pub(crate) struct Spilled {
     pub(super) spills: Spills,
     /// Those that are on disk.
     mask: Snapshot,
+    /// Bits of the hash that lead to a partition.
+    bits: u32,
     partitions: Vec<Partition>,
     /// Bits of the hash that lead to a partition of the probe side.
     pub(super) probe_bits: u32,
@@ -52,19 +53,19 @@ pub(super) struct NumberedPage {
 }
 
 impl Spilled {
-    /// Of these pages; with room for marks if somebody looks at them.
+    /// Of these pages, in partitions of so many bits of the hash; with room for marks if somebody looks at them.
     ///
     /// # Errors
     /// [`ExecError::Memory`](crate::ExecError::Memory)
     pub(super) async fn new(
         spills: Spills,
-        pages: Vec<SpilledPage>,
+        (bits, pages): (u32, Vec<SpilledPage>),
         promised: Promised,
         keeps_marks: bool,
         context: &Context,
     ) -> Result<Spilled> {
         let mut partitions: Vec<Partition> = Vec::new();
-        partitions.resize_with(PARTITIONS, Partition::default);
+        partitions.resize_with(1 << bits, Partition::default);
         for page in pages {
             let partition = &mut partitions[page.partition];
             let (first, tuples) = (Some(partition.tuples), page.tuples as u64);
@@ -87,7 +88,16 @@ impl Spilled {
         let mask = spills.mask.snapshot();
         let probe_bits = promised.probe_bits;
         let promised = Mutex::new(Some(Settled::new(&spills.spilling, promised.bytes)));
-        Ok(Spilled { spills, mask, partitions, probe_bits, promised, keeps_marks, _marks: marks })
+        Ok(Spilled {
+            spills,
+            mask,
+            bits,
+            partitions,
+            probe_bits,
+            promised,
+            keeps_marks,
+            _marks: marks,
+        })
     }
 
     /// The probe side begins: what was promised is there for whoever shares the memory.
@@ -98,7 +108,13 @@ impl Spilled {
     /// True if tuples of that hash are on disk.
     #[inline(always)]
     pub(super) fn has(&self, hash: u64) -> bool {
-        self.mask.has(partition_of(hash))
+        self.mask.has(self.partition_of(hash))
+    }
+
+    /// The partition of a hash.
+    #[inline(always)]
+    pub(super) fn partition_of(&self, hash: u64) -> usize {
+        partition_of(hash, self.bits)
     }
 
     /// Number of tuples.

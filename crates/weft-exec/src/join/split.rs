@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use weft_rt::memory::Reservation;
+
 use super::aside::Aside;
 use super::spilled::number_tuples;
 use super::unit::{Side, Unit};
@@ -13,7 +15,7 @@ use crate::pace::Pace;
 use crate::query::PartitionMode;
 use crate::spill::any_page::AnyPage;
 use crate::spill::reader::Reader;
-use crate::spill::writer::Spills;
+use crate::spill::writer::{SPARE_BYTES, Spills};
 use crate::tuple::pack::Form;
 use crate::tuple::{Layout, Materializer};
 
@@ -29,19 +31,26 @@ pub(super) fn pays((build_bytes, probe_bytes): (u64, u64), blocks: u64) -> bool 
     again_bytes > 2 * (build_bytes + probe_bytes)
 }
 
-/// The units that a unit falls into by so many further bits of the hash, the one to be served first last.
+/// The units that a unit falls into by so many further bits of the hash, the one to be served first last. There is `working` memory for
+/// what is read.
 ///
 /// # Errors
 /// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.
-pub(super) async fn split(aside: &Aside, unit: Unit, bits: u32) -> Result<Vec<Unit>> {
+pub(super) async fn split(
+    aside: &Aside,
+    unit: Unit,
+    bits: u32,
+    working: &mut Reservation,
+) -> Result<Vec<Unit>> {
     let Unit { skipped_bits, build, probe, .. } = unit;
     let tuples = build.tuples();
     let layout = aside.probe.join.layout();
     let splitting = |operator, spills| Splitting { aside, operator, spills, skipped_bits, bits };
     let build = splitting(BUILD, &aside.spilled.spills)
-        .run(build, layout.clone(), aside.keeps_marks())
+        .run(build, layout.clone(), aside.keeps_marks(), working)
         .await?;
-    let probe = splitting(PROBE, &aside.spills).run(probe, aside.layout.clone(), false).await?;
+    let layout = aside.layout.clone();
+    let probe = splitting(PROBE, &aside.spills).run(probe, layout, false, working).await?;
     let skipped_bits = skipped_bits + bits;
     let pairs = build.into_iter().zip(probe).filter(|(_, probe)| probe.tuples() > 0);
     let unit = |(build, probe): (Side, Side)| {
@@ -65,8 +74,14 @@ struct Splitting<'a> {
 
 impl Splitting<'_> {
     /// The partitions of a side; its tuples have their numbers in their chain words then, if they are `numbered`.
-    async fn run(self, mut side: Side, layout: Arc<Layout>, numbered: bool) -> Result<Vec<Side>> {
-        let ledger = &self.spills.ledger;
+    async fn run(
+        self,
+        mut side: Side,
+        layout: Arc<Layout>,
+        numbered: bool,
+        working: &mut Reservation,
+    ) -> Result<Vec<Side>> {
+        let (ledger, assured) = (&self.spills.ledger, &self.aside.assured);
         side.unsettle();
         // Their numbers go to disk with them.
         let layout = match numbered {
@@ -77,6 +92,8 @@ impl Splitting<'_> {
             Materializer::new(layout, self.operator, ledger, PartitionMode::Always, false)
                 .spilling(self.spills.anew())
                 .packed(self.skipped_bits)
+                .keeping(assured.reserve_or_none(SPARE_BYTES))
+                .assured(assured.clone(), assured.bytes().saturating_sub(SPARE_BYTES))
                 .partitioned(self.bits);
         for page in side.pages {
             let bytes = page.bytes() as u64;
@@ -85,7 +102,8 @@ impl Splitting<'_> {
         }
         let firsts: Vec<Option<u64>> = side.spilled.iter().map(|page| page.first).collect();
         let pages = side.spilled.into_iter().map(|page| page.page).collect();
-        let mut reader = Reader::new(self.operator, self.spills.clone(), pages, ledger.empty());
+        let of_reader = working.split(working.bytes());
+        let mut reader = Reader::new(self.operator, self.spills.clone(), pages, of_reader);
         for first in firsts {
             let Some(page) = reader.next().await? else { break };
             let page = AnyPage::Read(page);
@@ -97,6 +115,11 @@ impl Splitting<'_> {
             if let AnyPage::Read(page) = page {
                 reader.forget(page);
             }
+        }
+        working.merge(reader.end());
+        if parts.needs_assured() {
+            // The next ones need it.
+            parts.spill_all().await?;
         }
         parts.settle().await?;
         Ok(Side::by_partition(parts.finish(), self.bits, &self.aside.spills.spilling))

@@ -69,9 +69,9 @@ impl SpilledPartitions {
         true
     }
 
-    /// Adds all partitions.
-    pub(crate) fn add_all(&self) {
-        for partition in 0..PARTITIONS {
+    /// Adds all of so many partitions.
+    pub(crate) fn add_all(&self, partitions: usize) {
+        for partition in 0..partitions {
             while !self.add(partition, &self.snapshot()) {}
         }
     }

@@ -5,11 +5,12 @@
 //! disk (`mask`). A worker writes what goes there by a `writer`, a bounded number of pages at a time, compressed if its
 //! `regulator` says so, and reads it back, ahead of its use, by a `reader`; on disk a page is `frozen`: no byte of it
 //! refers to an address. `any_page` is for who goes through tuples wherever they lie, `fan` says
-//! how many partitions there is memory for. Who decides when something is written
+//! how many partitions there is memory for, and some memory is `assured` whatever others have. Who decides when something is written
 //! is [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)). Operators of
 //! another engine may spill to the same area, compressed as a [`Regulator`] of theirs says.
 
 pub(crate) mod any_page;
+mod assured;
 mod counts;
 pub(crate) mod fan;
 pub(crate) mod frozen;
@@ -21,10 +22,11 @@ mod share;
 mod turn;
 pub(crate) mod writer;
 
+pub(crate) use assured::Assured;
 pub use counts::{SpillCounts, sum};
 pub use mode::SpillMode;
 pub use regulator::{PageCosts, Regulator, SpillCompression};
-pub(crate) use share::{Settled, Share};
+pub(crate) use share::{Coming, Settled, Share};
 pub use share::{SpillOptions, Spilling};
 pub use turn::Turn;
 pub(crate) use turn::WITHOUT_BYTES;

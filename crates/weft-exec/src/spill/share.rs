@@ -30,9 +30,13 @@ const USABLE_MIN: u64 = 2;
 /// What a worker needs to go on well: two small pages for each partition.
 pub(super) const WORKER_BYTES: u64 = (2 * PARTITIONS * PAGE_BYTES_MIN) as u64;
 
-/// What one may have at least, if it is free: that, but no more than a part of the budget, and than its share of another.
+/// What one may have at least, if it is free: that, but no more than a part of what is usable, and than its share of another.
 const SHARE_MIN: (u64, u64) = (WORKER_BYTES, 16);
 const LEAST_SHARED: u64 = 4;
+
+/// Of what is usable, the part that who keeps memory leaves to those who come next, and its most bytes.
+const LEFT: u64 = 8;
+const LEFT_BYTES_MAX: u64 = 8 << 20;
 
 /// How operators partition what they materialize, and spill it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub struct Spilling {
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
     settled_bytes: AtomicU64,
+    /// Bytes that those leave for others to come who will not be able to spill what they have.
+    coming_bytes: AtomicU64,
     /// Bytes that caches keep whoever lacks them.
     cached_bytes: AtomicU64,
     /// Partitions that went to disk.
@@ -67,7 +73,7 @@ impl Spilling {
     pub fn new(area: SpillArea) -> Arc<Spilling> {
         let (turns, sharers) = (Turns::new(), AtomicUsize::new(0));
         let (options, experience) = (RwLock::default(), Experience::default());
-        let (settled_bytes, cached_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let [settled_bytes, coming_bytes, cached_bytes] = [0; 3].map(AtomicU64::new);
         let partitions = Arc::default();
         Arc::new(Spilling {
             area,
@@ -76,6 +82,7 @@ impl Spilling {
             experience,
             sharers,
             settled_bytes,
+            coming_bytes,
             cached_bytes,
             partitions,
         })
@@ -160,8 +167,13 @@ impl Share {
 
     /// What everybody may have.
     fn least(&self) -> u64 {
+        let usable = self.usable();
+        SHARE_MIN.0.min(usable / SHARE_MIN.1).min(usable / LEAST_SHARED / self.sharers())
+    }
+
+    fn usable(&self) -> u64 {
         let limit = self.ledger.limit();
-        SHARE_MIN.0.min(limit / SHARE_MIN.1).min(limit / LEAST_SHARED / self.sharers())
+        limit.saturating_sub(self.ledger.unreserved()).max(limit / USABLE_MIN)
     }
 
     /// How many share, this one among them.
@@ -181,11 +193,22 @@ impl Share {
 
     /// Bytes that it may have now.
     pub(crate) fn bytes(&self) -> u64 {
-        let limit = self.ledger.limit();
-        let usable = limit.saturating_sub(self.ledger.unreserved()).max(limit / USABLE_MIN);
+        self.bytes_beside(0)
+    }
+
+    /// Bytes that it may keep when it cannot spill any more: some are left for those who come next.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let left = (self.usable() / LEFT).min(LEFT_BYTES_MAX);
+        let coming = self.spilling.coming_bytes.load(Ordering::Relaxed);
+        self.bytes_beside(left.max(coming))
+    }
+
+    /// Bytes that it may have if so many are left.
+    fn bytes_beside(&self, left_bytes: u64) -> u64 {
         let settled = self.spilling.settled_bytes.load(Ordering::Relaxed);
-        let shared = self.spilling.shared_bytes(limit, usable);
-        (shared.saturating_sub(settled) / self.sharers()).max(self.least())
+        let shared = self.spilling.shared_bytes(self.ledger.limit(), self.usable());
+        let taken = settled.saturating_add(left_bytes);
+        (shared.saturating_sub(taken) / self.sharers()).max(self.least())
     }
 }
 
@@ -218,6 +241,26 @@ impl Drop for Settled {
     }
 }
 
+/// Bytes that are left for somebody who comes later, as long as this is.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    spilling: Arc<Spilling>,
+    bytes: u64,
+}
+
+impl Coming {
+    pub(crate) fn new(spilling: &Arc<Spilling>, bytes: u64) -> Coming {
+        spilling.coming_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Coming { spilling: spilling.clone(), bytes }
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.spilling.coming_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use weft_store::Directory;
@@ -246,6 +289,11 @@ mod tests {
         let settled = Settled::new(&spilling, 1 << 30);
         assert_eq!(two.bytes(), SHARE_MIN.0);
         drop(settled);
+        // What cannot be spilled leaves room for others.
+        assert_eq!((two.bytes(), two.kept_bytes()), (300 << 20, (300 << 20) - LEFT_BYTES_MAX));
+        let coming = Coming::new(&spilling, 20 << 20);
+        assert_eq!((two.bytes(), two.kept_bytes()), (300 << 20, 280 << 20));
+        drop(coming);
         for (limit, shared) in [(1 << 30, (1 << 30) - REST_BYTES), (8 << 30, 7 << 30)] {
             ledger.set_limit(limit);
             assert_eq!(two.bytes(), shared);

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures::future::{Either, select};
 use weft_rt::memory::{Grant, Holder, Ledger, MemoryError, Reservation};
@@ -10,6 +11,7 @@ use weft_rt::sleep;
 use super::patience::{LOOK, Patience};
 use crate::error::{ExecError, Result};
 use crate::profile::{Wait, waiting};
+use crate::spill::Assured;
 
 /// Memory that is held, and who holds it. A worker has one at a time: while it waits with one, nothing that it holds
 /// otherwise can come free.
@@ -18,12 +20,51 @@ pub(crate) struct Budget {
     operator: &'static str,
     holder: Holder,
     reservation: Reservation,
+    assured: Option<Own>,
+}
+
+/// What its worker is assured of.
+#[derive(Debug)]
+struct Own {
+    assured: Arc<Assured>,
+    bytes: u64,
+    /// Some was taken that was not free otherwise.
+    is_needed: bool,
 }
 
 impl Budget {
     /// Nothing yet. `operator` is what errors call its owner.
     pub(crate) fn new(operator: &'static str, ledger: &Ledger) -> Budget {
-        Budget { operator, holder: ledger.holder(), reservation: ledger.empty() }
+        Budget { operator, holder: ledger.holder(), reservation: ledger.empty(), assured: None }
+    }
+
+    /// It may hold so many bytes of what its worker is assured of, however much others have.
+    pub(crate) fn assure(&mut self, assured: Arc<Assured>, bytes: u64) {
+        self.assured = Some(Own { assured, bytes, is_needed: false });
+    }
+
+    /// Bytes that it is assured of.
+    pub(crate) fn assured_bytes(&self) -> u64 {
+        self.assured.as_ref().map_or(0, |own| own.bytes)
+    }
+
+    /// True if it had to take some of them.
+    pub(crate) fn needs_assured(&self) -> bool {
+        self.assured.as_ref().is_some_and(|own| own.is_needed)
+    }
+
+    /// Takes `bytes` more if it holds no more than it is assured of then.
+    pub(crate) fn try_reserve_assured(&mut self, bytes: u64) -> bool {
+        let bytes_then = self.bytes() + bytes;
+        let Some(own) = self.assured.as_mut().filter(|own| bytes_then <= own.bytes) else {
+            return false;
+        };
+        let memory = own.assured.try_reserve(bytes);
+        own.is_needed |= memory.is_some();
+        memory.is_some_and(|memory| {
+            self.reservation.merge(memory);
+            true
+        })
     }
 
     /// Bytes that are held.

@@ -26,6 +26,7 @@ use crate::program::Register;
 use crate::query::PartitionMode;
 use crate::registers::Registers;
 use crate::selection::Selected;
+use crate::spill::Assured;
 use crate::spill::writer::{SpilledPage, Spills};
 use crate::text::Str;
 use crate::vector::VECTOR_ROWS_MAX;
@@ -226,6 +227,12 @@ impl Materializer {
         self
     }
 
+    /// One that may have so many bytes of what its worker is assured of, whatever its share is.
+    pub(crate) fn assured(mut self, assured: Arc<Assured>, bytes: u64) -> Materializer {
+        self.budget.assure(assured, bytes);
+        self
+    }
+
     /// Each tuple needs so many bytes more later, which count as a part of the share.
     pub(crate) fn expecting(mut self, bytes: usize) -> Materializer {
         let tuple_bytes = self.layout.bytes();
@@ -244,7 +251,7 @@ impl Materializer {
         self
     }
 
-    /// One that will have 2 to the power of `bits` partitions, once it has any.
+    /// One that will have 2 to the power of `bits` partitions, once it has any, which it has not yet.
     ///
     /// # Panics
     /// If there are to be none or more than [`PARTITIONS`], or there are some.
@@ -409,8 +416,13 @@ impl Materializer {
     /// Takes memory for what lies behind the tuples, if it is free and not more than there may be.
     pub fn try_reserve(&mut self, bytes: u64) -> bool {
         let bytes_then = self.held_bytes() + bytes;
-        self.pressure.as_mut().is_none_or(|pressure| pressure.allows(bytes_then))
-            && self.budget.try_reserve(bytes)
+        let is_allowed = self.pressure.as_mut().is_none_or(|pressure| pressure.allows(bytes_then));
+        is_allowed && self.budget.try_reserve(bytes) || self.budget.try_reserve_assured(bytes)
+    }
+
+    /// True if it had to take some of what its worker is assured of.
+    pub(crate) fn needs_assured(&self) -> bool {
+        self.budget.needs_assured()
     }
 
     /// Bytes that it may have in memory now.
@@ -554,7 +566,9 @@ impl Materializer {
     pub(super) fn page_bytes(&self, partition: usize, long_bytes: usize) -> usize {
         let tuple_bytes = (self.layout.bytes() + long_bytes).next_multiple_of(PAGE_BYTES_MIN);
         let bytes_max = match &self.pressure {
-            Some(pressure) if self.filling.len() > 1 => pressure.page_bytes_max(self.filling.len()),
+            Some(pressure) if self.filling.len() > 1 => {
+                pressure.page_bytes_max(self.filling.len(), self.budget.assured_bytes())
+            }
             _ => usize::MAX,
         };
         self.filling[partition].next_bytes.min(bytes_max).max(tuple_bytes)

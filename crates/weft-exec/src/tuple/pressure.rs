@@ -93,9 +93,10 @@ impl Pressure {
         self.share.bytes()
     }
 
-    /// Bytes of the largest pages of so many partitions, so that a page for each is but a part of the share.
-    pub(super) fn page_bytes_max(&self, partitions: usize) -> usize {
-        let bytes = self.share.bytes().min(self.refused_at.unwrap_or(u64::MAX));
+    /// Bytes of the largest pages of so many partitions, so that a page for each is but a part of the share, or of what it is assured
+    /// of.
+    pub(super) fn page_bytes_max(&self, partitions: usize, assured_bytes: u64) -> usize {
+        let bytes = self.share.bytes().min(self.refused_at.unwrap_or(u64::MAX)).max(assured_bytes);
         let bytes = (bytes / FILLING) as usize / partitions;
         (1 << bytes.max(1).ilog2()).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX)
     }
@@ -116,9 +117,9 @@ impl Pressure {
     }
 
     /// The partition to spill, if any has tuples.
-    fn choose(&self, filling: &[Filling]) -> Option<usize> {
+    fn choose(&self, filling: &[Filling], assured_bytes: u64) -> Option<usize> {
         let mask = &self.writer.spills().mask;
-        let worthwhile = self.page_bytes_max(filling.len()) / 2;
+        let worthwhile = self.page_bytes_max(filling.len(), assured_bytes) / 2;
         loop {
             let chosen = mask.snapshot();
             let bytes = |partition: &usize| filling[*partition].held_bytes();
@@ -136,7 +137,7 @@ impl Pressure {
             };
             if mask.add(other, &chosen) {
                 if self.spills_all() {
-                    mask.add_all();
+                    mask.add_all(filling.len());
                 }
                 return Some(other);
             }
@@ -164,8 +165,7 @@ impl Materializer {
             if is_unpartitioned || !self.loose.is_empty() {
                 return self.spill_unpartitioned().await;
             }
-            let chosen = self.pressure.as_ref().and_then(|pressure| pressure.choose(&self.filling));
-            if let Some(partition) = chosen
+            if let Some(partition) = self.choose()
                 && self.is_worth_spilling(partition)
             {
                 let held_bytes = self.budget.bytes();
@@ -221,7 +221,7 @@ impl Materializer {
             if pressure.allows(held_bytes) {
                 return Ok(());
             }
-            match pressure.choose(&self.filling) {
+            match self.choose() {
                 Some(partition) => self.spill(partition).await?,
                 None => return self.close_through().await,
             }
@@ -301,7 +301,13 @@ impl Materializer {
         let share_bytes = pressure.share.bytes();
         let room_bytes = bytes.min(share_bytes / ROOM.1 * ROOM.0);
         let lacks_some = self.held_bytes() + room_bytes > share_bytes;
-        lacks_some.then(|| pressure.choose(&self.filling)).flatten()
+        lacks_some.then(|| self.choose()).flatten()
+    }
+
+    /// The partition to spill, if it can spill and any has tuples.
+    fn choose(&self) -> Option<usize> {
+        let assured_bytes = self.budget.assured_bytes();
+        self.pressure.as_ref()?.choose(&self.filling, assured_bytes)
     }
 
     /// Spills a partition.

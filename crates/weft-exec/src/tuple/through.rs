@@ -181,7 +181,7 @@ impl Materializer {
         }
         let Some(pressure) = &mut self.pressure else { return Ok(()) };
         let is_open = self.through.pages.get(partition).is_some_and(Option::is_some);
-        let is_ample = pressure.page_bytes_max(partitions) >= PAGE_BYTES;
+        let is_ample = pressure.page_bytes_max(partitions, 0) >= PAGE_BYTES;
         if is_open || !is_ample || !pressure.allows(held_bytes + PAGE_BYTES as u64) {
             return Ok(());
         }

@@ -29,6 +29,8 @@ pub(super) struct Account {
     /// The bytes in use, and [`WAITING`].
     state: AtomicU64,
     limit_bytes: AtomicU64,
+    /// Of the limit, what is held back from those who do not ask for that.
+    held_back: AtomicU64,
     /// How often the limit was lowered.
     times_lowered: AtomicU64,
     peak_bytes: AtomicU64,
@@ -86,6 +88,7 @@ impl Account {
         Account {
             state: AtomicU64::new(0),
             limit_bytes: AtomicU64::new(limit_bytes.min(WAITING - 1)),
+            held_back: AtomicU64::new(0),
             times_lowered: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             mapped_bytes: AtomicU64::new(0),
@@ -112,6 +115,28 @@ impl Account {
 
     pub(super) fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Holds `bytes` of the limit back.
+    pub(super) fn hold_back(&self, bytes: u64) {
+        self.held_back.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives `bytes` that were held back to whoever wants them.
+    pub(super) fn let_go(&self, bytes: u64) {
+        self.held_back.fetch_sub(bytes, Ordering::AcqRel);
+        if self.state.load(Ordering::Acquire) & WAITING != 0 {
+            self.settle(lock(&self.line));
+        }
+    }
+
+    /// What of `limit` everybody may take.
+    fn open_bytes(&self, limit: u64) -> u64 {
+        limit.saturating_sub(self.held_back.load(Ordering::Relaxed))
+    }
+
+    fn assured_bytes(&self) -> u64 {
+        (self.limit_bytes() / ASSURED_PART).min(ASSURED_BYTES)
     }
 
     pub(super) fn times_lowered(&self) -> u64 {
@@ -182,7 +207,7 @@ impl Account {
     pub(super) fn shortage(&self) -> u64 {
         let line = lock(&self.line);
         let wanted = self.charged_bytes().saturating_add(line.wanted_bytes);
-        wanted.saturating_sub(self.limit_bytes())
+        wanted.saturating_sub(self.open_bytes(self.limit_bytes()))
     }
 
     /// Asks the caches for `bytes`; false if there is nobody to ask. No lock may be held.
@@ -203,7 +228,7 @@ impl Account {
             if self.try_take_free(bytes) {
                 return true;
             }
-            let (used, limit) = (self.charged_bytes(), self.limit_bytes());
+            let (used, limit) = (self.charged_bytes(), self.open_bytes(self.limit_bytes()));
             let waited_for = self.state.load(Ordering::Relaxed) & WAITING != 0;
             if waited_for || bytes > limit {
                 return false;
@@ -238,14 +263,37 @@ impl Account {
     /// Takes `bytes` if they are free, or caches have them, and nobody waits; or if they are of the part that is there for
     /// those who reserve, whatever the heap has.
     pub(super) fn try_take(&self, bytes: u64) -> bool {
-        let limit = self.limit_bytes();
-        let assured = (limit / ASSURED_PART).min(ASSURED_BYTES);
-        self.take_or_ask(bytes) || self.take_unless(WAITING, 0, bytes, assured)
+        self.take_or_ask(bytes) || self.take_assured(bytes)
+    }
+
+    /// Takes `bytes` of the part that is there for those who reserve, some of which caches may have.
+    fn take_assured(&self, bytes: u64) -> bool {
+        loop {
+            let (used, assured) = (self.used_bytes(), self.open_bytes(self.assured_bytes()));
+            if self.take_unless(WAITING, 0, bytes, assured) {
+                return true;
+            }
+            let waited_for = self.state.load(Ordering::Relaxed) & WAITING != 0;
+            if waited_for || bytes > assured {
+                return false;
+            }
+            let missing = used.saturating_add(bytes).saturating_sub(assured);
+            if missing > 0 && (!self.ask_caches(missing) || self.used_bytes() >= used) {
+                return self.take_unless(WAITING, 0, bytes, assured);
+            }
+        }
+    }
+
+    /// The same, also of what is held back, and whoever waits.
+    pub(super) fn try_take_held_back(&self, bytes: u64) -> bool {
+        self.try_take(bytes)
+            || self.take_unless(0, self.real_bytes(), bytes, self.limit_bytes())
+            || self.take_unless(0, 0, bytes, self.assured_bytes())
     }
 
     /// Takes `bytes` if they are free and nobody waits.
     pub(super) fn try_take_free(&self, bytes: u64) -> bool {
-        self.take_unless(WAITING, self.real_bytes(), bytes, self.limit_bytes())
+        self.take_unless(WAITING, self.real_bytes(), bytes, self.open_bytes(self.limit_bytes()))
     }
 
     /// Takes `bytes` if they are free where `limit` is the budget, whoever waits.
@@ -313,7 +361,12 @@ impl Account {
     fn serve(&self, line: &mut Line, wakers: &mut WakeList) {
         while let Some(&want) = line.turnstile.first() {
             // Of what is reserved alone: nobody says when the heap shrinks, and who waits must be woken.
-            if !self.take_unless(0, 0, want.bytes, self.limit_bytes()) {
+            // Nor is what is held back for them, unless nobody has anything.
+            let limit = match self.used_bytes() {
+                0 => self.limit_bytes(),
+                _ => self.open_bytes(self.limit_bytes()),
+            };
+            if !self.take_unless(0, 0, want.bytes, limit) {
                 return;
             }
             line.forget(want);

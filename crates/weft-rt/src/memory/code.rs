@@ -25,21 +25,21 @@ fn line_bytes(status: &str, name: &str) -> Option<u64> {
 }
 
 /// Has the system forget the pages of this program's code and constants (or of the library that this is linked into) if
-/// the process has more than `resident_max` bytes, those of files among them, and these are more than `code_min`, so that there is
-/// something to be had. Takes some 20 µs, and a few ms later on if there was much to forget, so it is for programs that
+/// the process has more than `resident_max` bytes, those of files among them, or would have if it had `others_min` beside, and those of
+/// files are more than `code_min`, so that there is something to be had. Takes some 20 µs, and a few ms later on if there was much to forget, so it is for programs that
 /// have promised to stay small. True if something was forgotten.
 ///
 /// # Errors
 /// [`io::Error`] if the system does not tell where the code lies, or does not forget it.
-pub fn trim(resident_max: u64, code_min: u64) -> io::Result<bool> {
+pub fn trim(resident_max: u64, others_min: u64, code_min: u64) -> io::Result<bool> {
     let status = fs::read_to_string("/proc/self/status")?;
     let bytes = |name| line_bytes(&status, name).unwrap_or(0);
-    let (code, others) = (bytes("RssFile:"), bytes("RssAnon:"));
+    let (code, others) = (bytes("RssFile:"), bytes("RssAnon:").max(others_min));
     if code <= code_min || code + others <= resident_max {
         return Ok(false);
     }
     let maps = fs::read_to_string("/proc/self/maps")?;
-    let own = trim as fn(u64, u64) -> io::Result<bool> as usize;
+    let own = trim as fn(u64, u64, u64) -> io::Result<bool> as usize;
     let mut code = maps.lines().filter_map(Mapping::of).filter(|mapping| mapping.is_code);
     let Some(code) = code.find(|mapping| (mapping.start..mapping.end).contains(&own)) else {
         return Ok(false);
@@ -119,11 +119,12 @@ mod tests {
 
     #[test]
     fn code_is_forgotten_and_runs_on() {
-        assert!(!trim(u64::MAX, 0).unwrap() && !trim(0, u64::MAX).unwrap());
+        assert!(!trim(u64::MAX, 0, 0).unwrap() && !trim(0, 0, u64::MAX).unwrap());
+        assert!(!trim(u64::MAX, u64::MAX / 2, 0).unwrap());
         // Other tests run meanwhile, and what they run comes back.
         let is_less = (0..100).any(|_| {
             let before = resident_bytes().unwrap();
-            assert!(trim(0, 0).unwrap());
+            assert!(trim(0, 0, 0).unwrap());
             resident_bytes().unwrap() < before
         });
         assert!(is_less);

@@ -406,3 +406,31 @@ fn mapped_memory_stays_so_when_it_is_split_and_merged() {
     drop(plain);
     assert_eq!(ledger.used(), 0);
 }
+
+#[test]
+fn holds_back_what_only_its_owner_gets() {
+    let ledger = Ledger::new(100);
+    let held_back = ledger.hold_back(30);
+    assert!(ledger.try_reserve(71).is_none());
+    let rest = ledger.try_reserve(70).unwrap();
+    let wakes = WakeCount::new();
+    let mut waiting = pin!(ledger.reserve(20));
+    assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
+    // Whoever waits.
+    let own = held_back.try_reserve(30).unwrap();
+    assert!(held_back.try_reserve(1).is_none() && ledger.used() == 100);
+    drop(own);
+    assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
+    drop(held_back);
+    let granted = memory(poll_counted(waiting.as_mut(), &wakes));
+    assert_eq!((granted.bytes(), ledger.used()), (20, 90));
+    drop((granted, rest));
+    // What nobody else could give is given to who waits for more than the rest.
+    let held_back = ledger.hold_back(30);
+    let some = ledger.try_reserve(10).unwrap();
+    let mut waiting = pin!(ledger.reserve(90));
+    assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
+    drop(some);
+    let granted = memory(poll_counted(waiting.as_mut(), &wakes));
+    assert!(granted.bytes() == 90 && held_back.try_reserve(11).is_none());
+}
