@@ -65,7 +65,7 @@ use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_arguments::WindowArguments;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
-use crate::{known_aggregates, merge_joins, pushed_filters};
+use crate::{join_promises, known_aggregates, merge_joins, pushed_filters};
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -131,7 +131,8 @@ impl Session {
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
         let physical_rules = known_aggregates::replaced(pushed_filters::physical_rules());
-        let mut physical_rules = merge_joins::kept_whole(physical_rules);
+        let physical_rules = merge_joins::kept_whole(physical_rules);
+        let mut physical_rules = join_promises::believed(physical_rules);
         physical_rules.insert(0, Arc::new(UNION_CONSTANTS));
         let mut state = SessionStateBuilder::new()
             .with_config(config)
