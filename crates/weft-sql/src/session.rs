@@ -101,6 +101,8 @@ impl Session {
         config.options_mut().sql_parser.parse_float_as_decimal = true;
         // Plans and operators differ in whether `x IS TRUE` may be NULL; it never is.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
+        // It does not find a group again whose key is NaN.
+        config.options_mut().optimizer.enable_topk_aggregation = false;
         for (name, value) in &engine.datafusion_defaults {
             set_datafusion(&mut config, name, value)?;
         }
