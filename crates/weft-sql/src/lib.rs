@@ -40,6 +40,7 @@ mod exclusions;
 mod explain;
 mod file_readers;
 mod files;
+mod filtered_lists;
 mod filters;
 mod float_extremes;
 mod floats;
