@@ -106,6 +106,7 @@ mod settings;
 mod show;
 mod signed_ranks;
 mod sizes;
+mod sliding_floats;
 mod spill_files;
 mod statement;
 mod statement_option;

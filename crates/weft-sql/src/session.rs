@@ -52,6 +52,7 @@ use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
+use crate::sliding_floats::sliding;
 use crate::spill_files::StatementEnvironment;
 use crate::statement_option::StatementOption;
 use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
@@ -162,6 +163,9 @@ impl Session {
         let replaced = quantiles.into_iter().chain([ordered_lists(), ordered_texts()]);
         for function in float_extremes().into_iter().chain(collected()).chain(replaced) {
             state.register_udaf(function)?;
+        }
+        for function in state.aggregate_functions().values().cloned().collect::<Vec<_>>() {
+            state.register_udaf(sliding(function))?;
         }
         for function in signed_ranks() {
             state.register_udwf(function)?;
