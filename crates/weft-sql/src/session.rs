@@ -66,7 +66,7 @@ use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_arguments::WindowArguments;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
-use crate::{join_promises, known_aggregates, merge_joins, pushed_filters};
+use crate::{join_promises, kept_projections, known_aggregates, pushed_filters};
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -134,7 +134,7 @@ impl Session {
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
         let physical_rules = known_aggregates::replaced(pushed_filters::physical_rules());
-        let physical_rules = merge_joins::kept_whole(physical_rules);
+        let physical_rules = kept_projections::kept_whole(physical_rules);
         let mut physical_rules = join_promises::believed(physical_rules);
         physical_rules.insert(0, Arc::new(UNION_CONSTANTS));
         let mut state = SessionStateBuilder::new()
