@@ -104,8 +104,11 @@ fn has_namesakes(mut plan: &LogicalPlan) -> bool {
     let added: HashSet<&Column> =
         correlated.flat_map(|condition| condition.column_refs()).collect();
     let names: HashSet<&str> = added.iter().map(|column| column.name.as_str()).collect();
+    // A cast of a column has the name of the column, its table's included.
+    let flat: HashSet<String> = added.iter().map(|column| column.flat_name()).collect();
     names.len() < added.len()
         || projected.into_iter().any(|(name, column)| {
-            names.contains(name) && column.is_none_or(|column| !added.contains(column))
+            (names.contains(name) || flat.contains(name))
+                && column.is_none_or(|column| !added.contains(column))
         })
 }
