@@ -1,7 +1,8 @@
 //! The distances of RANGE frames, checked against what rows are ordered by: DataFusion reads the number of a distance
 //! from a date as months, and starts the frames of texts and booleans with the partition.
 //!
-//! Numbers have distances that are numbers, dates and timestamps have intervals, dates also whole numbers of days. Structs have none:
+//! Numbers have distances that are numbers, whole ones between integers (as no integer lies between, others are the same as one of their
+//! neighbours), dates and timestamps have intervals, dates also whole numbers of days. Structs have none:
 //! frames between their peers are those of GROUPS, as DataFusion looks for distances even so.
 
 use datafusion::arrow::array::types::IntervalMonthDayNano;
@@ -43,13 +44,21 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
         return Ok(Transformed::no(Expr::WindowFunction(call)));
     };
     let mut changed = false;
-    for bound in [&mut frame.start_bound, &mut frame.end_bound] {
+    for (bound, is_end) in [(&mut frame.start_bound, false), (&mut frame.end_bound, true)] {
+        let is_following = matches!(bound, WindowFrameBound::Following(_));
         if let WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) = bound
             && let ScalarValue::Utf8(Some(text)) = distance
-            && let Some(interval) = checked(text, &key.expr.get_type(schema)?)?
         {
-            *distance = ScalarValue::IntervalMonthDayNano(Some(interval));
-            changed = true;
+            let key = key.expr.get_type(schema)?;
+            if let Some(interval) = checked(text, &key)? {
+                *distance = ScalarValue::IntervalMonthDayNano(Some(interval));
+                changed = true;
+            } else if key.is_integer()
+                && let Some(whole) = between_integers(text, is_following != is_end)
+            {
+                *distance = ScalarValue::Utf8(Some(whole));
+                changed = true;
+            }
         }
     }
     if matches!(key.expr.get_type(schema)?, DataType::Struct(_))
@@ -74,6 +83,16 @@ fn of_peers(bound: &WindowFrameBound) -> Option<WindowFrameBound> {
         }
         _ => None,
     }
+}
+
+/// The whole distance that lets the same integers in, for one that is not written as a whole number; the next larger one for bounds that
+/// leave rows near by out.
+fn between_integers(text: &str, leaves_near_out: bool) -> Option<String> {
+    let text = text.trim();
+    let distance: f64 = text.parse().ok().filter(|_| text.contains('.'))?;
+    let whole = if leaves_near_out { distance.ceil() } else { distance.floor() };
+    // Larger ones are not exact.
+    (0.0..f64::from(1 << 30)).contains(&whole).then(|| format!("{whole:.0}"))
 }
 
 /// The interval that a distance between dates or timestamps is; none between numbers.

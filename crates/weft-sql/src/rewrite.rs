@@ -10,6 +10,7 @@
 //! - Windows that are based on others are written out (`named_windows.rs`).
 //! - Functions that look at no frame forget what it leaves out (`exclusions.rs`).
 //! - Numbers that the rows of an aggregate are ordered by are left out (`constant_orders.rs`).
+//! - Lists over windows have FILTER in terms of lists of one (`filtered_lists.rs`).
 //! - IGNORE NULLS behind an argument that is a call is the outer function's (`null_treatments.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
@@ -30,6 +31,7 @@ use crate::constant_orders;
 use crate::depth::{Depth, check_queries};
 use crate::error::{Result, SqlError};
 use crate::exclusions;
+use crate::filtered_lists;
 use crate::functions::{self, call};
 use crate::groupings;
 use crate::join_conditions;
@@ -147,6 +149,7 @@ impl VisitorMut for Rewriter {
                 constant_orders::leave_out(function);
                 null_treatments::take_from_argument(function);
                 functions::rewrite(expr)?;
+                filtered_lists::rewrite(expr);
             }
             Expr::Extract { field, expr: from, .. } if has_function(field) => {
                 *expr = call(&field.to_string().to_lowercase(), [(**from).clone()]);

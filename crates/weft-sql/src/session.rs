@@ -52,6 +52,7 @@ use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
+use crate::sliding_floats::sliding;
 use crate::spill_files::StatementEnvironment;
 use crate::statement_option::StatementOption;
 use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
@@ -65,7 +66,7 @@ use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_arguments::WindowArguments;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
-use crate::{known_aggregates, merge_joins, pushed_filters};
+use crate::{join_promises, kept_projections, known_aggregates, pushed_filters};
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -101,6 +102,8 @@ impl Session {
         config.options_mut().sql_parser.parse_float_as_decimal = true;
         // Plans and operators differ in whether `x IS TRUE` may be NULL; it never is.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
+        // It does not find a group again whose key is NaN.
+        config.options_mut().optimizer.enable_topk_aggregation = false;
         for (name, value) in &engine.datafusion_defaults {
             set_datafusion(&mut config, name, value)?;
         }
@@ -131,7 +134,8 @@ impl Session {
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
         let physical_rules = known_aggregates::replaced(pushed_filters::physical_rules());
-        let mut physical_rules = merge_joins::kept_whole(physical_rules);
+        let physical_rules = kept_projections::kept_whole(physical_rules);
+        let mut physical_rules = join_promises::believed(physical_rules);
         physical_rules.insert(0, Arc::new(UNION_CONSTANTS));
         let mut state = SessionStateBuilder::new()
             .with_config(config)
@@ -159,6 +163,9 @@ impl Session {
         let replaced = quantiles.into_iter().chain([ordered_lists(), ordered_texts()]);
         for function in float_extremes().into_iter().chain(collected()).chain(replaced) {
             state.register_udaf(function)?;
+        }
+        for function in state.aggregate_functions().values().cloned().collect::<Vec<_>>() {
+            state.register_udaf(sliding(function))?;
         }
         for function in signed_ranks() {
             state.register_udwf(function)?;

@@ -12,10 +12,48 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::plan_walk::rewrite_expressions;
 
-/// Aggregates of one argument for which nulls are no values.
-const PASS_OVER_NULLS: [&str; 12] = [
-    "avg", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "max", "median", "min",
-    "stddev", "sum",
+/// Aggregates that pass over rows for which their first argument is null.
+const PASS_OVER_NULLS: [&str; 40] = [
+    "any_value",
+    "approx_distinct",
+    "approx_median",
+    "approx_percentile_cont",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "kurtosis",
+    "kurtosis_pop",
+    "max",
+    "median",
+    "min",
+    "mode",
+    "percentile_cont",
+    "product",
+    "quantile_disc",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+    "skewness",
+    "stddev",
+    "stddev_pop",
+    "string_agg",
+    "sum",
+    "var",
+    "var_pop",
+    "var_samp",
 ];
 
 /// Puts CASE in place of FILTER, or beside it. To be applied before types are coerced.
@@ -59,15 +97,14 @@ fn rewrite(expr: Expr, _: &DFSchema) -> DfResult<Transformed<Expr>> {
         }
         WindowFunctionDefinition::WindowUDF(_) => false,
     };
-    let condition = match call.params.args.len() {
-        1 if passes_over_nulls => call.params.filter.take(),
-        _ => None,
-    };
-    let Some(condition) = condition else {
+    if !passes_over_nulls || call.params.args.is_empty() {
+        return Ok(Transformed::no(Expr::WindowFunction(call)));
+    }
+    let Some(condition) = call.params.filter.take() else {
         return Ok(Transformed::no(Expr::WindowFunction(call)));
     };
-    let argument = call.params.args.remove(0);
-    call.params.args.push(when(*condition, argument).end()?);
+    let argument = std::mem::take(&mut call.params.args[0]);
+    call.params.args[0] = when(*condition, argument).end()?;
     Ok(Transformed::yes(Expr::WindowFunction(call)))
 }
 

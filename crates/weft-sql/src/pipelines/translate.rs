@@ -41,7 +41,7 @@ const PASSING: [&str; 9] = [
     "HeldRowsExec",
     "OutputRequirementExec",
     "OwnedRowsExec",
-    "PartsExec",
+    "PromisesExec",
     "RepartitionExec",
 ];
 

@@ -1,12 +1,14 @@
 //! LATERAL: subqueries in FROM that use columns of the tables before them.
 //!
-//! What only filters by them is left to DataFusion, which joins on the filters. All others are computed for the whole
+//! What only filters by them is left to DataFusion, which joins on the filters, unless the columns that it adds to the subquery's for
+//! that share a name with one of them. All others are computed for the whole
 //! domain at once (`unnest.rs`), so that a LIMIT counts the rows for each of its elements, and joined on it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{JoinConstraint, JoinType, NullEquality, Result as DfResult};
+use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, Result as DfResult};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 
@@ -29,7 +31,7 @@ pub(super) fn rewrite(join: Join, names: &Names) -> DfResult<Transformed<Logical
         let error = SqlError::not_supported("LATERAL on the right side of this join");
         return Err(error.with_hint("use JOIN LATERAL or LEFT JOIN LATERAL").into());
     }
-    if is_simple(&join.right) {
+    if is_simple(&join.right) && !has_namesakes(&join.right) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     let unnest = Unnest { around: &join.left, outer: outer.clone(), names };
@@ -74,4 +76,39 @@ fn is_simple(plan: &LogicalPlan) -> bool {
         }
         other => filtered(other).is_some(),
     }
+}
+
+/// True if a column of a filter that uses others from outside has the name of another that filters so, or of another in the
+/// subquery's rows.
+fn has_namesakes(mut plan: &LogicalPlan) -> bool {
+    let mut projected: Vec<(&str, Option<&Column>)> = Vec::new();
+    loop {
+        plan = match plan {
+            LogicalPlan::Subquery(subquery) => &subquery.subquery,
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Projection(projection) => {
+                let names = projection.schema.fields().iter().map(|field| field.name().as_str());
+                projected.extend(names.zip(projection.expr.iter().map(Expr::try_as_col)));
+                &projection.input
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                let fields = aggregate.schema.fields().iter().skip(aggregate.group_expr.len());
+                projected.extend(fields.map(|field| (field.name().as_str(), None)));
+                &aggregate.input
+            }
+            _ => break,
+        };
+    }
+    let conditions = filtered(plan).map(|(_, conditions)| conditions).unwrap_or_default();
+    let correlated = conditions.into_iter().filter(|condition| condition.contains_outer());
+    let added: HashSet<&Column> =
+        correlated.flat_map(|condition| condition.column_refs()).collect();
+    let names: HashSet<&str> = added.iter().map(|column| column.name.as_str()).collect();
+    // A cast of a column has the name of the column, its table's included.
+    let flat: HashSet<String> = added.iter().map(|column| column.flat_name()).collect();
+    names.len() < added.len()
+        || projected.into_iter().any(|(name, column)| {
+            (names.contains(name) || flat.contains(name))
+                && column.is_none_or(|column| !added.contains(column))
+        })
 }

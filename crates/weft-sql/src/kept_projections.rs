@@ -1,5 +1,6 @@
 //! Projections stay above merge joins that have a condition besides equalities: pushed into the join's inputs by DataFusion, they would leave the
-//! condition with the numbers of the columns as they were, so that it looked at others, or at none.
+//! condition with the numbers of the columns as they were, so that it looked at others, or at none. They stay above filters that pass on
+//! some of their columns, too: DataFusion takes the columns that come out for those that go in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 
@@ -19,32 +21,31 @@ const PUSHING: &str = "ProjectionPushdown";
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// Rules of which those that push projections down leave merge joins with conditions as they are.
+/// Rules of which those that push projections down leave such nodes as they are.
 pub(crate) fn kept_whole(mut rules: Vec<Rule>) -> Vec<Rule> {
     for rule in rules.iter_mut().filter(|rule| rule.name() == PUSHING) {
-        *rule = Arc::new(AroundMergeJoins { inner: Arc::clone(rule) });
+        *rule = Arc::new(AroundNodes { inner: Arc::clone(rule) });
     }
     rules
 }
 
 #[derive(Debug)]
-struct AroundMergeJoins {
+struct AroundNodes {
     inner: Rule,
 }
 
-impl PhysicalOptimizerRule for AroundMergeJoins {
+impl PhysicalOptimizerRule for AroundNodes {
     fn optimize(&self, plan: Plan, options: &ConfigOptions) -> DfResult<Plan> {
         let wrapped = plan.transform_up(|node| {
-            let join = node.downcast_ref::<SortMergeJoinExec>();
-            Ok(match join.is_some_and(|join| join.filter().is_some()) {
-                true => Transformed::yes(Arc::new(Whole { join: node })),
+            Ok(match mistakes_columns(&node) {
+                true => Transformed::yes(Arc::new(Whole { node })),
                 false => Transformed::no(node),
             })
         })?;
         let optimized = self.inner.optimize(wrapped.data, options)?;
         let unwrapped = optimized.transform_up(|node| {
             Ok(match node.downcast_ref::<Whole>() {
-                Some(whole) => Transformed::yes(Arc::clone(&whole.join)),
+                Some(whole) => Transformed::yes(Arc::clone(&whole.node)),
                 None => Transformed::no(node),
             })
         })?;
@@ -60,15 +61,23 @@ impl PhysicalOptimizerRule for AroundMergeJoins {
     }
 }
 
-/// Stands above a join for as long as a rule is applied, which finds no way into it.
+/// True of a node that looks at other columns once a projection was pushed into it.
+fn mistakes_columns(node: &Plan) -> bool {
+    let join = node.downcast_ref::<SortMergeJoinExec>();
+    let filter = node.downcast_ref::<FilterExec>();
+    join.is_some_and(|join| join.filter().is_some())
+        || filter.is_some_and(|filter| filter.projection().is_some())
+}
+
+/// Stands above a node for as long as a rule is applied, which finds no way into it.
 #[derive(Debug)]
 struct Whole {
-    join: Plan,
+    node: Plan,
 }
 
 impl Whole {
-    fn with_input(&self, join: Plan) -> Whole {
-        Whole { join }
+    fn with_input(&self, node: Plan) -> Whole {
+        Whole { node }
     }
 }
 
@@ -80,16 +89,16 @@ impl DisplayAs for Whole {
 
 impl ExecutionPlan for Whole {
     fn name(&self) -> &'static str {
-        "WholeMergeJoin"
+        "WholeNode"
     }
 
-    plan_node!(wraps join);
+    plan_node!(wraps node);
 
     fn execute(
         &self,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> DfResult<SendableRecordBatchStream> {
-        self.join.execute(partition, context)
+        self.node.execute(partition, context)
     }
 }
