@@ -15,7 +15,7 @@ use crate::error::{ExecError, Result};
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
 use crate::profile::{Measuring, PartName, Profile};
-use crate::spill::{Coming, Spilling, Turn};
+use crate::spill::{ForLater, Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
 use crate::work::Expected;
@@ -124,7 +124,7 @@ pub struct Query {
 /// Memory for each worker of a pipeline that will keep tuples, and the part of the budget that may be left free for all
 /// such pipelines.
 const COMING_BYTES: u64 = 1 << 20;
-const COMING: u64 = 8;
+const COMING: u64 = 16;
 
 /// A worker's part of the budget for each pipeline that runs at once with others.
 const RUNNING_BYTES: u64 = 16 << 20;
@@ -227,14 +227,14 @@ impl Query {
     }
 }
 
-/// For each pipeline that will keep tuples, memory for some of them, which those leave until it is started who cannot spill what they have.
-fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Coming>> {
+/// For each pipeline that will keep tuples, memory for some of them, which others leave free until it is started.
+fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<ForLater>> {
     let count = pipelines.iter().filter(|pipeline| pipeline.sink.keeps_tuples()).count();
     let limit_bytes = context.ledger.limit() / COMING / count.max(1) as u64;
     let bytes = (COMING_BYTES * context.workers as u64).min(limit_bytes);
     let coming = |pipeline: &Pipeline| {
         let spilling = context.spilling.as_ref().filter(|_| pipeline.sink.keeps_tuples())?;
-        Some(Coming::new(spilling, bytes))
+        Some(ForLater::new(spilling, bytes))
     };
     pipelines.iter().map(coming).collect()
 }

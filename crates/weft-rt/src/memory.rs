@@ -180,6 +180,14 @@ impl Ledger {
         }
     }
 
+    /// The same of a small budget; nothing of a large one. For between the steps of what brings in much code.
+    #[cfg(not(loom))]
+    pub fn trim_code_of_small(&self) {
+        if self.limit() < GAPS_COUNT_FROM {
+            self.trim_code();
+        }
+    }
+
     /// Most bytes that were in use at a time.
     pub fn peak(&self) -> u64 {
         self.account.peak_bytes()
@@ -224,8 +232,8 @@ impl Ledger {
         self.account.try_take(bytes).then(|| self.reservation(bytes))
     }
 
-    /// Holds `bytes` of the budget back for one that frees memory by what it does, and has to go on when others have taken all the
-    /// rest: only [`HeldBack::try_reserve`] gives them. Who waits for memory gets none of them, either, as long as anything is reserved.
+    /// Holds `bytes` of the budget back, though no more than a quarter of it for all who ask, for one that frees memory by what it does,
+    /// and has to go on when others have taken all the rest: only [`HeldBack::try_reserve`] gives them. Who waits for memory gets none of them, either, as long as anything is reserved.
     pub fn hold_back(&self, bytes: u64) -> HeldBack {
         self.account.hold_back(bytes);
         HeldBack { ledger: self.clone(), bytes }
@@ -368,17 +376,12 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// How many bytes are held back.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// A reservation of nothing, to grow.
     pub fn empty(&self) -> Reservation {
         self.ledger.empty()
     }
 
-    /// As [`Ledger::try_reserve`], of what is held back if nothing else is free, and whoever waits. Nobody checks that it is no more than
+    /// As [`Ledger::try_reserve`], of what is held back if nothing else is free, whoever waits and whatever the heap has. Nobody checks that it is no more than
     /// was held back: that is the owner's part.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         let is_taken = self.ledger.account.try_take_held_back(bytes);

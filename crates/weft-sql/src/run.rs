@@ -107,6 +107,8 @@ async fn drive_uncancelled(
 
 /// Runs a statement once, to its end.
 async fn attempt(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
+    // What the statement before needed, and whoever took its rows.
+    run.session.engine().ledger().trim_code_of_small();
     match start(run, 0).await? {
         Started::Rows(stream) => {
             reader.announce(stream.schema(), ResultKind::Rows);
@@ -330,7 +332,12 @@ impl Run {
         // Each stage of planning needs code of its own, and what lies idle in the heap since the statement before is not needed.
         let ledger = self.session.engine().ledger();
         ledger.trim();
-        let optimized = state.optimize(plan)?;
+        let analyzed =
+            state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {
+                ledger.trim_code_of_small();
+            })?;
+        let optimized =
+            state.optimizer().optimize(analyzed, state, |_, _| ledger.trim_code_of_small())?;
         ledger.trim_code();
         let physical = state.query_planner().create_physical_plan(&optimized, state).await?;
         self.prepare(&physical);

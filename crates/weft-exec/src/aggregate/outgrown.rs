@@ -76,7 +76,8 @@ pub(super) async fn merge_copying(
     let result_bytes = groups as u64 * bytes_per_tuple + Table::bytes(table_bits(groups));
     let mut sources = Sources::new(unit, Some(spills), of_reader);
     // What is free may be much less than there may be.
-    let free_bytes = free_bytes(ledger, share.bytes().saturating_sub(held_bytes), assured_bytes);
+    let most_bytes = share.bytes().saturating_sub(held_bytes).min(2 * result_bytes);
+    let free_bytes = free_bytes(ledger, most_bytes, assured_bytes);
     let bits = bits_anew(result_bytes.div_ceil(free_bytes.max(1)), free_bytes);
     let bits = operator.limited_bits(bits);
     let mut split = Split { operator, spills, assured, assured_bytes, skipped_bits, bits, pages };
@@ -118,7 +119,9 @@ pub(super) async fn merge_copying(
             let is_allowed = turn.is_empty() && held_bytes + debt_bytes <= share.bytes();
             if !can_split {
                 // The set of one group: there must be memory for it.
-                reserve(&mut behind, debt_bytes).await?;
+                if !merging.grow_behind(&mut behind, debt_bytes) {
+                    reserve(&mut behind, debt_bytes).await?;
+                }
             } else if !is_allowed || !merging.grow_behind(&mut behind, debt_bytes) {
                 split.assured_bytes += merging.copies.as_mut().map_or(0, Copies::give_own_back);
                 // A group may be larger than all that it came from.
@@ -145,8 +148,12 @@ pub(super) async fn merge_copying(
         sources.free(source);
     }
     let table_bytes = merging.table_bytes();
-    let Merging { groups, memory, copies, .. } = merging;
-    reserve(&mut behind, states.needs(&groups).await).await?;
+    let needed_bytes = states.needs(&merging.groups).await;
+    if !merging.grow_behind(&mut behind, needed_bytes) {
+        reserve(&mut behind, needed_bytes).await?;
+    }
+    let Merging { groups, memory, mut copies, .. } = merging;
+    copies.as_mut().map(Copies::give_own_back);
     let bytes = behind.bytes() + copies.as_ref().map_or(0, Copies::bytes);
     let settled = Some(Settled::new(&spills.spilling, bytes));
     let lie_in = Box::new(copies);
@@ -208,6 +215,15 @@ impl Copies {
     fn new(layout: Arc<Layout>, own: Reservation, bytes_max: u64) -> Copies {
         let reservation = own.ledger().empty();
         Copies { layout, pages: Vec::new(), reservation, own, bytes_max }
+    }
+
+    /// Takes memory for a page of what it had from the beginning.
+    fn take_own(&mut self, bytes: u64) -> bool {
+        let has_all = self.own.bytes() >= bytes;
+        if has_all {
+            self.reservation.merge(self.own.split(bytes));
+        }
+        has_all
     }
 
     /// Gives the memory back that it had from the beginning, as far as no page has it; returns how much that is.
@@ -284,7 +300,9 @@ impl Copies {
         // SAFETY: there is a tuple of the layout.
         let long_bytes = unsafe { pack::long_bytes(&self.layout, tuple.address()) };
         let bytes = self.page_bytes(long_bytes);
-        reserve(&mut self.reservation, bytes as u64).await?;
+        if !self.take_own(bytes as u64) {
+            reserve(&mut self.reservation, bytes as u64).await?;
+        }
         self.pages.push(Page::new(bytes, self.layout.bytes()));
         Ok(())
     }
@@ -295,9 +313,8 @@ impl Copies {
         if !may_grow {
             return None;
         }
-        if !self.reservation.try_grow(bytes as u64) {
-            let has_own = self.own.bytes() >= bytes as u64;
-            self.reservation.merge(has_own.then(|| self.own.split(bytes as u64))?);
+        if !self.reservation.try_grow(bytes as u64) && !self.take_own(bytes as u64) {
+            return None;
         }
         self.pages.push(Page::new(bytes, self.layout.bytes()));
         self.pages.last_mut()
@@ -308,8 +325,8 @@ impl Copies {
 struct Split<'a> {
     operator: &'a Aggregation,
     spills: &'a Spills,
-    /// Of what its worker is assured of, what the parts may have.
     assured: &'a Arc<Assured>,
+    /// Of what its worker is assured of, what the parts may have.
     assured_bytes: u64,
     skipped_bits: u32,
     /// Those that lead to a partition.

@@ -248,8 +248,9 @@ impl Work {
             if pays(side_bytes, count) {
                 let bits = bits_anew(count, block_bytes);
                 log::debug!("it is split by {bits} bits, as {block_bytes} bytes are free");
-                drop((share, holder, spare, known));
+                drop((share, holder, known));
                 let (build, mut working) = blocks.give_back();
+                working.merge(spare);
                 working.shrink(working.bytes().saturating_sub(working_bytes(&aside.spills)));
                 let unit = Unit { skipped_bits, in_memory, is_heavy, build, probe };
                 let units = split(aside, unit, bits, &mut working).await?;

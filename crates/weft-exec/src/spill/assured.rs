@@ -7,9 +7,10 @@ use weft_rt::memory::{HeldBack, Reservation};
 
 use super::writer::Spills;
 
-/// A worker's memory, as a part of its part of the budget, and at most.
+/// A worker's memory, as a part of its part of the budget, and at most. Less than the least is of no use: it is none then.
 const PART: u64 = 16;
 const BYTES_MAX: u64 = 1 << 20;
+const BYTES_MIN: u64 = 128 << 10;
 
 /// What all workers of an operator's second phase have together.
 #[derive(Debug)]
@@ -22,7 +23,8 @@ pub(crate) struct Assured {
 impl Assured {
     /// For all who share `spills`.
     pub(crate) fn new(spills: &Spills) -> Arc<Assured> {
-        let bytes = spills.part_bytes(PART).min(BYTES_MAX);
+        let bytes = Some(spills.part_bytes(PART).min(BYTES_MAX));
+        let bytes = bytes.filter(|bytes| *bytes >= BYTES_MIN).unwrap_or_default();
         let held_back = spills.ledger.hold_back(bytes * spills.workers() as u64);
         Arc::new(Assured { held_back, bytes })
     }

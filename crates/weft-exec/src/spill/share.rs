@@ -60,7 +60,7 @@ pub struct Spilling {
     sharers: AtomicUsize,
     /// Bytes that nobody can spill any more.
     settled_bytes: AtomicU64,
-    /// Bytes that those leave for others to come who will not be able to spill what they have.
+    /// Bytes that are left for others to come.
     coming_bytes: AtomicU64,
     /// Bytes that caches keep whoever lacks them.
     cached_bytes: AtomicU64,
@@ -193,7 +193,7 @@ impl Share {
 
     /// Bytes that it may have now.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes_beside(0)
+        self.bytes_beside(self.spilling.coming_bytes.load(Ordering::Relaxed))
     }
 
     /// Bytes that it may keep when it cannot spill any more: some are left for those who come next.
@@ -243,19 +243,19 @@ impl Drop for Settled {
 
 /// Bytes that are left for somebody who comes later, as long as this is.
 #[derive(Debug)]
-pub(crate) struct Coming {
+pub(crate) struct ForLater {
     spilling: Arc<Spilling>,
     bytes: u64,
 }
 
-impl Coming {
-    pub(crate) fn new(spilling: &Arc<Spilling>, bytes: u64) -> Coming {
+impl ForLater {
+    pub(crate) fn new(spilling: &Arc<Spilling>, bytes: u64) -> ForLater {
         spilling.coming_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Coming { spilling: spilling.clone(), bytes }
+        ForLater { spilling: spilling.clone(), bytes }
     }
 }
 
-impl Drop for Coming {
+impl Drop for ForLater {
     fn drop(&mut self) {
         self.spilling.coming_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -291,8 +291,8 @@ mod tests {
         drop(settled);
         // What cannot be spilled leaves room for others.
         assert_eq!((two.bytes(), two.kept_bytes()), (300 << 20, (300 << 20) - LEFT_BYTES_MAX));
-        let coming = Coming::new(&spilling, 20 << 20);
-        assert_eq!((two.bytes(), two.kept_bytes()), (300 << 20, 280 << 20));
+        let coming = ForLater::new(&spilling, 20 << 20);
+        assert_eq!((two.bytes(), two.kept_bytes()), (280 << 20, 280 << 20));
         drop(coming);
         for (limit, shared) in [(1 << 30, (1 << 30) - REST_BYTES), (8 << 30, 7 << 30)] {
             ledger.set_limit(limit);

@@ -21,6 +21,9 @@ const WAITING: u64 = 1 << 63;
 const ASSURED_PART: u64 = 2;
 const ASSURED_BYTES: u64 = 16 << 20;
 
+/// The part of a limit that is held back at most, however much is asked for.
+const HELD_BACK: u64 = 4;
+
 /// Bytes that are freed until the heap's gaps are looked at.
 #[cfg(not(loom))]
 const FREED_BYTES: u64 = 16 << 20;
@@ -125,14 +128,13 @@ impl Account {
     /// Gives `bytes` that were held back to whoever wants them.
     pub(super) fn let_go(&self, bytes: u64) {
         self.held_back.fetch_sub(bytes, Ordering::AcqRel);
-        if self.state.load(Ordering::Acquire) & WAITING != 0 {
-            self.settle(lock(&self.line));
-        }
+        // Under the lock: who comes to wait now sees it, or is seen.
+        self.settle(lock(&self.line));
     }
 
     /// What of `limit` everybody may take.
     fn open_bytes(&self, limit: u64) -> u64 {
-        limit.saturating_sub(self.held_back.load(Ordering::Relaxed))
+        limit - self.held_back.load(Ordering::Relaxed).min(limit / HELD_BACK)
     }
 
     fn assured_bytes(&self) -> u64 {
@@ -207,7 +209,12 @@ impl Account {
     pub(super) fn shortage(&self) -> u64 {
         let line = lock(&self.line);
         let wanted = self.charged_bytes().saturating_add(line.wanted_bytes);
-        wanted.saturating_sub(self.open_bytes(self.limit_bytes()))
+        // If nobody waits, what was held back may be in use.
+        let limit = match line.wanted_bytes {
+            0 => self.limit_bytes(),
+            _ => self.open_bytes(self.limit_bytes()),
+        };
+        wanted.saturating_sub(limit)
     }
 
     /// Asks the caches for `bytes`; false if there is nobody to ask. No lock may be held.
@@ -273,6 +280,10 @@ impl Account {
             if self.take_unless(WAITING, 0, bytes, assured) {
                 return true;
             }
+            // As much is there without.
+            if assured <= self.limit_bytes().saturating_sub(self.unreserved_bytes()) {
+                return false;
+            }
             let waited_for = self.state.load(Ordering::Relaxed) & WAITING != 0;
             if waited_for || bytes > assured {
                 return false;
@@ -286,9 +297,7 @@ impl Account {
 
     /// The same, also of what is held back, and whoever waits.
     pub(super) fn try_take_held_back(&self, bytes: u64) -> bool {
-        self.try_take(bytes)
-            || self.take_unless(0, self.real_bytes(), bytes, self.limit_bytes())
-            || self.take_unless(0, 0, bytes, self.assured_bytes())
+        self.try_take(bytes) || self.take_unless(0, 0, bytes, self.limit_bytes())
     }
 
     /// Takes `bytes` if they are free and nobody waits.

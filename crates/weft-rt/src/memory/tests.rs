@@ -409,28 +409,33 @@ fn mapped_memory_stays_so_when_it_is_split_and_merged() {
 
 #[test]
 fn holds_back_what_only_its_owner_gets() {
-    let ledger = Ledger::new(100);
+    let ledger = Ledger::new(200);
     let held_back = ledger.hold_back(30);
-    assert!(ledger.try_reserve(71).is_none());
-    let rest = ledger.try_reserve(70).unwrap();
+    assert!(ledger.try_reserve(171).is_none());
+    let rest = ledger.try_reserve(170).unwrap();
     let wakes = WakeCount::new();
     let mut waiting = pin!(ledger.reserve(20));
     assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
     // Whoever waits.
     let own = held_back.try_reserve(30).unwrap();
-    assert!(held_back.try_reserve(1).is_none() && ledger.used() == 100);
+    assert!(held_back.try_reserve(1).is_none() && ledger.used() == 200);
     drop(own);
     assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
     drop(held_back);
     let granted = memory(poll_counted(waiting.as_mut(), &wakes));
-    assert_eq!((granted.bytes(), ledger.used()), (20, 90));
+    assert_eq!((granted.bytes(), ledger.used()), (20, 190));
     drop((granted, rest));
     // What nobody else could give is given to who waits for more than the rest.
     let held_back = ledger.hold_back(30);
     let some = ledger.try_reserve(10).unwrap();
-    let mut waiting = pin!(ledger.reserve(90));
+    let mut waiting = pin!(ledger.reserve(190));
     assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
     drop(some);
     let granted = memory(poll_counted(waiting.as_mut(), &wakes));
-    assert!(granted.bytes() == 90 && held_back.try_reserve(11).is_none());
+    assert!(granted.bytes() == 190 && held_back.try_reserve(11).is_none());
+    drop(granted);
+    // A quarter at most, whoever asks.
+    let more = ledger.hold_back(1 << 40);
+    assert!(ledger.try_reserve(151).is_none());
+    drop((ledger.try_reserve(150).unwrap(), more));
 }

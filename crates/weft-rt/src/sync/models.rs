@@ -374,6 +374,23 @@ fn loom_ledger_wakes_who_waits() {
 }
 
 #[test]
+fn loom_ledger_wakes_who_waits_for_what_is_let_go() {
+    check(|| {
+        let ledger = Ledger::new(4);
+        let held_back = ledger.hold_back(1);
+        let some = ledger.try_reserve(1).unwrap();
+        let waiter = {
+            let ledger = ledger.clone();
+            thread::spawn(move || drop(block_on(ledger.reserve(3)).unwrap()))
+        };
+        drop(held_back);
+        waiter.join().unwrap();
+        drop(some);
+        assert_eq!(ledger.used(), 0);
+    });
+}
+
+#[test]
 fn loom_cancel_reaches_who_waits() {
     check(|| {
         let token = CancelToken::new();
