@@ -407,7 +407,7 @@ fn aggregations_that_outgrow_memory_spill() {
 
 #[test]
 fn all_partitions_are_spilled_if_asked_for() {
-    let database = by_pipelines("64MiB");
+    let database = by_pipelines("40MiB");
     let session = with_numbers(&database, 1_000_000);
     let sql = "SELECT count(*), max(b.s) FROM t AS a JOIN t AS b ON a.n = b.n";
     let [hybrid, all] = ["hybrid", "all"].map(|mode| {

@@ -7,7 +7,7 @@ use super::{LEAST, Report};
 #[test]
 fn each_scheme_is_measured() {
     let line = format!(
-        "compression --scale 0.02 --memory-limit {LEAST} --spill-compression off,lz4,zstd:3"
+        "compression --scale 0.04 --memory-limit {LEAST} --spill-compression off,lz4,zstd:3"
     );
     let report = Report::good(&line);
     assert_eq!(report.points.len(), 4 * 3);
@@ -35,7 +35,7 @@ fn each_scheme_is_measured() {
 #[test]
 fn schemes_are_told_over_bandwidths() {
     let line = format!(
-        "sort --scale 0.02 --memory-limit {LEAST} --spill-compression auto \
+        "sort --scale 0.04 --memory-limit {LEAST} --spill-compression auto \
          --io-bandwidth-limit 20MB,100MB"
     );
     let report = Report::good(&line);

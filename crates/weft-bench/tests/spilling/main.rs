@@ -38,7 +38,7 @@ fn data() -> &'static Path {
     static DATA: OnceLock<TempDir> = OnceLock::new();
     let make = || {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        for scale in ["0.01", "0.02"] {
+        for scale in ["0.01", "0.04"] {
             let data = directory.path().to_str().expect("a name that is text");
             run(&["data", "--scale", scale, "--data", data, "--load"]).expect("data");
         }

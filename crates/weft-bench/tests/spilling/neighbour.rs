@@ -6,7 +6,7 @@ use super::{LEAST, Report};
 fn a_neighbour_comes_and_leaves() {
     // The devices are so slow that the query still runs when the neighbour is gone.
     let line = format!(
-        "sort --scale 0.02 --memory-limit {LEAST} --spill-compression auto --io-bandwidth-limit 10MB \
+        "sort --scale 0.04 --memory-limit {LEAST} --spill-compression auto --io-bandwidth-limit 10MB \
          --neighbour 100ms..600ms:2MB"
     );
     let report = Report::good(&line);

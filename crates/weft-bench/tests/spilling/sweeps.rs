@@ -5,7 +5,7 @@ use super::{LEAST, Report};
 /// What `--memory-limit` and `--scale` sweep.
 fn check_swept(experiment: &str, cases: usize) {
     let report =
-        Report::good(&format!("{experiment} --scale 0.01,0.02 --memory-limit 1GB,{LEAST}"));
+        Report::good(&format!("{experiment} --scale 0.01,0.04 --memory-limit 1GB,{LEAST}"));
     assert_eq!(report.points.len(), cases * 2 * 2);
     for point in &report.points {
         assert_eq!(point.experiment, experiment);
@@ -17,7 +17,7 @@ fn check_swept(experiment: &str, cases: usize) {
         let is_little = point.memory_limit == Some(16 << 20);
         // The parts of orders fit in memory at so small a scale.
         let is_large = point.pattern.as_deref() != Some("with partsupp");
-        let has_to_spill = is_large && point.scale == Some(0.02);
+        let has_to_spill = is_large && point.scale == Some(0.04);
         assert!(if is_little { spilled > 0 || !has_to_spill } else { spilled == 0 }, "{point:?}");
     }
     let figure = |what: &str| format!("figure-{experiment}-{what}");
@@ -49,7 +49,7 @@ fn a_sort() {
 
 #[test]
 fn partitions_are_counted() {
-    let line = format!("agg --scale 0.02 --memory-limit {LEAST} --spill-mode hybrid,all");
+    let line = format!("agg --scale 0.04 --memory-limit {LEAST} --spill-mode hybrid,all");
     let report = Report::good(&line);
     let [hybrid, all] = &report.points[..] else { panic!("{:?}", report.points) };
     assert_eq!(all.spill_mode.as_deref(), Some("all"));

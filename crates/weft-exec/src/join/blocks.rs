@@ -30,6 +30,8 @@ pub(super) struct Blocks {
     spilled: VecDeque<NumberedPage>,
     /// For what is read.
     pub(super) memory: Reservation,
+    /// Of which so much is what the worker is assured of.
+    assured_bytes: u64,
 }
 
 /// Tuples of a build side in memory.
@@ -69,7 +71,8 @@ impl Blocks {
     /// it.
     pub(super) fn new(side: Side, skipped_bits: u32, memory: Reservation) -> Blocks {
         let Side { pages: stored, spilled, reservation: stored_memory, .. } = side;
-        Blocks { skipped_bits, stored, stored_memory, spilled: spilled.into(), memory }
+        let spilled = spilled.into();
+        Blocks { skipped_bits, stored, stored_memory, spilled, memory, assured_bytes: 0 }
     }
 
     /// True if all of it has been in memory.
@@ -104,7 +107,14 @@ impl Blocks {
     /// The same of what the worker is assured of.
     pub(super) fn try_reserve_assured(&mut self, keeps_marks: bool, assured: &Assured) -> bool {
         let bytes = self.size(self.spilled.len()).bytes(keeps_marks);
-        let memory = assured.try_reserve(bytes.saturating_sub(self.memory.bytes()));
+        self.grow_assured(bytes.saturating_sub(self.memory.bytes()), assured)
+    }
+
+    /// Takes `bytes` of what the worker is assured of, if it has not taken them yet.
+    fn grow_assured(&mut self, bytes: u64, assured: &Assured) -> bool {
+        let is_left = self.assured_bytes + bytes <= assured.bytes();
+        let memory = is_left.then(|| assured.try_reserve(bytes)).flatten();
+        self.assured_bytes += if memory.is_some() { bytes } else { 0 };
         memory.map(|memory| self.memory.merge(memory)).is_some()
     }
 
@@ -140,7 +150,7 @@ impl Blocks {
         }
         loop {
             let missing = size.bytes(keeps_marks).saturating_sub(self.memory.bytes());
-            if self.memory.try_grow(missing) {
+            if self.memory.try_grow(missing) || self.grow_assured(missing, &aside.assured) {
                 break;
             }
             if pages <= 1 {

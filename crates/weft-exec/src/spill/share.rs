@@ -35,7 +35,7 @@ const SHARE_MIN: (u64, u64) = (WORKER_BYTES, 16);
 const LEAST_SHARED: u64 = 4;
 
 /// Of what is usable, the part that who keeps memory leaves to those who come next, and its most bytes.
-const LEFT: u64 = 8;
+const LEFT: u64 = 4;
 const LEFT_BYTES_MAX: u64 = 8 << 20;
 
 /// How operators partition what they materialize, and spill it.
