@@ -15,7 +15,7 @@ use crate::error::{ExecError, Result};
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
 use crate::profile::{Measuring, PartName, Profile};
-use crate::spill::{ForLater, Spilling, Turn};
+use crate::spill::{Settled, Spilling, Turn};
 use crate::tasks::Tasks;
 use crate::vector::VECTOR_ROWS_MAX;
 use crate::work::Expected;
@@ -149,9 +149,8 @@ fn first_ready(waiting: &mut BTreeMap<usize, Waiting>) -> Option<(usize, Pipelin
 }
 
 impl Query {
-    /// Runs all pipelines, those that do not depend on each other at the same time if there is memory for that, else those that come first;
-    /// on any executor. When it returns,
-    /// well or not, none of the query's tasks is left, and each pipeline was dropped when it had ended. If this future
+    /// Runs all pipelines, those that do not depend on each other at the same time if there is memory for that, else those that come
+    /// first; on any executor. When it returns, well or not, none of the query's tasks is left, and each pipeline was dropped when it had ended. If this future
     /// is dropped instead, the query is cancelled, and its tasks end soon.
     ///
     /// # Errors
@@ -228,13 +227,13 @@ impl Query {
 }
 
 /// For each pipeline that will keep tuples, memory for some of them, which others leave free until it is started.
-fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<ForLater>> {
+fn coming(pipelines: &[Pipeline], context: &Context) -> Vec<Option<Settled>> {
     let count = pipelines.iter().filter(|pipeline| pipeline.sink.keeps_tuples()).count();
     let limit_bytes = context.ledger.limit() / COMING / count.max(1) as u64;
     let bytes = (COMING_BYTES * context.workers as u64).min(limit_bytes);
     let coming = |pipeline: &Pipeline| {
         let spilling = context.spilling.as_ref().filter(|_| pipeline.sink.keeps_tuples())?;
-        Some(ForLater::new(spilling, bytes))
+        Some(Settled::for_later(spilling, bytes))
     };
     pipelines.iter().map(coming).collect()
 }

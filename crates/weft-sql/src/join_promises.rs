@@ -10,19 +10,17 @@
 
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result as DfResult};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlanProperties, ReplaceChildrenOptions,
 };
 
-use crate::physical_rule::PhysicalRule;
+use crate::physical_rule::{PhysicalRule, Rule, put_around};
 use crate::plan_node::Plan;
 use crate::promises::{Kept, PromisesExec};
 
@@ -32,51 +30,37 @@ const SORTING: &str = "EnsureRequirements";
 /// What it calls the first of its rules that leave sorts as they are.
 const SORTED: &str = "EnsureCooperative";
 
-type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
-
 /// Rules of which the one that sorts believes no more of joins than is true, and after which no order is missing.
 pub(crate) fn believed(mut rules: Vec<Rule>) -> Vec<Rule> {
-    for rule in rules.iter_mut().filter(|rule| rule.name() == SORTING) {
-        *rule = Arc::new(AroundJoins { inner: Arc::clone(rule) });
-    }
+    put_around(&mut rules, SORTING, doubted, needed);
     let end = rules.iter().position(|rule| rule.name() == SORTED).unwrap_or(rules.len());
     rules.insert(end, Arc::new(MISSING_ORDERS));
     rules
 }
 
-#[derive(Debug)]
-struct AroundJoins {
-    inner: Rule,
+/// Joins with nodes between them and inputs that promise too much.
+fn doubted(plan: Plan) -> DfResult<Plan> {
+    let doubted = plan.transform_up(|node| {
+        let Some(kept) = believable(&node) else { return Ok(Transformed::no(node)) };
+        let children = node.children().into_iter().zip(kept).map(|(child, kept)| match kept {
+            Some(kept) => Ok(Arc::new(PromisesExec::new(Arc::clone(child), kept)?) as Plan),
+            None => Ok(Arc::clone(child)),
+        });
+        let children = children.collect::<DfResult<_>>()?;
+        Ok(Transformed::yes(with_children(node, children)?))
+    })?;
+    Ok(doubted.data)
 }
 
-impl PhysicalOptimizerRule for AroundJoins {
-    fn optimize(&self, plan: Plan, options: &ConfigOptions) -> DfResult<Plan> {
-        let doubted = plan.transform_up(|node| {
-            let Some(kept) = believable(&node) else { return Ok(Transformed::no(node)) };
-            let children = node.children().into_iter().zip(kept).map(|(child, kept)| match kept {
-                Some(kept) => Ok(Arc::new(PromisesExec::new(Arc::clone(child), kept)?) as Plan),
-                None => Ok(Arc::clone(child)),
-            });
-            let children = children.collect::<DfResult<_>>()?;
-            Ok(Transformed::yes(with_children(node, children)?))
-        })?;
-        let sorted = self.inner.optimize(doubted.data, options)?;
-        let needed = sorted.transform_up(|node| {
-            Ok(match node.downcast_ref::<PromisesExec>().filter(|node| is_harmless(node)) {
-                Some(promises) => Transformed::yes(Arc::clone(promises.input())),
-                None => Transformed::no(node),
-            })
-        })?;
-        Ok(needed.data)
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn schema_check(&self) -> bool {
-        self.inner.schema_check()
-    }
+/// Those of the nodes that are still needed.
+fn needed(plan: Plan) -> DfResult<Plan> {
+    let needed = plan.transform_up(|node| {
+        Ok(match node.downcast_ref::<PromisesExec>().filter(|node| is_harmless(node)) {
+            Some(promises) => Transformed::yes(Arc::clone(promises.input())),
+            None => Transformed::no(node),
+        })
+    })?;
+    Ok(needed.data)
 }
 
 /// How much can be believed of each input of a join, if not everything can.

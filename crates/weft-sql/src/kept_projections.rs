@@ -6,59 +6,42 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::Result as DfResult;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::SortMergeJoinExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 
+use crate::physical_rule::{Rule, put_around};
 use crate::plan_node::{Plan, plan_node};
 
 /// What DataFusion calls its rule.
 const PUSHING: &str = "ProjectionPushdown";
 
-type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
-
 /// Rules of which those that push projections down leave such nodes as they are.
 pub(crate) fn kept_whole(mut rules: Vec<Rule>) -> Vec<Rule> {
-    for rule in rules.iter_mut().filter(|rule| rule.name() == PUSHING) {
-        *rule = Arc::new(AroundNodes { inner: Arc::clone(rule) });
-    }
+    put_around(&mut rules, PUSHING, wrapped, unwrapped);
     rules
 }
 
-#[derive(Debug)]
-struct AroundNodes {
-    inner: Rule,
+fn wrapped(plan: Plan) -> DfResult<Plan> {
+    let wrapped = plan.transform_up(|node| {
+        Ok(match mistakes_columns(&node) {
+            true => Transformed::yes(Arc::new(Whole { node })),
+            false => Transformed::no(node),
+        })
+    })?;
+    Ok(wrapped.data)
 }
 
-impl PhysicalOptimizerRule for AroundNodes {
-    fn optimize(&self, plan: Plan, options: &ConfigOptions) -> DfResult<Plan> {
-        let wrapped = plan.transform_up(|node| {
-            Ok(match mistakes_columns(&node) {
-                true => Transformed::yes(Arc::new(Whole { node })),
-                false => Transformed::no(node),
-            })
-        })?;
-        let optimized = self.inner.optimize(wrapped.data, options)?;
-        let unwrapped = optimized.transform_up(|node| {
-            Ok(match node.downcast_ref::<Whole>() {
-                Some(whole) => Transformed::yes(Arc::clone(&whole.node)),
-                None => Transformed::no(node),
-            })
-        })?;
-        Ok(unwrapped.data)
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn schema_check(&self) -> bool {
-        self.inner.schema_check()
-    }
+fn unwrapped(plan: Plan) -> DfResult<Plan> {
+    let unwrapped = plan.transform_up(|node| {
+        Ok(match node.downcast_ref::<Whole>() {
+            Some(whole) => Transformed::yes(Arc::clone(&whole.node)),
+            None => Transformed::no(node),
+        })
+    })?;
+    Ok(unwrapped.data)
 }
 
 /// True of a node that looks at other columns once a projection was pushed into it.

@@ -1,6 +1,7 @@
-//! A rule for physical plans that needs nothing but the plan.
+//! Rules for physical plans that need nothing but the plan, by themselves or around a rule of DataFusion's.
 
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
@@ -33,5 +34,46 @@ impl PhysicalOptimizerRule for PhysicalRule {
 
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+/// A rule of a physical optimizer.
+pub(crate) type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// Has those of the rules that have this name applied to what `before` makes of a plan, and `after` to what they give.
+pub(crate) fn put_around(
+    rules: &mut [Rule],
+    name: &str,
+    before: fn(Plan) -> DfResult<Plan>,
+    after: fn(Plan) -> DfResult<Plan>,
+) {
+    for rule in rules.iter_mut().filter(|rule| rule.name() == name) {
+        *rule = Arc::new(Around { inner: Arc::clone(rule), before, after });
+    }
+}
+
+struct Around {
+    inner: Rule,
+    before: fn(Plan) -> DfResult<Plan>,
+    after: fn(Plan) -> DfResult<Plan>,
+}
+
+impl fmt::Debug for Around {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl PhysicalOptimizerRule for Around {
+    fn optimize(&self, plan: Plan, options: &ConfigOptions) -> DfResult<Plan> {
+        (self.after)(self.inner.optimize((self.before)(plan)?, options)?)
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.inner.schema_check()
     }
 }

@@ -22,7 +22,7 @@ use crate::spill::Settled;
 use crate::spill::writer::Spills;
 use crate::text::Str;
 use crate::tuple::budget::Budget;
-use crate::tuple::materializer::StoredPage;
+use crate::tuple::materialized::StoredPage;
 use crate::tuple::{Layout, Materialized, Page};
 
 /// A unit has about so many tuples at least.

@@ -12,7 +12,7 @@ use crate::pipeline::{Flow, LocalSink};
 use crate::query::Context;
 use crate::registers::Registers;
 use crate::tuple::budget::Budget;
-use crate::tuple::materializer::StoredPage;
+use crate::tuple::materialized::StoredPage;
 use crate::tuple::{Materialized, Page};
 
 /// A worker's part of an aggregation without keys.

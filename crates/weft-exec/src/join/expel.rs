@@ -17,7 +17,7 @@ use crate::spill::mask::Snapshot;
 use crate::spill::reader::Reader;
 use crate::spill::writer::{SpilledPage, Spills};
 use crate::tuple::budget::patiently;
-use crate::tuple::materializer::StoredPage;
+use crate::tuple::materialized::StoredPage;
 use crate::tuple::pack::{Form, long_bytes, pack, retain};
 use crate::tuple::{Materialized, Materializer, Page, hash_at};
 
@@ -55,8 +55,7 @@ pub(super) struct Remaining {
 }
 
 /// Divides a build side into partitions in memory, for which there is a directory, and partitions on disk; `bits` of the hash lead to
-/// one. If it is to stay
-/// in partitions, as `is_grace` says, each of them has a directory of its own, if there is memory for that.
+/// one. If it is to stay in partitions, as `is_grace` says, each of them has a directory of its own, if there is memory for that.
 ///
 /// # Errors
 /// [`ExecError::Memory`](crate::ExecError::Memory); what went wrong with spilling.

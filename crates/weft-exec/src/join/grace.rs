@@ -20,7 +20,8 @@ use crate::error::Result;
 use crate::query::{Context, PartitionMode};
 use crate::spill::any_page::AnyPage;
 use crate::tuple::Page;
-use crate::tuple::materializer::{PARTITIONS, StoredPage};
+use crate::tuple::materialized::StoredPage;
+use crate::tuple::materializer::PARTITIONS;
 
 /// The partitions of a finished build side, those aside that are on disk.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub(crate) use assured::Assured;
 pub use counts::{SpillCounts, sum};
 pub use mode::SpillMode;
 pub use regulator::{PageCosts, Regulator, SpillCompression};
-pub(crate) use share::{ForLater, Settled, Share};
+pub(crate) use share::{Settled, Share};
 pub use share::{SpillOptions, Spilling};
 pub use turn::Turn;
 pub(crate) use turn::WITHOUT_BYTES;

@@ -221,43 +221,39 @@ impl Drop for Share {
     }
 }
 
-/// Bytes that nobody can spill any more, as long as this is.
+/// Bytes that are not shared, as long as this is.
 #[derive(Debug)]
 pub(crate) struct Settled {
     spilling: Arc<Spilling>,
     bytes: u64,
+    /// Where they count.
+    count: fn(&Spilling) -> &AtomicU64,
 }
 
 impl Settled {
+    /// Those of somebody who cannot spill them any more.
     pub(crate) fn new(spilling: &Arc<Spilling>, bytes: u64) -> Settled {
-        spilling.settled_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Settled { spilling: spilling.clone(), bytes }
+        Settled::counted(spilling, bytes, |spilling| &spilling.settled_bytes)
+    }
+
+    /// Those that are left for somebody who comes later.
+    pub(crate) fn for_later(spilling: &Arc<Spilling>, bytes: u64) -> Settled {
+        Settled::counted(spilling, bytes, |spilling| &spilling.coming_bytes)
+    }
+
+    fn counted(
+        spilling: &Arc<Spilling>,
+        bytes: u64,
+        count: fn(&Spilling) -> &AtomicU64,
+    ) -> Settled {
+        count(spilling).fetch_add(bytes, Ordering::Relaxed);
+        Settled { spilling: spilling.clone(), bytes, count }
     }
 }
 
 impl Drop for Settled {
     fn drop(&mut self) {
-        self.spilling.settled_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// Bytes that are left for somebody who comes later, as long as this is.
-#[derive(Debug)]
-pub(crate) struct ForLater {
-    spilling: Arc<Spilling>,
-    bytes: u64,
-}
-
-impl ForLater {
-    pub(crate) fn new(spilling: &Arc<Spilling>, bytes: u64) -> ForLater {
-        spilling.coming_bytes.fetch_add(bytes, Ordering::Relaxed);
-        ForLater { spilling: spilling.clone(), bytes }
-    }
-}
-
-impl Drop for ForLater {
-    fn drop(&mut self) {
-        self.spilling.coming_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        (self.count)(&self.spilling).fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -291,7 +287,7 @@ mod tests {
         drop(settled);
         // What cannot be spilled leaves room for others.
         assert_eq!((two.bytes(), two.kept_bytes()), (300 << 20, (300 << 20) - LEFT_BYTES_MAX));
-        let coming = ForLater::new(&spilling, 20 << 20);
+        let coming = Settled::for_later(&spilling, 20 << 20);
         assert_eq!((two.bytes(), two.kept_bytes()), (280 << 20, 280 << 20));
         drop(coming);
         for (limit, shared) in [(1 << 30, (1 << 30) - REST_BYTES), (8 << 30, 7 << 30)] {
