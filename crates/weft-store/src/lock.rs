@@ -2,7 +2,7 @@
 //!
 //! A handle that may write holds an exclusive `flock` on `LOCK`, one that only reads a shared one. The
 //! kernel drops it with the process, however that ends. The file names the process that may write.
-//! Writers and commits hold it too: what they have in flight ends before somebody else may write.
+//! Writers, commits and what is spilled to block devices hold it too: what they have in flight ends before somebody else may write.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,8 +15,9 @@ use crate::error::{Result, StoreError};
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
-/// How often, and how long after, a lock that this process may hold itself is asked for again.
+/// How often, and how long after, a lock is asked for again that this process may hold itself, or one that is ending.
 const TRIES: u32 = 50;
+const TRIES_ENDING: u32 = 300;
 const RETRY: Duration = Duration::from_millis(10);
 
 /// A lock that is held; dropping it releases it.
@@ -39,19 +40,10 @@ impl Lock {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(&file);
         let mut opened = opened.map_err(|source| io_error("open", &file, source))?;
-        let mut tries = 0;
-        loop {
-            match opened.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
-                // What a handle of this process had in flight when it was closed ends soon; it takes its
-                // number back just before it lets go.
-                Err(TryLockError::WouldBlock) if tries < tries_max(holder(&mut opened)) => {
-                    tries += 1;
-                    std::thread::sleep(RETRY);
-                }
-                Err(TryLockError::WouldBlock) => return Err(locked(path, &mut opened)),
-            }
+        match patiently(&mut opened, File::try_lock) {
+            Ok(()) => {}
+            Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
+            Err(TryLockError::WouldBlock) => return Err(locked(path, &mut opened)),
         }
         let lock = Lock { file: Some(opened), exclusive: true };
         lock.write(&format!("{}\n", std::process::id()))
@@ -76,7 +68,7 @@ impl Lock {
             }
             Err(source) => return Err(io_error("open", &file, source)),
         };
-        match opened.try_lock_shared() {
+        match patiently(&mut opened, File::try_lock_shared) {
             Ok(()) => Ok(Lock { file: Some(opened), exclusive: false }),
             Err(TryLockError::WouldBlock) => Err(locked(path, &mut opened)),
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
@@ -112,12 +104,53 @@ fn holder(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
+/// Locks the file, if need be when who holds it has let go of it, as it will soon.
+fn patiently(
+    file: &mut File,
+    lock: impl Fn(&File) -> std::result::Result<(), TryLockError>,
+) -> std::result::Result<(), TryLockError> {
+    let mut tries = 0;
+    loop {
+        match lock(file) {
+            Err(TryLockError::WouldBlock) if tries < tries_max(holder(file)) => {
+                tries += 1;
+                std::thread::sleep(RETRY);
+            }
+            done => return done,
+        }
+    }
+}
+
 fn tries_max(holder: Option<u32>) -> u32 {
     match holder {
+        // What a handle of this process had in flight when it was closed ends soon; it takes its
+        // number back just before it lets go.
         Some(pid) if pid == std::process::id() => TRIES,
         None => TRIES / 4,
+        // The system waits for devices before it ends a process that was killed, and may let go of its files after that.
+        Some(pid) if is_ending(pid) => TRIES_ENDING,
+        Some(pid) if !is_running(pid) => TRIES,
         Some(_) => 0,
     }
+}
+
+/// True if the process was killed, or exits, and is still there.
+fn is_ending(pid: u32) -> bool {
+    /// The flag of a process that exits, and the bit of the signal that kills one.
+    const EXITING: u64 = 4;
+    const KILLED: u64 = 1 << 8;
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
+    let (Ok(stat), Ok(status)) = (read("stat"), read("status")) else { return false };
+    // Behind the name, which may have anything in it: its state, five numbers, flags.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let has_ended = matches!(fields.next(), Some("Z" | "X"));
+    let flags: Option<u64> = fields.nth(5).and_then(|flags| flags.parse().ok());
+    let is_killed = status.lines().any(|line| {
+        let pending = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
+        let signals = pending.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+        signals.is_some_and(|signals| signals & KILLED != 0)
+    });
+    has_ended || is_killed || flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
 fn is_running(pid: u32) -> bool {
@@ -158,6 +191,20 @@ mod tests {
         assert!(message.contains("another process that reads it"), "{message}");
         drop(readers);
         Lock::exclusive(&directory).unwrap();
+    }
+
+    #[test]
+    fn who_was_killed_is_waited_for() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!is_ending(child.id()) && !is_ending(std::process::id()));
+        child.kill().unwrap();
+        // It is there until somebody asks how it has ended.
+        let begun = std::time::Instant::now();
+        while !is_ending(child.id()) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it does not end");
+        }
+        child.wait().unwrap();
+        assert!(!is_ending(child.id()));
     }
 
     #[test]
