@@ -73,7 +73,7 @@ pub enum StoreError {
         human_bytes(*.needed_bytes)
     )]
     SpillFull {
-        /// The directory.
+        /// The directory, or the block device.
         path: PathBuf,
         /// Bytes that could not be placed.
         needed_bytes: u64,
@@ -106,9 +106,9 @@ pub enum StoreError {
          disk, or set temp_directory to a directory of another one"
     )]
     SpillDamaged {
-        /// The directory.
+        /// The spill file, or the block device.
         path: PathBuf,
-        /// Where in its spill file.
+        /// Where there.
         offset: u64,
     },
     /// The bytes of a file are not those that were written.

@@ -105,6 +105,9 @@ impl FreeSet {
 
     /// Takes `units` in a row from the lowest place where they are free.
     pub(crate) fn take(&mut self, units: u64) -> Option<u64> {
+        if self.units < units {
+            return None;
+        }
         let (&start, &len) = self.by_start.iter().find(|(_, len)| **len >= units)?;
         self.by_start.remove(&start);
         if len > units {
@@ -112,6 +115,23 @@ impl FreeSet {
         }
         self.units -= units;
         Some(start)
+    }
+
+    /// Takes `most` units in a row from the lowest place where they are free, or else of the longest run all, if that has `least`; gives
+    /// where they begin and how many they are.
+    pub(crate) fn take_some(&mut self, least: u64, most: u64) -> Option<(u64, u64)> {
+        if self.units < least {
+            return None;
+        }
+        let mut longest = 0;
+        for len in self.by_start.values() {
+            longest = longest.max(*len);
+            if longest >= most {
+                break;
+            }
+        }
+        let units = longest.min(most);
+        (units >= least).then(|| self.take(units).map(|start| (start, units))).flatten()
     }
 
     /// Units in a row at the very end of `..end`.
@@ -159,6 +179,18 @@ mod tests {
                 let start = set.take(units);
                 assert_eq!(start, expected.map(|start| start as u64));
                 if let Some(start) = start {
+                    map[start as usize..(start + units) as usize].fill(false);
+                    taken.push((start, units));
+                }
+            }
+            if random.u8(..) < 40 {
+                let (least, most) = (random.u64(1..10), random.u64(10..30));
+                let runs = map.split(|free| !*free).map(<[bool]>::len);
+                let longest = (runs.max().unwrap_or(0) as u64).min(most);
+                let some = set.take_some(least, most);
+                assert_eq!(some.map(|(_, units)| units), (longest >= least).then_some(longest));
+                if let Some((start, units)) = some {
+                    assert!(map[start as usize..(start + units) as usize].iter().all(|free| *free));
                     map[start as usize..(start + units) as usize].fill(false);
                     taken.push((start, units));
                 }

@@ -5,10 +5,11 @@
 //! space that a commit frees waits until every snapshot from before it is gone.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use weft_rt::io::File;
+use weft_rt::io::{File, FileError};
 use weft_rt::memory::Ledger;
 
 use crate::error::{Result, StoreError, is_no_space, is_unsupported};
@@ -115,21 +116,26 @@ impl Device {
                 }
             }
         }
-        let source = last.unwrap_or_else(|| weft_rt::io::FileError::Transfer {
-            operation: "allocate",
-            path: self.file.path().into(),
-            offset: end * UNIT_BYTES,
-            len: needed * UNIT_BYTES,
-            source: match self.file.is_block_device() {
-                true => std::io::ErrorKind::StorageFull.into(),
-                false => std::io::ErrorKind::FileTooLarge.into(),
-            },
-        });
+        let source = last.unwrap_or_else(|| self.no_room(end, needed));
         Err(StoreError::DiskFull {
             path: self.file.path().into(),
             needed_bytes: needed * UNIT_BYTES,
             source: Box::new(source),
         })
+    }
+
+    /// What the system would say if it was asked for units from `end` on that there cannot be.
+    fn no_room(&self, end: u64, units: u64) -> FileError {
+        FileError::Transfer {
+            operation: "allocate",
+            path: self.file.path().into(),
+            offset: end * UNIT_BYTES,
+            len: units * UNIT_BYTES,
+            source: match self.file.is_block_device() {
+                true => ErrorKind::StorageFull.into(),
+                false => ErrorKind::FileTooLarge.into(),
+            },
+        }
     }
 }
 
@@ -217,6 +223,32 @@ impl Space {
             }
         }
         Err(full.expect("a database has a device"))
+    }
+
+    /// Takes up to `most` units in a row of what is free of one device now, if they are `least`; it does not grow.
+    pub(crate) fn take_free(
+        self: &Arc<Self>,
+        device: u8,
+        (least, most): (u64, u64),
+    ) -> Option<Allocation> {
+        let (start, units) = self.device(device)?.state().free.take_some(least, most)?;
+        let extent = Extent { device, start, units };
+        Some(Allocation { space: self.clone(), extent: Some(extent) })
+    }
+
+    /// Units of a device that are free.
+    pub(crate) fn free_units(&self, device: u8) -> u64 {
+        self.device(device).map_or(0, |device| device.state().free.units())
+    }
+
+    /// The error where so many units of a block device are wanted, and not free.
+    ///
+    /// # Panics
+    /// If there is no such device.
+    pub(crate) fn no_room(&self, device: u8, units: u64) -> FileError {
+        let device = self.device(device).expect("a device of the database");
+        let end = device.state().end;
+        device.no_room(end, units)
     }
 
     fn release(&self, extent: Extent) {

@@ -11,6 +11,7 @@ use weft_rt::memory::Ledger;
 use crate::change::Change;
 use crate::commit::{Work, commit};
 use crate::core::Core;
+use crate::device::DEVICES_MAX;
 use crate::directory::Directory;
 use crate::error::{Result, StoreError};
 use crate::lock::Lock;
@@ -19,7 +20,7 @@ use crate::open::{open, pool_bytes_min};
 use crate::place::Place;
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
-use crate::spill::{SpillArea, SpillDirectory};
+use crate::spill::{SpillArea, SpillDirectory, SpillPlace};
 use crate::writer::{TableWriter, WriterOptions};
 
 /// How a database is opened.
@@ -54,8 +55,8 @@ pub struct StoreStats {
     pub io_wait_ns: u64,
 }
 
-/// An open database. It is closed when it has been dropped, and every commit and writer has ended; its
-/// snapshots can be read longer.
+/// An open database. It is closed when it has been dropped, every commit and writer has ended, and no spill area on a block
+/// device of it is left; its snapshots can be read longer.
 #[derive(Debug)]
 pub struct Store {
     core: Arc<Core>,
@@ -173,9 +174,12 @@ impl Store {
         let path = absolute(&self.core.directory, &[path.into()])?.pop();
         let work = Work { changes: Vec::new(), device: path.clone() };
         weft_rt::sync::block_on(self.run(work))?;
-        let directory = path.and_then(|path| self.spills_to(&path));
-        if let (Some(area), Some(directory)) = (&*self.area(), directory) {
-            area.add(directory);
+        let added = path.and_then(|path| {
+            let number = self.devices().iter().position(|device| *device == path)?;
+            Some(self.spills_to(number, &path))
+        });
+        if let (Some(area), Some(place)) = (&*self.area(), added) {
+            area.add(place);
         }
         Ok(())
     }
@@ -191,27 +195,26 @@ impl Store {
         self.spill.path()
     }
 
-    /// An area for what does not fit in memory: in `temp_directory`, or in the directories of all devices of the database, those
-    /// among them that are added later. Its files may take `limit_bytes` together.
+    /// An area for what does not fit in memory: in `temp_directory`, or on all devices of the database, those
+    /// among them that are added later, and in the database's directory if these have no room left. It may take `limit_bytes` of them together.
     pub fn spill_area(&self, temp_directory: Option<Directory>, limit_bytes: u64) -> SpillArea {
-        let is_own = temp_directory.is_none() && !self.core.read_only;
-        let directories = match temp_directory {
-            Some(directory) => vec![directory],
-            None if self.core.read_only => vec![Directory::Os(self.spill.path().into())],
-            None => {
-                let devices = self.devices();
-                let directories = devices.iter().filter_map(|device| self.spills_to(device));
-                let directories: Vec<Directory> = directories.collect();
-                match directories.is_empty() {
-                    true => vec![self.spill.directory(&self.core.directory)],
-                    false => directories,
-                }
-            }
+        let elsewhere = match temp_directory {
+            None if self.core.read_only => Some(Directory::Os(self.spill.path().into())),
+            given => given,
         };
-        let area = SpillArea::new(directories, limit_bytes);
-        if is_own {
-            *self.area() = Some(area.clone());
+        if let Some(directory) = elsewhere {
+            return SpillArea::new(vec![directory], limit_bytes);
         }
+        let devices = self.devices();
+        let places = devices.iter().enumerate();
+        let mut places: Vec<SpillPlace> =
+            places.map(|(number, path)| self.spills_to(number, path)).collect();
+        if devices.iter().all(|path| !path.as_os_str().is_empty()) && places.len() < DEVICES_MAX {
+            let own = SpillPlace::from(self.spill.directory(&self.core.directory));
+            places.push(own.last_resort());
+        }
+        let area = SpillArea::new(places, limit_bytes);
+        *self.area() = Some(area.clone());
         area
     }
 
@@ -219,13 +222,16 @@ impl Store {
         self.area.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where on a device something is spilled to; `None` on block devices.
-    fn spills_to(&self, device: &Path) -> Option<Directory> {
+    /// Where on the device at `path` something is spilled to.
+    fn spills_to(&self, number: usize, path: &Path) -> SpillPlace {
         let database = &self.core.directory;
-        match Place::of(database, device) {
-            Place::File(_) if device.as_os_str().is_empty() => Some(self.spill.directory(database)),
-            Place::File(directory) => Some(directory),
-            Place::Block(_) => None,
+        match Place::of(database, path) {
+            Place::File(_) if path.as_os_str().is_empty() => self.spill.directory(database).into(),
+            Place::File(directory) => directory.into(),
+            Place::Block(_) => {
+                let (space, lock) = (self.core.space.clone(), self.core.lock.clone());
+                SpillPlace::block(space, number as u8, lock)
+            }
         }
     }
 

@@ -21,10 +21,9 @@ use weft_rt::{JoinHandle, bytes_moved, spawn_local};
 use super::address::{Address, PIECE_UNITS_MAX};
 use super::meter::{Meter, Waits};
 use super::scheme::{LEVELS, Levels, Scheme};
-use super::spill_file::{Quota, SpillFile};
+use super::spill_file::{Quota, SpillFile, SpillPlace};
 use super::thread_time::thread_time;
 use crate::device::DEVICES_MAX;
-use crate::directory::Directory;
 use crate::error::{Result, StoreError, is_no_space};
 use crate::extent::{Extent, UNIT_BYTES};
 
@@ -99,7 +98,7 @@ impl Costs {
 pub struct SpillStats {
     /// Bytes of the pieces that it holds.
     pub used_bytes: u64,
-    /// Bytes that its files take on disk.
+    /// Bytes that it has on disk, used or not.
     pub file_bytes: u64,
     /// Bytes that were written to it.
     pub written_bytes: u64,
@@ -145,6 +144,8 @@ pub struct Spilled {
     raw_bytes: usize,
     /// How it was compressed, if it was.
     scheme: Scheme,
+    /// A device may still write to its place.
+    is_on_its_way: bool,
 }
 
 /// What became of a write.
@@ -159,16 +160,16 @@ pub struct Written<K = ()> {
 }
 
 impl SpillArea {
-    /// An area in these directories, whose files may take `limit_bytes` together. Nothing is made before it is needed.
+    /// An area in these places, of which it may take `limit_bytes` together. Nothing is made before it is needed.
     ///
     /// # Panics
-    /// If there are no directories, or more than devices can be told apart.
-    pub fn new(directories: Vec<Directory>, limit_bytes: u64) -> SpillArea {
-        assert!((1..=DEVICES_MAX).contains(&directories.len()), "directories");
+    /// If there are no places, or more than devices can be told apart.
+    pub fn new(places: Vec<impl Into<SpillPlace>>, limit_bytes: u64) -> SpillArea {
+        assert!((1..=DEVICES_MAX).contains(&places.len()), "places");
         let quota =
             Quota { limit_bytes: AtomicU64::new(limit_bytes), taken_bytes: AtomicU64::new(0) };
         let shared = Shared {
-            files: RwLock::new(directories.into_iter().map(new_file).collect()),
+            files: RwLock::new(places.into_iter().map(new_file).collect()),
             quota,
             next: AtomicUsize::new(0),
             used_bytes: AtomicU64::new(0),
@@ -184,14 +185,12 @@ impl SpillArea {
         SpillArea { shared: Arc::new(shared) }
     }
 
-    /// One more directory, which pieces go to from now on.
-    ///
-    /// # Panics
-    /// If there are more than devices can be told apart.
-    pub fn add(&self, directory: Directory) {
+    /// One more place, which pieces go to from now on; none if there are as many as devices can be told apart.
+    pub fn add(&self, place: impl Into<SpillPlace>) {
         let mut files = self.shared.files.write().unwrap_or_else(PoisonError::into_inner);
-        assert!(files.len() < DEVICES_MAX, "directories");
-        files.push(new_file(directory));
+        if files.len() < DEVICES_MAX {
+            files.push(new_file(place));
+        }
     }
 
     /// The files of all devices.
@@ -300,7 +299,9 @@ impl SpillArea {
         let crc = checksum(&buffer[4..]);
         buffer[..4].copy_from_slice(&crc.to_le_bytes());
         let on_its_way = self.shared.writes.begin();
+        spilled.is_on_its_way = true;
         let (result, _) = spilled.file.write(buffer, extent.offset()).await;
+        spilled.is_on_its_way = false;
         match result {
             Ok(_) => {
                 on_its_way.end(bytes, Instant::now(), bytes_moved());
@@ -315,22 +316,26 @@ impl SpillArea {
         }
     }
 
-    /// Takes space on the next device that has it, or may get it.
+    /// Takes space on the next device that has it, or may get it; in places of the last resort if none has.
     async fn take(&self, units: u64) -> Result<Spilled> {
         let shared = &*self.shared;
         let files = self.files();
         let first = shared.next.fetch_add(1, Ordering::Relaxed);
+        let turns = (0..files.len()).map(|turn| first.wrapping_add(turn) % files.len());
+        let (last, others): (Vec<usize>, Vec<usize>) =
+            turns.partition(|device| files[*device].is_last_resort());
         let mut lacking = None;
-        for turn in 0..files.len() {
-            let device = first.wrapping_add(turn) % files.len();
+        for device in others.into_iter().chain(last) {
             match files[device].take(units, &shared.quota).await {
                 Ok((file, start)) => {
                     let extent = Extent { device: device as u8, start, units };
                     shared.used_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
                     let (area, address) = (self.clone(), Address::of(extent));
                     let (raw_bytes, scheme) = (extent.bytes() as usize, Scheme::Off);
-                    let of = files[device].clone();
-                    return Ok(Spilled { area, of, file, address, raw_bytes, scheme });
+                    let (of, is_on_its_way) = (files[device].clone(), false);
+                    let spilled =
+                        Spilled { area, of, file, address, raw_bytes, scheme, is_on_its_way };
+                    return Ok(spilled);
                 }
                 // A higher limit helps if only some of the disks are full.
                 Err(error @ StoreError::SpillLimit { .. }) => lacking = Some(error),
@@ -340,12 +345,12 @@ impl SpillArea {
                 Err(error) => return Err(error),
             }
         }
-        Err(lacking.expect("an area has directories"))
+        Err(lacking.expect("an area has places"))
     }
 }
 
-fn new_file(directory: Directory) -> Arc<SpillFile> {
-    Arc::new(SpillFile::new(directory))
+fn new_file(place: impl Into<SpillPlace>) -> Arc<SpillFile> {
+    Arc::new(SpillFile::new(place.into()))
 }
 
 /// Processor time that this thread has used for anything but compressing pieces.
@@ -401,13 +406,29 @@ impl Spilled {
     ///
     /// # Panics
     /// If the buffer is of another length.
-    pub async fn read(&self, mut buffer: IoBuf) -> Result<IoBuf> {
-        assert_eq!(buffer.len(), self.raw_bytes, "a buffer for the piece");
+    pub async fn read(&self, buffer: IoBuf) -> Result<IoBuf> {
+        self.read_with(|_| buffer).await
+    }
+
+    /// The same into a buffer that is made for so many bytes when it is needed: for a compressed piece, when that is back.
+    ///
+    /// # Errors
+    /// As [`Spilled::read`].
+    ///
+    /// # Panics
+    /// As [`Spilled::read`].
+    pub async fn read_with(&self, make: impl FnOnce(usize) -> IoBuf) -> Result<IoBuf> {
+        let make = || {
+            let buffer = make(self.raw_bytes);
+            assert_eq!(buffer.len(), self.raw_bytes, "a buffer for the piece");
+            buffer
+        };
         if self.scheme == Scheme::Off {
-            return self.read_written(buffer).await;
+            return self.read_written(make()).await;
         }
         // Beside the piece for a moment, and smaller.
         let read = self.read_written(IoBuf::to_be_filled(self.written_bytes())).await?;
+        let mut buffer = make();
         let bytes = u64::from_le_bytes(read[HEADER_BYTES..BODY_AT].try_into().expect("8 bytes"));
         let compressed = read.get(BODY_AT..).and_then(|body| body.get(..bytes as usize));
         let decompress = || {
@@ -441,6 +462,10 @@ impl Drop for Spilled {
         let Extent { start, units, .. } = self.address.extent();
         let shared = &*self.area.shared;
         shared.used_bytes.fetch_sub(units * UNIT_BYTES, Ordering::Relaxed);
+        if self.is_on_its_way {
+            // The worker has failed. Nobody gets a place that its ring still writes to.
+            return;
+        }
         self.of.give_back(start, units, &shared.quota);
     }
 }

@@ -1,7 +1,9 @@
-//! The file of a spill area in one directory, and what is free in it.
+//! What a spill area has in one place, and what is free of it: a file, or parts of a block device.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_rt::io::{File, FileError};
 use weft_rt::memory::Ledger;
@@ -10,10 +12,15 @@ use super::address::DEVICE_UNITS_MAX;
 use super::area::failed;
 use crate::directory::{Directory, off_worker};
 use crate::error::{Result, StoreError, is_no_space, is_unsupported};
-use crate::extent::{FreeSet, UNIT_BYTES};
+use crate::extent::{Extent, FreeSet, UNIT_BYTES};
+use crate::lock::Lock;
+use crate::space::{Allocation, Space};
 
-/// Units that a file grows by, if there is room for so many.
+/// Units that a file grows by, and a part of a block device has, if there is room for so many.
 const GROW_UNITS: u64 = (64 << 20) / UNIT_BYTES;
+
+/// Of what is free of a block device, what one part takes if more than a piece.
+const FREE_PART: u64 = 8;
 
 /// What all files of an area may take.
 #[derive(Debug)]
@@ -37,33 +44,98 @@ impl Quota {
     }
 }
 
-/// A file without a name, made when it is first needed.
+/// Where pieces of a spill area lie.
+#[derive(Clone, Debug)]
+pub struct SpillPlace {
+    kind: Kind,
+    is_last_resort: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// In a file without a name in this directory, made when it is first needed.
+    Directory(Directory),
+    /// On the block device of this number, in what the database does not use of it. No manifest names that, so a crash
+    /// leaves nothing of it.
+    Block {
+        space: Arc<Space>,
+        number: u8,
+        /// Nobody else opens the database, and takes what is free of it, meanwhile.
+        _lock: Arc<Lock>,
+    },
+}
+
+impl From<Directory> for SpillPlace {
+    fn from(directory: Directory) -> SpillPlace {
+        SpillPlace { kind: Kind::Directory(directory), is_last_resort: false }
+    }
+}
+
+impl SpillPlace {
+    /// What is free of device `number` of a database, a block device.
+    pub(crate) fn block(space: Arc<Space>, number: u8, lock: Arc<Lock>) -> SpillPlace {
+        SpillPlace { kind: Kind::Block { space, number, _lock: lock }, is_last_resort: false }
+    }
+
+    /// The same, for when no other place has room.
+    pub(crate) fn last_resort(self) -> SpillPlace {
+        SpillPlace { is_last_resort: true, ..self }
+    }
+
+    fn path(&self) -> PathBuf {
+        match &self.kind {
+            Kind::Directory(directory) => directory.path().into(),
+            Kind::Block { space, number, .. } => {
+                space.device(*number).map(|device| device.file.path().into()).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// What an area has in one place.
 #[derive(Debug)]
 pub(super) struct SpillFile {
-    directory: Directory,
+    place: SpillPlace,
     state: Mutex<State>,
-    /// One grows the file at a time: a budget of 1.
+    /// One gets more of it at a time: a budget of 1.
     growing: Ledger,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// One without a name, or the block device.
     file: Option<File>,
+    /// In a file of the area's own.
     free: FreeSet,
+    /// The unit behind the last one of that.
     end: u64,
+    /// Of a block device, by the first unit.
+    parts: BTreeMap<u64, Part>,
     is_growing: bool,
 }
 
+/// A part of a block device. It goes back to the database when all of it is free.
+#[derive(Debug)]
+struct Part {
+    of_device: Allocation,
+    free: FreeSet,
+}
+
 impl SpillFile {
-    pub(super) fn new(directory: Directory) -> SpillFile {
-        SpillFile { directory, state: Mutex::default(), growing: Ledger::new(1) }
+    pub(super) fn new(place: SpillPlace) -> SpillFile {
+        SpillFile { place, state: Mutex::default(), growing: Ledger::new(1) }
+    }
+
+    /// True if pieces come here only when no other place has room.
+    pub(super) fn is_last_resort(&self) -> bool {
+        self.place.is_last_resort
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `units` in a row, and says in which file; it grows if they are not free.
+    /// Takes `units` in a row, and says in which file; there come to be more if they are not free.
     ///
     /// # Errors
     /// [`StoreError::SpillLimit`], [`StoreError::SpillFull`]; what keeps the file from being made.
@@ -84,8 +156,16 @@ impl SpillFile {
         }
     }
 
-    /// Lengthens the file so that its end has `units` free units.
+    /// Has `units` free units in a row, if there is room for so many.
     async fn grow(&self, units: u64, quota: &Quota) -> Result<()> {
+        match &self.place.kind {
+            Kind::Directory(directory) => self.lengthen(directory, units, quota).await,
+            Kind::Block { space, number, .. } => self.take_part(space, *number, units, quota),
+        }
+    }
+
+    /// Lengthens the file so that its end has `units` free units.
+    async fn lengthen(&self, directory: &Directory, units: u64, quota: &Quota) -> Result<()> {
         let (file, end, tail) = {
             let state = self.state();
             (state.file.clone(), state.end, state.free.tail(state.end))
@@ -93,7 +173,7 @@ impl SpillFile {
         let file = match file {
             Some(file) => file,
             None => {
-                let directory = self.directory.clone();
+                let directory = directory.clone();
                 let made = off_worker(move || directory.create_unnamed()).await?;
                 let file = made.map_err(failed)?;
                 self.state().file = Some(file.clone());
@@ -125,25 +205,69 @@ impl SpillFile {
                 }
             }
         }
+        Err(self.no_room(needed, full, quota))
+    }
+
+    /// Takes a part of a block device with `units` units, or more where much is free.
+    fn take_part(&self, space: &Arc<Space>, number: u8, units: u64, quota: &Quota) -> Result<()> {
+        let most = GROW_UNITS.min(space.free_units(number) / FREE_PART).max(units);
+        // The quota may have room for what is needed and no more.
+        let Some(taken) = [most, units].into_iter().find(|units| quota.take(*units)) else {
+            return Err(self.no_room(units, None, quota));
+        };
+        let part = space.take_free(number, (units, taken));
+        // None where no address leads.
+        let part = part.filter(|part| part.extent().end() <= DEVICE_UNITS_MAX);
+        quota.give_back(taken - part.as_ref().map_or(0, |part| part.extent().units));
+        let Some(of_device) = part else {
+            let full = space.no_room(number, units);
+            return Err(self.no_room(units, Some(full), quota));
+        };
+        let Extent { start, units, .. } = of_device.extent();
+        let mut free = FreeSet::default();
+        free.insert(start, units);
+        let device = space.device(number).expect("a device that has room");
+        let mut state = self.state();
+        state.file.get_or_insert_with(|| device.file.clone());
+        state.parts.insert(start, Part { of_device, free });
+        Ok(())
+    }
+
+    /// The error where nothing could be had: the disk was full, or else the area has what it may have.
+    fn no_room(&self, needed: u64, full: Option<FileError>, quota: &Quota) -> StoreError {
         let needed_bytes = needed * UNIT_BYTES;
-        Err(match full {
+        match full {
             Some(source) => self.full(needed_bytes, source),
             None => {
                 let limit_bytes = quota.limit_bytes.load(Ordering::Relaxed);
                 StoreError::SpillLimit { needed_bytes, limit_bytes }
             }
-        })
+        }
     }
 
     /// The error for a disk without room for `needed_bytes`.
     pub(super) fn full(&self, needed_bytes: u64, source: FileError) -> StoreError {
-        let path = self.directory.path().into();
+        let path = self.place.path();
         StoreError::SpillFull { path, needed_bytes, source: Box::new(source) }
     }
 
-    /// Gives `units` from `start` on back. A file that nobody uses is forgotten, with its space.
+    /// Gives `units` from `start` on back. A file that nobody uses is forgotten, with its space, and so is a part of a block device.
     pub(super) fn give_back(&self, start: u64, units: u64, quota: &Quota) {
         let mut state = self.state();
+        if let Kind::Block { .. } = self.place.kind {
+            let (first, part) = state.parts.range_mut(..=start).next_back().expect("a part has it");
+            part.free.insert(start, units);
+            let part_units = part.of_device.extent().units;
+            if part.free.units() == part_units {
+                let first = *first;
+                let unused = state.parts.remove(&first);
+                drop(state);
+                // Before the quota: who gets that finds the space.
+                drop(unused);
+                quota.give_back(part_units);
+            }
+            return;
+        }
         state.free.insert(start, units);
         if !state.is_growing {
             self.forget_unused(state, quota);
@@ -151,9 +275,10 @@ impl SpillFile {
     }
 
     fn forget_unused(&self, mut state: MutexGuard<'_, State>, quota: &Quota) {
-        if state.free.units() < state.end {
+        if state.free.units() < state.end || state.end == 0 && state.file.is_none() {
             return;
         }
+        let Kind::Directory(_) = self.place.kind else { return };
         let State { file, end, .. } = std::mem::take(&mut *state);
         drop(state);
         quota.give_back(end);
@@ -197,7 +322,12 @@ impl Drop for Growing<'_> {
 
 impl State {
     fn take(&mut self, units: u64) -> Option<(File, u64)> {
-        let start = self.free.take(units)?;
+        let mut sets = self
+            .parts
+            .values_mut()
+            .map(|part| &mut part.free)
+            .chain(std::iter::once(&mut self.free));
+        let start = sets.find_map(|free| free.take(units))?;
         Some((self.file.clone().expect("what is free lies in a file"), start))
     }
 }

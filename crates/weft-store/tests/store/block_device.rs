@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::DataType;
-use weft_rt::io::DriverKind;
+use arrow_select::concat::concat_batches;
+use weft_rt::io::{DriverKind, IoBuf};
+use weft_store::spill::{HEADER_BYTES, Scheme};
 use weft_store::{Directory, Result, Store, StoreError, StoreOptions};
 
 use crate::support::*;
@@ -96,6 +98,74 @@ fn a_database_lies_on_a_block_device() {
     let error = open_with(&kept.path().join("third"), &[&device.path]).err().unwrap();
     assert!(matches!(error, StoreError::Device { .. }), "{error}");
     assert!(error.to_string().contains("carries data"), "{error}");
+}
+
+#[test]
+fn what_is_free_of_a_block_device_is_spilled_to() {
+    let Some(device) = Loop::new(80 << 20) else { return };
+    let Some(other) = Loop::new(16 << 20) else { return };
+    let kept = tempfile::tempdir().unwrap();
+    let path = kept.path().join("db");
+    let store = open_with(&path, &[&device.path]).unwrap();
+    let schema = table("t", &[("n", DataType::Int64)]);
+    let numbers = Int64Array::from_iter_values((0..100_000).map(|n| n * n));
+    let rows = RecordBatch::try_new(schema.arrow_schema(), vec![Arc::new(numbers)]).unwrap();
+    load(&store, &schema, std::slice::from_ref(&rows));
+    let area = store.spill_area(None, 1 << 40);
+    // One that is added takes its part.
+    store.add_device(&other.path).unwrap();
+    let free = store.bytes_free();
+    let spill = |count: usize, bytes: usize| {
+        let area = area.clone();
+        let write = move || async move {
+            let mut pieces = Vec::new();
+            for number in 0..count {
+                let mut piece = IoBuf::zeroed(bytes);
+                piece[HEADER_BYTES..].fill(number as u8);
+                pieces.push(area.write(piece, Scheme::Off, ()).await.unwrap().spilled.unwrap());
+            }
+            pieces
+        };
+        store.runtime().block_on(write).unwrap()
+    };
+    for _ in 0..2 {
+        let mut pieces = spill(110, 1 << 20);
+        // What the devices have no room for goes to the database's directory.
+        assert!(path.join("spill").exists());
+        assert!(store.bytes_free() < 3 << 20, "{} are free", store.bytes_free());
+        let mut small = Vec::new();
+        while store.bytes_free() > 0 {
+            small.extend(spill(1, 4096));
+            assert!(small.len() < 10_000, "small pieces find what is free");
+        }
+        assert!(area.stats().file_bytes > free);
+        // There is no room for rows until pieces are gone: not all of them, as parts go back.
+        let full = write(&store, &schema, std::slice::from_ref(&rows)).err();
+        assert!(full.is_some_and(|error| error.is_disk_full()));
+        let kept = pieces.split_off(pieces.len() / 2);
+        let read = move || async move {
+            for (number, piece) in pieces.iter().enumerate() {
+                let read = piece.read(IoBuf::zeroed(1 << 20)).await.unwrap();
+                assert!(read[HEADER_BYTES..].iter().all(|byte| *byte == number as u8));
+            }
+        };
+        store.runtime().block_on(read).unwrap();
+        drop(small);
+        assert!(store.bytes_free() > free / 4, "{} of {free} are free", store.bytes_free());
+        drop(write(&store, &schema, std::slice::from_ref(&rows)).unwrap());
+        drop(kept);
+        assert_eq!((area.stats().used_bytes, area.stats().file_bytes), (0, 0));
+        assert_eq!(store.bytes_free(), free);
+    }
+    append(&store, &schema, std::slice::from_ref(&rows));
+    drop(store);
+    // What is spilled keeps others from taking its place.
+    let error = open_with(&path, &[]).err().unwrap();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+    drop(area);
+    let table = open_with(&path, &[]).unwrap().snapshot().table("t").unwrap().clone();
+    let both = concat_batches(&schema.arrow_schema(), [&rows, &rows]).unwrap();
+    assert_eq!(everything(&table).unwrap(), both);
 }
 
 #[test]
