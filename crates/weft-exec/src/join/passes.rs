@@ -41,15 +41,19 @@ pub(super) struct Loaded {
 }
 
 impl Pass {
-    /// Over the tuples of `side`; what lies on disk is gone afterwards if it `is_last`. `spare` is memory for a page.
+    /// Over the tuples of `side`; what lies on disk is gone afterwards if it `is_last`. `spare` is memory for a page, or for some, which
+    /// come back at once.
     pub(super) fn new(aside: &Aside, side: &mut Side, is_last: bool, spare: Reservation) -> Pass {
         let pages = match is_last {
             true => side.spilled.drain(..).map(|page| page.page).collect(),
             false => side.spilled.iter().map(|page| page.page.clone()).collect(),
         };
+        let empty = spare.ledger().empty();
+        let mut reader = Reader::new(PROBE, aside.spills.clone(), pages, spare);
+        reader.read_ahead();
         Pass {
-            spare: spare.ledger().empty(),
-            reader: Some(Reader::new(PROBE, aside.spills.clone(), pages, spare)),
+            spare: empty,
+            reader: Some(reader),
             read: None,
             next_stored: 0,
             row: 0,

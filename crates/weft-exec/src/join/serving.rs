@@ -39,11 +39,11 @@ pub(super) fn working_bytes(spills: &Spills) -> u64 {
 }
 
 /// Memory that pages of the probe side are read into, if it is free: at least, and at most where it is but a part of the budget.
-const READ_AHEAD_BYTES: (u64, u64) = (256 << 10, 2 << 20);
+const READ_AHEAD_BYTES: (u64, u64) = (256 << 10, 8 << 20);
 const READ_AHEAD_PART: u64 = 64;
 
 /// Of a worker's share, and of its part of the budget, what the next unit may take while one is served.
-const AHEAD_SHARE: u64 = 4;
+const AHEAD_SHARE: u64 = 2;
 const AHEAD_PART: u64 = 16;
 
 /// One worker's part in serving.

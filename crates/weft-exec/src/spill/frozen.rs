@@ -83,17 +83,6 @@ pub(crate) struct Thawing {
     dense: Option<Arc<Dense>>,
 }
 
-impl Thawing {
-    /// What a page of so many bytes is read into.
-    pub(super) fn buffer(&self, bytes: usize) -> IoBuf {
-        match self.dense {
-            // Beside what it becomes for a moment, and smaller.
-            Some(_) => IoBuf::for_a_moment(bytes),
-            None => IoBuf::to_be_filled(bytes),
-        }
-    }
-}
-
 impl Freezing {
     /// An empty page for tuples of a layout, of [`page_bytes`]. If they take less on disk than in memory, it may take up to
     /// `thawed_bytes` there if that is more.

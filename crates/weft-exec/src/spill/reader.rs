@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 use weft_rt::{JoinHandle, spawn_local};
 
 use super::Spilling;
-use super::frozen::Frozen;
+use super::frozen::{Frozen, Thawing};
 use super::writer::{SpilledPage, Spills};
 use crate::error::Result;
 use crate::profile::{Measuring, Wait, measured, waiting};
+use crate::tasks::Counted;
 use crate::tuple::budget::patiently;
 
 /// Pages that there is memory left for when one is read ahead.
@@ -72,20 +74,16 @@ impl Reader {
     /// page to put a tuple on.
     fn may_have(&self, page_bytes: u64, missing: u64) -> bool {
         let page_bytes_max = self.spills.page_bytes_max() as u64;
-        let bytes_max = self.spills.depth() as u64 * page_bytes_max;
+        let bytes_max = self.spills.read_depth() as u64 * page_bytes_max;
         let left_bytes = LEFT_PAGES * page_bytes_max.max(page_bytes);
         let is_left = || self.spills.ledger.try_reserve(missing + left_bytes).is_some();
         self.reading.is_empty()
             || self.reading_bytes + page_bytes <= bytes_max && (missing == 0 || is_left())
     }
 
-    /// The next page, whose place on disk is free then unless somebody else has it; `None` after the last one.
-    ///
-    /// # Errors
-    /// What went wrong with reading; [`ExecError::Memory`](crate::ExecError::Memory)
-    pub(crate) async fn next(&mut self) -> Result<Option<Frozen>> {
-        let ledger = self.spills.ledger.clone();
-        while self.reading.len() < self.spills.depth()
+    /// Has pages come back that there is memory for.
+    pub(crate) fn read_ahead(&mut self) {
+        while self.reading.len() < self.spills.read_depth()
             && let Some(page) = self.pages.front()
         {
             let bytes = page.bytes() as u64;
@@ -94,16 +92,36 @@ impl Reader {
             let is_granted =
                 self.may_have(bytes, missing) && (missing == 0 || self.spare.try_grow(missing));
             if !is_granted {
-                if !self.reading.is_empty() {
-                    break;
-                }
-                let granted = ledger.reserve_or_spill(missing);
-                self.spare.merge(patiently(self.operator, &ledger, missing, granted).await?);
+                return;
             }
-            let memory = self.spare.split(bytes);
-            let page = self.pages.pop_front().expect("there is one");
-            self.reading_bytes += bytes;
-            self.reading.push_back((read(&self.spills, page, memory), bytes));
+            self.begin_first();
+        }
+    }
+
+    /// Has the next page come back, for which there is memory.
+    fn begin_first(&mut self) {
+        let Some(page) = self.pages.pop_front() else { return };
+        let bytes = page.bytes() as u64;
+        let memory = self.spare.split(bytes);
+        self.reading_bytes += bytes;
+        self.reading.push_back((read(&self.spills, page, memory), bytes));
+    }
+
+    /// The next page, whose place on disk is free then unless somebody else has it; `None` after the last one.
+    ///
+    /// # Errors
+    /// What went wrong with reading; [`ExecError::Memory`](crate::ExecError::Memory)
+    pub(crate) async fn next(&mut self) -> Result<Option<Frozen>> {
+        self.read_ahead();
+        if self.reading.is_empty()
+            && let Some(page) = self.pages.front()
+        {
+            let missing = (page.bytes() as u64).saturating_sub(self.spare.bytes());
+            let ledger = self.spills.ledger.clone();
+            let granted = ledger.reserve_or_spill(missing);
+            self.spare.merge(patiently(self.operator, &ledger, missing, granted).await?);
+            self.begin_first();
+            self.read_ahead();
         }
         match self.reading.pop_front() {
             Some((page, bytes)) => {
@@ -118,18 +136,29 @@ impl Reader {
 /// A page that comes back.
 #[derive(Debug)]
 pub(crate) struct Coming {
-    page: JoinHandle<Result<Frozen>>,
+    page: JoinHandle<Result<Back>>,
     spilling: Arc<Spilling>,
 }
 
+/// A page that is back, as it lay on disk.
+#[derive(Debug)]
+struct Back {
+    read: IoBuf,
+    tuples: usize,
+    thawing: Thawing,
+    held: (Reservation, Counted),
+}
+
 impl Coming {
-    /// The page, when it is there.
+    /// The page, when it is there. Its tuples are made of it only now, so that caches have them.
     ///
     /// # Errors
     /// What went wrong with reading.
     pub(crate) async fn page(self) -> Result<Frozen> {
-        let _waits = self.spilling.area().wait_for_reads();
-        waiting(Wait::Device, self.page).await?
+        let waits = self.spilling.area().wait_for_reads();
+        let Back { read, tuples, thawing, held } = waiting(Wait::Device, self.page).await??;
+        drop(waits);
+        Ok(Frozen::new(read, tuples, &thawing, held))
     }
 }
 
@@ -140,13 +169,13 @@ pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, memory: Reservation)
     let (task, progress) = (spills.tasks.count(), spills.progress.clone());
     let measuring = spills.measuring.clone();
     let page = spawn_local(measured(measuring.clone(), async move {
-        let buffer = page.thawing.buffer(page.spilled.bytes());
-        let read = page.spilled.read(buffer).await?;
+        let read = page.spilled.read_with(IoBuf::to_be_filled).await?;
         progress.add_bytes_read(page.spilled.written_bytes() as u64);
         if let Some(Measuring { profile, .. }) = measuring {
             profile.spilled().note_read(&page.spilled);
         }
-        Ok(Frozen::new(read, page.tuples, &page.thawing, (memory, task)))
+        let (tuples, thawing) = (page.tuples, page.thawing.clone());
+        Ok(Back { read, tuples, thawing, held: (memory, task) })
     }));
     Coming { page, spilling }
 }

@@ -20,10 +20,13 @@ use crate::query::Context;
 use crate::tasks::{Counted, Tasks};
 use crate::tuple::budget::patiently;
 
-/// Pages that a worker has on their way at once, to disk or from there: as many as keep a device busy, unless they would take
-/// more than a part of the budget.
+/// Pages that a worker has on their way to disk at once: as many as keep a device busy, unless they would take more than a part of the
+/// budget.
 const DEPTHS: (usize, usize) = (8, 32);
 const DEPTH_PART: u64 = 64;
+
+/// The most that come back at once: who has many of them need not wait when others keep the device busy for a while.
+const READ_DEPTH_MAX: usize = 64;
 
 /// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
 pub(crate) const SPARE_BYTES: u64 = FROZEN_BYTES_MAX as u64;
@@ -93,11 +96,19 @@ impl Spills {
         self.ledger.limit() / part / self.workers as u64
     }
 
-    /// Pages that a worker has on their way at once.
+    /// Pages that a worker has on their way to disk at once.
     pub(crate) fn depth(&self) -> usize {
-        let (least, most) = DEPTHS;
+        self.depth_within(DEPTHS.1)
+    }
+
+    /// Pages that come back to one reader at once.
+    pub(crate) fn read_depth(&self) -> usize {
+        self.depth_within(READ_DEPTH_MAX)
+    }
+
+    fn depth_within(&self, most: usize) -> usize {
         let pages = self.part_bytes(DEPTH_PART) / self.page_bytes_max() as u64;
-        (pages as usize).clamp(least, most)
+        (pages as usize).clamp(DEPTHS.0, most)
     }
 
     /// Bytes of a page in memory when it was read, unless its only tuple needs more.

@@ -68,21 +68,13 @@ impl IoBuf {
     /// # Panics
     /// As [`IoBuf::zeroed`].
     pub fn to_be_filled(len: usize) -> IoBuf {
-        IoBuf::of_block(len, 3).unwrap_or_else(|| IoBuf::of_heap(len))
+        IoBuf::of_block(len).unwrap_or_else(|| IoBuf::of_heap(len))
     }
 
-    /// The same for a moment: of a block even if that is much more.
-    ///
-    /// # Panics
-    /// As [`IoBuf::zeroed`].
-    pub fn for_a_moment(len: usize) -> IoBuf {
-        IoBuf::of_block(len, 0).unwrap_or_else(|| IoBuf::of_heap(len))
-    }
-
-    /// Of a block, if it takes so many quarters of one, or more.
-    fn of_block(len: usize, quarters: usize) -> Option<IoBuf> {
+    /// Of a block, if it takes three quarters of one, or more.
+    fn of_block(len: usize) -> Option<IoBuf> {
         let block_bytes = len.next_power_of_two().max(BLOCK_BYTES_MIN);
-        let takes_enough = len > 0 && len >= block_bytes / 4 * quarters;
+        let takes_enough = len > 0 && len >= block_bytes / 4 * 3;
         let block = if takes_enough { Block::new(block_bytes) } else { None }?;
         let ptr = block.start();
         // The memory is initialized, by the system if by nobody else.
