@@ -32,6 +32,7 @@ pub mod interpret;
 pub mod join;
 pub mod kernels;
 pub mod lane;
+mod late;
 pub mod pace;
 mod parallel;
 pub mod pipeline;

@@ -240,6 +240,7 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     let (directory, unknown) = chains.finish();
     let table = Table { directory, pages, unknown, whole, reservation, _settled: settled };
     assert!(join.table.set(table).is_ok(), "a build side is finished once");
+    join.tasks.get_or_init(|| context.tasks.clone());
     Ok(())
 }
 
@@ -305,8 +306,12 @@ async fn make_filters(filling: Filling, count: usize, context: &Context) -> Resu
     let filling = Arc::new(filling);
     let for_morsels = filling.clone();
     let work = move |_, page| {
-        for_morsels.filter_page(page);
-        std::future::ready(Ok(()))
+        let filling = for_morsels.clone();
+        async move {
+            filling.filter_page(page);
+            yield_now().await;
+            Ok(())
+        }
     };
     context.run_morsels(filling.tuples.pages.len(), work).await?;
     Ok(Arc::into_inner(filling).expect("the workers have ended"))

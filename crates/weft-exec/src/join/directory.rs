@@ -10,11 +10,9 @@
 //! (Spilly, section 5.3). Where partitions are on disk, the bits after those lead to entries: none is in vain.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_rt::io::arena::{Arena, HUGE_PAGE_BYTES};
-
+use super::words::Words;
 use crate::tuple::layout::NEXT_OFFSET;
 use crate::tuple::materializer::PARTITIONS;
 
@@ -140,15 +138,9 @@ pub(crate) unsafe fn push<const ALONE: bool>(head: &AtomicU64, tuple: u64, tag: 
 
 /// The chains' beginnings.
 pub(crate) struct Directory {
-    memory: Memory,
+    entries: Words,
     skipped_bits: u32,
     shift: u32,
-}
-
-enum Memory {
-    Small(Box<[AtomicU64]>),
-    /// On huge pages: with small ones, half of the lookups would miss the processor's table of pages too.
-    Huge(Arc<Arena>),
 }
 
 impl Directory {
@@ -164,8 +156,7 @@ impl Directory {
 
     /// Bytes that so many entries take.
     pub fn bytes(entries: usize) -> usize {
-        let bytes = entries * size_of::<u64>();
-        if bytes < HUGE_PAGE_BYTES { bytes } else { bytes.next_multiple_of(HUGE_PAGE_BYTES) }
+        Words::bytes(entries)
     }
 
     /// `entries` without chains. The first `skipped_bits` of hashes do not count.
@@ -177,26 +168,15 @@ impl Directory {
     /// If they are not a power of two, at least 2.
     pub fn new(entries: usize, skipped_bits: u32) -> std::io::Result<Directory> {
         assert!(entries.is_power_of_two() && entries > 1, "{entries} entries");
-        let bytes = Directory::bytes(entries);
-        let memory = if bytes < HUGE_PAGE_BYTES {
-            Memory::Small((0..entries).map(|_| AtomicU64::new(0)).collect())
-        } else {
-            Memory::Huge(Arena::new(bytes)?)
-        };
-        Ok(Directory { memory, skipped_bits, shift: u64::BITS - entries.trailing_zeros() })
+        let shift = u64::BITS - entries.trailing_zeros();
+        Ok(Directory { entries: Words::new(entries)?, skipped_bits, shift })
     }
 
     /// All entries.
     #[inline(always)]
     pub fn entries(&self) -> Entries<'_> {
-        let entries = match &self.memory {
-            Memory::Small(entries) => entries.as_ptr(),
-            Memory::Huge(arena) => arena.as_ptr().as_ptr() as *const AtomicU64,
-        };
-        let count = 1usize << (u64::BITS - self.shift);
-        // SAFETY: so many zeros, which are entries, were allocated; the borrow keeps them.
-        let entries = unsafe { std::slice::from_raw_parts(entries, count) };
-        Entries { entries, skipped_bits: self.skipped_bits, shift: self.shift }
+        let Directory { entries, skipped_bits, shift } = self;
+        Entries { entries, skipped_bits: *skipped_bits, shift: *shift }
     }
 }
 

@@ -8,6 +8,7 @@ use arrow_buffer::BooleanBufferBuilder;
 use weft_codec::dispatch::{Kernel, dispatch};
 
 use super::key_set::{Integer, KeySet};
+use super::words::Words;
 use crate::kernels::hash;
 use crate::lane::{Bool, Lane, Value, for_short_integer};
 use crate::program::{Constant, Register};
@@ -159,7 +160,7 @@ impl<T: Value, F: Fn(T) -> bool> Kernel for Outcomes<'_, T, F> {
 /// A Bloom filter of hashes, four bits each in a word of 64, which the high bits of the hash choose.
 #[derive(Debug)]
 pub(crate) struct Bloom {
-    words: Box<[AtomicU64]>,
+    words: Words,
     shift: u32,
 }
 
@@ -170,10 +171,13 @@ impl Bloom {
     }
 
     /// One of no hashes.
-    pub fn new(words: usize) -> Bloom {
+    ///
+    /// # Errors
+    /// The system's if it has no memory.
+    pub fn new(words: usize) -> std::io::Result<Bloom> {
         assert!(words.is_power_of_two() && words > 1, "{words} words");
         let shift = u64::BITS - words.trailing_zeros();
-        Bloom { words: (0..words).map(|_| AtomicU64::new(0)).collect(), shift }
+        Ok(Bloom { words: Words::new(words)?, shift })
     }
 
     #[inline(always)]
@@ -391,7 +395,7 @@ mod tests {
     fn a_bloom_filter_has_what_was_added() {
         let mut random = fastrand::Rng::with_seed(11);
         for count in [0, 1, 100, 50_000] {
-            let bloom = Bloom::new(Bloom::words_for(count));
+            let bloom = Bloom::new(Bloom::words_for(count)).unwrap();
             let hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
             hashes.iter().for_each(|hash| bloom.add(*hash));
             assert!(hashes.iter().all(|hash| bloom.may_have(*hash)));

@@ -1,8 +1,9 @@
 //! The keys of a build side as a bitmap over the range in which they lie: an exact filter, which takes no hash, and whose
 //! words lie one after the other where keys come in order.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use super::words::Words;
 use crate::lane::{Lane, Value, for_short_integer};
 
 /// Bits that a key may take. A Bloom filter has 16 to 32; but it errs, and its words are never in order.
@@ -38,7 +39,7 @@ pub(crate) fn is_integer(lane: Lane) -> bool {
 #[derive(Debug)]
 pub(crate) struct MakingKeys {
     least: u64,
-    words: Box<[AtomicU64]>,
+    words: Words,
 }
 
 impl MakingKeys {
@@ -50,8 +51,11 @@ impl MakingKeys {
     }
 
     /// The empty set of keys from `least` on.
-    pub fn new(least: u64, words: usize) -> MakingKeys {
-        MakingKeys { least, words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    ///
+    /// # Errors
+    /// The system's if it has no memory.
+    pub fn new(least: u64, words: usize) -> std::io::Result<MakingKeys> {
+        Ok(MakingKeys { least, words: Words::new(words)? })
     }
 
     /// Adds a key, which lies in the range.
@@ -66,8 +70,7 @@ impl MakingKeys {
 
     /// The set.
     pub fn finish(self) -> KeySet {
-        let words = self.words.into_iter().map(AtomicU64::into_inner).collect();
-        KeySet { least: self.least, words }
+        KeySet { least: self.least, words: self.words }
     }
 }
 
@@ -75,7 +78,7 @@ impl MakingKeys {
 #[derive(Debug)]
 pub(crate) struct KeySet {
     least: u64,
-    words: Box<[u64]>,
+    words: Words,
 }
 
 impl KeySet {
@@ -83,7 +86,8 @@ impl KeySet {
     #[inline(always)]
     pub fn has(&self, key: u64) -> bool {
         let place = key.wrapping_sub(self.least);
-        let word = self.words.get((place / WORD) as usize).copied().unwrap_or(0);
+        let word = self.words.get((place / WORD) as usize);
+        let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
         word >> (place % WORD) & 1 == 1
     }
 }
@@ -97,7 +101,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(5);
         for (least, greatest) in [(-700i64, 900), (i64::MIN, i64::MIN + 70), (i64::MAX, i64::MAX)] {
             let words = MakingKeys::words_for(least.bits(), greatest.bits(), 1).expect("few bits");
-            let making = MakingKeys::new(least.bits(), words);
+            let making = MakingKeys::new(least.bits(), words).unwrap();
             let keys: Vec<i64> = (0..40).map(|_| random.i64(least..=greatest)).collect();
             keys.iter().for_each(|key| making.add(key.bits()));
             let set = making.finish();

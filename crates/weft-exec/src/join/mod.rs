@@ -36,6 +36,7 @@ mod state;
 mod unit;
 mod unknown;
 mod wanted;
+mod words;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -48,12 +49,14 @@ pub use remainder::{Remainder, Which};
 pub use wanted::{Asked, AskedRows, Wanted};
 use weft_rt::memory::Reservation;
 
+use crate::late::{drop_late, is_much};
 use crate::profile::{Fact, Facts};
 use crate::query::Context;
 use crate::spill::Settled;
 use crate::spill::any_page::AnyPage;
 use crate::spill::fan::BITS_MAX;
 use crate::spill::writer::Spills;
+use crate::tasks::Tasks;
 use crate::tuple::{Layout, Materialized};
 use directory::{Directory, Link};
 use grace::Partitioned;
@@ -100,11 +103,24 @@ pub struct Join {
     /// A tuple has a null in a key that makes it unknown whether it matches.
     has_null: AtomicBool,
     table: OnceLock<Table>,
+    /// Tasks of the query, when there is a table.
+    tasks: OnceLock<Arc<Tasks>>,
     /// What of the finished build side is joined partition by partition, if that is how it is joined; nothing else is in memory
     /// then.
     partitioned: OnceLock<Partitioned>,
     /// What of the finished build side is on disk, if something is or may be met only when it is served.
     spilled: OnceLock<Arc<Spilled>>,
+}
+
+impl Drop for Join {
+    fn drop(&mut self) {
+        // The query does not end before its memory is free.
+        if let (Some(table), Some(tasks)) = (self.table.take(), self.tasks.get())
+            && is_much(&table.reservation)
+        {
+            drop_late((self.partitioned.take(), table, tasks.count()));
+        }
+    }
 }
 
 /// Tuples that can be looked up: those of a finished build side that are in memory, or some of those that are on disk.
@@ -157,6 +173,7 @@ impl Join {
             parts: Mutex::default(),
             has_null: AtomicBool::new(false),
             table: OnceLock::new(),
+            tasks: OnceLock::new(),
             partitioned: OnceLock::new(),
             spilled: OnceLock::new(),
         }

@@ -10,6 +10,7 @@ use weft_rt::memory::{Ledger, Reservation};
 
 use super::filter::{Bloom, Bounds, Filter, Rows, each};
 use super::key_set::{Integer, MakingKeys, is_integer};
+use super::words::Words;
 use super::{Key, Nulls};
 use crate::kernels::hash;
 use crate::lane::for_short_integer;
@@ -174,7 +175,7 @@ impl Making {
         if !self.wanted.rows.load(Ordering::Relaxed) {
             return None;
         }
-        let of_words = |words: usize| ledger.try_reserve((words * size_of::<u64>()) as u64);
+        let of_words = |words: usize| ledger.try_reserve(Words::bytes(words) as u64);
         let bounds = self.only_integer().and_then(|_| bounds[self.wanted.keys[0]].as_ref());
         let of_keys = bounds.and_then(|bounds| {
             let (least, greatest) = bounds.integers()?;
@@ -182,12 +183,12 @@ impl Making {
         });
         if let Some((least, words)) = of_keys {
             let memory = of_words(words)?;
-            self.rows = Some(MakingRows::Keys(MakingKeys::new(least, words)));
+            self.rows = Some(MakingRows::Keys(MakingKeys::new(least, words).ok()?));
             return Some(memory);
         }
         let words = Bloom::words_for(distinct);
         let memory = of_words(words)?;
-        self.rows = Some(MakingRows::Bloom(Bloom::new(words)));
+        self.rows = Some(MakingRows::Bloom(Bloom::new(words).ok()?));
         Some(memory)
     }
 

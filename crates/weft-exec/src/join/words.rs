@@ -1,0 +1,93 @@
+//! Words that threads set at random places: of directories and filters.
+
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use weft_rt::io::arena::{Arena, HUGE_PAGE_BYTES};
+
+/// Words that are zero in the beginning. Many come as they are first used, not at once: that would take the system long.
+pub(crate) struct Words {
+    start: NonNull<AtomicU64>,
+    count: usize,
+    _memory: Memory,
+}
+
+/// What keeps them.
+enum Memory {
+    Small {
+        _words: Box<[AtomicU64]>,
+    },
+    /// On huge pages: with small ones, half of the accesses would miss the processor's table of pages too.
+    Huge {
+        _arena: Arc<Arena>,
+    },
+}
+
+// SAFETY: the words are its own, and anybody may use atomics.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// Bytes that so many take.
+    pub fn bytes(count: usize) -> usize {
+        let bytes = count * size_of::<u64>();
+        if bytes < HUGE_PAGE_BYTES { bytes } else { bytes.next_multiple_of(HUGE_PAGE_BYTES) }
+    }
+
+    /// So many zeros.
+    ///
+    /// # Errors
+    /// The system's if it has no memory.
+    pub fn new(count: usize) -> std::io::Result<Words> {
+        let bytes = Words::bytes(count);
+        if bytes < HUGE_PAGE_BYTES {
+            let words: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
+            let start = NonNull::from(&*words).cast();
+            return Ok(Words { start, count, _memory: Memory::Small { _words: words } });
+        }
+        let arena = Arena::new(bytes)?;
+        Ok(Words { start: arena.as_ptr().cast(), count, _memory: Memory::Huge { _arena: arena } })
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: so many zeros, which are words, were allocated; the borrow keeps them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Words({})", self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn words_are_zero_and_stay_what_they_become() {
+        for count in [0, 1, 1000, HUGE_PAGE_BYTES / 8, HUGE_PAGE_BYTES / 8 + 1] {
+            let words = Words::new(count).unwrap();
+            assert_eq!(words.len(), count);
+            assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+            for (number, word) in words.iter().enumerate() {
+                word.store(number as u64, Ordering::Relaxed);
+            }
+            let moved = words;
+            let read = moved.iter().map(|word| word.load(Ordering::Relaxed));
+            assert!(read.eq(0..count as u64));
+        }
+    }
+}
