@@ -6,8 +6,8 @@
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result as DfResult};
-use datafusion::logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition, when};
+use datafusion::common::{DFSchema, Result as DfResult, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition, lit, when};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::plan_walk::rewrite_expressions;
@@ -104,7 +104,8 @@ fn rewrite(expr: Expr, _: &DFSchema) -> DfResult<Transformed<Expr>> {
         return Ok(Transformed::no(Expr::WindowFunction(call)));
     };
     let argument = std::mem::take(&mut call.params.args[0]);
-    call.params.args[0] = when(*condition, argument).end()?;
+    // As nobody writes it: two expressions of a window that become the same have one name.
+    call.params.args[0] = when(condition.is_true(), argument).otherwise(lit(ScalarValue::Null))?;
     Ok(Transformed::yes(Expr::WindowFunction(call)))
 }
 
