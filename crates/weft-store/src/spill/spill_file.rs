@@ -22,11 +22,11 @@ const GROW_UNITS: u64 = (64 << 20) / UNIT_BYTES;
 /// Of what is free of a block device, what one part takes if more than a piece.
 const FREE_PART: u64 = 8;
 
-/// What all files of an area may take.
+/// What an area may take of all its places.
 #[derive(Debug)]
 pub(super) struct Quota {
     pub(super) limit_bytes: AtomicU64,
-    /// Bytes that the files have.
+    /// Bytes that it has there.
     pub(super) taken_bytes: AtomicU64,
 }
 
@@ -275,10 +275,11 @@ impl SpillFile {
     }
 
     fn forget_unused(&self, mut state: MutexGuard<'_, State>, quota: &Quota) {
-        if state.free.units() < state.end || state.end == 0 && state.file.is_none() {
+        // Parts of a block device go one by one.
+        let Kind::Directory(_) = self.place.kind else { return };
+        if state.free.units() < state.end {
             return;
         }
-        let Kind::Directory(_) = self.place.kind else { return };
         let State { file, end, .. } = std::mem::take(&mut *state);
         drop(state);
         quota.give_back(end);
