@@ -20,8 +20,9 @@ use weft_rt::{JoinHandle, bytes_moved, spawn_local};
 
 use super::address::{Address, PIECE_UNITS_MAX};
 use super::meter::{Meter, Waits};
+use super::place::SpillPlace;
 use super::scheme::{LEVELS, Levels, Scheme};
-use super::spill_file::{Quota, SpillFile, SpillPlace};
+use super::spill_file::{Quota, SpillFile};
 use super::thread_time::thread_time;
 use crate::device::DEVICES_MAX;
 use crate::error::{Result, StoreError, is_no_space};

@@ -1,7 +1,6 @@
 //! What a spill area has in one place, and what is free of it: a file, or parts of a block device.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +9,10 @@ use weft_rt::memory::Ledger;
 
 use super::address::DEVICE_UNITS_MAX;
 use super::area::failed;
+use super::place::{Kind, SpillPlace};
 use crate::directory::{Directory, off_worker};
 use crate::error::{Result, StoreError, is_no_space, is_unsupported};
 use crate::extent::{Extent, FreeSet, UNIT_BYTES};
-use crate::lock::Lock;
 use crate::space::{Allocation, Space};
 
 /// Units that a file grows by, and a part of a block device has, if there is room for so many.
@@ -41,54 +40,6 @@ impl Quota {
 
     fn give_back(&self, units: u64) {
         self.taken_bytes.fetch_sub(units * UNIT_BYTES, Ordering::Relaxed);
-    }
-}
-
-/// Where pieces of a spill area lie.
-#[derive(Clone, Debug)]
-pub struct SpillPlace {
-    kind: Kind,
-    is_last_resort: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Kind {
-    /// In a file without a name in this directory, made when it is first needed.
-    Directory(Directory),
-    /// On the block device of this number, in what the database does not use of it. No manifest names that, so a crash
-    /// leaves nothing of it.
-    Block {
-        space: Arc<Space>,
-        number: u8,
-        /// Nobody else opens the database, and takes what is free of it, meanwhile.
-        _lock: Arc<Lock>,
-    },
-}
-
-impl From<Directory> for SpillPlace {
-    fn from(directory: Directory) -> SpillPlace {
-        SpillPlace { kind: Kind::Directory(directory), is_last_resort: false }
-    }
-}
-
-impl SpillPlace {
-    /// What is free of device `number` of a database, a block device.
-    pub(crate) fn block(space: Arc<Space>, number: u8, lock: Arc<Lock>) -> SpillPlace {
-        SpillPlace { kind: Kind::Block { space, number, _lock: lock }, is_last_resort: false }
-    }
-
-    /// The same, for when no other place has room.
-    pub(crate) fn last_resort(self) -> SpillPlace {
-        SpillPlace { is_last_resort: true, ..self }
-    }
-
-    fn path(&self) -> PathBuf {
-        match &self.kind {
-            Kind::Directory(directory) => directory.path().into(),
-            Kind::Block { space, number, .. } => {
-                space.device(*number).map(|device| device.file.path().into()).unwrap_or_default()
-            }
-        }
     }
 }
 
