@@ -14,6 +14,7 @@ use crate::block::Block;
 use crate::encode::reinterpret;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
+use crate::mask;
 use crate::nested::{self, Budget};
 use crate::physical::Physical;
 use crate::rows::Rows;
@@ -115,7 +116,7 @@ impl Block<'_> {
         if selected.len() != rows {
             return Err(Error::WrongSelection { selected: selected.len(), rows });
         }
-        let count = selected.count_set_bits();
+        let count = mask::count(selected);
         if count == rows {
             return self.decode_as(data_type);
         }
@@ -124,7 +125,7 @@ impl Block<'_> {
             let mask = BooleanArray::new(selected.clone(), None);
             return Ok(arrow_select::filter::filter(&all, &mask).expect("a bit per row"));
         }
-        let picked: Vec<u32> = selected.set_indices_u32().collect();
+        let picked = mask::positions(selected, count);
         self.read(Rows::picked(rows, &picked), data_type, &mut Budget::new())
     }
 

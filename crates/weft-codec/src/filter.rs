@@ -62,7 +62,7 @@ impl Block<'_> {
         }
         let mut satisfied = self.filter(first)?;
         for predicate in others {
-            if satisfied.count_set_bits() == 0 {
+            if !satisfied.has_true() {
                 break;
             }
             satisfied = &satisfied & &self.filter(predicate)?;

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use fastlanes::{BitPacking, FL_ORDER};
+use weft_rt::prefetch_line;
 
 /// How many values one bit-packed chunk holds.
 pub(crate) const CHUNK: usize = 1024;
@@ -177,24 +178,46 @@ pub(crate) fn room<T: Copy>() -> [MaybeUninit<T>; CHUNK] {
     [const { MaybeUninit::uninit() }; CHUNK]
 }
 
-/// Unpacks value `index` (below 1,024) of a chunk, as FastLanes orders it: of the value's two words,
-/// neither of which need be aligned.
+/// Where value `index` (below 1,024) of a chunk lies, as FastLanes orders it.
+struct Place {
+    /// Byte offsets of the value's word, and of the one that holds its upper bits: often the same.
+    words: [usize; 2],
+    /// The first of its bits in the lower word.
+    shift: usize,
+}
+
+impl Place {
+    #[inline(always)]
+    fn of<T: Lane>(width: usize, index: usize) -> Place {
+        assert!(index < CHUNK && width <= T::BITS, "an index within the chunk");
+        let lanes = CHUNK / T::BITS;
+        let (s, within) = (index / 128, index % 128);
+        let row = FL_ORDER[within / lanes * lanes / 16] * 8 + s;
+        let (word, shift) = (row * width / T::BITS, row * width % T::BITS);
+        let low = word * ROW_BYTES + within % lanes * size_of::<T>();
+        let high = low + ROW_BYTES * usize::from(shift + width > T::BITS);
+        Place { words: [low, high], shift }
+    }
+}
+
+/// Asks for the cache lines that [`unpack_one`] will read.
+#[inline(always)]
+pub(crate) fn prefetch_one<T: Lane>(packed: &[u8], width: usize, index: usize) {
+    for word in Place::of::<T>(width, index).words {
+        prefetch_line(packed.as_ptr().wrapping_add(word));
+    }
+}
+
+/// Unpacks value `index` (below 1,024) of a chunk: of the value's two words, neither of which need be aligned.
+#[inline(always)]
 pub(crate) fn unpack_one<T: Lane>(packed: &[u8], width: usize, index: usize) -> T {
-    assert!(index < CHUNK && width <= T::BITS, "an index within the chunk");
     if width == 0 {
         return T::zeroed();
     }
-    let lanes = CHUNK / T::BITS;
-    let (s, within) = (index / 128, index % 128);
-    let row = FL_ORDER[within / lanes * lanes / 16] * 8 + s;
-    let (word, shift) = (row * width / T::BITS, row * width % T::BITS);
-    let word_at = |word: usize| {
-        let at = (word * lanes + within % lanes) * size_of::<T>();
-        bytemuck::pod_read_unaligned::<T>(&packed[at..][..size_of::<T>()]).to_u64()
-    };
-    let mut value = word_at(word) >> shift;
-    if shift + width > T::BITS {
-        value |= word_at(word + 1) << (T::BITS - shift);
-    }
+    let Place { words, shift } = Place::of::<T>(width, index);
+    let [low, high] = words
+        .map(|word| bytemuck::pod_read_unaligned::<T>(&packed[word..][..size_of::<T>()]).to_u64());
+    // Where all bits lie in one word, what is added lies above them. In two steps, as it may be shifted by all 64 bits.
+    let value = low >> shift | high << 1 << (T::BITS - 1 - shift);
     T::from_u64(value & (u64::MAX >> (64 - width)))
 }

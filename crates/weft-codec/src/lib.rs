@@ -63,6 +63,7 @@ mod fsst;
 mod intervals;
 mod ints;
 mod lane;
+pub mod mask;
 mod nested;
 mod packed;
 mod physical;

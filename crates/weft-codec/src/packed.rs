@@ -18,6 +18,8 @@ use crate::within;
 
 /// Up to so many values of a chunk are unpacked one by one.
 const FEW: usize = 64;
+/// So many chunks ahead, cache lines of such values are asked for.
+const AHEAD: usize = 2;
 
 /// Base and width of every chunk of an array.
 struct Plan<T> {
@@ -231,25 +233,42 @@ impl<T: Lane> Kernel for Pick<'_, '_, T> {
     #[inline(always)]
     fn run(self) -> Vec<T> {
         let packed = self.packed;
-        let mut out = Vec::with_capacity(self.rows.len());
+        let mut groups = Vec::with_capacity(packed.widths.len());
         let (mut chunk, mut rest) = (0, packed.packed);
-        let mut room = lane::room::<T>();
         for group in self.rows.chunk_by(|&a, &b| a as usize / CHUNK == b as usize / CHUNK) {
             while chunk < group[0] as usize / CHUNK {
                 rest = &rest[packed_bytes(packed.widths[chunk].into())..];
                 chunk += 1;
             }
-            let width = usize::from(packed.widths[chunk]);
-            let head = &rest[..packed_bytes(width)];
-            let indexes = group.iter().map(|&row| row as usize % CHUNK);
-            if packed.firsts.is_none() && group.len() <= FEW {
-                let base = at::<T>(packed.bases, chunk);
-                out.extend(
-                    indexes.map(|index| lane::unpack_one::<T>(head, width, index).plus(base)),
-                );
+            groups.push((chunk, &rest[..packed_bytes(packed.widths[chunk].into())], group));
+        }
+        let are_few = |group: &[u32]| packed.firsts.is_none() && group.len() <= FEW;
+        let mut out = Vec::with_capacity(self.rows.len());
+        let mut room = lane::room::<T>();
+        for at_group in 0..groups.len() + AHEAD {
+            if let Some((chunk, head, group)) = groups.get(at_group)
+                && are_few(group)
+            {
+                let width = packed.widths[*chunk].into();
+                for row in *group {
+                    lane::prefetch_one::<T>(head, width, *row as usize % CHUNK);
+                }
+            }
+            let Some((chunk, head, group)) = at_group.checked_sub(AHEAD).map(|at| groups[at])
+            else {
+                continue;
+            };
+            if are_few(group) {
+                let (width, base) = (packed.widths[chunk].into(), at::<T>(packed.bases, chunk));
+                for row in group {
+                    let index = *row as usize % CHUNK;
+                    out.push(lane::unpack_one::<T>(head, width, index).plus(base));
+                }
             } else {
                 let values = packed.unpack(chunk, head, &mut room);
-                out.extend(indexes.map(|index| values[index]));
+                for row in group {
+                    out.push(values[*row as usize % CHUNK]);
+                }
             }
         }
         out

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
+use weft_codec::mask;
 use weft_rt::memory::Reservation;
 
 use crate::error::{Result, StoreError};
@@ -69,7 +70,7 @@ impl GroupRows {
             Columns::Picked(_) => self.next_picked(shared).await?,
         };
         if let Some(ScanRows { batch, selected }) = &rows {
-            let left = selected.as_ref().map_or(batch.num_rows(), BooleanBuffer::count_set_bits);
+            let left = selected.as_ref().map_or(batch.num_rows(), mask::count);
             count(&shared.counters.rows_out, left as u64);
             shared.options.progress.add_rows(left as u64);
         }

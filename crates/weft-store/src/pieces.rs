@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
+use weft_codec::mask;
 
 use crate::error::Result;
 use crate::scan::ScanShared;
@@ -154,7 +155,7 @@ impl Picked {
         let (start, mut rows) = (self.at, 0);
         while self.at < self.selection.len() {
             let step = STEP.min(self.selection.len() - self.at);
-            let more = self.selection.slice(self.at, step).count_set_bits();
+            let more = mask::count(&self.selection.slice(self.at, step));
             if rows > 0 && rows + more > self.rows_max {
                 break;
             }

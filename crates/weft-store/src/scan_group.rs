@@ -10,7 +10,7 @@ use arrow_array::{ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
-use weft_codec::{Block as Decoder, Predicate};
+use weft_codec::{Block as Decoder, Predicate, mask};
 use weft_rt::memory::Ledger;
 
 use crate::array_bytes::logical_bytes;
@@ -85,7 +85,7 @@ pub(crate) async fn read_group(
     scan.prefetch().await;
     let decoding = decoding.reserve(1).await?;
     let selection = scan.selection.take().filter(BooleanBuffer::has_false);
-    let rows = selection.as_ref().map_or(scan.rows(), BooleanBuffer::count_set_bits);
+    let rows = selection.as_ref().map_or(scan.rows(), mask::count);
     let picked = selection.as_ref().is_some_and(|selection| !scan.is_left_whole(selection, rows));
     let picked_max = picked.then(|| picked_rows_max(shared, group).min(rows));
     let memory =
@@ -161,9 +161,7 @@ fn only(selection: &BooleanBuffer, range: &Range<usize>) -> BooleanBuffer {
 }
 
 fn any(selection: Option<&BooleanBuffer>, rows: &Range<usize>) -> bool {
-    selection.is_none_or(|selection| {
-        selection.slice(rows.start, rows.len()).set_indices().next().is_some()
-    })
+    selection.is_none_or(|selection| selection.slice(rows.start, rows.len()).has_true())
 }
 
 impl<'a> GroupScan<'a> {
@@ -258,7 +256,7 @@ impl<'a> GroupScan<'a> {
     }
 
     fn is_empty(&self) -> bool {
-        self.selection.as_ref().is_some_and(|selection| selection.count_set_bits() == 0)
+        self.selection.as_ref().is_some_and(|selection| !selection.has_true())
     }
 
     /// The rows that a filter wants, of those that are left: nothing can be said of others.
@@ -275,7 +273,7 @@ impl<'a> GroupScan<'a> {
             wanted.append_n(rows.start - wanted.len(), false);
             let selection = self.selection.as_ref();
             let selection = selection.map(|selection| selection.slice(rows.start, rows.len()));
-            let few = |selection: &BooleanBuffer| selection.count_set_bits() * DENSE < rows.len();
+            let few = |selection: &BooleanBuffer| mask::count(selection) * DENSE < rows.len();
             let ask_all = |decoder: &Decoder<'_>| match decoder.decode_runs(&data_type)? {
                 Some(runs) => {
                     let bits = filter.wanted(&runs.values, rows.len());
