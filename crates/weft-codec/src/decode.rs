@@ -80,7 +80,8 @@ impl Block<'_> {
     }
 
     /// Whether [`Block::decode_range`] of one range after the other takes little more time than [`Block::decode`]: so it is
-    /// with numbers, unless the block is compressed, a large dictionary, or runs that cannot be searched.
+    /// with numbers and strings, unless the block is compressed, a dictionary (of numbers: a large one), or runs that cannot be
+    /// searched.
     ///
     /// # Errors
     /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.
@@ -92,12 +93,8 @@ impl Block<'_> {
             Physical::Int128 => wide::is_divisible(node, rows),
             Physical::Float32 => floats::is_divisible::<f32>(node, rows),
             Physical::Float64 => floats::is_divisible::<f64>(node, rows),
-            Physical::Utf8
-            | Physical::Binary
-            | Physical::Interval
-            | Physical::List
-            | Physical::Struct
-            | Physical::Null => Ok(false),
+            Physical::Utf8 | Physical::Binary => strings::is_divisible(node, rows, 0),
+            Physical::Interval | Physical::List | Physical::Struct | Physical::Null => Ok(false),
             _ => ints::is_divisible(node, rows, 0),
         }
     }

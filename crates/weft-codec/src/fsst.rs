@@ -177,21 +177,19 @@ impl<'a> Fsst<'a> {
     }
 
     pub(crate) fn read(&self, rows: Rows, utf8: bool, depth: u8) -> Result<Views> {
+        if let Rows::Range { of, start, len } = rows {
+            let (_, ends) = strings::ends_of(self.ends, of, start, len, depth)?;
+            let (first, code_ends) = strings::ends_of(self.code_ends, of, start, len, depth)?;
+            let codes = strings::bytes_of(self.codes, first, &code_ends)?;
+            return strings::views(self.decompress_all(codes, &ends)?, &ends, utf8);
+        }
         let ends = ints::decode::<u32>(self.ends, rows.of(), depth)?;
         match rows {
-            Rows::All(_) => strings::views(self.decompress_all(self.codes, &ends)?, &ends, utf8),
-            Rows::Range { of, start, len } => {
-                let code_ends = ints::decode::<u32>(self.code_ends, of, depth)?;
-                let (codes, _) = strings::range_of(self.codes, &code_ends, start, len)?;
-                let first = strings::bounds(&ends, start).0 as u32;
-                let ends = ends[start..start + len].iter().map(|end| end.wrapping_sub(first));
-                let ends: Vec<u32> = ends.collect();
-                strings::views(self.decompress_all(codes, &ends)?, &ends, utf8)
-            }
             Rows::Picked { of, rows } => {
                 let (bytes, ends) = self.picked(&ends, of, rows, depth)?;
                 strings::views(bytes, &ends, utf8)
             }
+            _ => strings::views(self.decompress_all(self.codes, &ends)?, &ends, utf8),
         }
     }
 

@@ -148,7 +148,7 @@ pub(crate) fn views(bytes: Vec<u8>, ends: &[u32], utf8: bool) -> Result<Views> {
         let Some(string) = string else {
             return Err(damaged("strings", format!("a string is {start}..{end}")));
         };
-        views.push(make_view(string, 0, start));
+        views.push(view(string, &bytes[start as usize..], start));
         start = end;
     }
     if start as usize != bytes.len() {
@@ -156,6 +156,30 @@ pub(crate) fn views(bytes: Vec<u8>, ends: &[u32], utf8: bool) -> Result<Views> {
         return Err(damaged("strings", what));
     }
     Ok(Views { views, bytes })
+}
+
+/// Bytes of a view that are the string's, if it is no longer.
+const INLINE_BYTES: usize = 12;
+
+/// The view of a string of buffer 0 that begins at byte `start`; `rest` is the buffer from there on. As Arrow's, without a call or
+/// a copy of varying length.
+#[inline(always)]
+fn view(string: &[u8], rest: &[u8], start: u32) -> u128 {
+    let Some(head) = rest.first_chunk::<INLINE_BYTES>() else {
+        return make_view(string, 0, start);
+    };
+    let (first, second) = head.split_at(size_of::<u64>());
+    let (first, second) = (
+        u64::from_le_bytes(first.try_into().expect("8 bytes")),
+        u32::from_le_bytes(second.try_into().expect("4 bytes")),
+    );
+    let length = string.len() as u128;
+    let head = u128::from(first) | u128::from(second) << u64::BITS;
+    if string.len() <= INLINE_BYTES {
+        return length | (head & ((1 << (8 * string.len())) - 1)) << u32::BITS;
+    }
+    let prefix = u128::from(first as u32);
+    length | prefix << u32::BITS | u128::from(start) << (3 * u32::BITS)
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -174,18 +198,18 @@ pub(crate) fn read(node: &[u8], rows: Rows, utf8: bool, depth: u8) -> Result<Vie
             Ok(Views { views: vec![one.views[0]; rows.len()], bytes: one.bytes })
         }
         Encoding::Plain => {
-            let ends = ints::decode::<u32>(reader.child()?, rows.of(), depth + 1)?;
-            let bytes = reader.rest();
+            let (ends, bytes) = (reader.child()?, reader.rest());
+            if let Rows::Range { of, start, len } = rows {
+                let (first, ends) = ends_of(ends, of, start, len, depth + 1)?;
+                return views(bytes_of(bytes, first, &ends)?.to_vec(), &ends, utf8);
+            }
+            let ends = ints::decode::<u32>(ends, rows.of(), depth + 1)?;
             match rows {
-                Rows::All(_) => views(bytes.to_vec(), &ends, utf8),
-                Rows::Range { start, len, .. } => {
-                    let (bytes, ends) = range_of(bytes, &ends, start, len)?;
-                    views(bytes.to_vec(), &ends, utf8)
-                }
                 Rows::Picked { rows, .. } => {
                     let (bytes, ends) = picked(bytes, &ends, rows)?;
                     views(bytes, &ends, utf8)
                 }
+                _ => views(bytes.to_vec(), &ends, utf8),
             }
         }
         Encoding::Fsst => Fsst::open(reader)?.read(rows, utf8, depth + 1),
@@ -236,20 +260,39 @@ pub(crate) fn picked(bytes: &[u8], ends: &[u32], rows: &[u32]) -> Result<(Vec<u8
     Ok((out, out_ends))
 }
 
-/// The bytes of `len` strings from string `start` on, and where each then ends.
-pub(crate) fn range_of<'a>(
-    bytes: &'a [u8],
-    ends: &[u32],
+/// Where `len` strings from string `start` on end, counted from where the first of them begins; and where that is. `ends` is a
+/// node at level `depth`, of `of` strings.
+pub(crate) fn ends_of(
+    ends: &[u8],
+    of: usize,
     start: usize,
     len: usize,
-) -> Result<(&'a [u8], Vec<u32>)> {
-    if len == 0 {
-        return Ok((&[], Vec::new()));
+    depth: u8,
+) -> Result<(usize, Vec<u32>)> {
+    let first = if start == 0 { 0 } else { ints::value::<u32>(ends, start - 1, of, depth)? };
+    let mut ends = ints::read::<u32>(ends, Rows::range(of, start, len), depth)?;
+    ends.iter_mut().for_each(|end| *end = end.wrapping_sub(first));
+    Ok((first as usize, ends))
+}
+
+/// The bytes of strings that begin at `first` and end, from there on, at `ends`.
+pub(crate) fn bytes_of<'a>(bytes: &'a [u8], first: usize, ends: &[u32]) -> Result<&'a [u8]> {
+    let end = first + ends.last().map_or(0, |&end| end as usize);
+    bytes.get(first..end).ok_or_else(|| outside(first, end, bytes.len()))
+}
+
+/// Whether to read all rows of a node in ranges takes little more than to read them at once.
+pub(crate) fn is_divisible(node: &[u8], rows: usize, depth: u8) -> Result<bool> {
+    let (encoding, mut reader) = Encoding::open(node, depth)?;
+    let is = |ends: &[u8]| ints::is_divisible(ends, rows, depth + 1);
+    match encoding {
+        Encoding::Plain => is(reader.child()?),
+        Encoding::Fsst => {
+            let fsst = Fsst::open(reader)?;
+            Ok(is(fsst.ends)? && is(fsst.code_ends)?)
+        }
+        _ => Ok(false),
     }
-    let (first, (_, last)) = (bounds(ends, start).0, bounds(ends, start + len - 1));
-    let range = bytes.get(first..last).ok_or_else(|| outside(first, last, bytes.len()))?;
-    let ends = ends[start..start + len].iter().map(|end| end.wrapping_sub(first as u32));
-    Ok((range, ends.collect()))
 }
 
 /// Where string `row` lies.

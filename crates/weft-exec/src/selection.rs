@@ -3,6 +3,8 @@
 //! A filter narrows a selection and moves no values (MonetDB/X100's selection vectors). Steps that cannot fail may
 //! compute rows that are not selected if that is faster; steps that can must not let those fail.
 
+use std::ops::Range;
+
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// For each byte, which of its bits are set.
@@ -63,6 +65,27 @@ impl Selected<'_> {
             }
             Selected::Some(rows) => {
                 for row in rows {
+                    work(usize::from(*row));
+                }
+            }
+        }
+    }
+
+    /// Calls `work` with each row of a part: the `numbers.start`th and those after it.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline(always)]
+    pub fn for_each_of(self, numbers: Range<usize>, mut work: impl FnMut(usize)) {
+        assert!(numbers.end <= self.count(), "rows {numbers:?} of {}", self.count());
+        match self {
+            Selected::All(_) => {
+                for row in numbers {
+                    work(row);
+                }
+            }
+            Selected::Some(rows) => {
+                for row in &rows[numbers] {
                     work(usize::from(*row));
                 }
             }

@@ -76,6 +76,9 @@ pub type Gauge = fn() -> u64;
 /// The part of the budget that may lie idle in the heap's gaps.
 #[cfg(not(loom))]
 const HEAP_GAPS: u64 = 32;
+/// Of which so much more than before is worth it to look for.
+#[cfg(not(loom))]
+const HEAP_GAPS_MORE: u64 = 128;
 
 /// From this budget on, what lies idle beyond that and does not go back is nobody's to give, up to a part of the budget: a smaller
 /// one would be taken by what every process has.
@@ -160,7 +163,7 @@ impl Ledger {
             let (limit, real_bytes) = (self.limit(), self.account.real_bytes());
             let known_bytes = self.used().max(real_bytes.saturating_sub(heap::gap_bytes()));
             let gaps_max = if limit < GAPS_COUNT_FROM { 0 } else { limit / GAPS_COUNTED };
-            heap::trim(known_bytes + limit / HEAP_GAPS, gaps_max);
+            heap::trim(known_bytes + limit / HEAP_GAPS, limit / HEAP_GAPS_MORE, gaps_max);
             self.trim_code();
         }
     }

@@ -109,6 +109,46 @@ fn ranges_of_long_blocks_are_their_rows() {
     }
 }
 
+/// So are strings, but for those of a dictionary.
+#[test]
+fn ranges_of_long_blocks_are_their_strings() {
+    let mut rng = Rng::with_seed(12);
+    let words = ["of", "the", "", "carefully", "regular accounts", "naïve – Grüße"];
+    let mut random = |length: usize, alphabet: usize| -> String {
+        (0..length).map(|_| char::from(b' ' + rng.u8(..alphabet as u8))).collect()
+    };
+    let plain: Vec<String> = (0..MAX_ROWS).map(|row| random(row % 20, 95)).collect();
+    let mut rng = Rng::with_seed(13);
+    let mut sentence = |row: usize| -> String {
+        let words: String = (0..rng.usize(..9)).map(|_| words[rng.usize(..words.len())]).collect();
+        if row % 3 == 0 { words } else { format!("{words} {row}") }
+    };
+    let sentences: Vec<String> = (0..MAX_ROWS).map(&mut sentence).collect();
+    let few: Vec<String> = (0..MAX_ROWS).map(|row| words[row % words.len()].to_string()).collect();
+    let mut rng = Rng::with_seed(14);
+    for (what, values, encoding, divisible) in [
+        ("plain", plain, "plain", true),
+        ("sentences", sentences, "fsst", true),
+        ("few", few, "dictionary", false),
+    ] {
+        let array: ArrayRef = Arc::new(StringViewArray::from_iter_values(values));
+        let options = Options { compression: Compression::None, ..Options::default() };
+        let bytes = encode(&array, &options).expect(what);
+        let block = Block::open(&bytes).expect(what);
+        let tree = block.describe().expect(what);
+        assert!(tree.to_lowercase().contains(encoding), "{what}: {tree}");
+        assert_eq!(block.is_divisible().expect(what), divisible, "{what}: {tree}");
+        for start in (0..MAX_ROWS).step_by(4 * RANGE_ROWS) {
+            let range = block.decode_range(start..start + 4 * RANGE_ROWS, &DataType::Utf8View);
+            let expected = array.slice(start, 4 * RANGE_ROWS);
+            assert_eq!(&range.expect(what), &expected, "{what}: from {start} on, {tree}");
+        }
+        for _ in 0..20 {
+            check_ranges(&mut rng, &block, &array, what);
+        }
+    }
+}
+
 /// Strings asked for as a dictionary are the same strings, whether they come as one or not.
 fn check_dictionary(block: &Block<'_>, natural: &ArrayRef, what: &str) {
     if !matches!(block.physical(), Physical::Utf8 | Physical::Binary) {
