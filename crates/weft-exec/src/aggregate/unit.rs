@@ -277,7 +277,7 @@ impl Sources {
     /// Frees tuples that nobody refers to any more.
     pub(super) fn free(&mut self, source: Source) {
         match (source.from, &mut self.reader) {
-            (From::Disk(page), Some(reader)) => reader.forget(page),
+            (From::Disk(page), Some(reader)) => reader.forget(page.into_memory()),
             (From::Page(page), _) => {
                 let bytes = page.bytes() as u64;
                 drop(page);

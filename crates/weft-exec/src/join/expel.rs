@@ -206,7 +206,7 @@ async fn read_back(
             }
         }
         tuples.pages.push(StoredPage { partition: Some(partition), writer: None, page });
-        reader.forget(read);
+        reader.forget(read.into_memory());
         pace.keep().await;
     }
     tuples.pages.sort_by_key(|stored| stored.partition);

@@ -9,8 +9,9 @@ use super::unknown::Rows;
 use crate::error::Result;
 use crate::registers::Registers;
 use crate::selection::Selected;
-use crate::spill::frozen::Frozen;
+use crate::spill::frozen::{DensePage, Passing};
 use crate::spill::reader::Reader;
+use crate::tuple::load::load_dense;
 use crate::tuple::{Page, hash_at, load};
 use crate::vector::VECTOR_ROWS_MAX;
 
@@ -22,7 +23,7 @@ pub(super) struct Pass {
     /// Memory for a page of those on disk, when all have been read.
     spare: Reservation,
     /// The page at hand, if it was read.
-    read: Option<Frozen>,
+    read: Option<Passing>,
     /// The next page of those in memory.
     next_stored: usize,
     /// The next tuple of the page at hand.
@@ -30,6 +31,8 @@ pub(super) struct Pass {
     /// Its number in the unit.
     number: u64,
     addresses: Box<[u64; VECTOR_ROWS_MAX]>,
+    /// Of tuples that lie as on disk, where they begin, then where their next strings do.
+    places: Box<[usize; VECTOR_ROWS_MAX]>,
 }
 
 /// Tuples in registers.
@@ -59,6 +62,7 @@ impl Pass {
             row: 0,
             number: 0,
             addresses: Box::new([0; VECTOR_ROWS_MAX]),
+            places: Box::new([0; VECTOR_ROWS_MAX]),
         }
     }
 
@@ -78,13 +82,36 @@ impl Pass {
                 return Ok(None);
             }
         }
+        let rows = match &mut self.read {
+            Some(Passing::Dense(page)) => {
+                let rows = rows_max.min(page.tuples() - self.row);
+                let tuples = (&mut self.addresses[..rows], &mut self.places[..rows]);
+                load_from_page(page, tuples, aside, registers);
+                self.row += rows;
+                rows
+            }
+            _ => self.load_from_memory(aside, side, rows_max, registers),
+        };
+        let first = self.number;
+        self.number += rows as u64;
+        Ok(Some(Loaded { first, rows }))
+    }
+
+    /// Puts the next tuples into registers that lie as in memory. Returns how many.
+    fn load_from_memory(
+        &mut self,
+        aside: &Aside,
+        side: &Side,
+        rows_max: usize,
+        registers: &mut Registers,
+    ) -> usize {
         let mut rows = 0;
         loop {
             let count = (rows_max - rows).min(self.tuples(side) - self.row);
             for (number, address) in self.addresses[rows..][..count].iter_mut().enumerate() {
                 *address = match &self.read {
-                    Some(page) => page.tuple(self.row + number) as u64,
-                    None => side.pages[self.next_stored - 1].tuple(self.row + number) as u64,
+                    Some(Passing::Frozen(page)) => page.tuple(self.row + number) as u64,
+                    _ => side.pages[self.next_stored - 1].tuple(self.row + number) as u64,
                 };
             }
             (self.row, rows) = (self.row + count, rows + count);
@@ -108,9 +135,7 @@ impl Pass {
             // SAFETY: they are of that layout, and their pages stay until the next ones are loaded.
             unsafe { load(addresses, Selected::All(rows), &aside.layout, field, vector) };
         }
-        let first = self.number;
-        self.number += rows as u64;
-        Ok(Some(Loaded { first, rows }))
+        rows
     }
 
     /// When all tuples have been loaded: the memory of the last page that was read.
@@ -133,9 +158,9 @@ impl Pass {
         self.row = 0;
         if let Some(mut reader) = self.reader.take() {
             if let Some(page) = self.read.take() {
-                reader.forget(page);
+                reader.forget(page.into_memory());
             }
-            if let Some(page) = reader.next().await? {
+            if let Some(page) = reader.next_passing().await? {
                 (self.read, self.reader) = (Some(page), Some(reader));
                 return Ok(true);
             }
@@ -143,6 +168,31 @@ impl Pass {
         }
         self.next_stored += 1;
         Ok(self.next_stored <= side.pages.len())
+    }
+}
+
+/// Puts the next tuples of a page into registers that has them as on disk: as many as there is room for in `addresses` and `places`.
+fn load_from_page(
+    page: &mut DensePage,
+    (addresses, places): (&mut [u64], &mut [usize]),
+    aside: &Aside,
+    registers: &mut Registers,
+) {
+    page.pass(places);
+    let (bytes, dense) = (page.bytes(), page.dense());
+    registers.begin(places.len());
+    let hashes = registers.vector_mut(aside.probe.hash);
+    hashes.validity.set_all();
+    let hashes = hashes.values_mut::<u64>().iter_mut();
+    for ((hash, address), place) in hashes.zip(&mut *addresses).zip(&*places) {
+        let tuple = &bytes[*place..];
+        (*hash, *address) = (dense.hash(tuple), tuple.as_ptr() as u64);
+    }
+    dense.skip_runs(places);
+    for (field, register) in aside.fields.iter().enumerate() {
+        let (vector, form) = (registers.vector_mut(*register), (&*aside.layout, dense));
+        // SAFETY: they are of that layout, and the page stays until the next tuples are loaded.
+        unsafe { load_dense(addresses, bytes, places, form, field, vector) };
     }
 }
 

@@ -113,7 +113,7 @@ impl Splitting<'_> {
             }
             store(&mut parts, &page).await?;
             if let AnyPage::Read(page) = page {
-                reader.forget(page);
+                reader.forget(page.into_memory());
             }
         }
         working.merge(reader.end());

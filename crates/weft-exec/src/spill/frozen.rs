@@ -209,6 +209,102 @@ impl Freezing {
     }
 }
 
+/// Bytes of a tuple in memory, as a page that was read tells.
+///
+/// # Panics
+/// If it has not as many tuples as were written.
+fn checked_tuple_bytes(read: &IoBuf, tuples: usize, thawing: &Thawing) -> usize {
+    let number =
+        |at: usize| u64::from_le_bytes(read[at..at + 8].try_into().expect("8 bytes")) as usize;
+    let tuple_bytes = number(TUPLE_BYTES_AT);
+    assert_eq!(number(TUPLES_AT), tuples, "the page that was written");
+    assert!(HEADER_BYTES + tuples * tuple_bytes <= thawing.bytes, "tuples of a page");
+    tuple_bytes
+}
+
+/// A page that was read, for whoever goes through its tuples once, one after the other.
+#[derive(Debug)]
+pub(crate) enum Passing {
+    /// Whose tuples lie on disk as in memory.
+    Frozen(Frozen),
+    /// Whose tuples lie in the buffer as on disk.
+    Dense(DensePage),
+}
+
+impl Passing {
+    /// The page in a buffer that the spill area has checked.
+    ///
+    /// # Panics
+    /// If it has not as many tuples as were written.
+    pub(crate) fn new(
+        read: IoBuf,
+        tuples: usize,
+        thawing: &Thawing,
+        held: (Reservation, Counted),
+    ) -> Passing {
+        let Some(dense) = &thawing.dense else {
+            return Passing::Frozen(Frozen::new(read, tuples, thawing, held));
+        };
+        checked_tuple_bytes(&read, tuples, thawing);
+        Passing::Dense(DensePage { read, next: 0, tuples, dense: dense.clone(), held })
+    }
+
+    /// Number of tuples.
+    pub(crate) fn tuples(&self) -> usize {
+        match self {
+            Passing::Frozen(page) => page.tuples(),
+            Passing::Dense(page) => page.tuples(),
+        }
+    }
+
+    /// Its memory, when nobody refers to it any more.
+    pub(crate) fn into_memory(self) -> Reservation {
+        match self {
+            Passing::Frozen(page) => page.into_memory(),
+            Passing::Dense(DensePage { read, held, .. }) => {
+                drop(read);
+                held.0
+            }
+        }
+    }
+}
+
+/// A page that was read, with its tuples as they lie on disk.
+#[derive(Debug)]
+pub(crate) struct DensePage {
+    read: IoBuf,
+    /// Where the next tuple begins.
+    next: usize,
+    tuples: usize,
+    dense: Arc<Dense>,
+    held: (Reservation, Counted),
+}
+
+impl DensePage {
+    /// Number of tuples.
+    pub(crate) fn tuples(&self) -> usize {
+        self.tuples
+    }
+
+    /// The tuples, one behind the other.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.read[HEADER_BYTES..]
+    }
+
+    /// How they lie.
+    pub(crate) fn dense(&self) -> &Dense {
+        &self.dense
+    }
+
+    /// Goes on by as many tuples as there are `places`, which are set to where these begin.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(crate) fn pass(&mut self, places: &mut [usize]) {
+        self.next = self.dense.find(&self.read[HEADER_BYTES..], self.next, places);
+    }
+}
+
 /// A page that was read.
 #[derive(Debug)]
 pub(crate) struct Frozen {
@@ -230,11 +326,7 @@ impl Frozen {
         thawing: &Thawing,
         held: (Reservation, Counted),
     ) -> Frozen {
-        let number =
-            |at: usize| u64::from_le_bytes(read[at..at + 8].try_into().expect("8 bytes")) as usize;
-        let tuple_bytes = number(TUPLE_BYTES_AT);
-        assert_eq!(number(TUPLES_AT), tuples, "the page that was written");
-        assert!(HEADER_BYTES + tuples * tuple_bytes <= thawing.bytes, "tuples of a page");
+        let tuple_bytes = checked_tuple_bytes(&read, tuples, thawing);
         let buffer = match &thawing.dense {
             None => read,
             Some(dense) => {

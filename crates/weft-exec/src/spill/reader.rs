@@ -8,7 +8,7 @@ use weft_rt::memory::Reservation;
 use weft_rt::{JoinHandle, spawn_local};
 
 use super::Spilling;
-use super::frozen::{Frozen, Thawing};
+use super::frozen::{Frozen, Passing, Thawing};
 use super::writer::{SpilledPage, Spills};
 use crate::error::Result;
 use crate::profile::{Measuring, Wait, measured, waiting};
@@ -56,9 +56,8 @@ impl Reader {
         }
     }
 
-    /// Takes the memory of a page back that nobody refers to any more.
-    pub(crate) fn forget(&mut self, page: Frozen) {
-        let memory = page.into_memory();
+    /// Takes back the memory of a page that nobody refers to any more.
+    pub(crate) fn forget(&mut self, memory: Reservation) {
         if self.spare.bytes() < self.spare_bytes_max {
             self.spare.merge(memory);
         }
@@ -112,6 +111,24 @@ impl Reader {
     /// # Errors
     /// What went wrong with reading; [`ExecError::Memory`](crate::ExecError::Memory)
     pub(crate) async fn next(&mut self) -> Result<Option<Frozen>> {
+        match self.next_coming().await? {
+            Some(page) => Ok(Some(page.page().await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Reader::next`], for whoever goes through the tuples of a page once.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn next_passing(&mut self) -> Result<Option<Passing>> {
+        let Some(page) = self.next_coming().await? else { return Ok(None) };
+        let Back { read, tuples, thawing, held } = page.back().await?;
+        Ok(Some(Passing::new(read, tuples, &thawing, held)))
+    }
+
+    /// The next page that comes back.
+    async fn next_coming(&mut self) -> Result<Option<Coming>> {
         self.read_ahead();
         if self.reading.is_empty()
             && let Some(page) = self.pages.front()
@@ -123,13 +140,10 @@ impl Reader {
             self.begin_first();
             self.read_ahead();
         }
-        match self.reading.pop_front() {
-            Some((page, bytes)) => {
-                self.reading_bytes -= bytes;
-                Ok(Some(page.page().await?))
-            }
-            None => Ok(None),
-        }
+        Ok(self.reading.pop_front().map(|(page, bytes)| {
+            self.reading_bytes -= bytes;
+            page
+        }))
     }
 }
 
@@ -155,10 +169,13 @@ impl Coming {
     /// # Errors
     /// What went wrong with reading.
     pub(crate) async fn page(self) -> Result<Frozen> {
-        let waits = self.spilling.area().wait_for_reads();
-        let Back { read, tuples, thawing, held } = waiting(Wait::Device, self.page).await??;
-        drop(waits);
+        let Back { read, tuples, thawing, held } = self.back().await?;
         Ok(Frozen::new(read, tuples, &thawing, held))
+    }
+
+    async fn back(self) -> Result<Back> {
+        let _waits = self.spilling.area().wait_for_reads();
+        waiting(Wait::Device, self.page).await?
     }
 }
 

@@ -8,6 +8,8 @@
 //! | 1 or 5 | of each string, its length: a byte, or 255 and four bytes |
 //! | … | the string |
 
+use std::ops::Range;
+
 use super::layout::{HASH_OFFSET, HEADER_BYTES, Layout, NEXT_OFFSET};
 use super::pack::Form;
 use crate::lane::Lane;
@@ -82,7 +84,7 @@ impl Dense {
     ///
     /// # Panics
     /// If it is not.
-    pub(super) fn place(&self, offset: usize) -> usize {
+    pub(crate) fn place(&self, offset: usize) -> usize {
         let mut place = 0;
         for (start, bytes) in &self.runs {
             if (*start..start + bytes).contains(&offset) {
@@ -167,6 +169,34 @@ impl Dense {
         debug_assert_eq!(unsafe { place.offset_from(out.start) } as usize, size.bytes);
     }
 
+    /// Finds where tuples begin in `bytes`, the first at `at`: sets as many `places` as are wanted. Where the next one begins.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(crate) fn find(&self, bytes: &[u8], mut at: usize, places: &mut [usize]) -> usize {
+        for place in places {
+            *place = at;
+            at += self.run_bytes;
+            for _ in &self.strings {
+                at = string_at(bytes, at).end;
+            }
+        }
+        assert!(at <= bytes.len(), "all of the last tuple");
+        at
+    }
+
+    /// The hash of the tuple that is first in `bytes`.
+    #[inline(always)]
+    pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
+        // It is the first of what is copied.
+        u64::from_le_bytes(*bytes.first_chunk().expect("a tuple begins with its hash"))
+    }
+
+    /// Where the strings of tuples begin, given where these do.
+    pub(crate) fn skip_runs(&self, places: &mut [usize]) {
+        places.iter_mut().for_each(|place| *place += self.run_bytes);
+    }
+
     /// Makes tuples of what was written, one behind the other from `tuples` on, whose long strings lie from there on down where
     /// `memory` ends.
     ///
@@ -201,14 +231,9 @@ impl Dense {
             unsafe { tuple.add(NEXT_OFFSET).cast::<u64>().write(0) };
             from = rest;
             for StringPlace { offset, room_offset } in &self.strings {
-                let (length, at) = match from[0] {
-                    LONG => {
-                        let bytes = from[1..5].try_into().expect("4 bytes");
-                        (u32::from_le_bytes(bytes) as usize, 5)
-                    }
-                    length => (usize::from(length), 1),
-                };
-                let mut string = Str::within(from, at, at + length);
+                let Range { start: at, end } = string_at(from, 0);
+                let length = end - at;
+                let mut string = Str::within(from, at, end);
                 if length > INLINE_BYTES_MAX {
                     // SAFETY: both are of the same memory.
                     let room = unsafe { memory.end.offset_from(strings) } as usize;
@@ -220,7 +245,7 @@ impl Dense {
                         strings = strings.add(length);
                     }
                 }
-                from = &from[at + length..];
+                from = &from[end..];
                 // SAFETY: the fields lie in the tuple.
                 unsafe {
                     tuple.add(*offset).cast::<Str>().write_unaligned(string);
@@ -230,6 +255,32 @@ impl Dense {
                 }
             }
         }
+    }
+}
+
+/// Where the string is whose length is written at `at`.
+#[inline(always)]
+fn string_at(bytes: &[u8], at: usize) -> Range<usize> {
+    let (start, length) = match bytes[at] {
+        LONG => {
+            let length = bytes[at + 1..at + 5].try_into().expect("4 bytes");
+            (at + 5, u32::from_le_bytes(length) as usize)
+        }
+        length => (at + 1, usize::from(length)),
+    };
+    start..start + length
+}
+
+/// Reads the next string of each tuple, which is at its place in `bytes`, and moves the place behind it. The strings refer to
+/// the bytes.
+///
+/// # Panics
+/// If there are not so many bytes.
+pub(crate) fn next_strings(bytes: &[u8], places: &mut [usize], out: &mut [Str]) {
+    for (place, string) in places.iter_mut().zip(out) {
+        let Range { start, end } = string_at(bytes, *place);
+        *string = Str::within(bytes, start, end);
+        *place = end;
     }
 }
 
@@ -361,9 +412,11 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::load_dense;
     use super::super::pack::{long_bytes, unpack};
     use super::super::page::Page;
     use super::*;
+    use crate::vector::Vector;
 
     const TUPLES: usize = 300;
 
@@ -416,6 +469,24 @@ mod tests {
                 dense.put(tuple, Form::Packed, size, &mut out[at..][..size.bytes]);
                 at += size.bytes;
                 long += size.long_bytes;
+            }
+        }
+        let (some, all) = (TUPLES / 3, &out[..at]);
+        let mut places = [0; TUPLES];
+        let next = dense.find(all, 0, &mut places[..some]);
+        assert_eq!(dense.find(all, next, &mut places[some..]), at);
+        let addresses = places.map(|place| all[place..].as_ptr() as u64);
+        dense.skip_runs(&mut places);
+        let fields =
+            layout.fields().iter().enumerate().filter(|(_, field)| field.lane == Lane::Str);
+        for (string, (field, _)) in fields.enumerate() {
+            let mut loaded = Vector::new(Lane::Str);
+            let form = (layout, &dense);
+            // SAFETY: tuples of the layout.
+            unsafe { load_dense(&addresses, all, &mut places, form, field, &mut loaded) };
+            for (loaded, texts) in loaded.values::<Str>().iter().zip(&texts) {
+                // SAFETY: what it refers to is there.
+                assert_eq!(unsafe { loaded.bytes() }, texts[string]);
             }
         }
         let mut memory = vec![0u64; (TUPLES * layout.bytes() + long).div_ceil(8)];

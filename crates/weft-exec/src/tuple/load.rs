@@ -5,6 +5,7 @@
 //! that of no tuple, whose fields are null (an outer join has such).
 
 use super::codebook::Known;
+use super::dense::{Dense, next_strings};
 use super::layout::{Field, Layout};
 use crate::for_lane;
 use crate::lane::{Lane, Value, for_narrow};
@@ -30,31 +31,88 @@ pub unsafe fn load(
     field: usize,
     out: &mut Vector,
 ) {
-    let number = field;
-    let field = layout.field(number);
+    let place = |offset: usize| offset;
     let mut has_zero = false;
     selected.for_each(|row| has_zero |= tuples[row] == 0);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if is_string(layout, field) {
+            let offset = layout.field(field).offset;
+            load_strings(tuples, selected, offset, out.values_mut());
+        } else {
+            load_fixed(tuples, selected, (layout, field), place, has_zero, out);
+        }
+        load_validity(tuples, selected, layout.field(field), place, has_zero, out);
+    }
+}
+
+/// Puts the field number `field` of all `tuples`, which lie in `bytes` as on disk, into `out`. `strings` are the places of
+/// their next strings in there, which are moved behind those that are read. Strings refer to the bytes, or to the layout.
+///
+/// # Safety
+/// Each of those addresses is that of a tuple of `layout`, which has that `dense` form.
+///
+/// # Panics
+/// If `out` is not of the field's lane.
+pub(crate) unsafe fn load_dense(
+    tuples: &[u64],
+    bytes: &[u8],
+    strings: &mut [usize],
+    (layout, dense): (&Layout, &Dense),
+    field: usize,
+    out: &mut Vector,
+) {
+    let (all, place) = (Selected::All(tuples.len()), |offset| dense.place(offset));
+    // SAFETY: as the caller promises.
+    unsafe {
+        if is_string(layout, field) {
+            next_strings(bytes, strings, out.values_mut());
+        } else {
+            load_fixed(tuples, all, (layout, field), place, false, out);
+        }
+        load_validity(tuples, all, layout.field(field), place, false, out);
+    }
+}
+
+/// True if a field is a string that lies in tuples as such.
+fn is_string(layout: &Layout, field: usize) -> bool {
+    layout.field(field).lane == Lane::Str
+}
+
+/// Puts a field into `out` that is no string, or one that is stored as its number. `place` says where in tuples what lies that
+/// the layout has elsewhere; an address is 0 only if one of them `has_zero`.
+///
+/// # Safety
+/// As [`load`].
+unsafe fn load_fixed(
+    tuples: &[u64],
+    selected: Selected<'_>,
+    (layout, number): (&Layout, usize),
+    place: impl Fn(usize) -> usize,
+    has_zero: bool,
+    out: &mut Vector,
+) {
+    let field = layout.field(number);
+    let offset = place(field.offset);
     // SAFETY: as the caller promises; without a 0 among them all are tuples.
     unsafe {
         match (field.lane, has_zero) {
             _ if field.is_coded() => {
                 let known = layout.codebook(number).known();
-                load_coded(tuples, selected, field.offset, &known, out.values_mut());
+                load_coded(tuples, selected, offset, &known, out.values_mut());
             }
-            (Lane::Str, _) => load_strings(tuples, selected, field.offset, out.values_mut()),
             (lane, _) if lane != field.register_lane => {
                 for_narrow!(field.register_lane, lane, T, S => {
-                    load_values::<S, T, true>(tuples, selected, field.offset, out.values_mut(), T::from);
+                    load_values::<S, T, true>(tuples, selected, offset, out.values_mut(), T::from);
                 });
             }
             (lane, false) => {
-                for_lane!(lane, T => load_values::<T, T, false>(tuples, selected, field.offset, out.values_mut(), same));
+                for_lane!(lane, T => load_values::<T, T, false>(tuples, selected, offset, out.values_mut(), same));
             }
             (lane, true) => {
-                for_lane!(lane, T => load_values::<T, T, true>(tuples, selected, field.offset, out.values_mut(), same));
+                for_lane!(lane, T => load_values::<T, T, true>(tuples, selected, offset, out.values_mut(), same));
             }
         }
-        load_validity(tuples, selected, field, has_zero, out);
     }
 }
 
@@ -125,17 +183,19 @@ unsafe fn load_validity(
     tuples: &[u64],
     selected: Selected<'_>,
     field: &Field,
+    place: impl Fn(usize) -> usize,
     has_zero: bool,
     out: &mut Vector,
 ) {
-    if field.null_bit.is_none() && !has_zero {
+    let null_place = field.null_place().map(|(byte, bit)| (place(byte), bit));
+    if null_place.is_none() && !has_zero {
         return out.validity.set_all();
     }
     let mut nulls = [0u64; VECTOR_ROWS_MAX / 64];
     let mut any = 0;
     selected.for_each(|row| {
         let tuple = tuples[row];
-        let is_null = match (tuple, field.null_place()) {
+        let is_null = match (tuple, null_place) {
             (0, _) => true,
             (_, None) => false,
             // SAFETY: a byte of a tuple.
