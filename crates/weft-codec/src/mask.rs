@@ -27,7 +27,7 @@ impl Kernel for Count<'_> {
     fn run(self) -> usize {
         let mask = self.0;
         let mut bits = 0;
-        if mask.offset() % 8 == 0 && mask.len() % 64 == 0 {
+        if mask.offset().is_multiple_of(8) && mask.len().is_multiple_of(64) {
             let (words, _) = mask.values()[mask.offset() / 8..][..mask.len() / 8].as_chunks::<8>();
             for word in words {
                 bits += u64::from_le_bytes(*word).count_ones();

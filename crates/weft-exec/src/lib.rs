@@ -25,6 +25,7 @@ pub mod aggregate;
 pub mod arrow;
 mod barrier;
 mod constant;
+mod copies;
 mod drive;
 pub mod error;
 pub mod expand;

@@ -121,7 +121,7 @@ fn ranges_of_long_blocks_are_their_strings() {
     let mut rng = Rng::with_seed(13);
     let mut sentence = |row: usize| -> String {
         let words: String = (0..rng.usize(..9)).map(|_| words[rng.usize(..words.len())]).collect();
-        if row % 3 == 0 { words } else { format!("{words} {row}") }
+        if row.is_multiple_of(3) { words } else { format!("{words} {row}") }
     };
     let sentences: Vec<String> = (0..MAX_ROWS).map(&mut sentence).collect();
     let few: Vec<String> = (0..MAX_ROWS).map(|row| words[row % words.len()].to_string()).collect();

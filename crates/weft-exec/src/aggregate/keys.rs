@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use super::fold::Ordered;
 use super::state::Tuple;
+use crate::copies::copy_exactly;
 use crate::for_lane;
 use crate::lane::Lane;
 use crate::program::Register;
@@ -168,7 +169,7 @@ pub(super) unsafe fn write<T: Key>(
             return strings;
         }
         let bytes = string.bytes();
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), strings, bytes.len());
+        copy_exactly(bytes.as_ptr(), strings, bytes.len());
         let distance = strings.offset_from(address) as u64;
         place.cast::<Str>().write_unaligned(string.packed(distance));
         strings.add(bytes.len())

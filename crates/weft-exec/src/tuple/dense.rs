@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use super::layout::{HASH_OFFSET, HEADER_BYTES, Layout, NEXT_OFFSET};
 use super::pack::Form;
+use crate::copies::copy_exactly;
 use crate::lane::Lane;
 use crate::text::{INLINE_BYTES_MAX, Str};
 
@@ -155,7 +156,7 @@ impl Dense {
                 if length > INLINE_BYTES_MAX {
                     let is_packed = room_offset.is_none() || form == Form::Packed;
                     let string = if is_packed { string.unpacked(tuple) } else { string };
-                    std::ptr::copy_nonoverlapping(string.address(), place, length);
+                    copy_exactly(string.address(), place, length);
                 } else if room >= STRIDE {
                     let view = (string.bits() >> u32::BITS).to_le_bytes();
                     place.cast::<[u8; STRIDE]>().write(view);
@@ -309,45 +310,6 @@ pub(super) unsafe fn append(string: Str, place: *mut u8) -> *mut u8 {
         };
         copy_exactly(string.bytes().as_ptr(), place, length);
         place.add(length)
-    }
-}
-
-/// Copies `bytes`, those of up to two strides without a call: pieces from the front and from the end, which may overlap.
-///
-/// # Safety
-/// There are so many at `from`, and room for them at `to`; they do not overlap.
-#[inline(always)]
-unsafe fn copy_exactly(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: as promised; a piece is not longer than all bytes.
-    unsafe {
-        match bytes {
-            0 => {}
-            1..4 => {
-                to.write(from.read());
-                to.add(bytes / 2).write(from.add(bytes / 2).read());
-                to.add(bytes - 1).write(from.add(bytes - 1).read());
-            }
-            4..8 => copy_ends::<4>(from, to, bytes),
-            8..STRIDE => copy_ends::<8>(from, to, bytes),
-            STRIDE..=32 => copy_ends::<STRIDE>(from, to, bytes),
-            33..=64 => copy_ends::<32>(from, to, bytes),
-            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
-        }
-    }
-}
-
-/// Copies the first and the last `PIECE` of `bytes`, which are all of them.
-///
-/// # Safety
-/// There are so many at `from`, and room for them at `to`; they do not overlap, and are a piece at least.
-#[inline(always)]
-unsafe fn copy_ends<const PIECE: usize>(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: as promised.
-    unsafe {
-        let first = from.cast::<[u8; PIECE]>().read();
-        let last = from.add(bytes - PIECE).cast::<[u8; PIECE]>().read();
-        to.cast::<[u8; PIECE]>().write(first);
-        to.add(bytes - PIECE).cast::<[u8; PIECE]>().write(last);
     }
 }
 

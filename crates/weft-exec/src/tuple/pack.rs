@@ -4,6 +4,7 @@
 
 use super::layout::{HASH_OFFSET, KeptString, Layout};
 use super::page::{Page, Slot};
+use crate::copies::copy_exactly;
 use crate::text::Str;
 
 /// Where the strings are that a tuple's states keep.
@@ -78,7 +79,7 @@ pub(super) unsafe fn pack_strings(
         // SAFETY: the string is alive, the slot has room for it, and the field lies in the slot's tuple.
         unsafe {
             let bytes = string.bytes();
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+            copy_exactly(bytes.as_ptr(), place, bytes.len());
             let distance = place.offset_from(slot.tuple) as u64;
             slot.tuple.add(offset).cast::<Str>().write_unaligned(string.packed(distance));
             place = place.add(bytes.len());

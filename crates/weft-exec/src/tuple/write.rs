@@ -7,6 +7,7 @@ use super::dense::{Dense, append};
 use super::layout::{HASH_OFFSET, Layout};
 use super::materializer::Materializer;
 use super::page::Slot;
+use crate::copies::copy_exactly;
 use crate::for_lane;
 use crate::lane::{Lane, Value, for_narrow};
 use crate::program::Register;
@@ -140,7 +141,7 @@ fn write_strings(slots: &mut [Slot], block: &Block<'_>, vector: &crate::Vector, 
             // SAFETY: a register's strings are alive; `long_bytes` counted this one when the slot was made.
             unsafe {
                 let bytes = string.bytes();
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.strings, bytes.len());
+                copy_exactly(bytes.as_ptr(), slot.strings, bytes.len());
                 let distance = slot.strings.offset_from(slot.tuple) as u64;
                 slot.strings = slot.strings.add(bytes.len());
                 string = string.packed(distance);
