@@ -1,8 +1,7 @@
 //! The rows of a row group, decoded a piece at a time: what a piece takes is little, and stays in the caches until it is used.
 //!
-//! Of all rows, numbers are decoded in pieces of [`PIECE_ROWS`], strings in smaller ones; of what cannot be decoded so, a block is
-//! one piece. Of some
-//! rows, a piece is so many of them. The pages are visited again for each piece, and not held between: a consumer may let
+//! Of all rows, numbers and strings are decoded in pieces of [`PIECE_ROWS`]; of what cannot be decoded so, a block is one piece.
+//! Of some rows, a piece is so many of them. The pages are visited again for each piece, and not held between: a consumer may let
 //! the next one wait for long.
 
 use std::ops::Range;
@@ -18,11 +17,8 @@ use crate::scan::ScanShared;
 use crate::scan_group::GroupScan;
 use crate::segment::Loaded;
 
-/// Rows of numbers that are decoded at once.
+/// Rows of numbers or strings that are decoded at once.
 pub(crate) const PIECE_ROWS: usize = 16 * weft_codec::RANGE_ROWS;
-
-/// The same of strings, which take more.
-const PIECE_STRINGS: usize = 4 * weft_codec::RANGE_ROWS;
 
 /// All rows of a row group, of whose columns each is decoded as far as it is wanted.
 #[derive(Debug)]
@@ -51,14 +47,6 @@ struct Missing {
 }
 
 impl Column {
-    /// Rows of a piece.
-    fn piece_rows(&self) -> usize {
-        match self.data_type.primitive_width() {
-            Some(_) => PIECE_ROWS,
-            None => PIECE_STRINGS,
-        }
-    }
-
     /// The rows that are decoded.
     fn rows(&self) -> Range<usize> {
         self.piece.as_ref().map_or(0..0, |(start, values)| *start..start + values.len())
@@ -105,7 +93,7 @@ impl Pieces {
                 // It goes before its successor comes.
                 column.piece = None;
                 let block_rows = scan.block_rows(column.number);
-                let offset = row % block_rows / column.piece_rows() * column.piece_rows();
+                let offset = row % block_rows / PIECE_ROWS * PIECE_ROWS;
                 keys.push((column.number, row / block_rows));
                 missing.push(Missing { at, block_start: row - row % block_rows, offset });
             }
@@ -120,7 +108,7 @@ impl Pieces {
             let Missing { at, block_start, offset } = missing[number];
             let column = &mut columns[at];
             column.piece = Some(if block.is_divisible()? {
-                let end = (offset + column.piece_rows()).min(block.rows());
+                let end = (offset + PIECE_ROWS).min(block.rows());
                 let values = block.decode_range(offset..end, &column.data_type)?;
                 (block_start + offset, values)
             } else {
