@@ -80,8 +80,8 @@ impl Block<'_> {
     }
 
     /// Whether [`Block::decode_range`] of one range after the other takes little more time than [`Block::decode`]: so it is
-    /// with numbers and strings, unless the block is compressed, a dictionary (of numbers: a large one), or runs that cannot be
-    /// searched.
+    /// with numbers and strings, unless the block is compressed, a dictionary (of numbers: a large one), runs that cannot be
+    /// searched, or strings that are all the same or often empty.
     ///
     /// # Errors
     /// [`Error::Truncated`] or [`Error::Damaged`] if the bytes are not what an encoder wrote.

@@ -12,7 +12,7 @@ pub fn count(mask: &BooleanBuffer) -> usize {
 /// The numbers of the bits that are set, of which there are `count`.
 ///
 /// # Panics
-/// If there are more than 2^32 bits.
+/// If there are 2^32 bits or more.
 pub(crate) fn positions(mask: &BooleanBuffer, count: usize) -> Vec<u32> {
     assert!(u32::try_from(mask.len()).is_ok(), "few enough bits to be numbered");
     dispatch(Positions { mask, count })

@@ -233,7 +233,7 @@ impl<T: Lane> Kernel for Pick<'_, '_, T> {
     #[inline(always)]
     fn run(self) -> Vec<T> {
         let packed = self.packed;
-        let mut groups = Vec::with_capacity(packed.widths.len());
+        let mut groups = Vec::with_capacity(packed.widths.len().min(self.rows.len()));
         let (mut chunk, mut rest) = (0, packed.packed);
         for group in self.rows.chunk_by(|&a, &b| a as usize / CHUNK == b as usize / CHUNK) {
             while chunk < group[0] as usize / CHUNK {

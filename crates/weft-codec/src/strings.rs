@@ -281,10 +281,14 @@ pub(crate) fn bytes_of<'a>(bytes: &'a [u8], first: usize, ends: &[u32]) -> Resul
     bytes.get(first..end).ok_or_else(|| outside(first, end, bytes.len()))
 }
 
-/// Whether to read all rows of a node in ranges takes little more than to read them at once.
+/// Whether to read all rows of a node in ranges takes little more than to read them at once. Not if the ends of strings are
+/// runs: all of those would be decoded to find where a range begins.
 pub(crate) fn is_divisible(node: &[u8], rows: usize, depth: u8) -> Result<bool> {
     let (encoding, mut reader) = Encoding::open(node, depth)?;
-    let is = |ends: &[u8]| ints::is_divisible(ends, rows, depth + 1);
+    let is = |ends: &[u8]| {
+        let (encoding, _) = Encoding::open(ends, depth + 1)?;
+        Ok(encoding != Encoding::RunLength && ints::is_divisible(ends, rows, depth + 1)?)
+    };
     match encoding {
         Encoding::Plain => is(reader.child()?),
         Encoding::Fsst => {

@@ -76,7 +76,7 @@ pub type Gauge = fn() -> u64;
 /// The part of the budget that may lie idle in the heap's gaps.
 #[cfg(not(loom))]
 const HEAP_GAPS: u64 = 32;
-/// Of which so much more than before is worth it to look for.
+/// The same, of what must have come to lie there since gaps went back the last time.
 #[cfg(not(loom))]
 const HEAP_GAPS_MORE: u64 = 128;
 
@@ -146,11 +146,18 @@ impl Ledger {
     }
 
     /// Counts memory of the heap that is freed without having been reserved. Whatever was reserved counts by itself: now and then what lies
-    /// idle in the heap's gaps goes back to the system ([`Ledger::trim`]), as pages of all sizes come and go.
+    /// idle in the heap's gaps goes back to the system ([`Ledger::trim`]), as pages of all sizes come and go: if it has become
+    /// noticeably more, as all gaps are visited for that, those that were given back before too.
     #[cfg(not(loom))]
     pub fn note_freed(&self, bytes: u64) {
         if self.is_watching() && self.account.is_much_freed(bytes) {
-            self.trim();
+            let (most_bytes, gaps_max) = self.heap_bounds();
+            let gaps = heap::note_gaps(most_bytes, gaps_max);
+            if self.account.has_more_gaps(gaps, self.limit() / HEAP_GAPS_MORE) {
+                self.trim();
+            } else {
+                self.trim_code();
+            }
         }
     }
 
@@ -160,12 +167,20 @@ impl Ledger {
     #[cfg(not(loom))]
     pub fn trim(&self) {
         if self.is_watching() {
-            let (limit, real_bytes) = (self.limit(), self.account.real_bytes());
-            let known_bytes = self.used().max(real_bytes.saturating_sub(heap::gap_bytes()));
-            let gaps_max = if limit < GAPS_COUNT_FROM { 0 } else { limit / GAPS_COUNTED };
-            heap::trim(known_bytes + limit / HEAP_GAPS, limit / HEAP_GAPS_MORE, gaps_max);
+            let (most_bytes, gaps_max) = self.heap_bounds();
+            heap::trim(most_bytes, gaps_max);
+            self.account.note_gaps(heap::note_gaps(most_bytes, gaps_max));
             self.trim_code();
         }
+    }
+
+    /// What the process may have, and up to how much of what is more counts as allocated.
+    #[cfg(not(loom))]
+    fn heap_bounds(&self) -> (u64, u64) {
+        let (limit, real_bytes) = (self.limit(), self.account.real_bytes());
+        let known_bytes = self.used().max(real_bytes.saturating_sub(heap::gap_bytes()));
+        let gaps_max = if limit < GAPS_COUNT_FROM { 0 } else { limit / GAPS_COUNTED };
+        (known_bytes + limit / HEAP_GAPS, gaps_max)
     }
 
     /// Has code go that is resident and that what runs now may not need, if the process has noticeably more than the budget, or would

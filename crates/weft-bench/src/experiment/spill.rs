@@ -207,7 +207,7 @@ fn run_once(
     settings: &[(&str, &str)],
 ) -> Result<(Run, TextRows), BenchError> {
     // What an earlier run has left of its memory is not this one's.
-    heap::trim(0, 0, 0);
+    heap::trim(0, 0);
     let database = open(args, threads, settings)?;
     resident::reset_peak();
     let before = database.stats();

@@ -173,7 +173,7 @@ impl Runner<'_> {
             // Before memory is counted: making rows takes more of it than loading them.
             suite.generate(&files, database.scale(), threads)?;
         }
-        heap::trim(0, 0, 0);
+        heap::trim(0, 0);
         resident::reset_peak();
         let opened = self.open(setting)?;
         let loaded = suite.load(&opened, &files, database.scale(), threads)?;
@@ -234,7 +234,7 @@ impl Runner<'_> {
         let (mut cold, mut hot) = (Runs::default(), Runs::default());
         while cold.runs.len() < repetitions && !cold.has_failed() {
             // What an earlier database has left of its memory is not this one's.
-            heap::trim(0, 0, 0);
+            heap::trim(0, 0);
             let database = self.open(setting)?;
             cold.runs.push(run_once(&database, query, reference));
             done();
@@ -279,7 +279,7 @@ impl Runner<'_> {
         if firsts.is_empty() {
             return Ok(());
         }
-        heap::trim(0, 0, 0);
+        heap::trim(0, 0);
         let database = self.open(&Setting { settings: Settings::new(), ..setting.clone() })?;
         let bar = progress_bar("queries").with_message("comparing with runs without a limit");
         bar.set_length(firsts.len() as u64);

@@ -16,7 +16,7 @@ use weft_rt::memory::{code, heap};
 /// Those of the work, or if the process has had more memory than it may have.
 pub fn watch(memory_limit: u64, work: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
     // What was there before is not this one's.
-    heap::trim(0, 0, 0);
+    heap::trim(0, 0);
     resident::reset_peak();
     let sampler = Sampler::start();
     let result = work();

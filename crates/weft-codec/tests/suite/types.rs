@@ -93,31 +93,36 @@ fn ranges_of_long_blocks_are_their_rows() {
     ];
     for (what, values, divisible) in columns {
         let array: ArrayRef = Arc::new(PrimitiveArray::<Int64Type>::from(values));
-        let options = Options { compression: Compression::None, ..Options::default() };
-        let bytes = encode(&array, &options).expect(what);
-        let block = Block::open(&bytes).expect(what);
-        let tree = block.describe().expect(what);
-        assert_eq!(block.is_divisible().expect(what), divisible, "{what}: {tree}");
-        for start in (0..MAX_ROWS).step_by(8 * RANGE_ROWS) {
-            let range = block.decode_range(start..start + 8 * RANGE_ROWS, &DataType::Int64);
-            let expected = array.slice(start, 8 * RANGE_ROWS);
-            assert_eq!(&range.expect(what), &expected, "{what}: from {start} on, {tree}");
-        }
-        for _ in 0..20 {
-            check_ranges(&mut rng, &block, &array, what);
-        }
+        check_long(&mut rng, &array, divisible, what);
     }
 }
 
-/// So are strings, but for those of a dictionary.
+/// A long block's ranges are its rows; gives the tree of its encodings.
+fn check_long(rng: &mut Rng, array: &ArrayRef, divisible: bool, what: &str) -> String {
+    let options = Options { compression: Compression::None, ..Options::default() };
+    let bytes = encode(array, &options).expect(what);
+    let block = Block::open(&bytes).expect(what);
+    let tree = block.describe().expect(what);
+    assert_eq!(block.is_divisible().expect(what), divisible, "{what}: {tree}");
+    for start in (0..MAX_ROWS).step_by(8 * RANGE_ROWS) {
+        let range = block.decode_range(start..start + 8 * RANGE_ROWS, array.data_type());
+        let expected = array.slice(start, 8 * RANGE_ROWS);
+        assert_eq!(&range.expect(what), &expected, "{what}: from {start} on, {tree}");
+    }
+    for _ in 0..20 {
+        check_ranges(rng, &block, array, what);
+    }
+    tree
+}
+
+/// So are strings, but for those of a dictionary, and those whose ends are runs.
 #[test]
 fn ranges_of_long_blocks_are_their_strings() {
     let mut rng = Rng::with_seed(12);
     let words = ["of", "the", "", "carefully", "regular accounts", "naïve – Grüße"];
-    let mut random = |length: usize, alphabet: usize| -> String {
-        (0..length).map(|_| char::from(b' ' + rng.u8(..alphabet as u8))).collect()
-    };
-    let plain: Vec<String> = (0..MAX_ROWS).map(|row| random(row % 20, 95)).collect();
+    let mut any =
+        |row: usize| -> String { (0..row % 20).map(|_| char::from(b' ' + rng.u8(..95))).collect() };
+    let any: Vec<String> = (0..MAX_ROWS).map(&mut any).collect();
     let mut rng = Rng::with_seed(13);
     let mut sentence = |row: usize| -> String {
         let words: String = (0..rng.usize(..9)).map(|_| words[rng.usize(..words.len())]).collect();
@@ -125,26 +130,27 @@ fn ranges_of_long_blocks_are_their_strings() {
     };
     let sentences: Vec<String> = (0..MAX_ROWS).map(&mut sentence).collect();
     let few: Vec<String> = (0..MAX_ROWS).map(|row| words[row % words.len()].to_string()).collect();
+    let rare = |row: usize| if row % 100 == 7 { any[row].clone() } else { String::new() };
+    let rare: Vec<String> = (0..MAX_ROWS).map(rare).collect();
     let mut rng = Rng::with_seed(14);
     for (what, values, encoding, divisible) in [
-        ("plain", plain, "plain", true),
-        ("sentences", sentences, "fsst", true),
-        ("few", few, "dictionary", false),
+        ("any", &any, "plain", true),
+        ("sentences", &sentences, "fsst", true),
+        ("few", &few, "dictionary", false),
+        ("rare", &rare, "plain", false),
     ] {
         let array: ArrayRef = Arc::new(StringViewArray::from_iter_values(values));
-        let options = Options { compression: Compression::None, ..Options::default() };
-        let bytes = encode(&array, &options).expect(what);
-        let block = Block::open(&bytes).expect(what);
-        let tree = block.describe().expect(what);
-        assert!(tree.to_lowercase().contains(encoding), "{what}: {tree}");
-        assert_eq!(block.is_divisible().expect(what), divisible, "{what}: {tree}");
-        for start in (0..MAX_ROWS).step_by(4 * RANGE_ROWS) {
-            let range = block.decode_range(start..start + 4 * RANGE_ROWS, &DataType::Utf8View);
-            let expected = array.slice(start, 4 * RANGE_ROWS);
-            assert_eq!(&range.expect(what), &expected, "{what}: from {start} on, {tree}");
-        }
-        for _ in 0..20 {
-            check_ranges(&mut rng, &block, &array, what);
+        let tree = check_long(&mut rng, &array, divisible, what);
+        assert!(tree.contains(&format!("values: {encoding}")), "{what}: {tree}");
+        // Nulls one by one, and in runs.
+        for run in [1, 40] {
+            let is_null = |row: usize| row / run % 5 == 1;
+            let values = values.iter().enumerate();
+            let values = values.map(|(row, value)| (!is_null(row)).then_some(value));
+            let array: ArrayRef = Arc::new(StringViewArray::from_iter(values));
+            let options = Options { compression: Compression::None, ..Options::default() };
+            let bytes = encode(&array, &options).expect(what);
+            check_ranges(&mut rng, &Block::open(&bytes).expect(what), &array, what);
         }
     }
 }

@@ -85,7 +85,7 @@ impl Dense {
     ///
     /// # Panics
     /// If it is not.
-    pub(crate) fn place(&self, offset: usize) -> usize {
+    pub(super) fn place(&self, offset: usize) -> usize {
         let mut place = 0;
         for (start, bytes) in &self.runs {
             if (*start..start + bytes).contains(&offset) {
@@ -374,10 +374,14 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::load::load_dense;
+    use bytemuck::cast_slice;
+
+    use super::super::load::{load, load_dense};
     use super::super::pack::{long_bytes, unpack};
     use super::super::page::Page;
     use super::*;
+    use crate::for_lane;
+    use crate::selection::Selected;
     use crate::vector::Vector;
 
     const TUPLES: usize = 300;
@@ -439,6 +443,7 @@ mod tests {
         assert_eq!(dense.find(all, next, &mut places[some..]), at);
         let addresses = places.map(|place| all[place..].as_ptr() as u64);
         dense.skip_runs(&mut places);
+        let strings_at = places;
         let fields =
             layout.fields().iter().enumerate().filter(|(_, field)| field.lane == Lane::Str);
         for (string, (field, _)) in fields.enumerate() {
@@ -454,6 +459,9 @@ mod tests {
         let mut memory = vec![0u64; (TUPLES * layout.bytes() + long).div_ceil(8)];
         let memory = bytemuck::cast_slice_mut(&mut memory);
         dense.thaw(&out[..at], TUPLES, memory);
+        if layout.kept().is_empty() {
+            check_fields(layout, (&addresses, memory), (&dense, all, strings_at));
+        }
         for (number, texts) in texts.iter().enumerate() {
             let tuple = memory[number * layout.bytes()..].as_mut_ptr();
             // SAFETY: tuples of the layout.
@@ -483,6 +491,35 @@ mod tests {
         }
     }
 
+    /// Fields are the same, loaded from tuples as on disk, at these addresses, and from `memory`.
+    fn check_fields(
+        layout: &Layout,
+        (addresses, memory): (&[u64; TUPLES], &[u8]),
+        (dense, bytes, mut strings): (&Dense, &[u8], [usize; TUPLES]),
+    ) {
+        let tuple = |number: usize| memory[number * layout.bytes()..].as_ptr() as u64;
+        let tuples: [u64; TUPLES] = std::array::from_fn(tuple);
+        for (number, field) in layout.fields().iter().enumerate() {
+            let mut vectors = [(); 2].map(|()| Vector::new(field.register_lane));
+            let [here, there] = &mut vectors;
+            // SAFETY: tuples of the layout.
+            unsafe {
+                load(&tuples, Selected::All(TUPLES), layout, number, here);
+                load_dense(addresses, bytes, &mut strings, (layout, dense), number, there);
+            }
+            let [here, there] = &vectors;
+            for row in 0..TUPLES {
+                assert_eq!(here.validity.is_valid(row), there.validity.is_valid(row), "row {row}");
+            }
+            if field.lane != Lane::Str {
+                for_lane!(field.register_lane, T => {
+                    let [here, there] = [here, there].map(|it| &it.values::<T>()[..TUPLES]);
+                    assert!(cast_slice::<T, u8>(here) == cast_slice::<T, u8>(there), "{field:?}");
+                });
+            }
+        }
+    }
+
     #[test]
     fn tuples_come_back() {
         let fields = [
@@ -493,6 +530,12 @@ mod tests {
             (Lane::U64, false),
             (Lane::Bool, true),
             (Lane::Str, true),
+            (Lane::I32, true),
+            (Lane::F64, true),
+            (Lane::U8, true),
+            (Lane::I64, true),
+            (Lane::Str, true),
+            (Lane::I16, true),
         ];
         for count in 1..=fields.len() {
             for bytes in [0, 5, 12, 13, 40, 300, 3000] {

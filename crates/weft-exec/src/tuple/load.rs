@@ -53,7 +53,7 @@ pub unsafe fn load(
 /// Each of those addresses is that of a tuple of `layout`, which has that `dense` form.
 ///
 /// # Panics
-/// If `out` is not of the field's lane.
+/// If `out` is not of the field's lane. Strings are to be loaded in the order of their fields, each once: others are found else.
 pub(crate) unsafe fn load_dense(
     tuples: &[u64],
     bytes: &[u8],
@@ -80,7 +80,7 @@ fn is_string(layout: &Layout, field: usize) -> bool {
 }
 
 /// Puts a field into `out` that is no string, or one that is stored as its number. `place` says where in tuples what lies that
-/// the layout has elsewhere; an address is 0 only if one of them `has_zero`.
+/// the layout has elsewhere. If no address `has_zero`, none is asked whether it is.
 ///
 /// # Safety
 /// As [`load`].

@@ -1,4 +1,5 @@
-//! Writing the values of registers into tuples, a field of all tuples after the other: as they lie in memory, or on disk.
+//! Writing the values of registers into tuples, as they lie in memory or on disk: of some hundred tuples one field after the other, then of
+//! the next ones.
 
 use std::ops::Range;
 
@@ -68,6 +69,12 @@ struct Writing<'a> {
 impl Writing<'_> {
     /// Writes a block, a field of all tuples after the other.
     fn block(&self, block: &Block<'_>, slots: &mut [Slot]) {
+        debug_assert_eq!(slots.len(), block.numbers.len(), "a slot for each row");
+        debug_assert_eq!(
+            self.fields.len(),
+            self.layout.fields().len(),
+            "a register for each field"
+        );
         let placed = |offset| self.dense.map_or(offset, |dense| dense.place(offset));
         let hash_offset = placed(HASH_OFFSET);
         write_values(slots, block, self.hashes, hash_offset, |hash| hash);

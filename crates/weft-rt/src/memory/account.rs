@@ -45,6 +45,9 @@ pub(super) struct Account {
     /// Bytes that were freed since the heap's gaps were looked at.
     #[cfg(not(loom))]
     freed_since: AtomicU64,
+    /// Bytes that lay in gaps when these had gone back, or at the least since then.
+    #[cfg(not(loom))]
+    gaps_left: AtomicU64,
     line: Mutex<Line>,
     /// Who is asked for memory before somebody waits. Never locked together with the line.
     caches: Mutex<Vec<Weak<dyn Cache>>>,
@@ -99,6 +102,8 @@ impl Account {
             heap,
             #[cfg(not(loom))]
             freed_since: AtomicU64::new(0),
+            #[cfg(not(loom))]
+            gaps_left: AtomicU64::new(0),
             line: Mutex::new(line),
             caches: Mutex::new(Vec::new()),
         }
@@ -162,6 +167,18 @@ impl Account {
             self.freed_since.store(0, Ordering::Relaxed);
         }
         is_much
+    }
+
+    /// Notes what lies in gaps, now that these have gone back.
+    #[cfg(not(loom))]
+    pub(super) fn note_gaps(&self, bytes: u64) {
+        self.gaps_left.store(bytes, Ordering::Relaxed);
+    }
+
+    /// True if so many bytes in gaps are more than were left, by `noticeable_bytes`.
+    #[cfg(not(loom))]
+    pub(super) fn has_more_gaps(&self, bytes: u64, noticeable_bytes: u64) -> bool {
+        bytes > self.gaps_left.fetch_min(bytes, Ordering::Relaxed) + noticeable_bytes
     }
 
     pub(super) fn is_watching(&self) -> bool {

@@ -42,9 +42,6 @@ static COUNTED: [Shard; SHARDS] = [const { Shard(AtomicI64::new(0)) }; SHARDS];
 /// Bytes in gaps of the heap that did not go back to the system when they were to.
 static GAPS: AtomicU64 = AtomicU64::new(0);
 
-/// What the process had too much when the last [`trim`] had ended, or at the least since then.
-static LEFT: AtomicU64 = AtomicU64::new(0);
-
 /// Threads that have a shard.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -121,32 +118,28 @@ pub fn give_back_promptly() {
 }
 
 /// Has the system's allocator give back the pages that are free between its blocks, if the process has more than
-/// `most_bytes` of memory that are not a file's, and by `noticeable_bytes` more than when that was done the last time: it
-/// gives back again what it gave back before, a call of the system for each gap. Takes some 20 µs, and milliseconds if there is
-/// much to give back. What the process has beyond afterwards lies between blocks on pages that have others, and counts as
-/// allocated until this is called again: up to `gaps_max` bytes of it. True if something was given back; never where the
-/// allocator is not the GNU C library's.
-pub fn trim(most_bytes: u64, noticeable_bytes: u64, gaps_max: u64) -> bool {
-    let surplus = || {
-        let resident = super::code::status_bytes("RssAnon:");
-        resident.map_or(0, |bytes| bytes.saturating_sub(most_bytes))
-    };
-    let mut gaps = surplus();
-    let mut is_less = false;
-    let left = LEFT.load(Ordering::Relaxed);
-    if gaps > 0 && gaps >= left + noticeable_bytes {
-        #[cfg(target_env = "gnu")]
-        // SAFETY: the call takes a number, and locks what it changes.
-        let has_given = unsafe { libc::malloc_trim(0) } == 1;
-        #[cfg(not(target_env = "gnu"))]
-        let has_given = false;
-        (is_less, gaps) = (has_given, surplus());
-        LEFT.store(gaps, Ordering::Relaxed);
-    } else {
-        LEFT.store(gaps.min(left), Ordering::Relaxed);
+/// `most_bytes` of memory that are not a file's. Takes some 20 µs, and milliseconds if there is much to give back. What it has
+/// beyond afterwards lies between blocks on pages that have others, and counts as allocated until this is called again: up to
+/// `gaps_max` bytes of it. True if something was given back; never where the allocator is not the GNU C library's.
+pub fn trim(most_bytes: u64, gaps_max: u64) -> bool {
+    if note_gaps(most_bytes, gaps_max) == 0 {
+        return false;
     }
-    GAPS.store(gaps.min(gaps_max), Ordering::Relaxed);
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes a number, and locks what it changes.
+    let is_less = unsafe { libc::malloc_trim(0) } == 1;
+    #[cfg(not(target_env = "gnu"))]
+    let is_less = false;
+    note_gaps(most_bytes, gaps_max);
     is_less
+}
+
+/// What the process has beyond `most_bytes` of memory that are not a file's; up to `gaps_max` of it count as allocated.
+pub(super) fn note_gaps(most_bytes: u64, gaps_max: u64) -> u64 {
+    let resident = super::code::status_bytes("RssAnon:");
+    let gaps = resident.map_or(0, |bytes| bytes.saturating_sub(most_bytes));
+    GAPS.store(gaps.min(gaps_max), Ordering::Relaxed);
+    gaps
 }
 
 fn shard() -> &'static AtomicI64 {
@@ -236,12 +229,10 @@ mod tests {
         let allocated = unsafe { libc::mallinfo2() }.uordblks;
         blocks.retain(|block| block[0] % 20 == 0);
         let before = resident();
-        assert!(!trim(u64::MAX, 0, 0));
-        let is_less = trim(0, 0, 1 << 20);
+        assert!(!trim(u64::MAX, 0));
+        let is_less = trim(0, 1 << 20);
         assert_eq!(gap_bytes(), 1 << 20, "the test has more than nothing");
-        assert!(!trim(0, 1 << 30, 1 << 20), "it has hardly more than then");
-        assert_eq!(gap_bytes(), 1 << 20);
-        assert!(!trim(u64::MAX, 0, 1 << 20));
+        assert!(!trim(u64::MAX, 1 << 20));
         assert_eq!(gap_bytes(), 0);
         // A sanitizer has an allocator of its own.
         if allocated > 100 << 20 {
