@@ -19,6 +19,9 @@ use crate::registers::Registers;
 
 /// A step that expands. It stands outside of any scope.
 pub trait Expand: fmt::Debug + Send + Sync {
+    /// Says that a pipeline has this step. Called for each of a query's, before any of them begins.
+    fn announce(&self) {}
+
     /// A worker's state. Called when the pipelines that this one depends on have ended.
     fn expansion(&self, context: &Context) -> Box<dyn Expansion>;
 

@@ -28,6 +28,14 @@ impl Pace {
         Pace { since: None }
     }
 
+    /// Drops what takes some time to be dropped, one after the other.
+    pub(crate) async fn drop_all<T>(&mut self, all: Vec<T>) {
+        for one in all {
+            drop(one);
+            self.keep().await;
+        }
+    }
+
     /// Yields if it is time to. To be called every few ten microseconds.
     pub async fn keep(&mut self) {
         if self.since.is_some_and(|since| since.elapsed() >= TURN) {

@@ -437,6 +437,15 @@ impl Program {
         self.registers.len() > REGISTERS_MAX
     }
 
+    /// Says to the steps that want to know it that a pipeline has them.
+    pub(crate) fn announce(&self) {
+        for step in &self.steps {
+            if let Step::Expand(expand) = step {
+                expand.announce();
+            }
+        }
+    }
+
     /// A new register for the next column of the source.
     pub fn input(&mut self, lane: Lane) -> Register {
         let register = self.register(lane);

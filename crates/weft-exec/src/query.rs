@@ -187,6 +187,7 @@ impl Query {
         }
         let mut dependents: Vec<Vec<usize>> = self.pipelines.iter().map(|_| Vec::new()).collect();
         let mut waiting = BTreeMap::new();
+        self.pipelines.iter().for_each(|pipeline| pipeline.program.announce());
         for (number, pipeline) in self.pipelines.into_iter().enumerate() {
             for before in &pipeline.after {
                 assert!(*before < number, "pipeline {number} comes before pipeline {before}");

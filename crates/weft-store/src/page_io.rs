@@ -27,7 +27,7 @@ use crate::row_group::Block;
 const LOT_BYTES: u64 = 4 << 20;
 
 /// Time after which whoever works on blocks lets others run.
-const TURN: Duration = Duration::from_micros(100);
+pub(crate) const TURN: Duration = Duration::from_micros(100);
 
 /// What reading has cost so far.
 #[derive(Debug, Default)]

@@ -1,13 +1,16 @@
 //! Segments: immutable pieces of a table's directory, loaded when the table is first used.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use weft_buffer::PageTable;
 use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::yield_now;
 
 use crate::error::{Result, StoreError};
 use crate::extent::{Extent, coalesce};
 use crate::manifest::SegmentEntry;
+use crate::page_io::TURN;
 use crate::pages::{PageKind, Stored};
 use crate::row_group::RowGroup;
 use crate::snapshot::Access;
@@ -74,7 +77,7 @@ impl Segment {
         let source = &access.source;
         let stored = self.entry.stored;
         let bytes = source.read_once(&stored, PageKind::Segment).await?;
-        let groups = decode(&bytes, &self.entry, table, columns);
+        let groups = decode(&bytes, &self.entry, table, columns).await;
         let groups = groups.map_err(|WireError(problem)| StoreError::Damaged {
             path: source.path(stored.device),
             place: format!("directory at byte {}", stored.extent().offset()),
@@ -95,7 +98,7 @@ pub(crate) fn encode(groups: &[RowGroup], table: u64, columns: usize) -> Vec<u8>
     writer.0
 }
 
-fn decode(
+async fn decode(
     bytes: &[u8],
     entry: &SegmentEntry,
     table: u64,
@@ -109,8 +112,14 @@ fn decode(
         ));
     }
     let count = reader.count(GROUP_ENTRY_BYTES)?;
-    let groups = (0..count).map(|_| RowGroup::read(&mut reader, columns));
-    let groups = groups.collect::<WireResult<Vec<_>>>()?;
+    let (mut groups, mut since) = (Vec::new(), Instant::now());
+    for _ in 0..count {
+        groups.push(RowGroup::read(&mut reader, columns)?);
+        if since.elapsed() >= TURN {
+            yield_now().await;
+            since = Instant::now();
+        }
+    }
     reader.end()?;
     let rows: u64 = groups.iter().map(|group| u64::from(group.rows)).sum();
     if (groups.len(), rows) != (entry.row_groups as usize, entry.rows) {
@@ -135,6 +144,7 @@ pub(crate) fn occupied(groups: &[RowGroup], stored: &Stored) -> Vec<Extent> {
 
 #[cfg(test)]
 mod tests {
+    use futures::executor::block_on;
     use weft_codec::{Scalar, Zone};
 
     use super::*;
@@ -162,12 +172,17 @@ mod tests {
         SegmentEntry { stored, row_groups: 1, rows: 1030, bytes: 10_000, extents }
     }
 
+    /// What the bytes say of a table with one column.
+    fn of(bytes: &[u8], entry: &SegmentEntry, table: u64) -> WireResult<Vec<RowGroup>> {
+        block_on(decode(bytes, entry, table, 1))
+    }
+
     #[test]
     fn comes_back() {
         let bytes = encode(&groups(), 5, 1);
-        assert_eq!(decode(&bytes, &entry(), 5, 1), Ok(groups()));
-        assert!(decode(&bytes, &entry(), 6, 1).is_err(), "of another table");
-        assert!(decode(&bytes, &SegmentEntry { rows: 1031, ..entry() }, 5, 1).is_err());
+        assert_eq!(of(&bytes, &entry(), 5), Ok(groups()));
+        assert!(of(&bytes, &entry(), 6).is_err(), "of another table");
+        assert!(of(&bytes, &SegmentEntry { rows: 1031, ..entry() }, 5).is_err());
     }
 
     #[test]
@@ -177,9 +192,9 @@ mod tests {
             for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
                 let mut bad = good.clone();
                 bad[at] = value;
-                decode(&bad, &entry(), 5, 1).ok();
+                of(&bad, &entry(), 5).ok();
             }
-            assert!(decode(&good[..at], &entry(), 5, 1).is_err());
+            assert!(of(&good[..at], &entry(), 5).is_err());
         }
     }
 }

@@ -10,7 +10,7 @@ use weft_rt::memory::Reservation;
 use super::grace::Partitioned;
 use super::probe::Probe;
 use super::serving::working_bytes;
-use super::spilled::{NumberedPage, Partition, Spilled};
+use super::spilled::{Partition, Spilled};
 use super::unit::{Side, Unit};
 use super::{BUILD, Nulls, PROBE, fan_out};
 use crate::lane::Lane;
@@ -59,8 +59,8 @@ pub(super) struct Begun {
 
 #[derive(Debug)]
 enum State {
-    /// What those have put aside that have no more.
-    Gathering(Vec<Materialized>),
+    /// What those have put aside that have no more, by partition.
+    Gathering(Vec<Vec<Side>>),
     /// What is left to be served, the last first.
     Serving(Vec<Unit>),
 }
@@ -136,9 +136,8 @@ impl Aside {
         if self.is_whole {
             return 0;
         }
-        let bytes_of =
-            |partition: &Partition| partition.pages.iter().map(NumberedPage::bytes).sum();
-        let disk_bytes: Vec<u64> = self.spilled.partitions().iter().map(bytes_of).collect();
+        let partitions = self.spilled.partitions().iter();
+        let disk_bytes: Vec<u64> = partitions.map(|partition| partition.bytes).collect();
         fan_out::served_bytes(&disk_bytes, self.spilled.probe_bits, self.spills.part_bytes(1))
     }
 
@@ -152,11 +151,12 @@ impl Aside {
     }
 
     /// Takes what a worker has put aside; gives how many tuples that is.
-    pub(super) fn hand_over(&self, part: Materialized) -> u64 {
-        let tuples = part.tuples() as u64;
+    pub(super) async fn hand_over(&self, part: Materialized) -> u64 {
+        let sides = Side::by_partition(part, self.spilled.probe_bits, &self.spills.spilling).await;
+        let tuples = sides.iter().map(Side::tuples).sum::<usize>() as u64;
         self.tuples.fetch_add(tuples, Ordering::Relaxed);
         match &mut *self.state() {
-            State::Gathering(parts) => parts.push(part),
+            State::Gathering(parts) => parts.push(sides),
             State::Serving(_) => {
                 unreachable!("tuples are served when all workers have handed over theirs")
             }
@@ -188,19 +188,22 @@ impl Aside {
         }
     }
 
-    /// The next unit, if there is one for each worker beside it and `reserve` gives it memory. Some have been taken.
-    pub(super) fn take_with(
-        &self,
-        reserve: impl FnOnce(&Unit) -> Option<Reservation>,
-    ) -> Option<(Unit, Reservation)> {
+    /// Something of the next unit, if there is one for each worker beside it. Some have been taken.
+    pub(super) fn of_next<T>(&self, of: impl FnOnce(&Unit) -> T) -> Option<T> {
+        match &*self.state() {
+            State::Serving(units) if units.len() > self.workers => units.last().map(of),
+            State::Serving(_) | State::Gathering(_) => None,
+        }
+    }
+
+    /// The next unit, if it is as wanted and there is one for each worker beside it. Some have been taken.
+    pub(super) fn take_if(&self, is_wanted: impl FnOnce(&Unit) -> bool) -> Option<Unit> {
         let mut state = self.state();
         let State::Serving(units) = &mut *state else { return None };
-        if units.len() <= self.workers {
-            return None;
-        }
-        let memory = reserve(units.last()?)?;
-        self.units_served.fetch_add(1, Ordering::Relaxed);
-        Some((units.pop()?, memory))
+        let is_taken = units.len() > self.workers && units.last().is_some_and(is_wanted);
+        let unit = if is_taken { units.pop() } else { None };
+        self.units_served.fetch_add(u64::from(is_taken), Ordering::Relaxed);
+        unit
     }
 
     /// Adds units, the last of which is to be served first.
@@ -214,17 +217,22 @@ impl Aside {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn units(&self, parts: Vec<Materialized>) -> Vec<Unit> {
-        let Some(stored) = Materialized::gather(parts) else { return Vec::new() };
-        let ledger = &self.spills.ledger;
-        let skipped_bits = self.spilled.probe_bits;
-        let probes = Side::by_partition(stored, skipped_bits, &self.spills.spilling);
+    /// Of what all workers have put aside, by partition. Called once.
+    fn units(&self, parts: Vec<Vec<Side>>) -> Vec<Unit> {
+        let mut parts = parts.into_iter();
+        let Some(mut probes) = parts.next() else { return Vec::new() };
+        for sides in parts {
+            probes.iter_mut().zip(sides).for_each(|(all, side)| all.merge(side));
+        }
+        let (ledger, skipped_bits) = (&self.spills.ledger, self.spilled.probe_bits);
         let partitions = self.spilled.partitions();
+        let is_last = self.probe.join.is_last_probe();
+        let pages = |partition: &Partition| match is_last {
+            true => partition.take(),
+            false => partition.pages(),
+        };
         let builds = partitions.chunks(partitions.len() >> skipped_bits).map(|partitions| {
-            let mut side = Side::new(ledger);
-            let pages = partitions.iter().flat_map(|partition| &partition.pages);
-            side.spilled.extend(pages.cloned());
-            side
+            Side::of(Vec::new(), partitions.iter().flat_map(pages).collect(), ledger.empty())
         });
         let is_heavy = self.probe.keys.is_empty();
         let pairs = builds.zip(probes);

@@ -8,7 +8,7 @@ use super::aside::Aside;
 use super::chains::Chains;
 use super::directory::{Directory, Link};
 use super::spilled::{NumberedPage, number_of, number_tuples};
-use super::unit::Side;
+use super::unit::{OnDisk, Side};
 use super::{BUILD, Join, Table};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
@@ -17,7 +17,7 @@ use crate::spill::any_page::AnyPage;
 use crate::spill::frozen::GRAIN_BYTES;
 use crate::spill::reader::Reader;
 use crate::tuple::Page;
-use crate::tuple::budget::patiently;
+use crate::tuple::budget::{grow_in_turns, patiently};
 
 /// What of a unit's build side has not been in memory yet.
 #[derive(Debug)]
@@ -26,8 +26,9 @@ pub(super) struct Blocks {
     /// Those in memory, and their memory: a part of the first block.
     stored: Vec<Page>,
     stored_memory: Reservation,
-    /// Those on disk.
+    /// Those on disk, and what they have.
     spilled: VecDeque<NumberedPage>,
+    on_disk: Size,
     /// For what is read.
     pub(super) memory: Reservation,
     /// Of which so much is what the worker is assured of.
@@ -55,6 +56,11 @@ impl Size {
         Size { tuples: self.tuples + page.page.tuples, page_bytes }
     }
 
+    /// Of pages on disk.
+    fn of(OnDisk { tuples, bytes, .. }: OnDisk) -> Size {
+        Size { tuples, page_bytes: bytes }
+    }
+
     /// Of the directory, and of numbers if marks are kept.
     fn other_bytes(self, keeps_marks: bool) -> u64 {
         let numbers = if keeps_marks { self.tuples * size_of::<u64>() } else { 0 };
@@ -70,9 +76,9 @@ impl Blocks {
     /// Those of a unit whose tuples have the first `skipped_bits` of their hashes in common. There is `memory` for some of
     /// it.
     pub(super) fn new(side: Side, skipped_bits: u32, memory: Reservation) -> Blocks {
-        let Side { pages: stored, spilled, reservation: stored_memory, .. } = side;
-        let spilled = spilled.into();
-        Blocks { skipped_bits, stored, stored_memory, spilled, memory, assured_bytes: 0 }
+        let Side { pages: stored, spilled, on_disk, reservation: stored_memory, .. } = side;
+        let (spilled, on_disk) = (spilled.into(), Size::of(on_disk));
+        Blocks { skipped_bits, stored, stored_memory, spilled, on_disk, memory, assured_bytes: 0 }
     }
 
     /// True if all of it has been in memory.
@@ -87,21 +93,26 @@ impl Blocks {
 
     /// Bytes that those of a side would take in memory as a whole, beyond what it has there.
     pub(super) fn bytes_of(side: &Side, keeps_marks: bool) -> u64 {
-        let size = Size { tuples: side.pages.iter().map(Page::tuples).sum(), page_bytes: 0 };
-        side.spilled.iter().fold(size, Size::add).bytes(keeps_marks)
+        let size = Size::of(side.on_disk);
+        let stored = side.pages.iter().map(Page::tuples).sum::<usize>();
+        Size { tuples: size.tuples + stored, ..size }.bytes(keeps_marks)
     }
 
     /// The size of a block with so many pages from disk.
     fn size(&self, pages: usize) -> Size {
-        let stored = self.stored.iter().map(Page::tuples).sum();
-        let size = Size { tuples: stored, page_bytes: 0 };
-        self.spilled.iter().take(pages).fold(size, Size::add)
+        let stored = self.stored.iter().map(Page::tuples).sum::<usize>();
+        let size = match pages == self.spilled.len() {
+            true => self.on_disk,
+            false => self.spilled.iter().take(pages).fold(Size::default(), Size::add),
+        };
+        Size { tuples: size.tuples + stored, ..size }
     }
 
     /// Takes memory for all of it, if it is free.
-    pub(super) fn try_reserve(&mut self, keeps_marks: bool) -> bool {
+    pub(super) async fn try_reserve(&mut self, keeps_marks: bool) -> bool {
         let bytes = self.size(self.spilled.len()).bytes(keeps_marks);
-        self.memory.try_grow(bytes.saturating_sub(self.memory.bytes()))
+        let missing = bytes.saturating_sub(self.memory.bytes());
+        grow_in_turns(&mut self.memory, missing).await
     }
 
     /// The same of what the worker is assured of.
@@ -191,9 +202,13 @@ impl Blocks {
     ) -> Result<Vec<AnyPage>> {
         let mut pages: Vec<AnyPage> = self.stored.drain(..).map(AnyPage::Stored).collect();
         let spilled: Vec<NumberedPage> = self.spilled.drain(..count).collect();
+        let gone = spilled.iter().fold(Size::default(), Size::add);
+        self.on_disk.tuples -= gone.tuples;
+        self.on_disk.page_bytes -= gone.page_bytes;
         let firsts: Vec<Option<u64>> = spilled.iter().map(|page| page.first).collect();
         let spilled = spilled.into_iter().map(|page| page.page).collect();
         let mut reader = Reader::new(BUILD, aside.spilled.spills.clone(), spilled, memory);
+        let mut pace = Pace::default();
         for first in firsts {
             let Some(page) = reader.next().await? else { break };
             let page = AnyPage::Read(page);
@@ -202,6 +217,7 @@ impl Blocks {
                 unsafe { number_tuples(&page, first) };
             }
             pages.push(page);
+            pace.keep().await;
         }
         Ok(pages)
     }
@@ -227,6 +243,10 @@ pub(super) async fn chained(
     })?;
     let chains = Chains::new(join, directory);
     let mut pace = Pace::default();
+    for page in 0..chains.words().huge_pages() {
+        chains.words().touch(page);
+        pace.keep().await;
+    }
     for page in &pages {
         // SAFETY: the pages are this worker's own.
         unsafe { chains.add::<true>(page.tuples(), |number| page.tuple(number)) };
@@ -257,6 +277,7 @@ impl Block {
             if let AnyPage::Read(page) = page {
                 reservation.merge(page.into_memory());
             }
+            pace.keep().await;
         }
         reservation
     }

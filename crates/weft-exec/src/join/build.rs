@@ -25,6 +25,7 @@ use super::filter::Bounds;
 use super::grace::{self, Partitioned};
 use super::spilled::Spilled;
 use super::wanted::Making;
+use super::words::Words;
 use super::{BUILD, Join, Key, Nulls, Table, Whole};
 use crate::error::{ExecError, Result};
 use crate::pipeline::{Flow, LocalSink, Sink};
@@ -281,6 +282,7 @@ async fn fill(filling: Filling, count: usize, context: &Context) -> Result<(Fill
         .map(|unit| Unit { is_alone: unit.is_alone && !filling.is_shared, ..unit })
         .partition(|unit| unit.is_alone);
     let filling = Arc::new(filling);
+    touch(&filling, context).await?;
     let mut bounds = filling.no_bounds();
     for units in [shared, alone] {
         for part in run(&filling, units, context).await? {
@@ -304,6 +306,7 @@ async fn make_filters(filling: Filling, count: usize, context: &Context) -> Resu
         return Ok(filling);
     }
     let filling = Arc::new(filling);
+    touch(&filling, context).await?;
     let for_morsels = filling.clone();
     let work = move |_, page| {
         let filling = for_morsels.clone();
@@ -315,6 +318,20 @@ async fn make_filters(filling: Filling, count: usize, context: &Context) -> Resu
     };
     context.run_morsels(filling.tuples.pages.len(), work).await?;
     Ok(Arc::into_inner(filling).expect("the workers have ended"))
+}
+
+/// Has the memory come that tuples are going to lead to here and there.
+async fn touch(filling: &Arc<Filling>, context: &Context) -> Result<()> {
+    let pages: usize = filling.words().map(Words::huge_pages).sum();
+    if pages <= 1 {
+        return Ok(());
+    }
+    let filling = filling.clone();
+    let work = move |_, page| {
+        filling.touch(page);
+        async { Ok(()) }
+    };
+    context.run_morsels(pages, work).await
 }
 
 /// Divides the pages: a partition each, if that is not so much that workers would wait for one.
@@ -368,6 +385,22 @@ impl Filling {
     /// For each key whose bounds are wanted.
     fn no_bounds(&self) -> Vec<Bounds> {
         self.bounded.iter().map(|(_, field)| Bounds::new(field.register_lane)).collect()
+    }
+
+    /// Memory that is set at random places: that of the directory, and of the filters that have begun.
+    fn words(&self) -> impl Iterator<Item = &Words> {
+        let directory = self.is_chained.then(|| self.chains.words());
+        directory.into_iter().chain(self.filters.iter().filter_map(Making::words))
+    }
+
+    /// Has one of its huge pages come.
+    fn touch(&self, mut page: usize) {
+        for words in self.words() {
+            match page.checked_sub(words.huge_pages()) {
+                Some(of_others) => page = of_others,
+                None => return words.touch(page),
+            }
+        }
     }
 
     fn add_page(&self, page: usize, is_alone: bool, bounds: &Mutex<Vec<Bounds>>) {

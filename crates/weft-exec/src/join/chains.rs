@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use weft_rt::prefetch_line;
 
 use super::directory::{Directory, Link, Tag, push, unchain};
+use super::words::Words;
 use super::{Join, Nulls};
 use crate::tuple::hash_at;
 
@@ -81,6 +82,11 @@ impl Chains {
                 unchain(tuple as u64);
             }
         }
+    }
+
+    /// The directory's memory.
+    pub(super) fn words(&self) -> &Words {
+        self.directory.words()
     }
 
     /// The directory, and the chain of the tuples that nothing is found by but what is unknown.

@@ -172,6 +172,11 @@ impl Directory {
         Ok(Directory { entries: Words::new(entries)?, skipped_bits, shift })
     }
 
+    /// Their memory.
+    pub fn words(&self) -> &Words {
+        &self.entries
+    }
+
     /// All entries.
     #[inline(always)]
     pub fn entries(&self) -> Entries<'_> {

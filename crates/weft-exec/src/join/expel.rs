@@ -95,7 +95,9 @@ async fn divide(
     let _holder = spills.ledger.holder();
     let share = spills.share();
     let (count, distinct) = (tuples.tuples(), distinct(&tuples));
+    let mut pace = Pace::default();
     loop {
+        pace.keep().await;
         let chosen = spills.mask.snapshot();
         write_out(&spills, &mut tuples, bits, &chosen).await?;
         let is_stray = |page: &SpilledPage| !chosen.has(page.partition);

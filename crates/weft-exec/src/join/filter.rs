@@ -180,6 +180,11 @@ impl Bloom {
         Ok(Bloom { words: Words::new(words)?, shift })
     }
 
+    /// Its memory.
+    pub fn words(&self) -> &Words {
+        &self.words
+    }
+
     #[inline(always)]
     fn place(&self, hash: u64) -> (&AtomicU64, u64) {
         let bit = |at: u32| 1u64 << (hash >> at & 63);

@@ -145,7 +145,7 @@ impl Expansion for Hybrid {
             storing.spill_excess().await?;
             storing.make_room_for(self.aside.served_bytes()).await?;
             storing.settle().await?;
-            Ok(self.aside.hand_over(storing.finish()))
+            Ok(self.aside.hand_over(storing.finish()).await)
         })
     }
 

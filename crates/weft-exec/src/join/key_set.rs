@@ -58,6 +58,11 @@ impl MakingKeys {
         Ok(MakingKeys { least, words: Words::new(words)? })
     }
 
+    /// Its memory.
+    pub fn words(&self) -> &Words {
+        &self.words
+    }
+
     /// Adds a key, which lies in the range.
     #[inline(always)]
     pub fn add(&self, key: u64) {

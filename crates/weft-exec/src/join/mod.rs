@@ -38,7 +38,7 @@ mod unknown;
 mod wanted;
 mod words;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use build::Build;
@@ -97,6 +97,8 @@ pub struct Join {
     filters: Vec<Arc<Wanted>>,
     /// Somebody will go through the build side at the end.
     has_remainder: AtomicBool,
+    /// Probes of pipelines that have not come to what they have put aside.
+    probes_left: AtomicUsize,
     /// What its workers share to spill, once there is one; nothing if there is no place to spill to.
     spills: OnceLock<Option<Spills>>,
     parts: Mutex<Vec<Materialized>>,
@@ -169,6 +171,7 @@ impl Join {
             is_preserved,
             filters,
             has_remainder: AtomicBool::new(false),
+            probes_left: AtomicUsize::new(0),
             spills: OnceLock::new(),
             parts: Mutex::default(),
             has_null: AtomicBool::new(false),
@@ -231,7 +234,7 @@ impl Join {
         ];
         if let Some(spilled) = self.spilled.get() {
             let partitions = spilled.partitions();
-            let on_disk = partitions.iter().filter(|partition| !partition.pages.is_empty()).count();
+            let on_disk = partitions.iter().filter(|partition| partition.is_on_disk()).count();
             if on_disk > 0 {
                 facts.push(Fact::count("tuples on disk", spilled.tuples() as u64));
             }
@@ -278,6 +281,18 @@ impl Join {
     /// True if marks of tuples are looked at when all probes have ended.
     fn keeps_marks(&self) -> bool {
         self.has_remainder.load(Ordering::Relaxed)
+    }
+
+    /// A pipeline will look tuples up.
+    fn announce_probe(&self) {
+        self.probes_left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of these pipelines serves what it has put aside. True if nobody but that one needs what is on disk from now on.
+    fn is_last_probe(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        let before = self.probes_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+        before == Ok(1) && !self.has_remainder.load(Ordering::Relaxed)
     }
 
     fn add(&self, part: Materialized) {

@@ -86,6 +86,10 @@ pub struct Residual {
 }
 
 impl Expand for Probe {
+    fn announce(&self) {
+        self.join.announce_probe();
+    }
+
     fn expansion(&self, context: &Context) -> Box<dyn Expansion> {
         Box::new(Probing { probe: self.clone(), state: ProbeState::new(self, context) })
     }

@@ -76,7 +76,7 @@ impl Remainder {
         let spilled = self.join.spilled()?;
         loop {
             let number = self.next_partition.fetch_add(1, Ordering::Relaxed);
-            let pages = &spilled.partitions().get(number)?.pages;
+            let partition = spilled.partitions().get(number)?;
             if let Some(partitioned) = self.join.partitioned()
                 && partitioned.tuples_of(number) > 0
             {
@@ -87,17 +87,17 @@ impl Remainder {
                     pages: 0..partitioned.pages_of(number),
                 }));
             }
-            if pages.is_empty() {
+            if !partition.is_on_disk() {
                 continue;
             }
-            let spills = spilled.spills.clone();
+            let (pages, spills) = (partition.pages(), spilled.spills.clone());
             let read = pages.iter().map(|page| page.page.clone()).collect();
             let (memory, holder) = (spills.ledger.empty(), spills.ledger.holder());
             return Some(Box::new(SpilledMorsel {
                 spilled: spilled.clone(),
                 which: self.which,
                 partition: number,
-                pages: pages.clone().into_iter(),
+                pages: pages.into_iter(),
                 reader: Reader::new(BUILD, spills, read, memory),
                 _holder: holder,
             }));

@@ -14,19 +14,19 @@ use super::aside::Aside;
 use super::blocks::{Block, Blocks};
 use super::passes::{Known, Loaded, Pass};
 use super::probe::Kind;
-use super::spilled::NumberedPage;
 use super::split::{SKIPPED_BITS_MAX, pays, split};
 use super::state::ProbeState;
 use super::unit::{Side, Unit};
 use super::{PROBE, Table};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::profile::{Wait, waiting};
 use crate::registers::Registers;
 use crate::spill::Share;
 use crate::spill::fan::bits_anew;
 use crate::spill::writer::Spills;
 use crate::tasks::Ahead;
-use crate::tuple::budget::patiently;
+use crate::tuple::budget::{grow_in_turns, patiently};
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// Pages that [`working_bytes`] are for.
@@ -131,7 +131,7 @@ impl Serving {
             };
             match step {
                 Step::Begun(work) => {
-                    self.ahead = begin_ahead(aside, &work.share);
+                    self.ahead = begin_ahead(aside, &work.share).await;
                     self.work = Some(work);
                 }
                 Step::Split(units, working) => {
@@ -185,17 +185,20 @@ impl Serving {
 
 /// Begins with the next unit, by a task of this worker's that goes on while it serves one with this share, so that neither the
 /// device nor the worker waits for the other. `None` if there is not memory for all of it, beside that of others.
-fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<Ahead<Step>> {
+async fn begin_ahead(aside: &Arc<Aside>, share: &Share) -> Option<Ahead<Step>> {
     let (keeps_marks, working) = (aside.keeps_marks(), working_bytes(&aside.spills));
     let bytes = |unit: &Unit| working + Blocks::bytes_of(&unit.build, keeps_marks);
     let bytes_max = (share.bytes() / AHEAD_SHARE).min(aside.spills.part_bytes(AHEAD_PART));
-    let ledger = &aside.spills.ledger;
-    let reserve = |unit: &Unit| {
-        // There is nothing to wait for if both sides are in memory, and caches are for one pair.
-        let is_read = unit.in_memory.is_none() || !unit.probe.spilled.is_empty();
-        ledger.try_reserve(Some(bytes(unit)).filter(|it| is_read && *it <= bytes_max)?)
-    };
-    let (unit, memory) = aside.take_with(reserve)?;
+    // There is nothing to wait for if both sides are in memory, and caches are for one pair.
+    let is_read = |unit: &Unit| unit.in_memory.is_none() || !unit.probe.spilled.is_empty();
+    let needed = aside.of_next(|unit| is_read(unit).then(|| bytes(unit))).flatten();
+    let mut memory = aside.spills.ledger.empty();
+    if !grow_in_turns(&mut memory, needed.filter(|needed| *needed <= bytes_max)?).await {
+        return None;
+    }
+    // It may be another one by now.
+    let unit = aside.take_if(|unit| is_read(unit) && bytes(unit) <= memory.bytes())?;
+    memory.shrink(memory.bytes() - bytes(&unit));
     let (tasks, measuring) = (aside.spills.tasks.clone(), aside.spills.measuring.clone());
     let aside = aside.clone();
     let begun = async move { Work::begin(&aside, unit, memory).await };
@@ -235,7 +238,7 @@ impl Work {
             "a unit of {side_bytes:?} bytes on disk needs {bytes}, and may have {bytes_max}"
         );
         let fits = !aside.is_whole
-            && (bytes <= bytes_max && blocks.try_reserve(keeps_marks)
+            && (bytes <= bytes_max && blocks.try_reserve(keeps_marks).await
                 || blocks.try_reserve_assured(keeps_marks, &aside.assured));
         let can_split = !is_heavy && skipped_bits < SKIPPED_BITS_MAX;
         // First, as blocks take what is free.
@@ -326,9 +329,10 @@ async fn known(aside: &Aside, tuples: usize) -> Result<Option<Known>> {
 
 /// Memory for a page of the probe side, of what there is already if that suffices; if there is more, pages are read ahead.
 async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result<Reservation> {
-    let Some(bytes) = probe.spilled.iter().map(NumberedPage::bytes).max() else {
+    if probe.spilled.is_empty() {
         return Ok(aside.spills.ledger.empty());
-    };
+    }
+    let bytes = probe.on_disk.page_bytes;
     let mut spare = working.split(bytes.min(working.bytes()));
     let missing = bytes - spare.bytes();
     if !spare.try_grow(missing) {
@@ -338,10 +342,12 @@ async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result
     }
     let (least, most) = READ_AHEAD_BYTES;
     let read_ahead = aside.spills.part_bytes(READ_AHEAD_PART).clamp(least, most);
+    let mut pace = Pace::default();
     while spare.bytes() < read_ahead
         && spare
             .try_grow(least.saturating_sub(spare.bytes()).max(aside.spills.page_bytes_max() as u64))
     {
+        pace.keep().await;
     }
     Ok(spare)
 }

@@ -1,13 +1,14 @@
 //! What of a finished build side is on disk: whole partitions, and which of their tuples have matched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_rt::memory::Reservation;
 
 use super::BUILD;
 use super::expel::{Promised, partition_of};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::query::Context;
 use crate::spill::Settled;
 use crate::spill::any_page::AnyPage;
@@ -16,7 +17,7 @@ use crate::spill::writer::{SpilledPage, Spills};
 use crate::tuple::budget::patiently;
 use crate::tuple::layout::NEXT_OFFSET;
 
-/// Partitions of a build side on disk. They stay there until the last one who may look tuples up is gone.
+/// Partitions of a build side on disk. They stay there until the last one who may look tuples up has taken them, or is gone.
 #[derive(Debug)]
 pub(crate) struct Spilled {
     pub(super) spills: Spills,
@@ -37,11 +38,38 @@ pub(crate) struct Spilled {
 /// A partition on disk.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
-    /// Each with the number of its first tuple in the partition.
-    pub(super) pages: Vec<NumberedPage>,
+    /// Each with the number of its first tuple in the partition, until somebody takes them.
+    pages: Mutex<Vec<NumberedPage>>,
     tuples: u64,
+    /// Bytes of all pages.
+    pub(super) bytes: u64,
     /// A bit for each tuple, set if it has matched, if marks are kept.
     marks: Vec<AtomicU64>,
+}
+
+impl Partition {
+    fn pages_mut(&mut self) -> &mut Vec<NumberedPage> {
+        self.pages.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if there is something of it on disk, or was before it was taken.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.tuples > 0
+    }
+
+    /// Its pages, which stay with it for others.
+    pub(super) fn pages(&self) -> Vec<NumberedPage> {
+        self.lock().clone()
+    }
+
+    /// Its pages, which nobody else asks for any more: their places are free as soon as they are dropped.
+    pub(super) fn take(&self) -> Vec<NumberedPage> {
+        std::mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<NumberedPage>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A page of a partition.
@@ -66,11 +94,14 @@ impl Spilled {
     ) -> Result<Spilled> {
         let mut partitions: Vec<Partition> = Vec::new();
         partitions.resize_with(1 << bits, Partition::default);
+        let mut pace = Pace::default();
         for page in pages {
             let partition = &mut partitions[page.partition];
             let (first, tuples) = (Some(partition.tuples), page.tuples as u64);
-            partition.pages.push(NumberedPage { page: Arc::new(page), first });
+            partition.bytes += page.bytes() as u64;
+            partition.pages_mut().push(NumberedPage { page: Arc::new(page), first });
             partition.tuples += tuples;
+            pace.keep().await;
         }
         let words = |partition: &Partition| partition.tuples.div_ceil(u64::BITS.into());
         let mut marks = spills.ledger.empty();

@@ -122,7 +122,8 @@ impl Splitting<'_> {
             parts.spill_all().await?;
         }
         parts.settle().await?;
-        Ok(Side::by_partition(parts.finish(), self.bits, &self.aside.spills.spilling))
+        let spilling = &self.aside.spills.spilling;
+        Ok(Side::by_partition(parts.finish(), self.bits, spilling).await)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weft_rt::memory::{Ledger, Reservation};
 
 use super::spilled::NumberedPage;
+use crate::pace::Pace;
 use crate::spill::{Settled, Spilling};
 use crate::tuple::{Materialized, Page};
 
@@ -29,9 +30,42 @@ pub(super) struct Side {
     pub(super) pages: Vec<Page>,
     /// Those on disk.
     pub(super) spilled: Vec<NumberedPage>,
+    /// What those have, when nobody has begun with them.
+    pub(super) on_disk: OnDisk,
     /// The memory of the pages.
     pub(super) reservation: Reservation,
-    settled: Option<Settled>,
+    settled: Vec<Settled>,
+}
+
+/// What pages on disk have. There are many, here and there in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OnDisk {
+    pub(super) tuples: usize,
+    /// On disk, and of memory when they are read.
+    pub(super) bytes: u64,
+    /// Of the largest page.
+    pub(super) page_bytes: u64,
+}
+
+impl OnDisk {
+    /// What some pages have.
+    pub(super) fn of<'a>(pages: impl IntoIterator<Item = &'a NumberedPage>) -> OnDisk {
+        pages.into_iter().fold(OnDisk::default(), |mut all, page| {
+            all.add(page);
+            all
+        })
+    }
+
+    fn add(&mut self, page: &NumberedPage) {
+        let (tuples, bytes) = (page.page.tuples, page.bytes());
+        self.merge(OnDisk { tuples, bytes, page_bytes: bytes });
+    }
+
+    fn merge(&mut self, other: OnDisk) {
+        self.tuples += other.tuples;
+        self.bytes += other.bytes;
+        self.page_bytes = self.page_bytes.max(other.page_bytes);
+    }
 }
 
 impl Side {
@@ -46,31 +80,36 @@ impl Side {
         spilled: Vec<NumberedPage>,
         reservation: Reservation,
     ) -> Side {
-        Side { pages, spilled, reservation, settled: None }
+        let on_disk = OnDisk::of(&spilled);
+        Side { pages, spilled, on_disk, reservation, settled: Vec::new() }
     }
 
     /// What was stored, by partition, of which there are 2 to the power of `bits`. If it was stored to be spilled, nobody can do that any more.
     ///
     /// # Panics
     /// If tuples were not partitioned from the beginning.
-    pub(super) fn by_partition(
+    pub(super) async fn by_partition(
         mut stored: Materialized,
         bits: u32,
         spilling: &Arc<Spilling>,
     ) -> Vec<Side> {
-        let ledger = stored.reservation.ledger().clone();
+        let (ledger, mut pace) = (stored.reservation.ledger().clone(), Pace::default());
         let mut sides: Vec<Side> = (0..1 << bits).map(|_| Side::new(&ledger)).collect();
         for page in stored.pages {
             let side = &mut sides[page.partition.expect("partitioned from the beginning")];
             side.reservation.merge(stored.reservation.split(page.page.bytes() as u64));
             side.pages.push(page.page);
+            pace.keep().await;
         }
         for page in stored.spilled {
             let side = &mut sides[page.partition];
-            side.spilled.push(NumberedPage { page: Arc::new(page), first: None });
+            let page = NumberedPage { page: Arc::new(page), first: None };
+            side.on_disk.add(&page);
+            side.spilled.push(page);
+            pace.keep().await;
         }
         for side in &mut sides {
-            side.settled = Some(Settled::new(spilling, side.reservation.bytes()));
+            side.settled.push(Settled::new(spilling, side.reservation.bytes()));
         }
         sides
     }
@@ -79,23 +118,24 @@ impl Side {
     pub(super) fn merge(&mut self, other: Side) {
         self.pages.extend(other.pages);
         self.spilled.extend(other.spilled);
+        self.on_disk.merge(other.on_disk);
         self.reservation.merge(other.reservation);
+        self.settled.extend(other.settled);
     }
 
     /// It is being worked on: what it has in memory is a part of the worker's share.
     pub(super) fn unsettle(&mut self) {
-        self.settled = None;
+        self.settled.clear();
     }
 
     /// Number of tuples.
     pub(super) fn tuples(&self) -> usize {
-        let spilled: usize = self.spilled.iter().map(|page| page.page.tuples).sum();
-        self.pages.iter().map(Page::tuples).sum::<usize>() + spilled
+        self.pages.iter().map(Page::tuples).sum::<usize>() + self.on_disk.tuples
     }
 
     /// Bytes in memory and on disk.
     pub(super) fn bytes(&self) -> u64 {
-        self.reservation.bytes() + self.spilled.iter().map(NumberedPage::bytes).sum::<u64>()
+        self.reservation.bytes() + self.on_disk.bytes
     }
 }
 

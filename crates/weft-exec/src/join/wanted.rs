@@ -197,6 +197,14 @@ impl Making {
         self.rows.is_some()
     }
 
+    /// The memory of what is wanted of rows.
+    pub fn words(&self) -> Option<&Words> {
+        match self.rows.as_ref()? {
+            MakingRows::Bloom(bloom) => Some(bloom.words()),
+            MakingRows::Keys(keys) => Some(keys.words()),
+        }
+    }
+
     /// Adds the tuples of a page that can match: those for which `counts` is true, at least.
     pub fn add(&self, page: &Page, counts: impl Fn(*const u8) -> bool) {
         let bloom = match &self.rows {

@@ -4,11 +4,16 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_rt::io::arena::{Arena, HUGE_PAGE_BYTES};
 
-/// Words that are zero in the beginning. Many come as they are first used, not at once: that would take the system long.
+/// Words of a huge page.
+const PAGE_WORDS: usize = HUGE_PAGE_BYTES / size_of::<u64>();
+
+/// Words that are zero in the beginning. Many come as they are first used, not at once: that would take the system long. Who is
+/// going to set words here and there has the huge pages come before, one by one ([`Words::touch`]): else a turn would meet with
+/// as many new ones as it sets words.
 pub(crate) struct Words {
     start: NonNull<AtomicU64>,
     count: usize,
@@ -52,6 +57,19 @@ impl Words {
         let arena = Arena::new(bytes)?;
         Ok(Words { start: arena.as_ptr().cast(), count, _memory: Memory::Huge { _arena: arena } })
     }
+
+    /// Huge pages that they are on.
+    pub fn huge_pages(&self) -> usize {
+        match self._memory {
+            Memory::Small { .. } => 0,
+            Memory::Huge { .. } => self.count.div_ceil(PAGE_WORDS),
+        }
+    }
+
+    /// Has a huge page come.
+    pub fn touch(&self, page: usize) {
+        self[page * PAGE_WORDS].fetch_or(0, Ordering::Relaxed);
+    }
 }
 
 impl Deref for Words {
@@ -72,14 +90,14 @@ impl fmt::Debug for Words {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     #[test]
     fn words_are_zero_and_stay_what_they_become() {
         for count in [0, 1, 1000, HUGE_PAGE_BYTES / 8, HUGE_PAGE_BYTES / 8 + 1] {
             let words = Words::new(count).unwrap();
+            assert_eq!(words.huge_pages(), Words::bytes(count) / HUGE_PAGE_BYTES);
+            (0..words.huge_pages()).for_each(|page| words.touch(page));
             assert_eq!(words.len(), count);
             assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
             for (number, word) in words.iter().enumerate() {

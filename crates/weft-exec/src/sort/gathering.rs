@@ -9,6 +9,7 @@ use super::entries::Entry;
 use super::order::Order;
 use super::run::{RUN_BYTES_MAX, RUN_TUPLES_MAX, RunWriter};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::registers::Registers;
@@ -117,7 +118,8 @@ impl Gathering {
         runs.lend(lent);
         // SAFETY: they were stored with the order's layout, and the bits in place of hashes.
         unsafe { runs.sort(&pages, self.most).await? };
-        drop(pages);
+        // Memory goes back to the system.
+        Pace::default().drop_all(pages).await;
         let has_more = self.materializer.pages().next().is_some();
         // A page is kept: others may take all that is given back.
         let kept_bytes = if has_more { 0 } else { self.materializer.restart(&self.allowance) };

@@ -15,6 +15,7 @@ use super::rows::{Kept, Piece, Pool, ReadPage, Rows};
 use super::run::{Run, RunPage};
 use super::units::{Place, Segment, cut, merge_neighbours};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::profile::{Fact, Facts};
 use crate::query::Context;
 use crate::spill::reader::{Coming, read};
@@ -121,11 +122,13 @@ impl Merge {
             return Ok(None);
         }
         self.read_ahead().await?;
+        let mut pace = Pace::default();
         for input in &mut self.inputs {
             while let Some(page) = input.reading.pop_front() {
                 let page = ReadPage::new(page.page().await?, self.pool.clone());
                 let tuples = page.tuples();
                 input.read.push_back(Piece::Page(Arc::new(page), 0..tuples));
+                pace.keep().await;
             }
         }
         // SAFETY: the tuples are those of the order's layout, and lie on pages that the pieces keep.

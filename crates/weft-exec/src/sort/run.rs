@@ -185,7 +185,7 @@ impl RunWriter {
             let count = pages.iter().take_while(fits).count().max(1);
             // SAFETY: as the caller promises.
             unsafe { self.sort(&pages[..count], most).await? };
-            pages.drain(..count);
+            Pace::default().drop_all(pages.drain(..count).collect()).await;
         }
         Ok(())
     }

@@ -10,8 +10,29 @@ use weft_rt::sleep;
 
 use super::patience::{LOOK, Patience};
 use crate::error::{ExecError, Result};
+use crate::pace::Pace;
 use crate::profile::{Wait, waiting};
 use crate::spill::Assured;
+
+/// Bytes that caches give back at once, which takes some time.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// Adds `bytes` to a reservation as [`Reservation::try_grow`] does, or nothing; a piece at a time.
+pub(crate) async fn grow_in_turns(memory: &mut Reservation, bytes: u64) -> bool {
+    let (mut pace, before, mut left) = (Pace::default(), memory.bytes(), bytes);
+    loop {
+        let step = left.min(STEP_BYTES);
+        if !memory.try_grow(step) {
+            memory.shrink(memory.bytes() - before);
+            return false;
+        }
+        left -= step;
+        if left == 0 {
+            return true;
+        }
+        pace.keep().await;
+    }
+}
 
 /// Memory that is held, and who holds it. A worker has one at a time: while it waits with one, nothing that it holds
 /// otherwise can come free.

@@ -11,6 +11,9 @@ use crate::pace::Pace;
 use crate::spill::frozen::{FROZEN_BYTES_MAX, Freezing, page_bytes};
 use crate::spill::writer::Writer;
 
+/// Tuples that are measured before others may run.
+const TUPLES_PER_TURN: usize = 512;
+
 /// Tuples of a partition, and the page that they are being packed onto.
 pub(crate) struct Packing<'a> {
     layout: &'a Layout,
@@ -140,5 +143,8 @@ pub(crate) async unsafe fn measure(
     for number in 0..page.tuples() {
         // SAFETY: as promised.
         unsafe { measure_pieces(layout, page.tuple(number), form, sizes, pace).await };
+        if number % TUPLES_PER_TURN == 0 {
+            pace.keep().await;
+        }
     }
 }

@@ -264,7 +264,7 @@ impl Input {
     }
 
     /// The first `count` rows at hand, which stay there, and the bytes that they take, about.
-    pub(super) fn chunk(&self, count: usize) -> (Chunk, u64) {
+    pub(super) async fn chunk(&self, count: usize, pace: &mut Pace) -> (Chunk, u64) {
         let (mut entries, mut segments, mut bytes) = (Vec::with_capacity(count), Vec::new(), 0);
         for segment in &self.at_hand {
             let left = count - entries.len();
@@ -276,6 +276,7 @@ impl Input {
             entries.extend_from_slice(&some[..taken]);
             bytes += segment.bytes_of(taken);
             segments.push(segment.clone());
+            pace.keep().await;
         }
         let pages = Vec::new();
         let chunk =

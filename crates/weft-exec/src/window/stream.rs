@@ -170,7 +170,7 @@ impl State {
             let sets = shared.sets.len() as u64;
             let bytes = (count * size_of::<Entry>()) as u64 + Starts::bytes(count) * sets;
             budget.reserve(bytes).await?;
-            let rows = SortedRows::Some(Arc::new(input.chunk(count).0));
+            let rows = SortedRows::Some(Arc::new(input.chunk(count, &mut pace).await.0));
             let Shared { layout, sets, .. } = shared;
             // SAFETY: the tuples are those of the sort, as the layout is.
             let starts = unsafe { starts_of_few(rows.entries(), layout, sets, &mut pace).await };

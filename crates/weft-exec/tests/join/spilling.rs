@@ -239,3 +239,61 @@ fn cancellation_while_spilling_leaves_nothing_behind() {
         canceller.join().expect("it sleeps");
     }
 }
+
+/// Places on disk come free while what lay there goes on.
+#[test]
+fn places_of_what_was_served_come_free() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let case = sides(seed, (30_000, 30_000), &[], 30_000, u64::MAX);
+    let little = context(2, little(2), SimFaults::none());
+    let (rows, used): (Found<Row>, Found<u64>) = Default::default();
+    let (take, watched, seen) = (take_rows(case.kind, &rows), little.clone(), used.clone());
+    let join = case.join(Vec::new());
+    let probe = case.probe_pipeline(&join, move |registers, at| {
+        seen.lock().unwrap().push(stats(&watched).used_bytes);
+        take(registers, at)
+    });
+    run(vec![case.build_pipeline(&join), probe], &little).unwrap();
+    let used = used.lock().unwrap();
+    let (most, last) = (used.iter().max().unwrap(), used.last().unwrap());
+    assert!(last < &(most / 4), "{last} of {most} bytes are left");
+    drop((used, join));
+    assert_nothing_is_left(&little);
+}
+
+/// What is on disk of a build side is there for each of the pipelines that look tuples up.
+#[test]
+fn several_pipelines_probe_what_is_on_disk() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for marks_build in [false, true] {
+        let mut case = sides(seed, (15_000, 20_000), &[], 15_000, u64::MAX);
+        case.marks_build = marks_build;
+        let expected = answer(&case, &context(2, AMPLE, SimFaults::none())).unwrap();
+        let little = context(2, little(2), SimFaults::none());
+        let join = case.join(Vec::new());
+        let found: [Found<Row>; 3] = Default::default();
+        let probes =
+            found.iter().map(|rows| case.probe_pipeline(&join, take_rows(case.kind, rows)));
+        let mut pipelines = vec![case.build_pipeline(&join)];
+        pipelines.extend(probes);
+        let unmatched: Found<_> = Found::default();
+        if marks_build {
+            pipelines.push(remainder_pipeline(&join, Which::Unmatched, &unmatched));
+            pipelines.last_mut().unwrap().after = vec![1, 2, 3];
+        }
+        run(pipelines, &little).unwrap();
+        assert!(stats(&little).written_bytes > 0);
+        for rows in &found {
+            let rows = taken(rows);
+            let other = rows.iter().zip(&expected.0).find(|(a, b)| a != b);
+            assert_eq!((rows.len(), other), (expected.0.len(), None));
+        }
+        if marks_build {
+            assert!(taken(&unmatched) == expected.1[1], "other rows of the build side");
+        }
+        drop(join);
+        assert_nothing_is_left(&little);
+    }
+}

@@ -10,13 +10,18 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use super::current::{Polled, poll_coroutine, stay_runnable};
 use super::waker::{Owner, ReadyCore};
 use crate::sync::ready_set::{READY_SET_CAPACITY_MAX, ReadySet};
 
-/// Polls after which a batch lets its worker look at the device and at other tasks.
+/// Polls after which a batch lets its worker look at the device and at other tasks, and the time after which it does.
 const POLLS_PER_TURN: usize = 64;
+const TURN: Duration = Duration::from_micros(250);
+
+/// Polls after which it looks at the clock. It does so anyway after one that has let others run by itself: that took long.
+const POLLS_PER_LOOK: usize = 8;
 
 /// Most coroutines in one batch.
 pub const BATCH_DEPTH_MAX: usize = READY_SET_CAPACITY_MAX;
@@ -109,11 +114,11 @@ where
         true
     }
 
-    /// Polls the coroutine in a slot; the slot's bit in `runnable` was cleared before.
+    /// Polls the coroutine in a slot; the slot's bit in `runnable` was cleared before. True if it has only let others run.
     #[inline]
-    fn poll_slot(&mut self, index: usize) -> Result<(), E> {
+    fn poll_slot(&mut self, index: usize) -> Result<bool, E> {
         let Some(coroutine) = &mut self.slots[index] else {
-            return Ok(()); // A late wake-up for a coroutine that has ended.
+            return Ok(false); // A late wake-up for a coroutine that has ended.
         };
         // SAFETY: the slots lie in a box that is never reallocated or moved out of while the batch
         // lives, and a coroutine is only ever dropped in place.
@@ -121,7 +126,10 @@ where
         let mut context = Context::from_waker(&self.wakers[index]);
         match poll_coroutine(coroutine, &mut context) {
             Polled::Parked => {}
-            Polled::Runnable => self.runnable[index / 64] |= 1 << (index % 64),
+            Polled::Runnable => {
+                self.runnable[index / 64] |= 1 << (index % 64);
+                return Ok(true);
+            }
             Polled::Ready(result) => {
                 self.slots[index] = None;
                 self.live -= 1;
@@ -135,7 +143,7 @@ where
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Drops the coroutines that are left.
@@ -161,7 +169,7 @@ where
         if batch.live == 0 && !batch.exhausted {
             batch.fill();
         }
-        let mut polls_left = POLLS_PER_TURN;
+        let (began, mut polls_left) = (Instant::now(), POLLS_PER_TURN);
         loop {
             let Batch { core, runnable, .. } = batch;
             core.set.take(|word, bits| runnable[word] |= bits);
@@ -179,9 +187,17 @@ where
                     polls_left -= 1;
                     let index = batch.cursor * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
-                    if let Err(error) = batch.poll_slot(index) {
-                        batch.clear();
-                        return Poll::Ready(Err(error));
+                    match batch.poll_slot(index) {
+                        Ok(has_yielded) => {
+                            let looks = has_yielded || polls_left.is_multiple_of(POLLS_PER_LOOK);
+                            if looks && began.elapsed() >= TURN {
+                                polls_left = 0;
+                            }
+                        }
+                        Err(error) => {
+                            batch.clear();
+                            return Poll::Ready(Err(error));
+                        }
                     }
                 }
                 let next = batch.cursor + 1;

@@ -271,11 +271,16 @@ impl Chunk {
 
     /// Gives back what is free and resident to the system; returns what that was.
     fn give_back(&mut self) -> u32 {
-        for piece in (0..PIECES).filter(|piece| self.resident >> piece & 1 == 1) {
+        let mut left = self.resident;
+        while left != 0 {
+            // Pieces in a row at once: each call interrupts all threads of the process.
+            let first = left.trailing_zeros();
+            let count = (left >> first).trailing_ones();
+            left &= !(ALL >> (u32::BITS - count) << first);
             // SAFETY: within the chunk.
-            let start = unsafe { self.arena.as_ptr().add(piece * BLOCK_BYTES_MIN) };
-            // SAFETY: the piece is free, and nobody takes it while the slab is borrowed.
-            unsafe { self.arena.discard(start, BLOCK_BYTES_MIN) };
+            let start = unsafe { self.arena.as_ptr().add(first as usize * BLOCK_BYTES_MIN) };
+            // SAFETY: the pieces are free, and nobody takes them while the slab is borrowed.
+            unsafe { self.arena.discard(start, count as usize * BLOCK_BYTES_MIN) };
         }
         std::mem::take(&mut self.resident)
     }

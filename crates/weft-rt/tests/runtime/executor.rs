@@ -353,3 +353,37 @@ fn a_morsel_queue_ends_at_the_largest_number() {
     assert_eq!(queue.next(), Some(half..u64::MAX));
     assert_eq!((queue.next(), queue.next()), (None, None));
 }
+
+/// However many coroutines of a batch compute, its worker looks at others in between.
+#[test]
+fn a_batch_that_computes_lets_others_run() {
+    within_limit(|| {
+        let runtime = runtime(1);
+        let others = runtime.block_on(|| async {
+            let (done, others) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+            let (until, counted) = (done.clone(), others.clone());
+            let other = spawn_local(async move {
+                while !until.get() {
+                    counted.set(counted.get() + 1);
+                    yield_now().await;
+                }
+            });
+            numbered(64, 64, |_| async {
+                for _ in 0..4 {
+                    let since = std::time::Instant::now();
+                    while since.elapsed() < Duration::from_micros(200) {
+                        std::hint::spin_loop();
+                    }
+                    yield_now().await;
+                }
+            })
+            .await;
+            done.set(true);
+            other.await.unwrap();
+            others.get()
+        });
+        // 51 ms in turns of little more than a quarter of one.
+        let others = others.unwrap();
+        assert!(others >= 64, "{others} times");
+    });
+}

@@ -252,7 +252,7 @@ impl Blocks {
         let bytes = self.loaded_bytes(count) + self.known_bytes();
         let mut memory = self.reserved(bytes).await?;
         self.known_memory.merge(memory.split(self.known_bytes()));
-        let (mut chunk, _) = self.input.chunk(count);
+        let (mut chunk, _) = self.input.chunk(count, &mut pace).await;
         chunk.adopt(memory);
         // SAFETY: the tuples are those of the sort, as the layout is.
         let starts = unsafe { self.starts(&chunk, &begins, &mut pace).await };
