@@ -6,6 +6,7 @@
 //! where writing and reading back are expected to take the least time, instead of one place up whenever the device costs more than the
 //! processor: next to a device that is only a little too slow, compression would cost more than it saves.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const ALONE: f64 = 0.2;
 
 /// Compression begins if it is better by more than this factor: the processor is there for others, too, and what
 /// is expected is not what happens. Once it has begun the first place of the scale is taken that costs little more than the best.
-const SLACK_OFF: f64 = 1.2;
+const SLACK_OFF: f64 = 1.05;
 const SLACK: f64 = 1.03;
 
 /// How a database compresses what is spilled.
@@ -114,8 +115,8 @@ pub struct PageCosts {
 #[derive(Debug, Default)]
 struct Run {
     pages: u32,
+    /// What the thread has done meanwhile.
     raw_bytes: f64,
-    /// By the operator.
     computing: Duration,
     /// Of those that were to be compressed by the scheme of the place.
     of_place: Compressed,
@@ -135,6 +136,25 @@ struct Operator {
     raw_bytes: f64,
 }
 
+thread_local! {
+    /// Bytes of pages that were written for this thread's writers.
+    static RAW_BYTES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What a thread has computed, but for compressing, and the bytes of the pages that came of it: of all its writers, as whatever a
+/// thread computes keeps it from compressing.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    computing: Duration,
+    raw_bytes: u64,
+}
+
+impl Done {
+    fn now() -> Done {
+        Done { computing: operator_time(), raw_bytes: RAW_BYTES.get() }
+    }
+}
+
 /// What one writer's pages are compressed by.
 #[derive(Debug)]
 pub struct Regulator {
@@ -142,8 +162,8 @@ pub struct Regulator {
     known: Known,
     operator: Operator,
     run: Run,
-    /// What the thread had computed when the writer had waited last, or the run began, if one has.
-    since: Option<Duration>,
+    /// What the thread had done when the run began, if one has.
+    since: Option<Done>,
     run_pages: u32,
     /// Who share the device.
     workers: f64,
@@ -162,7 +182,7 @@ impl Regulator {
         match compression {
             SpillCompression::Fixed(scheme) => scheme,
             SpillCompression::Auto => {
-                self.since.get_or_insert_with(operator_time);
+                self.since.get_or_insert_with(Done::now);
                 SCALE[self.known.place].scheme
             }
         }
@@ -171,7 +191,7 @@ impl Regulator {
     /// Counts a page that was written. `rates` tells how fast the devices are.
     pub fn note_written(&mut self, page: PageCosts, rates: impl FnOnce() -> SpillRates) {
         self.run.pages += 1;
-        self.run.raw_bytes += page.raw_bytes as f64;
+        RAW_BYTES.set(RAW_BYTES.get() + page.raw_bytes as u64);
         // Others were on their way when the place changed.
         if page.scheme == SCALE[self.known.place].scheme {
             let of_place = &mut self.run.of_place;
@@ -179,27 +199,20 @@ impl Regulator {
             of_place.written_bytes += page.written_bytes as f64;
             of_place.compressing += page.compressing;
         }
-        if self.run.pages >= self.run_pages && self.since.is_some() {
-            self.note_computed();
+        if self.run.pages >= self.run_pages
+            && let Some(since) = &mut self.since
+        {
+            let now = Done::now();
+            self.run.computing = now.computing.saturating_sub(since.computing);
+            self.run.raw_bytes = (now.raw_bytes - since.raw_bytes) as f64;
+            *since = now;
             self.decide(rates());
         }
     }
 
-    /// The writer begins to wait for a page: what the thread does until [`Regulator::note_waited`], be it no more than to look whether
-    /// something has ended, is not the operator's.
-    pub fn note_computed(&mut self) {
-        if let Some(since) = &mut self.since {
-            let now = operator_time();
-            self.run.computing += now.saturating_sub(*since);
-            *since = now;
-        }
-    }
-
-    /// It has waited.
-    pub fn note_waited(&mut self) {
-        if let Some(since) = &mut self.since {
-            *since = operator_time();
-        }
+    /// The writer is on another thread from now on.
+    pub fn change_thread(&mut self) {
+        self.since = self.since.map(|_| Done::now());
     }
 
     fn decide(&mut self, rates: SpillRates) {

@@ -357,11 +357,9 @@ impl Writer {
             return Ok(false);
         };
         let area = self.spills.spilling.area();
-        self.regulator.note_computed();
         let waits = area.wait_for_writes();
         let Written { spilled, compressing, kept: _task } = waiting(Wait::Device, write).await?;
         drop(waits);
-        self.regulator.note_waited();
         let spilled = spilled?;
         let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());
         let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };

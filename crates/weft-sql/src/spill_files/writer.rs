@@ -94,7 +94,7 @@ impl Writer {
     fn follow_thread(&mut self) {
         let thread = std::thread::current().id();
         if std::mem::replace(&mut self.thread, thread) != thread {
-            self.regulator.note_waited();
+            self.regulator.change_thread();
         }
     }
 
@@ -105,7 +105,6 @@ impl Writer {
     fn end_first(&mut self) -> Result<()> {
         let Some(piece) = self.writing.pop_front() else { return Ok(()) };
         self.follow_thread();
-        self.regulator.note_computed();
         let area = self.files.spilling.area();
         let is_regulated = self.files.spilling.options().compression == SpillCompression::Auto;
         if is_regulated && !piece.has_ended() {
@@ -117,9 +116,7 @@ impl Writer {
                 piece.written().await.ok();
             }));
         }
-        let on_disk = piece.wait();
-        self.regulator.note_waited();
-        let on_disk = on_disk?;
+        let on_disk = piece.wait()?;
         let (raw_bytes, written_bytes) = (on_disk.spilled.bytes(), on_disk.spilled.written_bytes());
         let (scheme, compressing) = (on_disk.scheme, on_disk.compressing);
         let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };

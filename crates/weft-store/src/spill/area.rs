@@ -227,12 +227,12 @@ impl SpillArea {
 
     /// To be held by who has nothing to do until a piece is written: its devices are busy then. On a worker.
     pub fn wait_for_writes(&self) -> Waits<'_> {
-        self.shared.writes.wait(Instant::now(), bytes_moved())
+        self.shared.writes.wait(bytes_moved())
     }
 
     /// The same until a piece has come back.
     pub fn wait_for_reads(&self) -> Waits<'_> {
-        self.shared.reads.wait(Instant::now(), bytes_moved())
+        self.shared.reads.wait(bytes_moved())
     }
 
     /// Writes a piece, compressed by a scheme where that makes it smaller, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not
