@@ -8,6 +8,7 @@
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use weft_store::spill::{Grade, SCALE, Scheme, SpillRates, operator_time};
@@ -115,7 +116,7 @@ pub struct PageCosts {
 #[derive(Debug, Default)]
 struct Run {
     pages: u32,
-    /// What the thread has done meanwhile.
+    /// What the thread has done meanwhile, as far as it was the same.
     raw_bytes: f64,
     computing: Duration,
     /// Of those that were to be compressed by the scheme of the place.
@@ -145,13 +146,15 @@ thread_local! {
 /// thread computes keeps it from compressing.
 #[derive(Clone, Copy, Debug)]
 struct Done {
+    thread: ThreadId,
     computing: Duration,
     raw_bytes: u64,
 }
 
 impl Done {
     fn now() -> Done {
-        Done { computing: operator_time(), raw_bytes: RAW_BYTES.get() }
+        let thread = std::thread::current().id();
+        Done { thread, computing: operator_time(), raw_bytes: RAW_BYTES.get() }
     }
 }
 
@@ -162,7 +165,7 @@ pub struct Regulator {
     known: Known,
     operator: Operator,
     run: Run,
-    /// What the thread had done when the run began, if one has.
+    /// What the thread had done when the last page was written, or the first was to be.
     since: Option<Done>,
     run_pages: u32,
     /// Who share the device.
@@ -199,20 +202,17 @@ impl Regulator {
             of_place.written_bytes += page.written_bytes as f64;
             of_place.compressing += page.compressing;
         }
-        if self.run.pages >= self.run_pages
-            && let Some(since) = &mut self.since
-        {
-            let now = Done::now();
-            self.run.computing = now.computing.saturating_sub(since.computing);
-            self.run.raw_bytes = (now.raw_bytes - since.raw_bytes) as f64;
-            *since = now;
+        let Some(since) = &mut self.since else { return };
+        let now = Done::now();
+        let before = std::mem::replace(since, now);
+        // Writers go on on other threads: what one has done is its own.
+        if before.thread == now.thread {
+            self.run.computing += now.computing.saturating_sub(before.computing);
+            self.run.raw_bytes += (now.raw_bytes - before.raw_bytes) as f64;
+        }
+        if self.run.pages >= self.run_pages && self.run.raw_bytes > 0.0 {
             self.decide(rates());
         }
-    }
-
-    /// The writer is on another thread from now on.
-    pub fn change_thread(&mut self) {
-        self.since = self.since.map(|_| Done::now());
     }
 
     fn decide(&mut self, rates: SpillRates) {
@@ -348,6 +348,28 @@ mod tests {
             compressed += u32::from(scheme != Scheme::Off);
         }
         assert!(compressed < 5, "{compressed} of 100 runs");
+    }
+
+    #[test]
+    fn writers_go_on_on_other_threads() {
+        let mut regulator = regulator();
+        let page = PageCosts {
+            scheme: Scheme::Off,
+            raw_bytes: 65_536,
+            written_bytes: 65_536,
+            compressing: Duration::ZERO,
+        };
+        for pages in [1000, 10] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..pages {
+                        regulator.scheme(SpillCompression::Auto);
+                        regulator.note_written(page, || SpillRates { written: None, read: None });
+                    }
+                });
+            });
+        }
+        assert_eq!(regulator.scheme(SpillCompression::Auto), Scheme::Off);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
 
 use datafusion::common::Result as DfResult;
 use datafusion::execution::SpillWriter;
@@ -25,8 +24,6 @@ pub(super) struct Writer {
     depth: usize,
     writing: VecDeque<Arc<Piece>>,
     regulator: Regulator,
-    /// Whose time the regulator looks at.
-    thread: ThreadId,
 }
 
 impl Writer {
@@ -35,8 +32,8 @@ impl Writer {
         let pieces = files.ledger.limit() / DEPTH_PART / PIECE_BYTES as u64;
         let depth = (pieces as usize).clamp(least, most);
         let regulator = files.spilling.regulator(depth, files.runtime.workers());
-        let (writing, thread) = (VecDeque::new(), std::thread::current().id());
-        Writer { files, content, depth, writing, regulator, thread }
+        let writing = VecDeque::new();
+        Writer { files, content, depth, writing, regulator }
     }
 
     /// An empty piece, when there is memory for it.
@@ -80,7 +77,6 @@ impl Writer {
         let Sealed { buffer, memory, piece, ending } = sealed;
         self.writing.push_back(piece);
         let compression = self.files.spilling.options().compression;
-        self.follow_thread();
         let scheme = self.regulator.scheme(compression);
         let area = self.files.spilling.area().clone();
         // The piece says how it ends.
@@ -90,21 +86,12 @@ impl Writer {
         }));
     }
 
-    /// What a thread has computed is its own: another goes on from what it has computed before.
-    fn follow_thread(&mut self) {
-        let thread = std::thread::current().id();
-        if std::mem::replace(&mut self.thread, thread) != thread {
-            self.regulator.change_thread();
-        }
-    }
-
     /// Waits for the oldest write, if there is one.
     ///
     /// # Errors
     /// What went wrong.
     fn end_first(&mut self) -> Result<()> {
         let Some(piece) = self.writing.pop_front() else { return Ok(()) };
-        self.follow_thread();
         let area = self.files.spilling.area();
         let is_regulated = self.files.spilling.options().compression == SpillCompression::Auto;
         if is_regulated && !piece.has_ended() {
