@@ -137,7 +137,7 @@ impl Aside {
             return 0;
         }
         let partitions = self.spilled.partitions().iter();
-        let disk_bytes: Vec<u64> = partitions.map(|partition| partition.bytes).collect();
+        let disk_bytes: Vec<u64> = partitions.map(|partition| partition.on_disk.bytes).collect();
         fan_out::served_bytes(&disk_bytes, self.spilled.probe_bits, self.spills.part_bytes(1))
     }
 
@@ -231,11 +231,20 @@ impl Aside {
             true => partition.take(),
             false => partition.pages(),
         };
-        let builds = partitions.chunks(partitions.len() >> skipped_bits).map(|partitions| {
-            Side::of(Vec::new(), partitions.iter().flat_map(pages).collect(), ledger.empty())
-        });
+        let of_unit = |partitions: &[Partition]| {
+            let mut side = Side::new(ledger);
+            for partition in partitions {
+                side.spilled.extend(pages(partition));
+                side.on_disk.merge(partition.on_disk);
+            }
+            side
+        };
+        let builds: Vec<Side> =
+            partitions.chunks(partitions.len() >> skipped_bits).map(of_unit).collect();
+        // Not before: others take what nobody else needs.
+        self.probe.join.end_probe();
         let is_heavy = self.probe.keys.is_empty();
-        let pairs = builds.zip(probes);
+        let pairs = builds.into_iter().zip(probes);
         if self.is_whole {
             let (mut build, mut probe) = (Side::new(ledger), Side::new(ledger));
             for (a, b) in pairs {

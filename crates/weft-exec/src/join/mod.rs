@@ -288,11 +288,16 @@ impl Join {
         self.probes_left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of these pipelines serves what it has put aside. True if nobody but that one needs what is on disk from now on.
+    /// True if only one pipeline is left that has not come to what it has put aside, and nobody needs afterwards what is on disk.
     fn is_last_probe(&self) -> bool {
+        self.probes_left.load(Ordering::Acquire) == 1 && !self.has_remainder.load(Ordering::Relaxed)
+    }
+
+    /// One of these pipelines has all that it needs of what is on disk.
+    fn end_probe(&self) {
         let one_less = |left: usize| left.checked_sub(1);
-        let before = self.probes_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
-        before == Ok(1) && !self.has_remainder.load(Ordering::Relaxed)
+        // Of a pipeline that nobody has announced there is nothing to be counted.
+        self.probes_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).ok();
     }
 
     fn add(&self, part: Materialized) {

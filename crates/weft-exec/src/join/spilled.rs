@@ -7,6 +7,7 @@ use weft_rt::memory::Reservation;
 
 use super::BUILD;
 use super::expel::{Promised, partition_of};
+use super::unit::OnDisk;
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::query::Context;
@@ -41,8 +42,8 @@ pub(super) struct Partition {
     /// Each with the number of its first tuple in the partition, until somebody takes them.
     pages: Mutex<Vec<NumberedPage>>,
     tuples: u64,
-    /// Bytes of all pages.
-    pub(super) bytes: u64,
+    /// What all pages have.
+    pub(super) on_disk: OnDisk,
     /// A bit for each tuple, set if it has matched, if marks are kept.
     marks: Vec<AtomicU64>,
 }
@@ -98,8 +99,9 @@ impl Spilled {
         for page in pages {
             let partition = &mut partitions[page.partition];
             let (first, tuples) = (Some(partition.tuples), page.tuples as u64);
-            partition.bytes += page.bytes() as u64;
-            partition.pages_mut().push(NumberedPage { page: Arc::new(page), first });
+            let page = NumberedPage { page: Arc::new(page), first };
+            partition.on_disk.add(&page);
+            partition.pages_mut().push(page);
             partition.tuples += tuples;
             pace.keep().await;
         }

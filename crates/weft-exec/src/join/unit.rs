@@ -56,12 +56,12 @@ impl OnDisk {
         })
     }
 
-    fn add(&mut self, page: &NumberedPage) {
+    pub(super) fn add(&mut self, page: &NumberedPage) {
         let (tuples, bytes) = (page.page.tuples, page.bytes());
         self.merge(OnDisk { tuples, bytes, page_bytes: bytes });
     }
 
-    fn merge(&mut self, other: OnDisk) {
+    pub(super) fn merge(&mut self, other: OnDisk) {
         self.tuples += other.tuples;
         self.bytes += other.bytes;
         self.page_bytes = self.page_bytes.max(other.page_bytes);

@@ -262,16 +262,20 @@ fn places_of_what_was_served_come_free() {
     assert_nothing_is_left(&little);
 }
 
-/// What is on disk of a build side is there for each of the pipelines that look tuples up.
+/// What is on disk of a build side is there for each of the pipelines that look tuples up, one after the other or, where memory
+/// permits, at once.
 #[test]
 fn several_pipelines_probe_what_is_on_disk() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
-    for marks_build in [false, true] {
-        let mut case = sides(seed, (15_000, 20_000), &[], 15_000, u64::MAX);
+    let few = (2, little(2), (15_000, 20_000));
+    for (marks_build, (workers, bytes, rows)) in
+        [(false, few), (true, few), (false, (1, 32 * MIB, (200_000, 30_000)))]
+    {
+        let mut case = sides(seed, rows, &[], rows.0 as u32, u64::MAX);
         case.marks_build = marks_build;
         let expected = answer(&case, &context(2, AMPLE, SimFaults::none())).unwrap();
-        let little = context(2, little(2), SimFaults::none());
+        let little = context(workers, bytes, SimFaults::none());
         let join = case.join(Vec::new());
         let found: [Found<Row>; 3] = Default::default();
         let probes =

@@ -20,8 +20,9 @@ use crate::sync::ready_set::{READY_SET_CAPACITY_MAX, ReadySet};
 const POLLS_PER_TURN: usize = 64;
 const TURN: Duration = Duration::from_micros(250);
 
-/// Polls after which it looks at the clock. It does so anyway after one that has let others run by itself: that took long.
-const POLLS_PER_LOOK: usize = 8;
+/// Polls after which it looks at the clock at the latest, if they take less time than [`SHORT`] each; else it does so after each.
+const POLLS_PER_LOOK_MAX: usize = 16;
+const SHORT: Duration = Duration::from_micros(1);
 
 /// Most coroutines in one batch.
 pub const BATCH_DEPTH_MAX: usize = READY_SET_CAPACITY_MAX;
@@ -49,6 +50,8 @@ pub struct Batch<F, N> {
     /// been polled: the next turn goes on there, so that everybody runs once in each round.
     cursor: usize,
     unpolled: u64,
+    /// Polls between two looks at the clock.
+    polls_per_look: usize,
     next: N,
     boundary: Boundary,
     live: usize,
@@ -78,6 +81,7 @@ where
             runnable: vec![0; core.set.word_count()].into_boxed_slice(),
             cursor: 0,
             unpolled: 0,
+            polls_per_look: 1,
             core,
             next,
             boundary,
@@ -114,11 +118,11 @@ where
         true
     }
 
-    /// Polls the coroutine in a slot; the slot's bit in `runnable` was cleared before. True if it has only let others run.
+    /// Polls the coroutine in a slot; the slot's bit in `runnable` was cleared before.
     #[inline]
-    fn poll_slot(&mut self, index: usize) -> Result<bool, E> {
+    fn poll_slot(&mut self, index: usize) -> Result<(), E> {
         let Some(coroutine) = &mut self.slots[index] else {
-            return Ok(false); // A late wake-up for a coroutine that has ended.
+            return Ok(()); // A late wake-up for a coroutine that has ended.
         };
         // SAFETY: the slots lie in a box that is never reallocated or moved out of while the batch
         // lives, and a coroutine is only ever dropped in place.
@@ -126,10 +130,7 @@ where
         let mut context = Context::from_waker(&self.wakers[index]);
         match poll_coroutine(coroutine, &mut context) {
             Polled::Parked => {}
-            Polled::Runnable => {
-                self.runnable[index / 64] |= 1 << (index % 64);
-                return Ok(true);
-            }
+            Polled::Runnable => self.runnable[index / 64] |= 1 << (index % 64),
             Polled::Ready(result) => {
                 self.slots[index] = None;
                 self.live -= 1;
@@ -143,7 +144,7 @@ where
                 }
             }
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Drops the coroutines that are left.
@@ -170,6 +171,7 @@ where
             batch.fill();
         }
         let (began, mut polls_left) = (Instant::now(), POLLS_PER_TURN);
+        let (mut looked, mut polls_to_look) = (began, batch.polls_per_look);
         loop {
             let Batch { core, runnable, .. } = batch;
             core.set.take(|word, bits| runnable[word] |= bits);
@@ -187,16 +189,20 @@ where
                     polls_left -= 1;
                     let index = batch.cursor * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
-                    match batch.poll_slot(index) {
-                        Ok(has_yielded) => {
-                            let looks = has_yielded || polls_left.is_multiple_of(POLLS_PER_LOOK);
-                            if looks && began.elapsed() >= TURN {
-                                polls_left = 0;
-                            }
-                        }
-                        Err(error) => {
-                            batch.clear();
-                            return Poll::Ready(Err(error));
+                    if let Err(error) = batch.poll_slot(index) {
+                        batch.clear();
+                        return Poll::Ready(Err(error));
+                    }
+                    polls_to_look -= 1;
+                    if polls_to_look == 0 {
+                        let now = Instant::now();
+                        let polls = batch.polls_per_look;
+                        let are_short = now.duration_since(looked) < SHORT * polls as u32;
+                        let next = if are_short { 2 * polls } else { 1 };
+                        batch.polls_per_look = next.min(POLLS_PER_LOOK_MAX);
+                        (looked, polls_to_look) = (now, batch.polls_per_look);
+                        if now.duration_since(began) >= TURN {
+                            polls_left = 0;
                         }
                     }
                 }
