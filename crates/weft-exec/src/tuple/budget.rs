@@ -17,8 +17,12 @@ use crate::spill::Assured;
 /// Bytes that caches give back at once, which takes some time.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Adds `bytes` to a reservation as [`Reservation::try_grow`] does, or nothing; a piece at a time.
+/// Adds `bytes` to a reservation as [`Reservation::try_grow`] does, or nothing; a piece at a time, unless all of them are free: of two who
+/// do so at once, neither may get all.
 pub(crate) async fn grow_in_turns(memory: &mut Reservation, bytes: u64) -> bool {
+    if memory.try_grow_from_free(bytes) {
+        return true;
+    }
     let (mut pace, before, mut left) = (Pace::default(), memory.bytes(), bytes);
     loop {
         let step = left.min(STEP_BYTES);
