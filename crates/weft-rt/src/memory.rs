@@ -151,13 +151,29 @@ impl Ledger {
     #[cfg(not(loom))]
     pub fn note_freed(&self, bytes: u64) {
         if self.is_watching() && self.account.is_much_freed(bytes) {
-            let (most_bytes, gaps_max) = self.heap_bounds();
-            let gaps = heap::note_gaps(most_bytes, gaps_max);
-            if self.account.has_more_gaps(gaps, self.limit() / HEAP_GAPS_MORE) {
-                self.trim();
-            } else {
-                self.trim_code();
-            }
+            self.trim_if_noticeable();
+        }
+    }
+
+    /// Counts memory that was taken. The last part of a budget is in use soon: what the process has beside it goes back meanwhile, as when
+    /// much is freed.
+    fn note_taken(&self, bytes: u64) {
+        #[cfg(not(loom))]
+        if self.is_watching() && self.account.is_much_taken_of_last(bytes) {
+            self.trim_if_noticeable();
+        }
+        #[cfg(loom)]
+        let _ = bytes;
+    }
+
+    #[cfg(not(loom))]
+    fn trim_if_noticeable(&self) {
+        let (most_bytes, gaps_max) = self.heap_bounds();
+        let gaps = heap::note_gaps(most_bytes, gaps_max);
+        if self.account.has_more_gaps(gaps, self.limit() / HEAP_GAPS_MORE) {
+            self.trim();
+        } else {
+            self.trim_code();
         }
     }
 
@@ -337,6 +353,7 @@ impl Ledger {
     /// The reservation of `bytes` that have been taken already.
     fn reservation(&self, bytes: u64) -> Reservation {
         self.count(bytes);
+        self.note_taken(bytes);
         Reservation { ledger: self.clone(), bytes, is_mapped: false }
     }
 }
@@ -453,17 +470,23 @@ impl Reservation {
         }
     }
 
+    /// The same, of those that were just taken.
+    fn note_taken(&mut self, bytes: u64) {
+        self.note(bytes);
+        self.ledger.note_taken(bytes);
+    }
+
     /// Adds `bytes` as [`Ledger::try_reserve`] gives them.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let taken = self.ledger.account.try_take(bytes);
-        self.note(if taken { bytes } else { 0 });
+        self.note_taken(if taken { bytes } else { 0 });
         taken
     }
 
     /// Adds `bytes` if they are free and nobody waits; takes nothing from caches. For caches.
     pub fn try_grow_from_free(&mut self, bytes: u64) -> bool {
         let taken = self.ledger.account.try_take_free(bytes);
-        self.note(if taken { bytes } else { 0 });
+        self.note_taken(if taken { bytes } else { 0 });
         taken
     }
 

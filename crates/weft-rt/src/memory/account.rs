@@ -24,9 +24,13 @@ const ASSURED_BYTES: u64 = 16 << 20;
 /// The part of a limit that is held back at most, however much is asked for.
 const HELD_BACK: u64 = 4;
 
-/// Bytes that are freed until the heap's gaps are looked at.
+/// Bytes that are freed until the heap's gaps are looked at; and that are taken of the last part of a limit.
 #[cfg(not(loom))]
 const FREED_BYTES: u64 = 16 << 20;
+
+/// The last part of a limit, when what is beside it has to go back.
+#[cfg(not(loom))]
+const LAST_PART: u64 = 8;
 
 pub(super) struct Account {
     /// The bytes in use, and [`WAITING`].
@@ -45,6 +49,9 @@ pub(super) struct Account {
     /// Bytes that were freed since the heap's gaps were looked at.
     #[cfg(not(loom))]
     freed_since: AtomicU64,
+    /// Bytes that were taken of the last part of the limit since then.
+    #[cfg(not(loom))]
+    taken_since: AtomicU64,
     /// Bytes that lay in gaps when these had gone back, or at the least since then.
     #[cfg(not(loom))]
     gaps_left: AtomicU64,
@@ -102,6 +109,8 @@ impl Account {
             heap,
             #[cfg(not(loom))]
             freed_since: AtomicU64::new(0),
+            #[cfg(not(loom))]
+            taken_since: AtomicU64::new(0),
             #[cfg(not(loom))]
             gaps_left: AtomicU64::new(0),
             line: Mutex::new(line),
@@ -161,12 +170,14 @@ impl Account {
     /// Counts what was freed; true if that was much since this was true.
     #[cfg(not(loom))]
     pub(super) fn is_much_freed(&self, bytes: u64) -> bool {
-        let before = self.freed_since.fetch_add(bytes, Ordering::Relaxed);
-        let is_much = before + bytes >= FREED_BYTES;
-        if is_much {
-            self.freed_since.store(0, Ordering::Relaxed);
-        }
-        is_much
+        is_much(&self.freed_since, bytes)
+    }
+
+    /// Counts what was taken, if it is of the last part of the limit; true if that was much since this was true.
+    #[cfg(not(loom))]
+    pub(super) fn is_much_taken_of_last(&self, bytes: u64) -> bool {
+        let limit = self.limit_bytes();
+        self.used_bytes() > limit - limit / LAST_PART && is_much(&self.taken_since, bytes)
     }
 
     /// Notes what lies in gaps, now that these have gone back.
@@ -399,6 +410,17 @@ impl Account {
             wakers.push(line.turnstile.settle_first(Outcome::Memory));
         }
     }
+}
+
+/// Adds to a count of bytes; true, and none are counted, if they are many.
+#[cfg(not(loom))]
+fn is_much(count: &AtomicU64, bytes: u64) -> bool {
+    let before = count.fetch_add(bytes, Ordering::Relaxed);
+    let is_much = before + bytes >= FREED_BYTES;
+    if is_much {
+        count.store(0, Ordering::Relaxed);
+    }
+    is_much
 }
 
 impl Line {
