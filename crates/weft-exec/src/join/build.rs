@@ -24,7 +24,7 @@ use super::expel::{Promised, Remaining, expel};
 use super::filter::Bounds;
 use super::grace::{self, Partitioned};
 use super::spilled::Spilled;
-use super::wanted::Making;
+use super::wanted::{Beside, Making};
 use super::words::Words;
 use super::{BUILD, Join, Key, Nulls, Table, Whole};
 use crate::error::{ExecError, Result};
@@ -151,7 +151,7 @@ impl LocalSink for LocalBuild {
 }
 
 /// Pages that a worker takes at once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Unit {
     pages: Range<usize>,
     /// Nobody else has to do with the chains of their tuples meanwhile.
@@ -214,8 +214,9 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     let bounded = filling.bounded.iter().zip(bounds);
     bounded.for_each(|((key, _), bounds)| of_keys[*key] = Some(bounds));
     // Filters are of use, but nobody needs them.
+    let workers = if count <= TUPLES_ALONE { 1 } else { context.workers };
     for filter in &mut filling.filters {
-        let memory = filter.begin(distinct, &of_keys, &context.ledger);
+        let memory = filter.begin(distinct, workers, &of_keys, &context.ledger);
         memory.into_iter().for_each(|memory| filling.reservation.merge(memory));
     }
     let filling = make_filters(filling, count, context).await?;
@@ -277,14 +278,11 @@ async fn fill(filling: Filling, count: usize, context: &Context) -> Result<(Fill
         }
         return Ok((filling, bounds));
     }
-    let (alone, shared): (Vec<Unit>, Vec<Unit>) = units(&filling.tuples, count, context.workers)
-        .into_iter()
-        .map(|unit| Unit { is_alone: unit.is_alone && !filling.is_shared, ..unit })
-        .partition(|unit| unit.is_alone);
+    let divided = filling.divided(count, context.workers);
     let filling = Arc::new(filling);
     touch(&filling, context).await?;
     let mut bounds = filling.no_bounds();
-    for units in [shared, alone] {
+    for units in divided {
         for part in run(&filling, units, context).await? {
             bounds.iter_mut().zip(part).for_each(|(bounds, other)| bounds.join(other));
         }
@@ -300,23 +298,38 @@ async fn make_filters(filling: Filling, count: usize, context: &Context) -> Resu
     }
     if count <= TUPLES_ALONE {
         for page in 0..filling.tuples.pages.len() {
-            filling.filter_page(page);
+            filling.filter_page(page, 0, Beside::Nobody);
             yield_now().await;
         }
         return Ok(filling);
     }
+    let divided = filling.divided(count, context.workers);
     let filling = Arc::new(filling);
     touch(&filling, context).await?;
-    let for_morsels = filling.clone();
-    let work = move |_, page| {
-        let filling = for_morsels.clone();
-        async move {
-            filling.filter_page(page);
-            yield_now().await;
-            Ok(())
-        }
-    };
-    context.run_morsels(filling.tuples.pages.len(), work).await?;
+    for units in divided {
+        let (filling, count, units) = (filling.clone(), units.len(), Arc::new(units));
+        let work = move |worker, unit: usize| {
+            let (filling, units) = (filling.clone(), units.clone());
+            async move {
+                let Unit { pages, is_alone } = units[unit].clone();
+                let beside = if is_alone { Beside::OtherPartitions } else { Beside::Anybody };
+                for page in pages {
+                    filling.filter_page(page, worker, beside);
+                    yield_now().await;
+                }
+                Ok(())
+            }
+        };
+        context.run_morsels(count, work).await?;
+    }
+    for number in 0..filling.filters.len() {
+        let (steps, filling) = (filling.filters[number].steps(), filling.clone());
+        let work = move |_, step| {
+            filling.filters[number].join(step);
+            async { Ok(()) }
+        };
+        context.run_morsels(steps, work).await?;
+    }
     Ok(Arc::into_inner(filling).expect("the workers have ended"))
 }
 
@@ -390,7 +403,7 @@ impl Filling {
     /// Memory that is set at random places: that of the directory, and of the filters that have begun.
     fn words(&self) -> impl Iterator<Item = &Words> {
         let directory = self.is_chained.then(|| self.chains.words());
-        directory.into_iter().chain(self.filters.iter().filter_map(Making::words))
+        directory.into_iter().chain(self.filters.iter().flat_map(Making::words))
     }
 
     /// Has one of its huge pages come.
@@ -412,11 +425,20 @@ impl Filling {
         }
     }
 
-    fn filter_page(&self, page: usize) {
+    fn filter_page(&self, page: usize, worker: usize, beside: Beside) {
         let page = &self.tuples.pages[page].page;
         // SAFETY: tuples of a page are complete.
         let counts = |tuple| unsafe { !self.chains.has_null(tuple) };
-        self.filters.iter().for_each(|filter| filter.add(page, counts));
+        self.filters.iter().for_each(|filter| filter.add(page, worker, beside, counts));
+    }
+
+    /// The pages in two parts that are done one after the other, as [`units`]: those that others have to do with, and those of one
+    /// worker.
+    fn divided(&self, count: usize, workers: usize) -> [Vec<Unit>; 2] {
+        let units = units(&self.tuples, count, workers).into_iter();
+        let units = units.map(|unit| Unit { is_alone: unit.is_alone && !self.is_shared, ..unit });
+        let (alone, shared) = units.partition(|unit| unit.is_alone);
+        [shared, alone]
     }
 
     /// Adds the tuples of a page, `ALONE` if nobody else has to do with their chains.

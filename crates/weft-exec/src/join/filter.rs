@@ -8,7 +8,7 @@ use arrow_buffer::BooleanBufferBuilder;
 use weft_codec::dispatch::{Kernel, dispatch};
 
 use super::key_set::{Integer, KeySet};
-use super::words::Words;
+use super::words::{Words, set_bits};
 use crate::kernels::hash;
 use crate::lane::{Bool, Lane, Value, for_short_integer};
 use crate::program::{Constant, Register};
@@ -191,12 +191,16 @@ impl Bloom {
         (&self.words[(hash >> self.shift) as usize], bit(0) | bit(6) | bit(12) | bit(18))
     }
 
+    /// Adds a hash; `ALONE` if nobody else adds any of its partition meanwhile, and the filter has [words](Bloom::divides) of it alone.
     #[inline(always)]
-    pub fn add(&self, hash: u64) {
+    pub fn add<const ALONE: bool>(&self, hash: u64) {
         let (word, bits) = self.place(hash);
-        if word.load(Ordering::Relaxed) & bits != bits {
-            word.fetch_or(bits, Ordering::Relaxed);
-        }
+        set_bits::<ALONE>(word, bits);
+    }
+
+    /// True if hashes of different partitions never have a word in common, where the first bits of a hash are its partition.
+    pub fn divides(&self, partitions: usize) -> bool {
+        self.words.len() >= partitions
     }
 
     #[inline(always)]
@@ -402,7 +406,9 @@ mod tests {
         for count in [0, 1, 100, 50_000] {
             let bloom = Bloom::new(Bloom::words_for(count)).unwrap();
             let hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
-            hashes.iter().for_each(|hash| bloom.add(*hash));
+            let (some, others) = hashes.split_at(count / 3);
+            some.iter().for_each(|hash| bloom.add::<true>(*hash));
+            others.iter().for_each(|hash| bloom.add::<false>(*hash));
             assert!(hashes.iter().all(|hash| bloom.may_have(*hash)));
             let others = (0..10_000).filter(|_| bloom.may_have(random.u64(..))).count();
             assert!(others < 300, "{others} of 10,000 others, {count} hashes");

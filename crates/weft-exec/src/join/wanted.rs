@@ -3,6 +3,7 @@
 //! A [`Wanted`] is known before there is a join: whoever translates a plan hands it to the pipelines that ask, and to the
 //! join whose build side makes the filter. It is made only if somebody said what is wanted of it.
 
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +18,7 @@ use crate::lane::for_short_integer;
 use crate::program::Register;
 use crate::registers::Registers;
 use crate::tuple::layout::HASH_OFFSET;
+use crate::tuple::materializer::PARTITIONS;
 use crate::tuple::{Field, Layout, Page};
 
 /// Tuples after which it is known whether asking is worth it.
@@ -126,6 +128,17 @@ pub(crate) struct Making {
     fields: Vec<(Field, Nulls)>,
     /// They are all of the join's keys, whose hash is the tuple's.
     is_whole: bool,
+    /// Memory of the parts that it is made in, but for the one that is left.
+    parts: Option<Reservation>,
+}
+
+/// Who adds tuples to a filter while somebody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Nobody,
+    /// Those that add tuples of other partitions.
+    OtherPartitions,
+    Anybody,
 }
 
 /// What a filter has of rows.
@@ -144,7 +157,7 @@ impl Making {
             let is_whole = wanted.keys.iter().copied().eq(0..keys.len());
             let field = |key: &usize| (*layout.field(keys[*key].field), keys[*key].nulls);
             let fields = wanted.keys.iter().map(field).collect();
-            Making { wanted: wanted.clone(), rows: None, fields, is_whole }
+            Making { wanted: wanted.clone(), rows: None, fields, is_whole, parts: None }
         };
         wanted.iter().filter(is_asked).map(making).collect()
     }
@@ -165,10 +178,11 @@ impl Making {
     }
 
     /// Begins with what is wanted of rows: of a build side with so many different tuples, whose keys have these bounds,
-    /// as far as they are known. Its memory; `None` if there is not enough, and nothing is made then.
+    /// as far as they are known, by so many workers. Its memory; `None` if there is not enough, and nothing is made then.
     pub fn begin(
         &mut self,
         distinct: usize,
+        workers: usize,
         bounds: &[Option<Bounds>],
         ledger: &Ledger,
     ) -> Option<Reservation> {
@@ -183,7 +197,11 @@ impl Making {
         });
         if let Some((least, words)) = of_keys {
             let memory = of_words(words)?;
-            self.rows = Some(MakingRows::Keys(MakingKeys::new(least, words).ok()?));
+            let parts = MakingKeys::parts_for(words, distinct, workers);
+            let bytes = (parts - 1) as u64 * Words::bytes(words) as u64;
+            self.parts = ledger.try_reserve(bytes);
+            let parts = if self.parts.is_some() { parts } else { 1 };
+            self.rows = Some(MakingRows::Keys(MakingKeys::new(least, words, parts).ok()?));
             return Some(memory);
         }
         let words = Bloom::words_for(distinct);
@@ -198,37 +216,81 @@ impl Making {
     }
 
     /// The memory of what is wanted of rows.
-    pub fn words(&self) -> Option<&Words> {
-        match self.rows.as_ref()? {
-            MakingRows::Bloom(bloom) => Some(bloom.words()),
-            MakingRows::Keys(keys) => Some(keys.words()),
+    pub fn words(&self) -> &[Words] {
+        match &self.rows {
+            Some(MakingRows::Bloom(bloom)) => slice::from_ref(bloom.words()),
+            Some(MakingRows::Keys(keys)) => keys.words(),
+            None => &[],
         }
     }
 
-    /// Adds the tuples of a page that can match: those for which `counts` is true, at least.
-    pub fn add(&self, page: &Page, counts: impl Fn(*const u8) -> bool) {
-        let bloom = match &self.rows {
-            Some(MakingRows::Bloom(bloom)) => bloom,
+    /// Adds the tuples of a page that can match, those for which `counts` is true, at least. A worker adds one page at a time.
+    pub fn add(
+        &self,
+        page: &Page,
+        worker: usize,
+        beside: Beside,
+        counts: impl Fn(*const u8) -> bool,
+    ) {
+        match &self.rows {
+            Some(MakingRows::Bloom(bloom)) => {
+                let is_divided = self.is_whole && bloom.divides(PARTITIONS);
+                match beside {
+                    Beside::Nobody => self.add_hashes::<true>(bloom, page, counts),
+                    Beside::OtherPartitions if is_divided => {
+                        self.add_hashes::<true>(bloom, page, counts);
+                    }
+                    _ => self.add_hashes::<false>(bloom, page, counts),
+                }
+            }
             Some(MakingRows::Keys(keys)) => {
-                let field = &self.fields[0].0;
-                return for_short_integer!(field.lane, T => {
-                    each(page, field, |_, key: T| keys.add(key.bits()));
+                let (field, part) = (&self.fields[0].0, keys.part(worker));
+                let is_alone = keys.is_in_parts() || beside == Beside::Nobody;
+                for_short_integer!(field.lane, T => {
+                    if is_alone {
+                        each(page, field, |_, key: T| keys.add::<true>(part, key.bits()));
+                    } else {
+                        each(page, field, |_, key: T| keys.add::<false>(part, key.bits()));
+                    }
                 }, else unreachable!("a set is of integers"));
             }
-            None => return,
-        };
+            None => {}
+        }
+    }
+
+    fn add_hashes<const ALONE: bool>(
+        &self,
+        bloom: &Bloom,
+        page: &Page,
+        counts: impl Fn(*const u8) -> bool,
+    ) {
         let tuples = (0..page.tuples()).map(|number| page.tuple(number).cast_const());
         if self.is_whole {
             for tuple in tuples.filter(|tuple| counts(*tuple)) {
                 // SAFETY: the tuple is initialized.
-                bloom.add(unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() });
+                bloom.add::<ALONE>(unsafe { tuple.add(HASH_OFFSET).cast::<u64>().read() });
             }
             return;
         }
         let fields: Vec<Field> = self.fields.iter().map(|(field, _)| *field).collect();
         let hashes = hash::of_fields(page, &fields);
         for (_, hash) in tuples.zip(hashes).filter(|(tuple, _)| counts(*tuple)) {
-            bloom.add(hash);
+            bloom.add::<ALONE>(hash);
+        }
+    }
+
+    /// In how many steps it is joined from its parts, when all tuples were added.
+    pub fn steps(&self) -> usize {
+        match &self.rows {
+            Some(MakingRows::Keys(keys)) => keys.steps(),
+            _ => 0,
+        }
+    }
+
+    /// Makes one of these steps.
+    pub fn join(&self, step: usize) {
+        if let Some(MakingRows::Keys(keys)) = &self.rows {
+            keys.join(step);
         }
     }
 

@@ -74,6 +74,17 @@ impl Words {
     }
 }
 
+/// Sets bits of a word; `ALONE` if nobody else sets any of it meanwhile.
+#[inline(always)]
+pub(crate) fn set_bits<const ALONE: bool>(word: &AtomicU64, bits: u64) {
+    let before = word.load(Ordering::Relaxed);
+    if ALONE {
+        word.store(before | bits, Ordering::Relaxed);
+    } else if before & bits != bits {
+        word.fetch_or(bits, Ordering::Relaxed);
+    }
+}
+
 impl Deref for Words {
     type Target = [AtomicU64];
 
