@@ -168,7 +168,7 @@ impl UnitMorsel {
     /// before, so that neither the device nor the worker waits for the other. `None` if there is not memory for all of it,
     /// beside that of others.
     fn begin_ahead(&mut self) -> Option<Ahead<Step>> {
-        let Opened { ledger, gathered, measuring, workers, .. } = &self.opened;
+        let Opened { ledger, gathered, measuring, workers, assured, .. } = &self.opened;
         self.parts.retain(|parts| parts.count > 0);
         let spills = gathered.spills()?.clone();
         let operator = self.operator.clone();
@@ -187,7 +187,10 @@ impl UnitMorsel {
         };
         let settled = Settled::new(&spills.spilling, memory.bytes());
         let tasks = spills.tasks.clone();
-        let merged = async move { merge_within(&operator, unit, &spills, memory, settled).await };
+        let assured = assured.get_or_init(|| Assured::new(&spills)).clone();
+        let merged = async move {
+            merge_within(&operator, unit, (&spills, &assured), memory, settled).await
+        };
         // Nobody waits for it yet.
         Some(tasks.spawn_ahead(measuring.clone(), waiting(Wait::Other, merged)))
     }

@@ -75,14 +75,14 @@ pub(super) async fn merge(
                 Some(memory) => {
                     let settled = Settled::new(&spills.spilling, bytes);
                     drop(share);
-                    merge_within(operator, unit, spills, memory, settled).await
+                    merge_within(operator, unit, (spills, assured), memory, settled).await
                 }
                 None => merge_copying(operator, unit, spills, assured, &share).await,
             }
         }
         None => {
             let sources = Sources::new(unit, None, ledger.empty());
-            merge_in_place(operator, sources, ledger.empty()).await
+            merge_in_place(operator, sources, ledger.empty(), None).await
         }
     }
 }
@@ -110,13 +110,13 @@ fn bytes_behind(operator: &Aggregation, unit: &Unit) -> u64 {
 pub(super) async fn merge_within(
     operator: &Aggregation,
     unit: Unit,
-    spills: &Spills,
+    (spills, assured): (&Spills, &Arc<Assured>),
     mut memory: Reservation,
     settled: Settled,
 ) -> Result<Step> {
     let behind = memory.split(bytes_behind(operator, &unit));
     let sources = Sources::new(unit, Some(spills), memory);
-    let mut step = merge_in_place(operator, sources, behind).await?;
+    let mut step = merge_in_place(operator, sources, behind, Some(assured)).await?;
     if let Step::Merged(merged) = &mut step {
         merged.settled = Some(settled);
     }
@@ -128,6 +128,7 @@ pub(super) async fn merge_in_place(
     operator: &Aggregation,
     mut sources: Sources,
     mut free: Reservation,
+    assured: Option<&Arc<Assured>>,
 ) -> Result<Step> {
     let mut merging = Merging::new(operator, sources.groups, sources.skipped_bits);
     let mut reservation = free.split(0);
@@ -146,7 +147,7 @@ pub(super) async fn merge_in_place(
             let debt_bytes = merging.memory.take_debt();
             let free_bytes = debt_bytes.min(free.bytes());
             reservation.merge(free.split(free_bytes));
-            reserve(&mut reservation, debt_bytes - free_bytes).await?;
+            reserve(&mut reservation, debt_bytes - free_bytes, assured).await?;
             weft_rt::yield_now().await;
         }
         drop(tuples);
@@ -157,21 +158,32 @@ pub(super) async fn merge_in_place(
     let needed_bytes = operator.states.needs(&groups).await;
     let free_bytes = needed_bytes.min(free.bytes());
     reservation.merge(free.split(free_bytes));
-    reserve(&mut reservation, needed_bytes - free_bytes).await?;
+    reserve(&mut reservation, needed_bytes - free_bytes, assured).await?;
     let lie_in = Box::new((kept, sources.end()));
     let settled = None;
     let merged = Merged { groups, memory, reservation, table_bytes, _lie_in: lie_in, settled };
     Ok(Step::Merged(merged))
 }
 
-/// Waits for memory, but not for long: the worker's sink, which cannot go on meanwhile, may be who has it.
-pub(super) async fn reserve(reservation: &mut Reservation, bytes: u64) -> Result<()> {
+/// Waits for memory, but not for long: the worker's sink, which cannot go on meanwhile, may be who has it. What workers are assured
+/// of is taken rather than to wait, or at last to fail: they might all wait for each other.
+pub(super) async fn reserve(
+    reservation: &mut Reservation,
+    bytes: u64,
+    assured: Option<&Arc<Assured>>,
+) -> Result<()> {
     if bytes == 0 || reservation.try_grow(bytes) {
+        return Ok(());
+    }
+    if let Some(memory) = assured.and_then(|assured| assured.try_reserve(bytes)) {
+        reservation.merge(memory);
         return Ok(());
     }
     let ledger = &reservation.ledger().clone();
     let granted = ledger.reserve(bytes).map_ok(Grant::Memory);
-    reservation.merge(patiently(OPERATOR, ledger, bytes, granted).await?);
+    let granted = patiently(OPERATOR, ledger, bytes, granted).await;
+    let at_last = || assured.and_then(|assured| assured.try_reserve_of_all(bytes));
+    reservation.merge(granted.or_else(|error| at_last().ok_or(error))?);
     Ok(())
 }
 

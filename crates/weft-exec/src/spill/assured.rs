@@ -39,7 +39,12 @@ impl Assured {
         (bytes <= self.bytes).then(|| self.held_back.try_reserve(bytes)).flatten()
     }
 
-    /// The same as far as it goes: nothing if it does not.
+    /// Some of what all workers have, for one that would fail without it.
+    pub(crate) fn try_reserve_of_all(&self, bytes: u64) -> Option<Reservation> {
+        self.held_back.try_reserve(bytes)
+    }
+
+    /// The same as [`Assured::try_reserve`] as far as it goes: nothing if it does not.
     pub(crate) fn reserve_or_none(&self, bytes: u64) -> Reservation {
         self.try_reserve(bytes).unwrap_or_else(|| self.held_back.empty())
     }
