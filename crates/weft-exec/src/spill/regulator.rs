@@ -4,14 +4,16 @@
 //! After every run of pages the costs of a byte are compared: of the operator and of compression, in processor time of the worker's thread,
 //! and of the device, as the spill area measures it. One thing differs from the listing: compression goes to the place on the scale
 //! where writing and reading back are expected to take the least time, instead of one place up whenever the device costs more than the
-//! processor: next to a device that is only a little too slow, compression would cost more than it saves.
+//! processor: next to a device that is only a little too slow, compression would cost more than it saves. Where the device would cost more
+//! even there, the places next to it are tried once, as pages may be smaller by them than expected.
 
+use std::array;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use weft_store::spill::{Grade, SCALE, Scheme, SpillRates, operator_time};
+use weft_store::spill::{SCALE, Scheme, SpillRates, operator_time};
 
 /// Pages between decisions, for each that may be on its way at once.
 const RUN_PAGES: usize = 2;
@@ -24,6 +26,9 @@ const KEPT_OF_OPERATOR: f64 = 0.9;
 
 /// After so many runs without compression, other pages may have come, which it makes smaller.
 const UNCOMPRESSED_RUNS: u32 = 32;
+
+/// If a place saves so much more or less than before, other pages have come.
+const OTHERS: f64 = 0.2;
 
 /// Of what an operator takes for a byte that goes to disk, what it is expected to take for one that comes back, as aggregations do.
 const BACK: f64 = 0.5;
@@ -71,15 +76,17 @@ struct Known {
     place: usize,
     /// How much longer compressing takes than the scale says.
     slowness: f64,
-    /// How much of what the scale says is saved.
+    /// How much of what the scale says is saved, as was seen last.
     fit: f64,
+    /// The same of places where it was seen, of pages such as those that are written now.
+    fits: [Option<f64>; SCALE.len()],
     /// Runs that said nothing of that.
     uncompressed_runs: u32,
 }
 
 impl Default for Known {
     fn default() -> Known {
-        Known { place: 0, slowness: 1.0, fit: 1.0, uncompressed_runs: 0 }
+        Known { place: 0, slowness: 1.0, fit: 1.0, fits: [None; SCALE.len()], uncompressed_runs: 0 }
     }
 }
 
@@ -225,7 +232,9 @@ impl Regulator {
         // Until something has come back, that is expected to take as long as to be written; a device that is not busy costs nothing.
         let device_ns = [rates.written, rates.read.or(rates.written)]
             .map(|bytes_per_s| bytes_per_s.map_or(0.0, |rate| self.workers * 1e9 / rate));
-        let ns = SCALE.map(|grade| self.known.ns(&grade, operator_ns, device_ns));
+        let ways: [[Way; 2]; SCALE.len()] =
+            array::from_fn(|place| self.known.ways(place, operator_ns, device_ns));
+        let ns = ways.map(|ways| ways.iter().map(Way::ns).sum::<f64>());
         let least_ns = ns.iter().copied().fold(f64::INFINITY, f64::min);
         let slack = |place| match (place, self.known.place) {
             (0, 0) => SLACK_OFF,
@@ -233,7 +242,18 @@ impl Regulator {
             _ => SLACK,
         };
         let is_good = |place: &usize| ns[*place] <= least_ns * slack(*place);
-        let place = (0..ns.len()).find(is_good).unwrap_or(0);
+        let mut place = (0..ns.len()).find(is_good).unwrap_or(0);
+        // Where pages move for longer than anybody computes, to see what a place saves costs nothing.
+        let is_unknown = |other: &usize| {
+            self.known.fits.get(*other) == Some(&None) && ways[*other].iter().all(Way::is_moving)
+        };
+        if let Some(unknown) =
+            [place + 1, place.saturating_sub(1).max(1)].into_iter().find(is_unknown)
+            && place > 0
+            && self.known.fits[place].is_some()
+        {
+            place = unknown;
+        }
         log::trace!(
             "a byte of a page takes {operator_ns:.2} ns to make, {device_ns:.2?} to be written and read, {ns:.2?} in all: {}",
             SCALE[place].scheme.name()
@@ -251,6 +271,7 @@ impl Regulator {
             known.uncompressed_runs += 1;
             if known.uncompressed_runs >= UNCOMPRESSED_RUNS {
                 (known.fit, known.uncompressed_runs) = (1.0, 0);
+                known.fits = [None; SCALE.len()];
             }
             return;
         }
@@ -258,27 +279,50 @@ impl Regulator {
         if run.raw_bytes == 0.0 {
             return;
         }
-        let saved = (run.raw_bytes / run.written_bytes - 1.0) / (grade.ratio - 1.0);
-        known.fit = towards(known.fit, saved.max(0.0));
+        let saved = ((run.raw_bytes / run.written_bytes - 1.0) / (grade.ratio - 1.0)).max(0.0);
+        let is_same = |before: &f64| (saved - before).abs() <= before * OTHERS;
+        if known.fits[known.place].is_some_and(|before| !is_same(&before)) {
+            known.fits = [None; SCALE.len()];
+        }
+        let before = known.fits[known.place];
+        known.fit = before.map_or(saved, |before| towards(before, saved));
+        known.fits[known.place] = Some(known.fit);
         let compress_ns = run.compressing.as_nanos() as f64 / run.raw_bytes;
         known.slowness = towards(known.slowness, compress_ns / grade.compress_ns);
     }
 }
 
+/// What a byte of a page takes on its way to the device or back, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    computing_ns: f64,
+    moving_ns: f64,
+}
+
+impl Way {
+    fn ns(&self) -> f64 {
+        let Way { computing_ns, moving_ns } = *self;
+        computing_ns.max(moving_ns) + computing_ns.min(moving_ns) * ALONE
+    }
+
+    /// True if the device is the bottleneck.
+    fn is_moving(&self) -> bool {
+        self.moving_ns > self.computing_ns
+    }
+}
+
 impl Known {
-    /// Nanoseconds that a byte of a page is expected to take at a place of the scale, to be written and to come back, with what each
-    /// takes on the device.
-    fn ns(&self, grade: &Grade, operator_ns: f64, device_ns: [f64; 2]) -> f64 {
-        let ratio = 1.0 + (grade.ratio - 1.0) * self.fit;
-        let there = (operator_ns, grade.compress_ns);
-        let back = (operator_ns * BACK, grade.decompress_ns);
-        let ways = [there, back].into_iter().zip(device_ns);
-        ways.map(|((operator_ns, compression_ns), device_ns)| {
-            let computing_ns = operator_ns + compression_ns * self.slowness;
-            let moving_ns = device_ns / ratio;
-            computing_ns.max(moving_ns) + computing_ns.min(moving_ns) * ALONE
-        })
-        .sum()
+    /// What a byte of a page is expected to take at a place of the scale, to be written and to come back, with what each takes on the
+    /// device.
+    fn ways(&self, place: usize, operator_ns: f64, device_ns: [f64; 2]) -> [Way; 2] {
+        let grade = &SCALE[place];
+        let ratio = 1.0 + (grade.ratio - 1.0) * self.fits[place].unwrap_or(self.fit);
+        let costs = [grade.compress_ns, grade.decompress_ns].map(|ns| ns * self.slowness);
+        let way = |at: usize, operator_ns: f64| Way {
+            computing_ns: operator_ns + costs[at],
+            moving_ns: device_ns[at] / ratio,
+        };
+        [way(0, operator_ns), way(1, operator_ns * BACK)]
     }
 }
 
@@ -327,12 +371,12 @@ mod tests {
         assert_eq!(settled(&mut regulator, 1.5, [3.0; 2]), Scheme::Lz4);
         assert_eq!(settled(&mut regulator, 1.5, [0.5, 1.0]), Scheme::Off);
         assert_eq!(settled(&mut regulator, 1.5, [0.5, 4.0]), Scheme::Lz4);
-        assert_eq!(settled(&mut regulator, 1.5, [60.0; 2]), Scheme::Zstd(1));
+        assert_eq!(settled(&mut regulator, 1.5, [60.0; 2]), Scheme::Zstd(3));
         // Nothing has come back.
-        assert_eq!(settled(&mut regulator, 1.5, [60.0, 0.0]), Scheme::Zstd(1));
+        assert_eq!(settled(&mut regulator, 1.5, [60.0, 0.0]), Scheme::Zstd(3));
         // A writer of the same database begins there.
         let mut other = Regulator::new(regulator.experience.clone(), DEPTH, 2);
-        assert_eq!(other.scheme(SpillCompression::Auto), Scheme::Zstd(1));
+        assert_eq!(other.scheme(SpillCompression::Auto), Scheme::Zstd(3));
         // The neighbour is gone.
         assert_eq!(settled(&mut regulator, 1.5, [0.3; 2]), Scheme::Off);
     }
@@ -370,6 +414,36 @@ mod tests {
             });
         }
         assert_eq!(regulator.scheme(SpillCompression::Auto), Scheme::Off);
+    }
+
+    /// Pages that become smaller at one place than the scale says, next to a device that is slow.
+    #[test]
+    fn places_are_tried_where_the_device_is_slow() {
+        let mut regulator = regulator();
+        let pages = |regulator: &mut Regulator, ratios: [f64; 5], device_ns: f64| {
+            let grade = &SCALE[regulator.known.place];
+            let raw_bytes = 65_536.0 * f64::from(regulator.run_pages);
+            let nanos = |per_byte: f64| Duration::from_nanos((per_byte * raw_bytes) as u64);
+            let compressing = nanos(grade.compress_ns);
+            let written_bytes = raw_bytes / ratios[regulator.known.place];
+            let of_place = Compressed { raw_bytes, written_bytes, compressing };
+            let pages = regulator.run_pages;
+            regulator.run = Run { pages, raw_bytes, computing: nanos(4.0), of_place };
+            let rate = Some(1e9 / device_ns);
+            regulator.decide(SpillRates { written: rate, read: rate });
+            regulator.scheme(SpillCompression::Auto)
+        };
+        let levels = [1.0, 1.43, 1.66, 1.67, 1.88];
+        let schemes: Vec<Scheme> = (0..30).map(|_| pages(&mut regulator, levels, 10.0)).collect();
+        assert!(schemes[10..].iter().all(|scheme| *scheme == Scheme::Zstd(3)), "{schemes:?}");
+        // Level 3 makes others no smaller than level 1 does: it is tried, and given up.
+        let mut regulator = Regulator::new(Experience::default(), DEPTH, 2);
+        let levels = [1.0, 1.6, 1.7, 2.3, 2.0];
+        let schemes: Vec<Scheme> = (0..30).map(|_| pages(&mut regulator, levels, 10.0)).collect();
+        assert!(schemes[10..].iter().all(|scheme| *scheme == Scheme::Zstd(1)), "{schemes:?}");
+        // It is not slow: nothing is tried.
+        let schemes: Vec<Scheme> = (0..30).map(|_| pages(&mut regulator, levels, 1.0)).collect();
+        assert!(schemes[1..].iter().all(|scheme| *scheme == Scheme::Off), "{schemes:?}");
     }
 
     #[test]
