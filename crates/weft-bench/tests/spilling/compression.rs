@@ -7,7 +7,7 @@ use super::{LEAST, Report};
 #[test]
 fn each_scheme_is_measured() {
     let line = format!(
-        "compression --scale 0.04 --memory-limit {LEAST} --spill-compression off,lz4,zstd:3"
+        "compression --scale 0.04 --memory-limit {LEAST} --spill-compression off,lz4,zstd:5"
     );
     let report = Report::good(&line);
     assert_eq!(report.points.len(), 4 * 3);
@@ -22,9 +22,9 @@ fn each_scheme_is_measured() {
             (has(point.compress_ns), has(point.decompress_ns)),
             (is_compressed, is_compressed)
         );
-        // zstd:3 is no place of the scale.
+        // zstd:5 is no place of the scale.
         let name = match point.spill_compression.as_deref() {
-            Some("zstd:3") => "other",
+            Some("zstd:5") => "other",
             other => other.unwrap(),
         };
         assert!(point.spilled_by_scheme.as_ref().unwrap()[name] > 0, "{point:?}");
