@@ -159,7 +159,7 @@ impl Ledger {
     /// much is freed.
     fn note_taken(&self, bytes: u64) {
         #[cfg(not(loom))]
-        if self.is_watching() && self.account.is_much_taken_of_last(bytes) {
+        if bytes > 0 && self.is_watching() && self.account.is_much_taken_of_last(bytes) {
             self.trim_if_noticeable();
         }
         #[cfg(loom)]

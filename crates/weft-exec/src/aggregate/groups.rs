@@ -189,7 +189,7 @@ impl UnitMorsel {
         let tasks = spills.tasks.clone();
         let assured = assured.get_or_init(|| Assured::new(&spills)).clone();
         let merged = async move {
-            merge_within(&operator, unit, (&spills, &assured), memory, settled).await
+            merge_within(&operator, unit, (&spills, assured.of(0)), memory, settled).await
         };
         // Nobody waits for it yet.
         Some(tasks.spawn_ahead(measuring.clone(), waiting(Wait::Other, merged)))

@@ -16,7 +16,7 @@ use super::unit::{Sources, Unit, hash_of};
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::spill::writer::Spills;
-use crate::spill::{Assured, Settled};
+use crate::spill::{Assured, OfAssured, Settled};
 use crate::tuple::budget::patiently;
 use crate::tuple::materializer::{PAGE_BYTES_MIN, PARTITIONS};
 use crate::vector::VECTOR_ROWS_MAX;
@@ -71,10 +71,12 @@ pub(super) async fn merge(
             let bytes = needed_bytes(operator, &unit);
             let allowed_bytes = share.bytes().max(UNSPLIT_BYTES);
             let memory = if bytes <= allowed_bytes { ledger.try_reserve(bytes) } else { None };
+            let own_bytes = if memory.is_some() { assured.bytes() } else { 0 };
             match memory.or_else(|| assured.try_reserve(bytes)) {
                 Some(memory) => {
                     let settled = Settled::new(&spills.spilling, bytes);
                     drop(share);
+                    let assured = assured.of(own_bytes);
                     merge_within(operator, unit, (spills, assured), memory, settled).await
                 }
                 None => merge_copying(operator, unit, spills, assured, &share).await,
@@ -110,7 +112,7 @@ fn bytes_behind(operator: &Aggregation, unit: &Unit) -> u64 {
 pub(super) async fn merge_within(
     operator: &Aggregation,
     unit: Unit,
-    (spills, assured): (&Spills, &Arc<Assured>),
+    (spills, assured): (&Spills, OfAssured),
     mut memory: Reservation,
     settled: Settled,
 ) -> Result<Step> {
@@ -128,7 +130,7 @@ pub(super) async fn merge_in_place(
     operator: &Aggregation,
     mut sources: Sources,
     mut free: Reservation,
-    assured: Option<&Arc<Assured>>,
+    mut assured: Option<OfAssured>,
 ) -> Result<Step> {
     let mut merging = Merging::new(operator, sources.groups, sources.skipped_bits);
     let mut reservation = free.split(0);
@@ -147,7 +149,7 @@ pub(super) async fn merge_in_place(
             let debt_bytes = merging.memory.take_debt();
             let free_bytes = debt_bytes.min(free.bytes());
             reservation.merge(free.split(free_bytes));
-            reserve(&mut reservation, debt_bytes - free_bytes, assured).await?;
+            reserve(&mut reservation, debt_bytes - free_bytes, assured.as_mut()).await?;
             weft_rt::yield_now().await;
         }
         drop(tuples);
@@ -158,7 +160,7 @@ pub(super) async fn merge_in_place(
     let needed_bytes = operator.states.needs(&groups).await;
     let free_bytes = needed_bytes.min(free.bytes());
     reservation.merge(free.split(free_bytes));
-    reserve(&mut reservation, needed_bytes - free_bytes, assured).await?;
+    reserve(&mut reservation, needed_bytes - free_bytes, assured.as_mut()).await?;
     let lie_in = Box::new((kept, sources.end()));
     let settled = None;
     let merged = Merged { groups, memory, reservation, table_bytes, _lie_in: lie_in, settled };
@@ -170,19 +172,19 @@ pub(super) async fn merge_in_place(
 pub(super) async fn reserve(
     reservation: &mut Reservation,
     bytes: u64,
-    assured: Option<&Arc<Assured>>,
+    mut assured: Option<&mut OfAssured>,
 ) -> Result<()> {
     if bytes == 0 || reservation.try_grow(bytes) {
         return Ok(());
     }
-    if let Some(memory) = assured.and_then(|assured| assured.try_reserve(bytes)) {
+    if let Some(memory) = assured.as_mut().and_then(|own| own.try_reserve_own(bytes)) {
         reservation.merge(memory);
         return Ok(());
     }
     let ledger = &reservation.ledger().clone();
     let granted = ledger.reserve(bytes).map_ok(Grant::Memory);
     let granted = patiently(OPERATOR, ledger, bytes, granted).await;
-    let at_last = || assured.and_then(|assured| assured.try_reserve_of_all(bytes));
+    let at_last = || assured.and_then(|assured| assured.try_reserve_at_last(bytes));
     reservation.merge(granted.or_else(|error| at_last().ok_or(error))?);
     Ok(())
 }

@@ -55,16 +55,17 @@ pub(super) async fn merge_copying(
     };
     if !can_split && !may_copy {
         let sources = Sources::new(unit, Some(spills), ledger.empty());
-        return merge_in_place(operator, sources, ledger.empty(), Some(assured)).await;
+        return merge_in_place(operator, sources, ledger.empty(), Some(assured.of(0))).await;
     }
     let page_bytes = (unit.largest_page_bytes() + PAGE_BYTES_MIN) as u64;
     let pages_bytes = page_bytes * if can_split { 2 } else { 1 };
+    let mut at_last = assured.of(0);
     let mut pages = assured.reserve_or_none(pages_bytes);
     let assured_bytes = assured.bytes().saturating_sub(pages.bytes());
     let lacks_bytes = pages_bytes - pages.bytes();
     if !pages.try_grow(lacks_bytes) {
         unit.spill(&states.layout, spills).await?;
-        reserve(&mut pages, lacks_bytes, Some(assured)).await?;
+        reserve(&mut pages, lacks_bytes, Some(&mut at_last)).await?;
     }
     let of_reader = pages.split(page_bytes);
     // What it has in memory is freed as it is copied: that is a part of the worker's share.
@@ -120,7 +121,7 @@ pub(super) async fn merge_copying(
             if !can_split {
                 // The set of one group: there must be memory for it.
                 if !merging.grow_behind(&mut behind, debt_bytes) {
-                    reserve(&mut behind, debt_bytes, Some(assured)).await?;
+                    reserve(&mut behind, debt_bytes, Some(&mut at_last)).await?;
                 }
             } else if !is_allowed || !merging.grow_behind(&mut behind, debt_bytes) {
                 split.assured_bytes += merging.copies.as_mut().map_or(0, Copies::give_own_back);
@@ -150,7 +151,7 @@ pub(super) async fn merge_copying(
     let table_bytes = merging.table_bytes();
     let needed_bytes = states.needs(&merging.groups).await;
     if !merging.grow_behind(&mut behind, needed_bytes) {
-        reserve(&mut behind, needed_bytes, Some(assured)).await?;
+        reserve(&mut behind, needed_bytes, Some(&mut at_last)).await?;
     }
     let Merging { groups, memory, mut copies, .. } = merging;
     copies.as_mut().map(Copies::give_own_back);

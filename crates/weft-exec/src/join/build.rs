@@ -324,6 +324,9 @@ async fn make_filters(filling: Filling, count: usize, context: &Context) -> Resu
     }
     for number in 0..filling.filters.len() {
         let (steps, filling) = (filling.filters[number].steps(), filling.clone());
+        if steps == 0 {
+            continue;
+        }
         let work = move |_, step| {
             filling.filters[number].join(step);
             async { Ok(()) }

@@ -20,6 +20,30 @@ pub(crate) struct Assured {
     bytes: u64,
 }
 
+/// What one merge may still take of it when nothing else is free: so much of what its worker has, and at last
+/// of what all have.
+#[derive(Debug)]
+pub(crate) struct OfAssured {
+    assured: Arc<Assured>,
+    own_left: u64,
+}
+
+impl OfAssured {
+    /// Some of what the worker has.
+    pub(crate) fn try_reserve_own(&mut self, bytes: u64) -> Option<Reservation> {
+        let left = self.own_left.checked_sub(bytes)?;
+        let memory = self.assured.held_back.try_reserve(bytes)?;
+        self.own_left = left;
+        Some(memory)
+    }
+
+    /// Some of whatever is held back, for one that would fail without it, and gives it back when it has ended; nothing if nothing is held
+    /// back for this operator.
+    pub(crate) fn try_reserve_at_last(&mut self, bytes: u64) -> Option<Reservation> {
+        (self.assured.bytes > 0).then(|| self.assured.held_back.try_reserve(bytes)).flatten()
+    }
+}
+
 impl Assured {
     /// For all who share `spills`.
     pub(crate) fn new(spills: &Spills) -> Arc<Assured> {
@@ -39,9 +63,10 @@ impl Assured {
         (bytes <= self.bytes).then(|| self.held_back.try_reserve(bytes)).flatten()
     }
 
-    /// Some of what all workers have, for one that would fail without it.
-    pub(crate) fn try_reserve_of_all(&self, bytes: u64) -> Option<Reservation> {
-        self.held_back.try_reserve(bytes)
+    /// For a merge whose worker may take `own_bytes` of its own for it.
+    pub(crate) fn of(self: &Arc<Assured>, own_bytes: u64) -> OfAssured {
+        let own_left = own_bytes.min(self.bytes);
+        OfAssured { assured: self.clone(), own_left }
     }
 
     /// The same as [`Assured::try_reserve`] as far as it goes: nothing if it does not.

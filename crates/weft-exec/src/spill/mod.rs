@@ -22,7 +22,7 @@ mod share;
 mod turn;
 pub(crate) mod writer;
 
-pub(crate) use assured::Assured;
+pub(crate) use assured::{Assured, OfAssured};
 pub use counts::{SpillCounts, sum};
 pub use mode::SpillMode;
 pub use regulator::{PageCosts, Regulator, SpillCompression};

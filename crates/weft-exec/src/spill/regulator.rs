@@ -280,11 +280,10 @@ impl Regulator {
             return;
         }
         let saved = ((run.raw_bytes / run.written_bytes - 1.0) / (grade.ratio - 1.0)).max(0.0);
-        let is_same = |before: &f64| (saved - before).abs() <= before * OTHERS;
-        if known.fits[known.place].is_some_and(|before| !is_same(&before)) {
+        let before = known.fits[known.place];
+        if before.is_some_and(|before| (saved - before).abs() > before.max(OTHERS) * OTHERS) {
             known.fits = [None; SCALE.len()];
         }
-        let before = known.fits[known.place];
         known.fit = before.map_or(saved, |before| towards(before, saved));
         known.fits[known.place] = Some(known.fit);
         let compress_ns = run.compressing.as_nanos() as f64 / run.raw_bytes;
