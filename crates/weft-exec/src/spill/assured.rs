@@ -74,3 +74,29 @@ impl Assured {
         self.try_reserve(bytes).unwrap_or_else(|| self.held_back.empty())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_rt::memory::Ledger;
+
+    use super::*;
+
+    #[test]
+    fn a_merge_takes_what_its_worker_has_and_more_only_at_last() {
+        let ledger = Ledger::new(1000);
+        let assured = |bytes| Arc::new(Assured { held_back: ledger.hold_back(2 * bytes), bytes });
+        let (hundred, none) = (assured(100), assured(0));
+        let rest = ledger.try_reserve(800).unwrap();
+        assert!(ledger.try_reserve(1).is_none(), "the rest is held back");
+        let mut own = hundred.of(u64::MAX);
+        let taken = own.try_reserve_own(60).unwrap();
+        assert!(own.try_reserve_own(60).is_none() && hundred.of(0).try_reserve_own(1).is_none());
+        let at_last = own.try_reserve_at_last(140).unwrap();
+        assert_eq!(ledger.used(), 1000);
+        assert!(own.try_reserve_at_last(1).is_none(), "above the limit");
+        drop((taken, at_last));
+        assert!(none.of(u64::MAX).try_reserve_own(1).is_none());
+        assert!(none.of(0).try_reserve_at_last(1).is_none(), "nothing is held back for it");
+        drop(rest);
+    }
+}

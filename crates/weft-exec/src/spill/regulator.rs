@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn places_are_tried_where_the_device_is_slow() {
         let mut regulator = regulator();
-        let pages = |regulator: &mut Regulator, ratios: [f64; 5], device_ns: f64| {
+        let pages = |regulator: &mut Regulator, ratios: [f64; SCALE.len()], device_ns: f64| {
             let grade = &SCALE[regulator.known.place];
             let raw_bytes = 65_536.0 * f64::from(regulator.run_pages);
             let nanos = |per_byte: f64| Duration::from_nanos((per_byte * raw_bytes) as u64);
@@ -436,7 +436,7 @@ mod tests {
         let schemes: Vec<Scheme> = (0..30).map(|_| pages(&mut regulator, levels, 10.0)).collect();
         assert!(schemes[10..].iter().all(|scheme| *scheme == Scheme::Zstd(3)), "{schemes:?}");
         // Level 3 makes others no smaller than level 1 does: it is tried, and given up.
-        let mut regulator = Regulator::new(Experience::default(), DEPTH, 2);
+        let mut regulator = self::regulator();
         let levels = [1.0, 1.6, 1.7, 2.3, 2.0];
         let schemes: Vec<Scheme> = (0..30).map(|_| pages(&mut regulator, levels, 10.0)).collect();
         assert!(schemes[10..].iter().all(|scheme| *scheme == Scheme::Zstd(1)), "{schemes:?}");

@@ -439,3 +439,17 @@ fn holds_back_what_only_its_owner_gets() {
     assert!(ledger.try_reserve(151).is_none());
     drop((ledger.try_reserve(150).unwrap(), more));
 }
+
+#[test]
+fn the_last_part_of_a_budget_is_counted_as_it_is_taken() {
+    const MIB: u64 = 1 << 20;
+    let ledger = Ledger::new(256 * MIB);
+    let most = ledger.try_reserve(224 * MIB).unwrap();
+    assert!((0..100).all(|_| !ledger.account.is_much_taken_of_last(16 * MIB)));
+    let more = ledger.try_reserve(1).unwrap();
+    let is_much: Vec<bool> =
+        (0..6).map(|_| ledger.account.is_much_taken_of_last(8 * MIB)).collect();
+    assert_eq!(is_much, [false, true, false, true, false, true]);
+    drop((most, more));
+    assert!(!ledger.account.is_much_taken_of_last(16 * MIB));
+}
