@@ -230,11 +230,10 @@ fn timers_go_off_in_order() {
                 let is_exact = setup.name == "sim";
                 let clock = setup.disk.clone();
                 let ended = setup.runtime(1, 1).block_on(move || async move {
-                    let now = || match &clock {
+                    let now = &|| match &clock {
                         Some(disk) => disk.now(),
                         None => std::time::Instant::now(),
                     };
-                    let (now, start) = (&now, now());
                     let mut random = fastrand::Rng::with_seed(seed);
                     let ended = RefCell::new(Vec::new());
                     numbered(500, 500, |number| {
@@ -249,9 +248,11 @@ fn timers_go_off_in_order() {
                                 };
                                 return poll_fn(poll).await;
                             }
+                            // From here on, not from when the batch began: rounds of it take time, by this clock too.
+                            let deadline = now() + length;
                             sleep(length).await;
-                            let late = now().duration_since(start).checked_sub(length);
-                            ended.borrow_mut().push((length, late.expect("ended too early")));
+                            let late = now().checked_duration_since(deadline);
+                            ended.borrow_mut().push((deadline, late.expect("ended too early")));
                         }
                     })
                     .await;
@@ -260,8 +261,10 @@ fn timers_go_off_in_order() {
                 let ended = ended.unwrap();
                 assert_eq!(ended.len(), 400, "{}", setup.name);
                 if is_exact {
-                    assert!(ended.is_sorted_by_key(|(length, _)| *length));
-                    assert!(ended.iter().all(|(_, late)| *late < Duration::from_micros(1)));
+                    // A round of the worker is 100 ns of this clock: whoever is due in the same one goes on in any order.
+                    let round = Duration::from_micros(1);
+                    assert!(ended.iter().all(|(_, late)| *late < round));
+                    assert!(ended.windows(2).all(|pair| pair[0].0 < pair[1].0 + round));
                 }
             }
         }
