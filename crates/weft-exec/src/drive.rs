@@ -74,6 +74,9 @@ pub(crate) async fn drive(
     if let Some(profile) = context.profile() {
         profile.end(&run.pipeline, &run.program.steps);
     }
+    if let Some(pipeline) = Arc::into_inner(run).and_then(|run| Arc::into_inner(run.pipeline)) {
+        pipeline.source.close().await;
+    }
     Ok(())
 }
 

@@ -53,6 +53,7 @@ pub mod validity;
 pub mod vector;
 pub mod window;
 mod work;
+mod zeroed;
 
 pub use error::{ExecError, Result};
 pub use interpret::Interpreter;

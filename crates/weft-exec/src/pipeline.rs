@@ -39,6 +39,12 @@ pub trait Source: fmt::Debug + Send + Sync {
         Facts::new()
     }
 
+    /// Gives back what it has when the pipeline has ended well: for what takes long to drop, bit by bit. On a worker.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        drop(self);
+        Box::pin(std::future::ready(()))
+    }
+
     /// The next morsel for a worker; `None` when none is left for it.
     fn morsel(&self, worker: usize) -> Option<Box<dyn Morsel>>;
 

@@ -23,6 +23,8 @@ pub mod code;
 #[cfg(not(loom))]
 pub mod heap;
 #[cfg(not(loom))]
+pub mod huge;
+#[cfg(not(loom))]
 pub mod kept;
 #[cfg(not(loom))]
 pub mod slab;

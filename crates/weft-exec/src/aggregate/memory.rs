@@ -5,28 +5,63 @@
 //! finished, its owner asks the ledger for it ([`Memory::debt_bytes`]), and waits, spills or fails. So the budget is
 //! exceeded by what one vector adds at most.
 
+use std::ptr::NonNull;
+
+use weft_rt::memory::slab::{self, Block};
+
 use super::state::Tuple;
 use crate::text::Str;
 use crate::tuple::layout::HASH_OFFSET;
 
-/// Blocks begin small: a partition may have one for a single string.
-const BLOCK_BYTES_MIN: usize = 128;
-const BLOCK_BYTES_MAX: usize = 64 << 10;
+/// Chunks begin small: a partition may have one for a single string.
+const CHUNK_BYTES_MIN: usize = 128;
+const CHUNK_BYTES_MAX: usize = slab::BLOCK_BYTES_MIN;
 /// What is allocated is aligned to this.
 const ALIGNMENT: usize = 16;
 
 /// Memory that is freed all at once.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    blocks: Vec<Box<[u128]>>,
-    /// Of all blocks.
+    chunks: Vec<Chunk>,
+    /// Of all chunks.
     bytes: u64,
-    /// Bytes of the last block that are free, at its end.
+    /// Bytes of the last chunk that are free, at its end.
     free_bytes: usize,
 }
 
+/// Some of it, of the heap or on a huge page: most are as large as they can be, and would leave gaps in the heap.
+#[derive(Debug)]
+struct Chunk {
+    start: NonNull<u8>,
+    bytes: usize,
+    _owner: Owner,
+}
+
+#[derive(Debug)]
+enum Owner {
+    Heap { _words: Vec<u128> },
+    Slab { _block: Block },
+}
+
+// SAFETY: a chunk owns its memory.
+unsafe impl Send for Chunk {}
+// SAFETY: as above; nobody writes through a shared reference.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// Of so many bytes, a multiple of what all is aligned to, with anything in it.
+    fn new(bytes: usize) -> Chunk {
+        if let Some(block) = Block::new(bytes) {
+            return Chunk { start: block.start(), bytes, _owner: Owner::Slab { _block: block } };
+        }
+        let mut words: Vec<u128> = Vec::with_capacity(bytes / ALIGNMENT);
+        let start = NonNull::from(words.spare_capacity_mut()).cast();
+        Chunk { start, bytes, _owner: Owner::Heap { _words: words } }
+    }
+}
+
 impl Arena {
-    /// Bytes of all blocks.
+    /// Bytes of all chunks.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -36,18 +71,21 @@ impl Arena {
         let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
         let mut taken_bytes = 0;
         if bytes > self.free_bytes {
-            let before = self.blocks.last().map_or(0, |block| block.len() * ALIGNMENT);
-            let next_bytes = (before * 2).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-            let block_bytes = bytes.max(next_bytes);
-            taken_bytes = block_bytes as u64;
+            let before = self.chunks.last().map_or(0, |chunk| chunk.bytes);
+            let next_bytes = (before * 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+            let chunk_bytes = bytes.max(next_bytes);
+            taken_bytes = chunk_bytes as u64;
             self.bytes += taken_bytes;
-            self.blocks.push(vec![0; block_bytes / ALIGNMENT].into_boxed_slice());
-            self.free_bytes = block_bytes;
+            self.chunks.push(Chunk::new(chunk_bytes));
+            self.free_bytes = chunk_bytes;
         }
-        let block = self.blocks.last_mut().expect("one has room");
-        let start = block.len() - self.free_bytes / ALIGNMENT;
+        let chunk = self.chunks.last().expect("one has room");
+        // SAFETY: the chunk has so many bytes that are free.
+        let start = unsafe { chunk.start.add(chunk.bytes - self.free_bytes).as_ptr() };
         self.free_bytes -= bytes;
-        (block[start..].as_mut_ptr().cast(), taken_bytes)
+        // SAFETY: as above; nobody else has them.
+        unsafe { start.write_bytes(0, bytes) };
+        (start, taken_bytes)
     }
 }
 
@@ -104,7 +142,7 @@ impl Memory {
         unsafe { copy_to(to, string) }
     }
 
-    /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Room 0
+    /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Chunk 0
     /// is none.
     pub(super) fn copy_into(&mut self, tuple: Tuple, room: &mut u64, string: Str) -> Str {
         if string.is_inline() {

@@ -4,10 +4,10 @@ use std::fmt;
 use std::hint::black_box;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_rt::io::arena::{Arena, HUGE_PAGE_BYTES};
+use weft_rt::io::arena::HUGE_PAGE_BYTES;
+use weft_rt::memory::huge::HugeBlock;
 
 /// Words of a huge page.
 const PAGE_WORDS: usize = HUGE_PAGE_BYTES / size_of::<u64>();
@@ -28,7 +28,7 @@ enum Memory {
     },
     /// On huge pages: with small ones, half of the accesses would miss the processor's table of pages too.
     Huge {
-        _arena: Arc<Arena>,
+        _block: HugeBlock,
     },
 }
 
@@ -55,8 +55,8 @@ impl Words {
             let start = NonNull::from(&*words).cast();
             return Ok(Words { start, count, _memory: Memory::Small { _words: words } });
         }
-        let arena = Arena::new(bytes)?;
-        Ok(Words { start: arena.as_ptr().cast(), count, _memory: Memory::Huge { _arena: arena } })
+        let block = HugeBlock::new(bytes)?;
+        Ok(Words { start: block.start().cast(), count, _memory: Memory::Huge { _block: block } })
     }
 
     /// Huge pages that they are on.

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use super::entries::{Entry, PIECE};
 use crate::error::Result;
 use crate::query::Context;
+use crate::zeroed::Zeroed;
 
 /// Memory that workers write to, each to ranges of its own.
 pub(super) struct Area {
     start: *mut Entry,
-    entries: Vec<Entry>,
+    entries: Zeroed<Entry>,
 }
 
 // SAFETY: the memory is the area's own; who may write where is up to those who use it.
@@ -23,7 +24,7 @@ unsafe impl Send for Area {}
 unsafe impl Sync for Area {}
 
 impl Area {
-    pub(super) fn new(mut entries: Vec<Entry>) -> Area {
+    pub(super) fn new(mut entries: Zeroed<Entry>) -> Area {
         Area { start: entries.as_mut_ptr(), entries }
     }
 
@@ -31,7 +32,7 @@ impl Area {
         self.entries.len()
     }
 
-    pub(super) fn into_entries(self) -> Vec<Entry> {
+    pub(super) fn into_entries(self) -> Zeroed<Entry> {
         self.entries
     }
 

@@ -18,8 +18,9 @@ use super::order::Order;
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::query::Context;
-use crate::tuple::Page;
 use crate::tuple::layout::HASH_OFFSET;
+use crate::tuple::{Materialized, Page};
+use crate::zeroed::Zeroed;
 
 /// Entries that are sorted at once, and that are merged at once.
 pub(super) const PIECE: usize = 16 << 10;
@@ -77,6 +78,48 @@ pub(super) async fn entries_of(pages: impl Iterator<Item = &Page> + Clone) -> Ve
     entries
 }
 
+/// The entries of all tuples in memory, whose bits are where hashes are. On all workers.
+///
+/// # Errors
+/// If the query is cancelled.
+pub(super) async fn all_entries(
+    tuples: &Arc<Vec<Materialized>>,
+    context: &Context,
+) -> Result<Zeroed<Entry>> {
+    let mut places = Vec::new();
+    let mut count = 0;
+    for (number, stored) in tuples.iter().enumerate() {
+        for (page, stored) in stored.pages.iter().enumerate() {
+            places.push((number, page, count));
+            count += stored.page.tuples();
+        }
+    }
+    let area = Arc::new(Area::new(Zeroed::new(count)));
+    let (pages, shared) = (places.len(), Arc::new((places, tuples.clone(), area.clone())));
+    let fill = move |number: usize| {
+        let (places, tuples, area) = &*shared;
+        let (stored, page, start) = places[number];
+        let page = &tuples[stored].pages[page].page;
+        // SAFETY: each page is filled once, and so are the places of its tuples.
+        let entries = unsafe { area.get_mut(start..start + page.tuples()) };
+        for (number, entry) in entries.iter_mut().enumerate() {
+            // SAFETY: the page has the tuple.
+            *entry = unsafe { Entry::of(page.tuple(number)) };
+        }
+    };
+    if count <= PIECE {
+        (0..pages).for_each(&fill);
+        drop(fill);
+    } else {
+        let work = move |_, number| {
+            fill(number);
+            async { Ok(()) }
+        };
+        context.run_morsels(pages, work).await?;
+    }
+    Ok(Arc::into_inner(area).expect("all workers have ended").into_entries())
+}
+
 /// Bytes that sorting so many entries takes, those of the entries included.
 pub(crate) fn bytes_to_sort(entries: usize) -> u64 {
     2 * (entries * size_of::<Entry>()) as u64
@@ -87,14 +130,14 @@ pub(crate) fn bytes_to_sort(entries: usize) -> u64 {
 /// # Safety
 /// They are of tuples of the order's layout, alive until `tuples` is dropped, to which nobody writes but to their headers.
 pub(crate) async unsafe fn sort<T: Send + Sync + 'static>(
-    entries: Vec<Entry>,
+    entries: Zeroed<Entry>,
     order: &Arc<Order>,
     tuples: &Arc<T>,
     memory: &mut Reservation,
     context: &Context,
-) -> Result<Vec<Entry>> {
+) -> Result<Zeroed<Entry>> {
     let spare = if entries.len() > PIECE { entries.len() } else { 0 };
-    let spare = Arc::new(Area::new(vec![Entry::default(); spare]));
+    let spare = Arc::new(Area::new(Zeroed::new(spare)));
     let area = Arc::new(Area::new(entries));
     let sorting = Sorting { area, spare, order, tuples, context };
     // SAFETY: as the caller promises; nobody else uses the areas.
@@ -161,7 +204,7 @@ impl<T: Send + Sync + 'static> Sorting<'_, T> {
         let mut small = Vec::new();
         let parts_min = PARTS_PER_WORKER * self.context.workers;
         let most = PIECE.max(self.area.len() / parts_min);
-        for part in cut_between_groups(entries, PIECE) {
+        for part in cut_between_groups(entries, PIECE, &mut Pace::default()).await {
             let bits = entries[part.start].bits;
             let part = range.start + part.start..range.start + part.end;
             if part.len() <= most {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft_rt::memory::Reservation;
 use weft_rt::sync::channel::{Receiver, Sender, bounded};
 
-use super::entries::{Entry, bytes_to_sort, entries_of, sort};
+use super::entries::{Entry, all_entries, bytes_to_sort, sort};
 use super::gathering::Part;
 use super::merge::{BATCH_PAGES_MAX, Merge, memory_bytes};
 use super::order::Order;
@@ -109,9 +109,9 @@ impl External<'_> {
         stored: Vec<Materialized>,
         mut memory: Reservation,
     ) -> Result<Kept> {
-        let entries = entries_of(stored.iter().flat_map(pages_of)).await;
-        let mut to_sort = memory.split(bytes_to_sort(entries.len()));
         let tuples = Arc::new(stored);
+        let entries = all_entries(&tuples, self.context).await?;
+        let mut to_sort = memory.split(bytes_to_sort(entries.len()));
         // SAFETY: as the caller promises.
         let entries =
             unsafe { sort(entries, self.order, &tuples, &mut to_sort, self.context).await? };
@@ -201,10 +201,6 @@ impl External<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn pages_of(stored: &Materialized) -> impl Iterator<Item = &Page> + Clone {
-    stored.pages.iter().map(|stored| &stored.page)
 }
 
 fn page_bytes(runs: &[Run]) -> Vec<u64> {

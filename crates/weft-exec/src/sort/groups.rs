@@ -23,7 +23,11 @@ const SKIPPING_MAX: usize = 256;
 type Group = Range<u32>;
 
 /// Cuts entries that are sorted by their bits into parts of at most `most`, or of a single group, so that no group is in two.
-pub(super) fn cut_between_groups(entries: &[Entry], most: usize) -> Vec<Range<usize>> {
+pub(super) async fn cut_between_groups(
+    entries: &[Entry],
+    most: usize,
+    pace: &mut Pace,
+) -> Vec<Range<usize>> {
     let mut parts = Vec::with_capacity(entries.len().div_ceil(most));
     let mut start = 0;
     while start < entries.len() {
@@ -37,6 +41,7 @@ pub(super) fn cut_between_groups(entries: &[Entry], most: usize) -> Vec<Range<us
         }
         parts.push(start..end);
         start = end;
+        pace.keep().await;
     }
     parts
 }
@@ -61,12 +66,13 @@ pub(super) async unsafe fn sort_groups(
             positions.entry(position).or_default().push(group);
         }
     }
+    // Entries that were loaded or sorted since others could run: there may be many positions with a few groups each.
+    let mut done = 0;
     // Those that are left behind the most come first, so that others wait for them and go on with them.
     while let Some((position, groups)) = positions.pop_first() {
         let digit = Digit::at(order, position);
         // SAFETY: as the caller promises.
-        unsafe { load(entries, &groups, &digit, pace).await };
-        let mut sorted = 0;
+        unsafe { load(entries, &groups, &digit, &mut done, pace).await };
         for group in groups {
             let part = &mut entries[range(&group)];
             if part.len() > PIECE {
@@ -87,9 +93,9 @@ pub(super) async unsafe fn sort_groups(
                     positions.entry(position).or_default().push(smaller);
                 }
             }
-            sorted += group.len();
-            if sorted >= BATCHES * BATCH {
-                sorted = 0;
+            done += group.len();
+            if done >= BATCHES * BATCH {
+                done = 0;
                 pace.keep().await;
             }
         }
@@ -104,13 +110,18 @@ pub(super) async unsafe fn sort_groups(
     }
 }
 
-/// Puts a digit of each entry of groups in place of its bits.
+/// Puts a digit of each entry of groups in place of its bits. Counts them in `done`, and others may run now and then.
 ///
 /// # Safety
 /// As [`sort_groups`].
-async unsafe fn load(entries: &mut [Entry], groups: &[Group], digit: &Digit, pace: &mut Pace) {
+async unsafe fn load(
+    entries: &mut [Entry],
+    groups: &[Group],
+    digit: &Digit,
+    done: &mut usize,
+    pace: &mut Pace,
+) {
     let mut batch = Batch::default();
-    let mut batches = 0;
     for group in groups {
         for number in range(group) {
             let tuple = entries[number].tuple;
@@ -118,9 +129,9 @@ async unsafe fn load(entries: &mut [Entry], groups: &[Group], digit: &Digit, pac
             if batch.add(tuple, number) {
                 // SAFETY: as the caller promises.
                 unsafe { batch.load(digit, entries) };
-                batches += 1;
-                if batches == BATCHES {
-                    batches = 0;
+                *done += BATCH;
+                if *done >= BATCHES * BATCH {
+                    *done = 0;
                     pace.keep().await;
                 }
             }

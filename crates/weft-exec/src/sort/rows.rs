@@ -14,6 +14,7 @@ use crate::program::Register;
 use crate::registers::Registers;
 use crate::spill::frozen::Frozen;
 use crate::tuple::Materialized;
+use crate::zeroed::Zeroed;
 
 /// Memory for the pages that a merge reads. A page takes of it what it needs, and gives it back when nobody refers to it.
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl Drop for ReadPage {
 /// Sorted tuples that did not go to disk.
 #[derive(Debug)]
 pub(super) struct Kept {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Zeroed<Entry>,
     pub(super) tuples: Arc<Vec<Materialized>>,
     /// Of the entries.
     pub(super) memory: Reservation,

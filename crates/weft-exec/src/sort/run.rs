@@ -205,7 +205,7 @@ impl RunWriter {
         sort_by_bits(&mut entries, &mut pace).await;
         let digit = Digit::of_headers(&order);
         let mut left = most;
-        for part in cut_between_groups(&entries, PIECE) {
+        for part in cut_between_groups(&entries, PIECE, &mut pace).await {
             let part = &mut entries[part];
             let count = part.len().min(left);
             // SAFETY: the tuples lie on the pages.

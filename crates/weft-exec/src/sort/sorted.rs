@@ -7,13 +7,14 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::memory::Reservation;
 
-use super::entries::{Entry, bytes_to_sort, entries_of, sort};
+use super::entries::{Entry, all_entries, bytes_to_sort, sort};
 use super::external::{External, MergedRows};
 use super::gathering::Part;
 use super::merge::Merge;
 use super::order::Order;
 use super::rows::{Kept, load_addresses};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::profile::{Fact, Facts};
 use crate::program::Register;
@@ -21,6 +22,7 @@ use crate::query::Context;
 use crate::registers::Registers;
 use crate::spill::Settled;
 use crate::spill::writer::Spills;
+use crate::tuple::Materialized;
 use crate::tuple::budget::patiently;
 
 /// Tuples that the source gives at once.
@@ -72,8 +74,8 @@ impl Sorted {
                 let (tuples, facts) = (merge.0.tuples(), merge.0.facts());
                 return Ok(Sorted { rows: InOrder::Runs(Mutex::new(Some(merge))), tuples, facts });
             };
-            let entries = entries_of(parts.iter().flat_map(Part::pages)).await;
             let tuples = Arc::new(parts.into_iter().map(|part| part.stored).collect());
+            let entries = all_entries(&tuples, context).await?;
             // SAFETY: the entries are of these tuples, which are as the caller promises.
             let mut entries =
                 unsafe { sort(entries, &order, &tuples, &mut memory, context).await? };
@@ -104,6 +106,20 @@ impl Sorted {
         match &self.rows {
             InOrder::InMemory { kept, .. } => Some(&kept.entries),
             InOrder::Runs(_) => None,
+        }
+    }
+
+    /// Gives back what `sorted` has, bit by bit, if nobody else has it.
+    pub(crate) async fn close(sorted: Arc<OnceLock<Sorted>>) {
+        let sorted = Arc::into_inner(sorted).and_then(OnceLock::into_inner);
+        if let Some(Sorted { rows: InOrder::InMemory { kept, .. }, .. }) = sorted
+            && let Some(tuples) = Arc::into_inner(kept.tuples)
+        {
+            let mut pace = Pace::default();
+            for Materialized { pages, reservation, .. } in tuples {
+                pace.drop_all(pages).await;
+                drop(reservation);
+            }
         }
     }
 
@@ -178,6 +194,10 @@ impl Source for SortedTuples {
             *self.merged() = Some(sorted.merged(context));
         }
         async { Ok(()) }.boxed()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Sorted::close(self.sorted).boxed()
     }
 
     fn morsel(&self, _: usize) -> Option<Box<dyn Morsel>> {

@@ -9,7 +9,7 @@ use weft_rt::memory::Ledger;
 use weft_rt::{Runtime, RuntimeOptions};
 
 use super::digit::Digit;
-use super::entries::{Entry, PIECE, bytes_to_sort, entries_of, sort};
+use super::entries::{Entry, PIECE, all_entries, bytes_to_sort, entries_of, sort};
 use super::groups::{cut_between_groups, sort_groups};
 use super::order::{Order, SortKey};
 use super::radix::sort_by_bits;
@@ -20,7 +20,7 @@ use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::registers::Registers;
 use crate::text::Str;
-use crate::tuple::{Layout, Materialized, Materializer, Page};
+use crate::tuple::{Layout, Materialized, Materializer};
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// Random values of a lane, of which many have much in common.
@@ -115,12 +115,9 @@ impl Case {
         Case { order, stored: Arc::new(vec![stored]) }
     }
 
-    fn pages(&self) -> impl Iterator<Item = &Page> + Clone {
-        self.stored.iter().flat_map(|stored| &stored.pages).map(|stored| &stored.page)
-    }
-
     fn entries(&self) -> Vec<Entry> {
-        block_on(entries_of(self.pages()))
+        let pages = self.stored.iter().flat_map(|stored| &stored.pages);
+        block_on(entries_of(pages.map(|stored| &stored.page)))
     }
 
     fn check(&self, entries: &[Entry]) {
@@ -202,7 +199,7 @@ fn digits_order_tuples_as_comparisons_do() {
             let digit = Digit::of_headers(&case.order);
             block_on(sort_by_bits(&mut entries, &mut pace));
             let most = [1, 10, PIECE][random.usize(..3)];
-            for part in cut_between_groups(&entries, most) {
+            for part in block_on(cut_between_groups(&entries, most, &mut pace)) {
                 let part = &mut entries[part];
                 // SAFETY: the tuples are alive, and of the order.
                 block_on(unsafe { sort_groups(part, &digit, &case.order, &mut pace) });
@@ -254,7 +251,7 @@ fn workers_sort_groups_of_any_size() {
             let (sorting, context_of_task) = (case.clone(), context.clone());
             let sorted = context.on_a_worker(move || async move {
                 let (case, context) = (sorting, context_of_task);
-                let entries = entries_of(case.pages()).await;
+                let entries = all_entries(&case.stored, &context).await?;
                 let bytes = bytes_to_sort(entries.len());
                 let mut memory = context.ledger.try_reserve(bytes).expect("memory");
                 // SAFETY: the tuples are alive, and of the order.

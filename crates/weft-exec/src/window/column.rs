@@ -17,6 +17,7 @@ use crate::text::Str;
 use crate::tuple::budget::Budget;
 use crate::tuple::{Layout, load};
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
+use crate::zeroed::Zeroed;
 
 /// A value for each row, or null.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Column {
     lane: Lane,
     rows: usize,
     /// The values; 16 bytes are what the most demanding lane is aligned to.
-    words: Vec<u128>,
+    words: Zeroed<u128>,
     /// A bit per row, set if it is null; nothing as long as none is.
     nulls: Vec<u64>,
     /// They own the long strings that came from arrays.
@@ -38,7 +39,7 @@ pub(super) struct Column {
 impl Column {
     /// A column of zeros.
     pub(super) fn new(lane: Lane, rows: usize) -> Column {
-        let words = vec![0; (rows * lane.width()).div_ceil(size_of::<u128>())];
+        let words = Zeroed::new((rows * lane.width()).div_ceil(size_of::<u128>()));
         Column {
             lane,
             rows,

@@ -22,6 +22,7 @@ mod functions;
 mod held;
 mod large;
 mod morsel;
+mod pieces;
 mod ranks;
 mod shifts;
 mod sorted_rows;

@@ -12,6 +12,7 @@ use weft_rt::memory::{Ledger, Reservation};
 use super::column::Column;
 use super::functions::Function;
 use super::morsel::{Rows, evaluate};
+use super::pieces::{Evaluating, LARGE_ROWS, PieceMorsel, Pieces};
 use super::sorted_rows::SortedRows;
 use super::starts::{Starts, starts};
 use super::stream::{Piece, Stream};
@@ -21,8 +22,8 @@ use crate::pipeline::{Morsel, Source, Tuples};
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
-use crate::sort::Sort;
 use crate::sort::rows::load_addresses;
+use crate::sort::{Sort, Sorted};
 use crate::tuple::Layout;
 use crate::tuple::budget::Budget;
 
@@ -63,6 +64,8 @@ struct Plan {
     queue: MorselQueue,
     /// Of each set.
     starts: Vec<Starts>,
+    /// Of large morsels.
+    pieces: Arc<Pieces>,
     ledger: Ledger,
     _memory: Reservation,
 }
@@ -125,7 +128,8 @@ impl Shared {
             }
         }
         let queue = MorselQueue::new(morsels.len() as u64, 1);
-        Ok(Plan { morsels, queue, starts, ledger: context.ledger, _memory: budget.finish() })
+        let (pieces, ledger, memory) = (Arc::default(), context.ledger, budget.finish());
+        Ok(Plan { morsels, queue, starts, pieces, ledger, _memory: memory })
     }
 }
 
@@ -150,6 +154,15 @@ impl Source for WindowRows {
         .boxed()
     }
 
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        let WindowRows { shared, plan, .. } = *self;
+        drop(plan);
+        match Arc::into_inner(shared).map(|shared| shared.sorted) {
+            Some(SortedRows::All(sorted)) => Sorted::close(sorted).boxed(),
+            _ => std::future::ready(()).boxed(),
+        }
+    }
+
     fn morsel(&self, worker: usize) -> Option<Box<dyn Morsel>> {
         let is_ordered = self.is_ordered.load(Ordering::Relaxed);
         if is_ordered && *self.worker.get_or_init(|| worker) != worker {
@@ -163,9 +176,21 @@ impl Source for WindowRows {
             return Some(Box::new(StreamMorsel { shared, stream }));
         }
         let plan = self.plan.get().expect("the source was opened");
-        let rows = plan.morsels[plan.queue.next()?.start as usize].clone();
+        if let Some(piece) = plan.pieces.take() {
+            return Some(Box::new(Once(Some(piece))));
+        }
+        // Before anybody finds the queue empty: somebody evaluates the last morsel, maybe.
+        let evaluating = plan.pieces.begin();
+        let Some(morsel) = plan.queue.next() else {
+            drop(evaluating);
+            let pieces = plan.pieces.clone();
+            return pieces.has_some().then(|| Box::new(PieceMorsel { pieces }) as Box<dyn Morsel>);
+        };
+        let rows = plan.morsels[morsel.start as usize].clone();
+        let is_shared = !is_ordered && rows.len() >= LARGE_ROWS;
+        let evaluating = is_shared.then_some(evaluating);
         let (shared, plan) = (self.shared.clone(), plan.clone());
-        Some(Box::new(WindowMorsel { shared, plan, rows: Some(rows) }))
+        Some(Box::new(WindowMorsel { shared, plan, rows: Some(rows), evaluating }))
     }
 }
 
@@ -174,18 +199,41 @@ struct WindowMorsel {
     plan: Arc<Plan>,
     /// Until they are evaluated.
     rows: Option<Range<usize>>,
+    /// If others take pieces of them.
+    evaluating: Option<Evaluating>,
 }
 
 impl Morsel for WindowMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         async {
-            let Some(range) = self.rows.take() else { return Ok(None) };
-            let (rows, starts) = (self.shared.sorted.clone(), &self.plan.starts);
-            let budget = Budget::new(OPERATOR, &self.plan.ledger);
-            let evaluated = Evaluated::new(&self.shared, rows, range, starts, budget).await?;
-            Ok(Some(Box::new(evaluated) as Box<dyn Tuples>))
+            let evaluated = match self.rows.take() {
+                Some(range) => {
+                    let (rows, starts) = (self.shared.sorted.clone(), &self.plan.starts);
+                    let budget = Budget::new(OPERATOR, &self.plan.ledger);
+                    let results = Results::new(&self.shared, rows, range, starts, budget).await?;
+                    match self.evaluating.take() {
+                        Some(evaluating) => {
+                            evaluating.done(results);
+                            self.plan.pieces.take()
+                        }
+                        None => Some(Evaluated::from(results)),
+                    }
+                }
+                None => None,
+            };
+            Ok(evaluated.map(|evaluated| Box::new(evaluated) as Box<dyn Tuples>))
         }
         .boxed_local()
+    }
+}
+
+/// Rows that are evaluated.
+struct Once(Option<Evaluated>);
+
+impl Morsel for Once {
+    fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
+        let evaluated = self.0.take().map(|evaluated| Box::new(evaluated) as Box<dyn Tuples>);
+        std::future::ready(Ok(evaluated)).boxed_local()
     }
 }
 
@@ -200,35 +248,36 @@ impl Morsel for StreamMorsel {
         async {
             let Some(piece) = self.stream.next(&self.shared).await? else { return Ok(None) };
             let Piece { rows, range, starts, results, memory } = piece;
-            let evaluated = match results {
-                Some(results) => {
-                    Evaluated { rows, range, results, first: 0, _memory: (memory, None) }
+            let results = match results {
+                Some(columns) => {
+                    Results { rows, range, columns, first: 0, _memory: (memory, None) }
                 }
                 None => {
                     let budget = Budget::new(OPERATOR, memory.ledger());
-                    let mut evaluated =
-                        Evaluated::new(&self.shared, rows, range, &starts, budget).await?;
-                    evaluated._memory.1 = Some(memory);
-                    evaluated
+                    let mut results =
+                        Results::new(&self.shared, rows, range, &starts, budget).await?;
+                    results._memory.1 = Some(memory);
+                    results
                 }
             };
-            Ok(Some(Box::new(evaluated) as Box<dyn Tuples>))
+            Ok(Some(Box::new(Evaluated::from(results)) as Box<dyn Tuples>))
         }
         .boxed_local()
     }
 }
 
 /// Rows, and the results of the functions.
-struct Evaluated {
+#[derive(Debug)]
+pub(super) struct Results {
     rows: SortedRows,
-    range: Range<usize>,
-    results: Vec<Column>,
+    pub(super) range: Range<usize>,
+    columns: Vec<Column>,
     /// The row that the first of the results are of.
     first: usize,
     _memory: (Reservation, Option<Reservation>),
 }
 
-impl Evaluated {
+impl Results {
     /// Evaluates whole partitions.
     async fn new(
         shared: &Shared,
@@ -236,9 +285,9 @@ impl Evaluated {
         range: Range<usize>,
         starts: &[Starts],
         mut budget: Budget,
-    ) -> Result<Evaluated> {
+    ) -> Result<Results> {
         let mut pace = Pace::default();
-        let mut results = Vec::with_capacity(shared.functions.len());
+        let mut columns = Vec::with_capacity(shared.functions.len());
         for (function, peers) in shared.functions.iter().zip(&shared.peers) {
             let rows = Rows {
                 sorted: rows.entries(),
@@ -248,10 +297,23 @@ impl Evaluated {
                 peers: &starts[*peers],
             };
             // SAFETY: the tuples are those of the sort, as the layout is.
-            results.push(unsafe { evaluate(function, &rows, &mut budget, &mut pace).await? });
+            columns.push(unsafe { evaluate(function, &rows, &mut budget, &mut pace).await? });
         }
         let first = range.start;
-        Ok(Evaluated { rows, range, results, first, _memory: (budget.finish(), None) })
+        Ok(Results { rows, range, columns, first, _memory: (budget.finish(), None) })
+    }
+}
+
+/// A range of rows that are evaluated.
+pub(super) struct Evaluated {
+    pub(super) results: Arc<Results>,
+    pub(super) range: Range<usize>,
+}
+
+impl From<Results> for Evaluated {
+    fn from(results: Results) -> Evaluated {
+        let range = results.range.clone();
+        Evaluated { results: Arc::new(results), range }
     }
 }
 
@@ -267,10 +329,10 @@ impl Tuples for Evaluated {
         inputs: &[Register],
         registers: &mut Registers,
     ) -> Result<()> {
-        let first = self.range.start + start;
-        load_addresses(&self.rows.entries()[first..][..rows], inputs, registers);
-        for (result, input) in self.results.iter().zip(&inputs[1..]) {
-            result.load(first - self.first, rows, registers.vector_mut(*input));
+        let (first, results) = (self.range.start + start, &*self.results);
+        load_addresses(&results.rows.entries()[first..][..rows], inputs, registers);
+        for (column, input) in results.columns.iter().zip(&inputs[1..]) {
+            column.load(first - results.first, rows, registers.vector_mut(*input));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! its pages; on huge pages it also spares the device one descriptor per 4 KiB.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -175,6 +176,19 @@ impl Arena {
             if failed != 0 {
                 log::debug!("cannot take {len} bytes at once: {}", io::Error::last_os_error());
             }
+        }
+    }
+
+    /// A range of it, in bytes, is not to be on huge pages.
+    ///
+    /// # Panics
+    /// If that is not a part of this arena.
+    pub(crate) fn use_small_pages(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.len, "a part of the arena");
+        // SAFETY: within the mapping; advice does not change what it holds, and may fail without consequence.
+        unsafe {
+            let start = self.ptr.add(range.start).as_ptr().cast();
+            libc::madvise(start, range.len(), libc::MADV_NOHUGEPAGE);
         }
     }
 

@@ -12,6 +12,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
+use super::huge::huge_bytes;
 use super::kept::kept_bytes;
 use super::slab::resident_bytes;
 
@@ -82,11 +83,11 @@ impl<A> CountingAllocator<A> {
 
 /// About how many bytes of the heap are allocated, as their owners asked for them: wrong by up to 64 KiB for
 /// each thread that allocates. Freed blocks that are [kept](super::kept) are among them, what is resident of
-/// [blocks](super::slab) on huge pages, and what [`trim`] could not give back; without those 0 if the program has no
-/// [`CountingAllocator`].
+/// [blocks](super::slab) on huge pages, [large ones](super::huge), and what [`trim`] could not give back; without those 0
+/// if the program has no [`CountingAllocator`].
 pub fn live_bytes() -> u64 {
     u64::try_from(LIVE.load(Ordering::Relaxed)).unwrap_or(0)
-        + (kept_bytes() + resident_bytes()) as u64
+        + (kept_bytes() + resident_bytes() + huge_bytes()) as u64
         + gap_bytes()
 }
 

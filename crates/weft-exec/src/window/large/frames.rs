@@ -61,7 +61,7 @@ enum End {
     /// The peers'.
     Peers,
     /// So many groups of peers away.
-    Groups(Groups),
+    Groups(Box<Groups>),
     Key(Box<Keyed>),
 }
 
@@ -242,7 +242,10 @@ impl End {
         match bound {
             Bound::Unbounded => End::Unbounded,
             Bound::CurrentRow => End::Peers,
-            bound => End::Groups(Groups { bound, cursor: Cursor::new(None), group: 0, at: 0 }),
+            bound => {
+                let cursor = Cursor::new(None);
+                End::Groups(Box::new(Groups { bound, cursor, group: 0, at: 0 }))
+            }
         }
     }
 
