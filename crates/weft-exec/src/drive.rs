@@ -207,7 +207,8 @@ impl Machine<'_> {
             })
         };
         let profile = run.context.profile();
-        let mut reading = Some(Batch::new(depth, Boundary::Weak, next));
+        let share = || run.pipeline.source.share(&run.context);
+        let mut reading = Some(Batch::new(depth, Boundary::Weak, next).at_most(share));
         let mut running = pin!(self.run_received(receiver));
         poll_fn(|context| {
             if let Some(batch) = &mut reading {

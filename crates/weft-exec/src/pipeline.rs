@@ -52,6 +52,11 @@ pub trait Source: fmt::Debug + Send + Sync {
     fn depth(&self, _context: &Context) -> usize {
         1
     }
+
+    /// How many morsels a worker may have now, so that others get theirs. Looked at before each is asked for, but the first.
+    fn share(&self, _context: &Context) -> usize {
+        usize::MAX
+    }
 }
 
 /// A morsel being read. Lives and dies on one worker.

@@ -396,6 +396,8 @@ async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Send
             Ok(())
         })
     });
+    let workers = shared.table.access.runtime.workers().min(shared.options.workers);
+    let batch = batch.at_most(|| plan.queue.share(workers));
     let ended = until_cancelled(batch, &shared.cancel).await;
     if let Some(Err(Some(error))) = ended {
         output.sender.send(Err(error)).await.ok();

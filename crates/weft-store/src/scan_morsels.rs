@@ -83,6 +83,14 @@ impl MorselScan {
         part.map(|part| ScanMorsel { scan: self.clone(), part })
     }
 
+    /// How many morsels each of `workers` may have at once, so that all have some to the end.
+    ///
+    /// # Panics
+    /// If the scan was not opened.
+    pub fn share(&self, workers: usize) -> usize {
+        self.plan().queue.share(workers)
+    }
+
     /// What was done so far.
     pub fn stats(&self) -> ScanStats {
         self.inner.shared.stats()

@@ -148,6 +148,10 @@ impl Source for TableScan {
     fn depth(&self, context: &Context) -> usize {
         context.io_depth
     }
+
+    fn share(&self, context: &Context) -> usize {
+        self.scan.get().expect("the source was opened").share(context.workers)
+    }
 }
 
 struct TableMorsel {

@@ -40,7 +40,7 @@ pub enum Boundary {
 /// Runs the coroutines that `next` yields, up to `depth` at a time, until `next` has no more or one
 /// fails. A future: its output is `Ok` when all have ended, or the first error, on which the others
 /// are dropped where they are.
-pub struct Batch<F, N> {
+pub struct Batch<F, N, M = fn() -> usize> {
     slots: Box<[Option<F>]>,
     wakers: Vec<Waker>,
     core: Arc<ReadyCore>,
@@ -53,6 +53,8 @@ pub struct Batch<F, N> {
     /// Polls between two looks at the clock.
     polls_per_look: usize,
     next: N,
+    /// Coroutines beyond which none is started, when asked.
+    most: M,
     boundary: Boundary,
     live: usize,
     exhausted: bool,
@@ -60,7 +62,7 @@ pub struct Batch<F, N> {
 
 // A batch hands out no pinned references to `next` or to the bookkeeping, and the coroutines lie
 // behind a box that is never reallocated: moving the batch moves none of them.
-impl<F, N> Unpin for Batch<F, N> {}
+impl<F, N, M> Unpin for Batch<F, N, M> {}
 
 impl<F, N, E> Batch<F, N>
 where
@@ -84,16 +86,45 @@ where
             polls_per_look: 1,
             core,
             next,
+            most: || usize::MAX,
             boundary,
             live: 0,
             exhausted: false,
         }
     }
 
-    /// Starts coroutines in all free slots.
+    /// The same batch, which starts no coroutine while it runs as many as `most` says then: for those who share what is
+    /// to be done with others, and would take more than their share at once. One always may run.
+    pub fn at_most<M: FnMut() -> usize>(self, most: M) -> Batch<F, N, M> {
+        let Batch { slots, wakers, core, runnable, cursor, unpolled, polls_per_look, .. } = self;
+        let Batch { next, boundary, live, exhausted, .. } = self;
+        Batch {
+            slots,
+            wakers,
+            core,
+            runnable,
+            cursor,
+            unpolled,
+            polls_per_look,
+            next,
+            most,
+            boundary,
+            live,
+            exhausted,
+        }
+    }
+}
+
+impl<F, N, M, E> Batch<F, N, M>
+where
+    F: Future<Output = Result<(), E>>,
+    N: FnMut() -> Option<F>,
+    M: FnMut() -> usize,
+{
+    /// Starts coroutines in free slots.
     fn fill(&mut self) {
         for index in 0..self.slots.len() {
-            if self.exhausted {
+            if self.exhausted || self.live > 0 && self.live >= (self.most)() {
                 return;
             }
             if self.slots[index].is_none() {
@@ -136,8 +167,11 @@ where
                 self.live -= 1;
                 result?;
                 match self.boundary {
+                    Boundary::Weak if self.live + 1 < self.slots.len() => self.fill(),
                     Boundary::Weak => {
-                        self.start(index);
+                        if self.live == 0 || self.live < (self.most)() {
+                            self.start(index);
+                        }
                     }
                     Boundary::Hard if self.live == 0 => self.fill(),
                     Boundary::Hard => {}
@@ -157,10 +191,11 @@ where
     }
 }
 
-impl<F, N, E> Future for Batch<F, N>
+impl<F, N, M, E> Future for Batch<F, N, M>
 where
     F: Future<Output = Result<(), E>>,
     N: FnMut() -> Option<F>,
+    M: FnMut() -> usize,
 {
     type Output = Result<(), E>;
 

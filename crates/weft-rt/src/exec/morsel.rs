@@ -86,6 +86,20 @@ impl MorselQueue {
         taken.ok().map(|start| start..end(start))
     }
 
+    /// Number of morsels that have not been handed out.
+    pub fn left(&self) -> u64 {
+        self.len.saturating_sub(self.next.load(Ordering::Relaxed)).div_ceil(self.size)
+    }
+
+    /// How many morsels each of `workers` may have at once, so that the last ones are not all with whoever came first: its share of
+    /// what is left, and one at least (guided self-scheduling; Polychronopoulos, Kuck, 1987).
+    pub fn share(&self, workers: usize) -> usize {
+        if workers == 1 {
+            return usize::MAX;
+        }
+        usize::try_from(self.left() / workers as u64).unwrap_or(usize::MAX).max(1)
+    }
+
     /// Number of morsels in all.
     pub fn morsels(&self) -> u64 {
         self.len.div_ceil(self.size)

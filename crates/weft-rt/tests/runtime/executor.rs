@@ -357,6 +357,39 @@ fn a_morsel_queue_ends_at_the_largest_number() {
     assert_eq!((queue.next(), queue.next()), (None, None));
 }
 
+/// A batch runs no more coroutines than it may, even if others have taken what is left meanwhile, and one in any case.
+#[test]
+fn a_batch_keeps_to_its_share() {
+    within_limit(|| {
+        for boundary in [Boundary::Weak, Boundary::Hard] {
+            let runtime = runtime(1);
+            let done = runtime.block_on(move || async move {
+                let queue = MorselQueue::new(100, 1);
+                assert_eq!((queue.share(1), queue.share(8), queue.share(200)), (usize::MAX, 12, 1));
+                let (live, done) = (&Cell::new(0), &Cell::new(0));
+                let next = || {
+                    queue.next()?;
+                    live.set(live.get() + 1);
+                    assert!(live.get() <= queue.share(4) + 1, "{} of {}", live.get(), queue.left());
+                    Some(async {
+                        yield_now().await;
+                        // Another worker takes one, too.
+                        queue.next();
+                        live.set(live.get() - 1);
+                        done.set(done.get() + 1);
+                        Ok::<(), ()>(())
+                    })
+                };
+                let batch = Batch::new(50, boundary, next).at_most(|| queue.share(4));
+                batch.await.unwrap();
+                assert_eq!((queue.left(), live.get()), (0, 0));
+                done.get()
+            });
+            assert_eq!(done, Ok(50));
+        }
+    });
+}
+
 /// However many coroutines of a batch compute, its worker looks at others in between.
 #[test]
 fn a_batch_that_computes_lets_others_run() {
