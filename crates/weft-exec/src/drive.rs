@@ -180,7 +180,7 @@ impl Machine<'_> {
                 let next = of_part(PartName::Source, &run.context, morsel.next());
                 run.unless_enough(next).await.transpose()?.flatten()
             } {
-                self.take(tuples.as_ref()).await?;
+                self.take(tuples).await?;
             }
             if run.enough.is_cancelled() {
                 break;
@@ -233,13 +233,13 @@ impl Machine<'_> {
 
     async fn run_received(&mut self, mut receiver: Receiver<Box<dyn Tuples>>) -> Result<()> {
         while let Some(tuples) = self.run.unless_enough(receiver.recv()).await.flatten() {
-            self.take(tuples.as_ref()).await?;
+            self.take(tuples).await?;
         }
         Ok(())
     }
 
     /// Runs tuples through the program and into the sink, until there is enough.
-    async fn take(&mut self, tuples: &dyn Tuples) -> Result<()> {
+    async fn take(&mut self, tuples: Box<dyn Tuples>) -> Result<()> {
         let (rows, mut start) = (tuples.rows(), 0);
         while start < rows && !self.run.enough.is_cancelled() {
             let count = self.run.context.vector_rows.min(rows - start);
@@ -258,6 +258,9 @@ impl Machine<'_> {
             self.run.to_do.advance(count as u64);
             self.pace.keep().await;
             start += count;
+        }
+        if let Some(closing) = tuples.close() {
+            closing.await;
         }
         Ok(())
     }

@@ -90,6 +90,11 @@ pub trait Tuples {
         inputs: &[Register],
         registers: &mut Registers,
     ) -> Result<()>;
+
+    /// Gives back what they lie in, when all have been loaded: in turns, if it takes long.
+    fn close(self: Box<Self>) -> Option<LocalBoxFuture<'static, ()>> {
+        None
+    }
 }
 
 /// Whether a sink wants more.

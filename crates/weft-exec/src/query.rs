@@ -12,6 +12,7 @@ use weft_rt::{Runtime, Share};
 
 use crate::drive::drive;
 use crate::error::{ExecError, Result};
+use crate::pace::Pace;
 use crate::parallel::CancelRest;
 use crate::pipeline::Pipeline;
 use crate::profile::{Measuring, PartName, Profile};
@@ -170,6 +171,18 @@ impl Query {
         assert!(profiles == 0 || profiles == self.pipelines.len(), "a profile for each pipeline");
         let rest = CancelRest::new(&context.cancel);
         let result = self.run_pipelines(&context).await;
+        if context.ledger.trim_blocks() {
+            let ledger = context.ledger.clone();
+            let trimming = move || async move {
+                let mut pace = Pace::default();
+                while ledger.trim_blocks() {
+                    pace.keep().await;
+                }
+                Ok(())
+            };
+            // If the query is cancelled, blocks that are free stay for the next one.
+            context.on_a_worker(trimming).await.ok();
+        }
         if result.is_ok() {
             rest.disarm();
         } else {

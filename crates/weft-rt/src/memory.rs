@@ -89,6 +89,10 @@ const GAPS_COUNT_FROM: u64 = 256 << 20;
 #[cfg(not(loom))]
 const GAPS_COUNTED: u64 = 16;
 
+/// Of the budget, the part that free blocks may have while nobody needs them.
+#[cfg(not(loom))]
+const BLOCKS_KEPT: u64 = 16;
+
 /// What the process may have beyond the budget, in bytes and as a part of the budget, until the program's code is forgotten
 /// that is resident: half of what the promise of the limit allows for it and for what nobody counts.
 #[cfg(not(loom))]
@@ -161,11 +165,24 @@ impl Ledger {
     /// much is freed.
     fn note_taken(&self, bytes: u64) {
         #[cfg(not(loom))]
-        if bytes > 0 && self.is_watching() && self.account.is_much_taken_of_last(bytes) {
-            self.trim_if_noticeable();
+        if bytes > 0 && self.is_watching() {
+            // Most take it for blocks, of those that are free.
+            if let Some(most) = self.account.spare_max() {
+                slab::give_back(most as usize);
+            }
+            if self.account.is_much_taken_of_last(bytes) {
+                self.trim_if_noticeable();
+            }
         }
         #[cfg(loom)]
         let _ = bytes;
+    }
+
+    /// Gives back some of the [blocks](slab) that are free, when nobody is going to take them soon; true if there are
+    /// more, beyond a part of the budget. For a ledger that watches the heap.
+    #[cfg(not(loom))]
+    pub fn trim_blocks(&self) -> bool {
+        self.is_watching() && slab::give_back((self.limit() / BLOCKS_KEPT) as usize)
     }
 
     #[cfg(not(loom))]

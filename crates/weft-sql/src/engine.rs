@@ -144,8 +144,8 @@ impl Drop for Executor {
 /// Of the memory limit, the part that the allocator may keep of freed blocks, and the most bytes of it.
 const KEPT_FREED: (u64, u64) = (16, 64 << 20);
 
-/// The memory limit from which on tuples lie on huge pages, and of it, the part that these may have free.
-const HUGE_PAGES: (u64, u64) = (256 << 20, 16);
+/// The memory limit from which on tuples lie on huge pages, and of it, the part that these may have free while statements run.
+const HUGE_PAGES: (u64, u64) = (256 << 20, 4);
 
 /// Has the allocator keep freed blocks for who allocates next, as the memory limit permits.
 fn keep_freed(limit_bytes: u64) {

@@ -213,7 +213,7 @@ impl Morsel for UnitMorsel {
                             operator: self.operator.clone(),
                             _loose: gathered.loose().clone(),
                             outputs: self.outputs.clone(),
-                            merged: RefCell::new(merged),
+                            merged: RefCell::new(*merged),
                             ready: RefCell::default(),
                         });
                         return Ok(Some(groups));
@@ -262,6 +262,10 @@ impl UnitGroups {
 impl Tuples for UnitGroups {
     fn rows(&self) -> usize {
         self.merged.borrow().groups.len()
+    }
+
+    fn close(self: Box<Self>) -> Option<LocalBoxFuture<'static, ()>> {
+        self.merged.into_inner().free()
     }
 
     fn prepare(&self, start: usize, rows: usize) -> Option<LocalBoxFuture<'_, Result<()>>> {

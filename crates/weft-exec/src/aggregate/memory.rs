@@ -31,7 +31,7 @@ pub(super) struct Arena {
 
 /// Some of it, of the heap or on a huge page: most are as large as they can be, and would leave gaps in the heap.
 #[derive(Debug)]
-struct Chunk {
+pub(super) struct Chunk {
     start: NonNull<u8>,
     bytes: usize,
     _owner: Owner,
@@ -64,6 +64,16 @@ impl Arena {
     /// Bytes of all chunks.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// How many chunks.
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// The memory, for who frees it piece by piece.
+    pub(super) fn into_chunks(self) -> Vec<Chunk> {
+        self.chunks
     }
 
     /// As [`Memory::allocate`], and the bytes that were taken for it.
@@ -170,6 +180,11 @@ impl Memory {
                 self.partitions.get_mut(partition).map(std::mem::take).unwrap_or_default()
             }
         }
+    }
+
+    /// All of it.
+    pub(super) fn into_arenas(self) -> impl Iterator<Item = Arena> {
+        std::iter::once(self.whole).chain(self.partitions)
     }
 
     /// Bytes that belong to no partition.

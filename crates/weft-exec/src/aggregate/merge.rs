@@ -1,18 +1,18 @@
 //! Phase two: tuples of the same group become one, a unit at a time, where they lie.
 
-use std::any::Any;
 use std::sync::Arc;
 
-use futures::TryFutureExt;
+use futures::future::LocalBoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use weft_rt::memory::{Grant, Ledger, Reservation};
 
 use super::keys;
-use super::memory::Memory;
+use super::memory::{Arena, Memory};
 use super::operator::{Aggregation, OPERATOR};
 use super::outgrown::{Copies, merge_copying};
 use super::state::Tuple;
 use super::table::Table;
-use super::unit::{Sources, Unit, hash_of};
+use super::unit::{Source, Sources, Unit, hash_of};
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::spill::writer::Spills;
@@ -34,10 +34,13 @@ const UNSPLIT_BYTES: u64 = (PARTITIONS * PAGE_BYTES_MIN) as u64;
 #[derive(Debug)]
 pub(super) enum Step {
     /// Its groups.
-    Merged(Merged),
+    Merged(Box<Merged>),
     /// Units instead of it, as its groups outgrow memory.
     Split(Vec<Unit>),
 }
+
+/// Pages, and chunks of what lies behind tuples, that are given back at once: that takes less than what a vector does.
+const FREED_AT_ONCE: usize = 16;
 
 /// The groups of a unit, and what they lie in.
 #[derive(Debug)]
@@ -49,9 +52,40 @@ pub(super) struct Merged {
     /// Bytes of the hash table by which they were found.
     pub(super) table_bytes: u64,
     /// What the groups lie in.
-    pub(super) _lie_in: Box<dyn Any>,
+    pub(super) lie_in: LieIn,
     /// Of what was read back, as long as it is passed on.
     pub(super) settled: Option<Settled>,
+}
+
+/// What groups lie in.
+#[derive(Debug)]
+pub(super) enum LieIn {
+    /// What they came in, what lies behind that, and memory for both.
+    Sources(Vec<Source>, Box<(Vec<Arena>, Reservation, Option<Settled>)>),
+    Copies {
+        _copies: Option<Copies>,
+    },
+}
+
+impl Merged {
+    /// Gives it back: in turns, if it is much.
+    pub(super) fn free(self) -> Option<LocalBoxFuture<'static, ()>> {
+        let Merged { memory, reservation, lie_in, settled, .. } = self;
+        let LieIn::Sources(sources, behind) = lie_in else { return None };
+        let (mut arenas, of_sources, settled_before) = *behind;
+        arenas.extend(memory.into_arenas());
+        let count = sources.len() + arenas.iter().map(Arena::chunks).sum::<usize>();
+        let memory = (reservation, of_sources, settled, settled_before);
+        let freeing = async move {
+            let mut pace = Pace::default();
+            pace.drop_all(sources).await;
+            for arena in arenas {
+                pace.drop_all(arena.into_chunks()).await;
+            }
+            drop(memory);
+        };
+        (count > FREED_AT_ONCE).then(|| freeing.boxed_local())
+    }
 }
 
 /// Merges a unit, which is on disk in part if it has been `spilled` to be read by these.
@@ -161,10 +195,10 @@ pub(super) async fn merge_in_place(
     let free_bytes = needed_bytes.min(free.bytes());
     reservation.merge(free.split(free_bytes));
     reserve(&mut reservation, needed_bytes - free_bytes, assured.as_mut()).await?;
-    let lie_in = Box::new((kept, sources.end()));
+    let lie_in = LieIn::Sources(kept, Box::new(sources.end()));
     let settled = None;
-    let merged = Merged { groups, memory, reservation, table_bytes, _lie_in: lie_in, settled };
-    Ok(Step::Merged(merged))
+    let merged = Merged { groups, memory, reservation, table_bytes, lie_in, settled };
+    Ok(Step::Merged(Box::new(merged)))
 }
 
 /// Waits for memory, but not for long: the worker's sink, which cannot go on meanwhile, may be who has it. What workers are assured

@@ -12,7 +12,9 @@ use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::sync::latch::ExclusiveGuard;
 
 use super::memory::Memory;
-use super::merge::{Merged, Merging, Step, TUPLES_PER_TURN, merge_in_place, reserve, table_bits};
+use super::merge::{
+    LieIn, Merged, Merging, Step, TUPLES_PER_TURN, merge_in_place, reserve, table_bits,
+};
 use super::operator::{Aggregation, OPERATOR};
 use super::state::Tuple;
 use super::table::Table;
@@ -157,10 +159,10 @@ pub(super) async fn merge_copying(
     copies.as_mut().map(Copies::give_own_back);
     let bytes = behind.bytes() + copies.as_ref().map_or(0, Copies::bytes);
     let settled = Some(Settled::new(&spills.spilling, bytes));
-    let lie_in = Box::new(copies);
+    let lie_in = LieIn::Copies { _copies: copies };
     let reservation = behind;
-    let merged = Merged { groups, memory, reservation, table_bytes, _lie_in: lie_in, settled };
-    Ok(Step::Merged(merged))
+    let merged = Merged { groups, memory, reservation, table_bytes, lie_in, settled };
+    Ok(Step::Merged(Box::new(merged)))
 }
 
 /// The most that is free, of `most_bytes` halved again and again; `least_bytes` if there is not as much.

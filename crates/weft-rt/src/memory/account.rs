@@ -32,6 +32,10 @@ const FREED_BYTES: u64 = 16 << 20;
 #[cfg(not(loom))]
 const LAST_PART: u64 = 8;
 
+/// Free bytes beyond the limit that are not worth being given back: a part of it.
+#[cfg(not(loom))]
+const SPARE_PART: u64 = 64;
+
 pub(super) struct Account {
     /// The bytes in use, and [`WAITING`].
     state: AtomicU64,
@@ -201,17 +205,41 @@ impl Account {
         self.heap.map_or(0, |heap| heap() + self.mapped_bytes.load(Ordering::Relaxed))
     }
 
+    /// Of that, what is free, and goes to whoever takes memory next.
+    #[cfg(not(loom))]
+    fn spare_bytes(&self) -> u64 {
+        if self.is_watching() { super::slab::free_bytes() as u64 } else { 0 }
+    }
+
+    #[cfg(loom)]
+    fn spare_bytes(&self) -> u64 {
+        0
+    }
+
+    /// What the process really has without what is free.
+    fn taken_bytes(&self) -> u64 {
+        self.real_bytes().saturating_sub(self.spare_bytes())
+    }
+
     pub(super) fn unreserved_bytes(&self) -> u64 {
-        self.real_bytes().saturating_sub(self.used_bytes())
+        self.taken_bytes().saturating_sub(self.used_bytes())
     }
 
     /// What has been promised or is there already, whichever is more.
     fn charged_bytes(&self) -> u64 {
-        self.used_bytes().max(self.real_bytes())
+        self.used_bytes().max(self.taken_bytes())
+    }
+
+    /// Free bytes for which there is no place any more beside what is taken: if they are noticeably many, what may stay of them.
+    #[cfg(not(loom))]
+    pub(super) fn spare_max(&self) -> Option<u64> {
+        let (limit, spare) = (self.limit_bytes(), self.spare_bytes());
+        let left = limit.saturating_sub(self.charged_bytes());
+        (spare > left + limit / SPARE_PART).then_some(left)
     }
 
     pub(super) fn relieve(&self) {
-        let excess = self.real_bytes().saturating_sub(self.limit_bytes());
+        let excess = self.taken_bytes().saturating_sub(self.limit_bytes());
         if excess > 0 {
             self.ask_caches(excess);
         }

@@ -28,7 +28,10 @@ const PIECES: usize = HUGE_PAGE_BYTES / BLOCK_BYTES_MIN;
 const ALL: u32 = u32::MAX;
 
 /// Chunks with free pieces that are looked at for a block.
-const LOOKED_AT: usize = 64;
+const LOOKED_AT: usize = 16;
+
+/// Bytes that go back at once, about: that takes the system a few hundred microseconds.
+const RETURNED_BYTES: usize = 4 << 20;
 
 /// Most bytes that are free and resident; without any there are no blocks.
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
@@ -36,13 +39,31 @@ static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that are resident.
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);
 
+/// Of those, the ones that are free.
+static FREE: AtomicUsize = AtomicUsize::new(0);
+
 static SLAB: Mutex<Slab> = Mutex::new(Slab::new());
 
 /// From now on there are blocks, unless `capacity_bytes` is 0, and so many bytes of free ones are kept.
 pub fn keep_blocks(capacity_bytes: usize) {
     CAPACITY.store(capacity_bytes, Ordering::Relaxed);
-    let surplus = lock().give_back(capacity_bytes);
-    drop(surplus);
+    while give_back(capacity_bytes) {}
+}
+
+/// Bytes that are resident and free: what others have given back, and who takes blocks next will use.
+pub fn free_bytes() -> usize {
+    FREE.load(Ordering::Relaxed)
+}
+
+/// Gives some of what is free back to the system, if that is more than `capacity_bytes`; true if it still is.
+pub fn give_back(capacity_bytes: usize) -> bool {
+    if free_bytes() <= capacity_bytes {
+        return false;
+    }
+    let surplus = lock().take_surplus(capacity_bytes);
+    surplus.give_back();
+    lock().settle(surplus);
+    free_bytes() > capacity_bytes
 }
 
 /// Bytes that blocks have, and those that are free of the chunks that they are cut from.
@@ -82,9 +103,8 @@ impl Block {
         let mut slab = lock();
         slab.add(arena);
         slab.take_at(start.as_ptr() as usize, 0, pieces);
-        let surplus = slab.give_back(CAPACITY.load(Ordering::Relaxed));
         drop(slab);
-        drop(surplus);
+        give_back(CAPACITY.load(Ordering::Relaxed));
         Some(Block { start, bytes })
     }
 
@@ -104,12 +124,8 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let (chunk, pieces) = self.place();
-        let mut slab = lock();
-        slab.free(chunk, pieces);
-        let surplus = slab.give_back(CAPACITY.load(Ordering::Relaxed));
-        drop(slab);
-        // Outside of the lock: the system may take long to unmap them.
-        drop(surplus);
+        lock().free(chunk, pieces);
+        give_back(CAPACITY.load(Ordering::Relaxed));
     }
 }
 
@@ -178,7 +194,7 @@ impl Slab {
         self.with_free.insert(address);
         self.with_resident.insert(address);
         self.unused.insert(address);
-        self.free_bytes += HUGE_PAGE_BYTES;
+        self.set_free(self.free_bytes + HUGE_PAGE_BYTES);
         RESIDENT.fetch_add(HUGE_PAGE_BYTES, Ordering::Relaxed);
     }
 
@@ -209,7 +225,7 @@ impl Slab {
         if chunk.resident == 0 {
             self.with_resident.remove(&address);
         }
-        self.free_bytes -= resident * BLOCK_BYTES_MIN;
+        self.set_free(self.free_bytes - resident * BLOCK_BYTES_MIN);
         RESIDENT.fetch_add((pieces - resident) * BLOCK_BYTES_MIN, Ordering::Relaxed);
     }
 
@@ -222,38 +238,90 @@ impl Slab {
         if chunk.free == ALL {
             self.unused.insert(address);
         }
-        self.free_bytes += pieces.count_ones() as usize * BLOCK_BYTES_MIN;
+        self.set_free(self.free_bytes + pieces.count_ones() as usize * BLOCK_BYTES_MIN);
     }
 
-    /// Gives back what is free, while that is more than `capacity` bytes: the pages of blocks, and the chunks that it returns,
-    /// of which nobody has anything.
-    fn give_back(&mut self, capacity: usize) -> Vec<Chunk> {
-        let mut surplus = Vec::new();
-        while self.free_bytes > capacity
+    /// Takes what is to go back out of the slab, while more than `capacity` bytes are free: chunks of which nobody has anything,
+    /// else free pieces of others.
+    fn take_surplus(&mut self, capacity: usize) -> Surplus {
+        let mut surplus = Surplus::default();
+        let enough = self.free_bytes.saturating_sub(RETURNED_BYTES).max(capacity);
+        while self.free_bytes > enough
             && let Some(address) = self.unused.pop_last()
         {
             self.with_free.remove(&address);
             self.with_resident.remove(&address);
             let chunk = self.chunks.remove(&address).expect("an unused one is there");
             self.forget(chunk.resident);
-            surplus.push(chunk);
+            surplus.chunks.push(chunk);
         }
         // High addresses first: those are used last.
-        while self.free_bytes > capacity
+        while self.free_bytes > enough
             && let Some(address) = self.with_resident.pop_last()
         {
             let chunk = self.chunks.get_mut(&address).expect("a chunk that has free pieces");
-            let pieces = chunk.give_back();
+            let pieces = std::mem::take(&mut chunk.resident);
+            chunk.free &= !pieces;
+            if chunk.free == 0 {
+                self.with_free.remove(&address);
+            }
+            surplus.pieces.push((address, chunk.arena.clone(), pieces));
             self.forget(pieces);
         }
         surplus
     }
 
+    /// What was taken out has gone back: pieces may be used again, by whoever has them come anew.
+    fn settle(&mut self, surplus: Surplus) {
+        for (address, _, pieces) in surplus.pieces {
+            let chunk =
+                self.chunks.get_mut(&address).expect("a chunk with pieces that are not free");
+            chunk.free |= pieces;
+            self.with_free.insert(address);
+            if chunk.free == ALL {
+                self.unused.insert(address);
+            }
+        }
+    }
+
     /// Free pieces that are resident no longer.
     fn forget(&mut self, pieces: u32) {
         let bytes = pieces.count_ones() as usize * BLOCK_BYTES_MIN;
-        self.free_bytes -= bytes;
+        self.set_free(self.free_bytes - bytes);
         RESIDENT.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn set_free(&mut self, bytes: usize) {
+        self.free_bytes = bytes;
+        FREE.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What is on its way back to the system: nobody has it, and nobody can take it.
+#[derive(Default)]
+struct Surplus {
+    /// Unmapped when they are dropped.
+    chunks: Vec<Chunk>,
+    /// Addresses of chunks, and which of their pieces.
+    pieces: Vec<(usize, Arc<Arena>, u32)>,
+}
+
+impl Surplus {
+    /// Gives it back. Outside of the lock: the system may take long.
+    fn give_back(&self) {
+        for (_, arena, pieces) in &self.pieces {
+            let mut left = *pieces;
+            while left != 0 {
+                // Pieces in a row at once: each call interrupts all threads of the process.
+                let first = left.trailing_zeros();
+                let count = (left >> first).trailing_ones();
+                left &= !(ALL >> (u32::BITS - count) << first);
+                // SAFETY: within the chunk.
+                let start = unsafe { arena.as_ptr().add(first as usize * BLOCK_BYTES_MIN) };
+                // SAFETY: the pieces are nobody's.
+                unsafe { arena.discard(start, count as usize * BLOCK_BYTES_MIN) };
+            }
+        }
     }
 }
 
@@ -267,21 +335,5 @@ impl Chunk {
     fn tight_place(&self, pieces: usize) -> Option<usize> {
         let large = if 2 * pieces <= PIECES { runs(self.free, 2 * pieces) } else { 0 };
         first_of(runs(self.resident, pieces) & !(large | large << pieces))
-    }
-
-    /// Gives back what is free and resident to the system; returns what that was.
-    fn give_back(&mut self) -> u32 {
-        let mut left = self.resident;
-        while left != 0 {
-            // Pieces in a row at once: each call interrupts all threads of the process.
-            let first = left.trailing_zeros();
-            let count = (left >> first).trailing_ones();
-            left &= !(ALL >> (u32::BITS - count) << first);
-            // SAFETY: within the chunk.
-            let start = unsafe { self.arena.as_ptr().add(first as usize * BLOCK_BYTES_MIN) };
-            // SAFETY: the pieces are free, and nobody takes them while the slab is borrowed.
-            unsafe { self.arena.discard(start, count as usize * BLOCK_BYTES_MIN) };
-        }
-        std::mem::take(&mut self.resident)
     }
 }
