@@ -166,9 +166,10 @@ impl Ledger {
     fn note_taken(&self, bytes: u64) {
         #[cfg(not(loom))]
         if bytes > 0 && self.is_watching() {
-            // Most take it for blocks, of those that are free.
+            // Most take it for blocks, of those that are free. Else as much goes back as was taken.
             if let Some(most) = self.account.spare_max() {
-                slab::give_back(most as usize);
+                let times = bytes.div_ceil(slab::RETURNED_BYTES as u64);
+                (0..times).take_while(|_| slab::give_back(most as usize)).for_each(drop);
             }
             if self.account.is_much_taken_of_last(bytes) {
                 self.trim_if_noticeable();

@@ -358,12 +358,12 @@ impl Account {
 
     /// Takes `bytes` if they are free and nobody waits.
     pub(super) fn try_take_free(&self, bytes: u64) -> bool {
-        self.take_unless(WAITING, self.real_bytes(), bytes, self.open_bytes(self.limit_bytes()))
+        self.take_unless(WAITING, self.taken_bytes(), bytes, self.open_bytes(self.limit_bytes()))
     }
 
     /// Takes `bytes` if they are free where `limit` is the budget, whoever waits.
     pub(super) fn take_promised(&self, bytes: u64, limit: u64) -> bool {
-        self.take_unless(0, self.real_bytes(), bytes, limit)
+        self.take_unless(0, self.taken_bytes(), bytes, limit)
     }
 
     /// Takes `bytes` if they are free of `limit` where the process really has `real_bytes`, and none of the bits

@@ -31,7 +31,7 @@ const ALL: u32 = u32::MAX;
 const LOOKED_AT: usize = 16;
 
 /// Bytes that go back at once, about: that takes the system a few hundred microseconds.
-const RETURNED_BYTES: usize = 4 << 20;
+pub(super) const RETURNED_BYTES: usize = 4 << 20;
 
 /// Most bytes that are free and resident; without any there are no blocks.
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
