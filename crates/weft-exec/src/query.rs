@@ -171,11 +171,14 @@ impl Query {
         assert!(profiles == 0 || profiles == self.pipelines.len(), "a profile for each pipeline");
         let rest = CancelRest::new(&context.cancel);
         let result = self.run_pipelines(&context).await;
-        if context.ledger.trim_blocks() {
+        let steps = context.ledger.steps_to_trim_blocks();
+        if steps > 0 {
             let ledger = context.ledger.clone();
             let trimming = move || async move {
                 let mut pace = Pace::default();
-                while ledger.trim_blocks() {
+                // No more, though others may free blocks meanwhile.
+                for _ in 0..steps {
+                    ledger.trim_blocks();
                     pace.keep().await;
                 }
                 Ok(())

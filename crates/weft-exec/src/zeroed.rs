@@ -52,6 +52,13 @@ impl<T: Pod> Zeroed<T> {
     }
 }
 
+impl<T> Zeroed<T> {
+    /// How many there are. Borrows none of them, of which others may have some to write to.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}
+
 impl<T> Deref for Zeroed<T> {
     type Target = [T];
 

@@ -89,6 +89,10 @@ const GAPS_COUNT_FROM: u64 = 256 << 20;
 #[cfg(not(loom))]
 const GAPS_COUNTED: u64 = 16;
 
+/// Steps in which free blocks go back that are done at once.
+#[cfg(not(loom))]
+const STEPS_PER_TURN: u64 = 4;
+
 /// Of the budget, the part that free blocks may have while nobody needs them.
 #[cfg(not(loom))]
 const BLOCKS_KEPT: u64 = 16;
@@ -166,10 +170,11 @@ impl Ledger {
     fn note_taken(&self, bytes: u64) {
         #[cfg(not(loom))]
         if bytes > 0 && self.is_watching() {
-            // Most take it for blocks, of those that are free. Else as much goes back as was taken.
+            // Most take it for blocks, of those that are free. Else as much goes back as was taken, in a turn or in several: memory
+            // is taken again before much of it is in use.
             if let Some(most) = self.account.spare_max() {
-                let times = bytes.div_ceil(slab::RETURNED_BYTES as u64);
-                (0..times).take_while(|_| slab::give_back(most as usize)).for_each(drop);
+                let steps = bytes.div_ceil(slab::RETURNED_BYTES as u64).min(STEPS_PER_TURN);
+                (0..steps).take_while(|_| slab::give_back(most as usize)).for_each(drop);
             }
             if self.account.is_much_taken_of_last(bytes) {
                 self.trim_if_noticeable();
@@ -179,11 +184,20 @@ impl Ledger {
         let _ = bytes;
     }
 
-    /// Gives back some of the [blocks](slab) that are free, when nobody is going to take them soon; true if there are
-    /// more, beyond a part of the budget. For a ledger that watches the heap.
+    /// Gives back some of the [blocks](slab) that are free, when nobody is going to take them soon: as long as they are more
+    /// than a part of the budget. For a ledger that watches the heap; nothing otherwise.
     #[cfg(not(loom))]
-    pub fn trim_blocks(&self) -> bool {
-        self.is_watching() && slab::give_back((self.limit() / BLOCKS_KEPT) as usize)
+    pub fn trim_blocks(&self) {
+        if self.is_watching() {
+            slab::give_back((self.limit() / BLOCKS_KEPT) as usize);
+        }
+    }
+
+    /// How often [`Ledger::trim_blocks`] has something to do.
+    #[cfg(not(loom))]
+    pub fn steps_to_trim_blocks(&self) -> u64 {
+        let spare_bytes = if self.is_watching() { slab::free_bytes() as u64 } else { 0 };
+        spare_bytes.saturating_sub(self.limit() / BLOCKS_KEPT).div_ceil(slab::RETURNED_BYTES as u64)
     }
 
     #[cfg(not(loom))]

@@ -356,13 +356,19 @@ fn start(shared: &Arc<ScanShared>, in_flight: &Arc<InFlight>, workers: &[usize])
         let (shared, in_flight, sender) = (shared.clone(), in_flight.clone(), sender.clone());
         let runtime = shared.table.access.runtime.clone();
         let share = shared.options.share;
-        runtime.spawn_in(share, *worker, move || produce(shared, in_flight, sender))
+        let readers = workers.len();
+        runtime.spawn_in(share, *worker, move || produce(shared, in_flight, readers, sender))
     };
     State::Running { tasks: workers.iter().map(spawn).collect(), receiver }
 }
 
-/// Reads row groups for a partition until there are no more, on a worker.
-async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Sender<Item>) {
+/// Reads row groups for a partition until there are no more, on a worker, one of so many.
+async fn produce(
+    shared: Arc<ScanShared>,
+    in_flight: Arc<InFlight>,
+    readers: usize,
+    sender: Sender<Item>,
+) {
     let plan = match shared.plan().await {
         Ok(plan) => plan,
         Err(error) => {
@@ -396,8 +402,7 @@ async fn produce(shared: Arc<ScanShared>, in_flight: Arc<InFlight>, sender: Send
             Ok(())
         })
     });
-    let workers = shared.table.access.runtime.workers().min(shared.options.workers);
-    let batch = batch.at_most(|| plan.queue.share(workers));
+    let batch = batch.at_most(|| plan.queue.share(readers));
     let ended = until_cancelled(batch, &shared.cancel).await;
     if let Some(Err(Some(error))) = ended {
         output.sender.send(Err(error)).await.ok();

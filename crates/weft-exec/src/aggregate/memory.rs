@@ -152,7 +152,7 @@ impl Memory {
         unsafe { copy_to(to, string) }
     }
 
-    /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Chunk 0
+    /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Room 0
     /// is none.
     pub(super) fn copy_into(&mut self, tuple: Tuple, room: &mut u64, string: Str) -> Str {
         if string.is_inline() {

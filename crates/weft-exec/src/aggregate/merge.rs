@@ -62,29 +62,39 @@ pub(super) struct Merged {
 pub(super) enum LieIn {
     /// What they came in, what lies behind that, and memory for both.
     Sources(Vec<Source>, Box<(Vec<Arena>, Reservation, Option<Settled>)>),
-    Copies {
-        _copies: Option<Copies>,
-    },
+    Copies(Option<Copies>),
 }
 
 impl Merged {
     /// Gives it back: in turns, if it is much.
     pub(super) fn free(self) -> Option<LocalBoxFuture<'static, ()>> {
         let Merged { memory, reservation, lie_in, settled, .. } = self;
-        let LieIn::Sources(sources, behind) = lie_in else { return None };
-        let (mut arenas, of_sources, settled_before) = *behind;
+        let (sources, mut arenas, behind, copies) = match lie_in {
+            LieIn::Sources(sources, behind) => {
+                let (arenas, reservation, settled) = *behind;
+                (sources, arenas, Some((reservation, settled)), None)
+            }
+            LieIn::Copies(copies) => (Vec::new(), Vec::new(), None, copies),
+        };
         arenas.extend(memory.into_arenas());
         let count = sources.len() + arenas.iter().map(Arena::chunks).sum::<usize>();
-        let memory = (reservation, of_sources, settled, settled_before);
+        // After what it is for.
+        let memory = (reservation, behind, settled);
+        if count <= FREED_AT_ONCE {
+            drop((sources, arenas, copies));
+            drop(memory);
+            return None;
+        }
         let freeing = async move {
             let mut pace = Pace::default();
             pace.drop_all(sources).await;
             for arena in arenas {
                 pace.drop_all(arena.into_chunks()).await;
             }
+            drop(copies);
             drop(memory);
         };
-        (count > FREED_AT_ONCE).then(|| freeing.boxed_local())
+        Some(freeing.boxed_local())
     }
 }
 

@@ -159,7 +159,7 @@ pub(super) async fn merge_copying(
     copies.as_mut().map(Copies::give_own_back);
     let bytes = behind.bytes() + copies.as_ref().map_or(0, Copies::bytes);
     let settled = Some(Settled::new(&spills.spilling, bytes));
-    let lie_in = LieIn::Copies { _copies: copies };
+    let lie_in = LieIn::Copies(copies);
     let reservation = behind;
     let merged = Merged { groups, memory, reservation, table_bytes, lie_in, settled };
     Ok(Step::Merged(Box::new(merged)))

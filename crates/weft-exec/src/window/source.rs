@@ -179,12 +179,18 @@ impl Source for WindowRows {
         if let Some(piece) = plan.pieces.take() {
             return Some(Box::new(Once(Some(piece))));
         }
+        let of_others = || {
+            let pieces = plan.pieces.clone();
+            pieces.has_some().then(|| Box::new(PieceMorsel { pieces }) as Box<dyn Morsel>)
+        };
+        if plan.queue.left() == 0 {
+            return of_others();
+        }
         // Before anybody finds the queue empty: somebody evaluates the last morsel, maybe.
         let evaluating = plan.pieces.begin();
         let Some(morsel) = plan.queue.next() else {
             drop(evaluating);
-            let pieces = plan.pieces.clone();
-            return pieces.has_some().then(|| Box::new(PieceMorsel { pieces }) as Box<dyn Morsel>);
+            return of_others();
         };
         let rows = plan.morsels[morsel.start as usize].clone();
         let is_shared = !is_ordered && rows.len() >= LARGE_ROWS;

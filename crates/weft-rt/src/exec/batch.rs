@@ -124,12 +124,13 @@ where
     /// Starts coroutines in free slots.
     fn fill(&mut self) {
         for index in 0..self.slots.len() {
+            if self.slots[index].is_some() {
+                continue;
+            }
             if self.exhausted || self.live > 0 && self.live >= (self.most)() {
                 return;
             }
-            if self.slots[index].is_none() {
-                self.start(index);
-            }
+            self.start(index);
         }
     }
 

@@ -92,12 +92,13 @@ impl MorselQueue {
     }
 
     /// How many morsels each of `workers` may have at once, so that the last ones are not all with whoever came first: its share of
-    /// what is left, and one at least (guided self-scheduling; Polychronopoulos, Kuck, 1987).
+    /// what is left (guided self-scheduling; Polychronopoulos, Kuck, 1987), and two at least, so that one is read while
+    /// the other is worked on.
     pub fn share(&self, workers: usize) -> usize {
         if workers == 1 {
             return usize::MAX;
         }
-        usize::try_from(self.left() / workers as u64).unwrap_or(usize::MAX).max(1)
+        usize::try_from(self.left() / workers as u64).unwrap_or(usize::MAX).max(2)
     }
 
     /// Number of morsels in all.

@@ -254,6 +254,10 @@ impl Account {
         line.refuse_too_large(limit_bytes, &mut wakers);
         self.settle_into(line, wakers);
         self.ask_caches(self.shortage());
+        #[cfg(not(loom))]
+        while let Some(most) = self.spare_max()
+            && super::slab::give_back(most as usize)
+        {}
     }
 
     pub(super) fn add_cache(&self, cache: Weak<dyn Cache>) {

@@ -24,8 +24,13 @@ pub(super) fn huge_bytes() -> usize {
 #[derive(Debug)]
 pub struct HugeBlock {
     arena: Arc<Arena>,
-    bytes: usize,
+    /// Behind the memory: it is given back first.
+    _counted: Counted,
 }
+
+/// Bytes that count as long as this is there.
+#[derive(Debug)]
+struct Counted(usize);
 
 impl HugeBlock {
     /// A block of `bytes`, aligned to [`HUGE_PAGE_BYTES`]. What is beyond the last whole huge page is on small ones.
@@ -40,7 +45,7 @@ impl HugeBlock {
         let whole_bytes = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         arena.use_small_pages(whole_bytes..arena.len());
         BYTES.fetch_add(bytes, Ordering::Relaxed);
-        Ok(HugeBlock { arena, bytes })
+        Ok(HugeBlock { arena, _counted: Counted(bytes) })
     }
 
     /// The address of its first byte.
@@ -49,9 +54,9 @@ impl HugeBlock {
     }
 }
 
-impl Drop for HugeBlock {
+impl Drop for Counted {
     fn drop(&mut self) {
-        BYTES.fetch_sub(self.bytes, Ordering::Relaxed);
+        BYTES.fetch_sub(self.0, Ordering::Relaxed);
     }
 }
 

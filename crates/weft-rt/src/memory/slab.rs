@@ -33,6 +33,9 @@ const LOOKED_AT: usize = 16;
 /// Bytes that go back at once, about: that takes the system a few hundred microseconds.
 pub(super) const RETURNED_BYTES: usize = 4 << 20;
 
+/// Chunks of which nobody has anything that go back at once at most: some may not be resident.
+const CHUNKS_RETURNED: usize = 8;
+
 /// Most bytes that are free and resident; without any there are no blocks.
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 
@@ -61,8 +64,10 @@ pub fn give_back(capacity_bytes: usize) -> bool {
         return false;
     }
     let surplus = lock().take_surplus(capacity_bytes);
-    surplus.give_back();
-    lock().settle(surplus);
+    let pieces = surplus.give_back();
+    if !pieces.is_empty() {
+        lock().settle(&pieces);
+    }
     free_bytes() > capacity_bytes
 }
 
@@ -194,8 +199,8 @@ impl Slab {
         self.with_free.insert(address);
         self.with_resident.insert(address);
         self.unused.insert(address);
-        self.set_free(self.free_bytes + HUGE_PAGE_BYTES);
         RESIDENT.fetch_add(HUGE_PAGE_BYTES, Ordering::Relaxed);
+        self.set_free(self.free_bytes + HUGE_PAGE_BYTES);
     }
 
     /// Takes so many pieces, aligned to their number.
@@ -247,6 +252,7 @@ impl Slab {
         let mut surplus = Surplus::default();
         let enough = self.free_bytes.saturating_sub(RETURNED_BYTES).max(capacity);
         while self.free_bytes > enough
+            && surplus.chunks.len() < CHUNKS_RETURNED
             && let Some(address) = self.unused.pop_last()
         {
             self.with_free.remove(&address);
@@ -265,21 +271,21 @@ impl Slab {
             if chunk.free == 0 {
                 self.with_free.remove(&address);
             }
-            surplus.pieces.push((address, chunk.arena.clone(), pieces));
+            surplus.pieces.push(Pieces { address, arena: chunk.arena.clone(), pieces });
             self.forget(pieces);
         }
         surplus
     }
 
     /// What was taken out has gone back: pieces may be used again, by whoever has them come anew.
-    fn settle(&mut self, surplus: Surplus) {
-        for (address, _, pieces) in surplus.pieces {
+    fn settle(&mut self, surplus: &[Pieces]) {
+        for Pieces { address, pieces, .. } in surplus {
             let chunk =
-                self.chunks.get_mut(&address).expect("a chunk with pieces that are not free");
+                self.chunks.get_mut(address).expect("a chunk with pieces that are not free");
             chunk.free |= pieces;
-            self.with_free.insert(address);
+            self.with_free.insert(*address);
             if chunk.free == ALL {
-                self.unused.insert(address);
+                self.unused.insert(*address);
             }
         }
     }
@@ -300,16 +306,22 @@ impl Slab {
 /// What is on its way back to the system: nobody has it, and nobody can take it.
 #[derive(Default)]
 struct Surplus {
-    /// Unmapped when they are dropped.
     chunks: Vec<Chunk>,
-    /// Addresses of chunks, and which of their pieces.
-    pieces: Vec<(usize, Arc<Arena>, u32)>,
+    pieces: Vec<Pieces>,
+}
+
+/// Pieces of the chunk at an address.
+struct Pieces {
+    address: usize,
+    arena: Arc<Arena>,
+    pieces: u32,
 }
 
 impl Surplus {
-    /// Gives it back. Outside of the lock: the system may take long.
-    fn give_back(&self) {
-        for (_, arena, pieces) in &self.pieces {
+    /// Gives it back, outside of the lock: the system may take long. Returns the pieces of chunks that stay.
+    fn give_back(self) -> Vec<Pieces> {
+        drop(self.chunks);
+        for Pieces { arena, pieces, .. } in &self.pieces {
             let mut left = *pieces;
             while left != 0 {
                 // Pieces in a row at once: each call interrupts all threads of the process.
@@ -322,6 +334,7 @@ impl Surplus {
                 unsafe { arena.discard(start, count as usize * BLOCK_BYTES_MIN) };
             }
         }
+        self.pieces
     }
 }
 
