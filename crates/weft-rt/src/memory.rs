@@ -15,7 +15,8 @@
 //! A ledger may watch a [`Gauge`] of the heap ([`heap`] has one). What the heap has beyond what was reserved
 //! for it is nobody's to give: less is free then, caches give back, and whoever can spill is told so the
 //! sooner. So the process stays within its limit although some of its code reserves nothing. But half of a limit, 16 MiB at
-//! most, is there for those who reserve in any case: what is there without them leaves them nothing of a small limit.
+//! most, is there for those who reserve in any case: what is there without them leaves them nothing of a small limit. Free blocks
+//! of the [`slab`] are no part of that: they are given back when what is taken leaves no place for them.
 
 mod account;
 #[cfg(not(loom))]

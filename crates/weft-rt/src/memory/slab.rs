@@ -6,7 +6,8 @@
 //!
 //! A huge page is resident as a whole. What of it is free is used again first, lowest addresses first; what is too much, as
 //! [`keep_blocks`] says, goes back to the system: whole chunks if there are any, else the pages of blocks. All that is resident
-//! counts as allocated ([`live_bytes`](super::heap::live_bytes)), used or not.
+//! counts as allocated ([`live_bytes`](super::heap::live_bytes)), used or not; but a ledger that watches the heap takes what
+//! is free for what it is: it goes to whoever takes memory next, or goes back when that leaves no place for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
