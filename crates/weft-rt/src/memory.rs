@@ -16,7 +16,7 @@
 //! for it is nobody's to give: less is free then, caches give back, and whoever can spill is told so the
 //! sooner. So the process stays within its limit although some of its code reserves nothing. But half of a limit, 16 MiB at
 //! most, is there for those who reserve in any case: what is there without them leaves them nothing of a small limit. Free blocks
-//! of the [`slab`] are no part of that: they are given back when what is taken leaves no place for them.
+//! of the [`slab`] are no part of that, from a limit of 2 GiB on: they are given back when what is taken leaves no place for them.
 
 mod account;
 #[cfg(not(loom))]
@@ -90,7 +90,11 @@ const GAPS_COUNT_FROM: u64 = 256 << 20;
 #[cfg(not(loom))]
 const GAPS_COUNTED: u64 = 16;
 
-/// Steps in which free blocks go back that are done at once.
+/// Of the budget, the part that free blocks may have beyond it for a moment.
+#[cfg(not(loom))]
+const SPARE_BEYOND: u64 = 64;
+
+/// Steps in which free blocks go back that are done at once otherwise.
 #[cfg(not(loom))]
 const STEPS_PER_TURN: u64 = 4;
 
@@ -171,11 +175,13 @@ impl Ledger {
     fn note_taken(&self, bytes: u64) {
         #[cfg(not(loom))]
         if bytes > 0 && self.is_watching() {
-            // Most take it for blocks, of those that are free. Else as much goes back as was taken, in a turn or in several: memory
-            // is taken again before much of it is in use.
-            if let Some(most) = self.account.spare_max() {
-                let steps = bytes.div_ceil(slab::RETURNED_BYTES as u64).min(STEPS_PER_TURN);
-                (0..steps).take_while(|_| slab::give_back(most as usize)).for_each(drop);
+            // Most take it for blocks, of those that are free. Else as much goes back as was taken: some at once, and the rest when memory
+            // is taken the next time, unless that is so much that the process might have too much until then.
+            if let Some((most, beyond)) = self.account.spare_beyond() {
+                let steps = |bytes: u64| bytes.div_ceil(slab::RETURNED_BYTES as u64);
+                let urgent = steps(beyond.saturating_sub(self.limit() / SPARE_BEYOND));
+                let count = steps(bytes).min(STEPS_PER_TURN).max(urgent);
+                (0..count).take_while(|_| slab::give_back(most as usize)).for_each(drop);
             }
             if self.account.is_much_taken_of_last(bytes) {
                 self.trim_if_noticeable();

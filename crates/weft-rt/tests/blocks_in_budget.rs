@@ -1,20 +1,20 @@
 //! Free blocks and a budget. A process of their own: what is resident of blocks is counted for all of it.
 
 use weft_rt::memory::heap::live_bytes;
-use weft_rt::memory::slab::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Block, free_bytes, keep_blocks};
+use weft_rt::memory::slab::{
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Block, SPARE_FROM, free_bytes, keep_blocks,
+};
 use weft_rt::memory::{Ledger, Reservation};
 
-const LIMIT: u64 = 128 << 20;
+/// Nothing of it is used: blocks count as soon as they are taken.
+const LIMIT: u64 = SPARE_FROM;
 
 /// So many bytes of blocks, and memory for them.
 fn taken(ledger: &Ledger, bytes: u64, block_bytes: usize) -> (Reservation, Vec<Block>) {
     let mut memory = ledger.try_reserve(0).unwrap();
     let blocks = (0..bytes as usize / block_bytes).map(|_| {
         assert!(memory.try_grow(block_bytes as u64), "{} of {LIMIT}", ledger.used());
-        let block = Block::new(block_bytes).unwrap();
-        // SAFETY: the block is ours.
-        unsafe { block.start().as_ptr().write_bytes(1, block_bytes) };
-        block
+        Block::new(block_bytes).unwrap()
     });
     let blocks = blocks.collect();
     (memory, blocks)

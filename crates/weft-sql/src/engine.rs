@@ -144,15 +144,24 @@ impl Drop for Executor {
 /// Of the memory limit, the part that the allocator may keep of freed blocks, and the most bytes of it.
 const KEPT_FREED: (u64, u64) = (16, 64 << 20);
 
-/// The memory limit from which on tuples lie on huge pages, and of it, the part that these may have free while statements run.
-const HUGE_PAGES: (u64, u64) = (256 << 20, 4);
+/// The memory limit from which on tuples lie on huge pages; of it, the part that these may have free while statements run, of a small
+/// one and of one from [`slab::SPARE_FROM`] on; and the most bytes of it, all of which go back at once if somebody takes so much.
+const HUGE_PAGES_FROM: u64 = 256 << 20;
+const FREE_BLOCKS: (u64, u64, u64) = (16, 8, 1 << 30);
 
 /// Has the allocator keep freed blocks for who allocates next, as the memory limit permits.
 fn keep_freed(limit_bytes: u64) {
     let (part, most) = KEPT_FREED;
     kept::keep_freed((limit_bytes / part).min(most) as usize);
-    let (least, part) = HUGE_PAGES;
-    slab::keep_blocks(if limit_bytes < least { 0 } else { (limit_bytes / part) as usize });
+    let (of_small, of_large, most) = FREE_BLOCKS;
+    let free_bytes = if limit_bytes < HUGE_PAGES_FROM {
+        0
+    } else if limit_bytes < slab::SPARE_FROM {
+        limit_bytes / of_small
+    } else {
+        (limit_bytes / of_large).min(most)
+    };
+    slab::keep_blocks(free_bytes as usize);
 }
 
 /// The memory budget: for all that the process has, if its allocator counts.

@@ -34,7 +34,7 @@ const LAST_PART: u64 = 8;
 
 /// Free bytes beyond the limit that are not worth being given back: a part of it.
 #[cfg(not(loom))]
-const SPARE_PART: u64 = 64;
+const SPARE_PART: u64 = 128;
 
 pub(super) struct Account {
     /// The bytes in use, and [`WAITING`].
@@ -205,10 +205,11 @@ impl Account {
         self.heap.map_or(0, |heap| heap() + self.mapped_bytes.load(Ordering::Relaxed))
     }
 
-    /// Of that, what is free, and goes to whoever takes memory next.
+    /// Of that, what is free, and goes to whoever takes memory next. It is taken, too, where a limit is too small for that not to matter.
     #[cfg(not(loom))]
     fn spare_bytes(&self) -> u64 {
-        if self.is_watching() { super::slab::free_bytes() as u64 } else { 0 }
+        let counts = !self.is_watching() || self.limit_bytes() < super::slab::SPARE_FROM;
+        if counts { 0 } else { super::slab::free_bytes() as u64 }
     }
 
     #[cfg(loom)]
@@ -230,12 +231,13 @@ impl Account {
         self.used_bytes().max(self.taken_bytes())
     }
 
-    /// Free bytes for which there is no place any more beside what is taken: if they are noticeably many, what may stay of them.
+    /// What may stay of free bytes beside what is taken, and how many are beyond that, if those are noticeably many.
     #[cfg(not(loom))]
-    pub(super) fn spare_max(&self) -> Option<u64> {
+    pub(super) fn spare_beyond(&self) -> Option<(u64, u64)> {
         let (limit, spare) = (self.limit_bytes(), self.spare_bytes());
         let left = limit.saturating_sub(self.charged_bytes());
-        (spare > left + limit / SPARE_PART).then_some(left)
+        let beyond = spare.saturating_sub(left);
+        (beyond > limit / SPARE_PART).then_some((left, beyond))
     }
 
     pub(super) fn relieve(&self) {
@@ -255,7 +257,7 @@ impl Account {
         self.settle_into(line, wakers);
         self.ask_caches(self.shortage());
         #[cfg(not(loom))]
-        while let Some(most) = self.spare_max()
+        while let Some((most, _)) = self.spare_beyond()
             && super::slab::give_back(most as usize)
         {}
     }

@@ -6,8 +6,9 @@
 //!
 //! A huge page is resident as a whole. What of it is free is used again first, lowest addresses first; what is too much, as
 //! [`keep_blocks`] says, goes back to the system: whole chunks if there are any, else the pages of blocks. All that is resident
-//! counts as allocated ([`live_bytes`](super::heap::live_bytes)), used or not; but a ledger that watches the heap takes what
-//! is free for what it is: it goes to whoever takes memory next, or goes back when that leaves no place for it.
+//! counts as allocated ([`live_bytes`](super::heap::live_bytes)), used or not; but a ledger that watches the heap, and is not
+//! small ([`SPARE_FROM`]), takes what is free for what it is: it goes to whoever takes memory next, or goes back when that
+//! leaves no place for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
@@ -33,6 +34,10 @@ const LOOKED_AT: usize = 16;
 
 /// Bytes that go back at once, about: that takes the system a few hundred microseconds.
 pub(super) const RETURNED_BYTES: usize = 4 << 20;
+
+/// The limit from which on a ledger that watches the heap takes free blocks for free: what it then has too much for a moment is
+/// within what a process may have beyond a limit.
+pub const SPARE_FROM: u64 = 2 << 30;
 
 /// Chunks of which nobody has anything that go back at once at most: some may not be resident.
 const CHUNKS_RETURNED: usize = 8;
