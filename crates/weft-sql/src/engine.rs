@@ -144,9 +144,11 @@ impl Drop for Executor {
 /// Of the memory limit, the part that the allocator may keep of freed blocks, and the most bytes of it.
 const KEPT_FREED: (u64, u64) = (16, 64 << 20);
 
-/// The memory limit from which on tuples lie on huge pages; of it, the part that these may have free while statements run, of a small
-/// one and of one from [`slab::SPARE_FROM`] on; and the most bytes of it, all of which go back at once if somebody takes so much.
+/// The memory limit from which on tuples lie on huge pages.
 const HUGE_PAGES_FROM: u64 = 256 << 20;
+
+/// The part of the memory limit that these may have free while statements run: of a small limit, and of one from
+/// [`slab::SPARE_FROM`] on; and the most bytes of it, all of which go back at once if somebody takes so much.
 const FREE_BLOCKS: (u64, u64, u64) = (16, 8, 1 << 30);
 
 /// Has the allocator keep freed blocks for who allocates next, as the memory limit permits.

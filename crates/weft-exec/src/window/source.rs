@@ -212,20 +212,15 @@ struct WindowMorsel {
 impl Morsel for WindowMorsel {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Box<dyn Tuples>>>> {
         async {
-            let evaluated = match self.rows.take() {
-                Some(range) => {
-                    let (rows, starts) = (self.shared.sorted.clone(), &self.plan.starts);
-                    let budget = Budget::new(OPERATOR, &self.plan.ledger);
-                    let results = Results::new(&self.shared, rows, range, starts, budget).await?;
-                    match self.evaluating.take() {
-                        Some(evaluating) => {
-                            evaluating.done(results);
-                            self.plan.pieces.take()
-                        }
-                        None => Some(Evaluated::from(results)),
-                    }
-                }
-                None => None,
+            let Some(range) = self.rows.take() else { return Ok(None) };
+            let (rows, starts) = (self.shared.sorted.clone(), &self.plan.starts);
+            let budget = Budget::new(OPERATOR, &self.plan.ledger);
+            let results = Results::new(&self.shared, rows, range, starts, budget).await?;
+            let evaluated = if let Some(evaluating) = self.evaluating.take() {
+                evaluating.done(results);
+                self.plan.pieces.take()
+            } else {
+                Some(Evaluated::from(results))
             };
             Ok(evaluated.map(|evaluated| Box::new(evaluated) as Box<dyn Tuples>))
         }
