@@ -18,7 +18,7 @@ use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
 use crate::spill::writer::Spills;
-use crate::spill::{Assured, Settled};
+use crate::spill::{Assured, Settled, SpillMode};
 use crate::tuple::{Layout, Materialized, Materializer, Storage};
 
 /// What the workers of a pipeline put aside at one of its steps.
@@ -121,6 +121,12 @@ impl Aside {
     /// True if marks of the build side's tuples are looked at in the end.
     pub(super) fn keeps_marks(&self) -> bool {
         self.spilled.keeps_marks
+    }
+
+    /// True if all tuples of the probe side are to be spilled, as some of the build side were.
+    pub(super) fn spills_all(&self) -> bool {
+        self.spills.spilling.options().mode == SpillMode::All
+            && self.spilled.partitions().iter().any(Partition::is_on_disk)
     }
 
     /// The partitions of a grace join.

@@ -13,6 +13,7 @@ use super::{BUILD, grace};
 use crate::error::Result;
 use crate::pace::Pace;
 use crate::query::{Context, PartitionMode};
+use crate::spill::SpillMode;
 use crate::spill::mask::Snapshot;
 use crate::spill::reader::Reader;
 use crate::spill::writer::{SpilledPage, Spills};
@@ -136,7 +137,12 @@ async fn divide(
             None => match largest(&tuples, bits, &chosen) {
                 Some(largest) => {
                     // All workers have ended: nobody else chooses.
-                    spills.mask.add(largest, &chosen);
+                    match spills.spilling.options().mode {
+                        SpillMode::Hybrid => {
+                            spills.mask.add(largest, &chosen);
+                        }
+                        SpillMode::All => spills.mask.add_all(1 << bits),
+                    }
                     continue;
                 }
                 None => {

@@ -144,6 +144,9 @@ impl Expansion for Hybrid {
             let Some(mut storing) = self.storing.take() else { return Ok(0) };
             storing.spill_excess().await?;
             storing.make_room_for(self.aside.served_bytes()).await?;
+            if self.aside.spills_all() {
+                storing.spill_all().await?;
+            }
             storing.settle().await?;
             Ok(self.aside.hand_over(storing.finish()).await)
         })

@@ -6,7 +6,8 @@ pub enum SpillMode {
     /// No more than have to (Spilly, section 4.3).
     #[default]
     Hybrid,
-    /// All of them, once one has to; to be measured against (Spilly, section 6.5).
+    /// All of them, once one has to, those of a join's probe side with those of its build side; to be measured against (Spilly,
+    /// section 6.5).
     All,
 }
 
