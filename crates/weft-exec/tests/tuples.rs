@@ -238,7 +238,8 @@ fn tuples_come_back() {
             futures::executor::block_on(data.store(&mut parts[0], rows_max)).unwrap();
             let stored: u64 = parts.iter().map(Materializer::bytes).sum();
             assert_eq!(ledger.used(), stored);
-            let whole = Materialized::gather(parts.into_iter().map(Materializer::finish)).unwrap();
+            let parts = parts.into_iter().map(Materializer::finish);
+            let whole = futures::executor::block_on(Materialized::gather(parts)).unwrap();
             data.check(&whole, rows_max);
             // Few long strings may be as large as what adaptive materializers partition.
             if mode != PartitionMode::Adaptive || rows_are_short {

@@ -15,6 +15,7 @@ use super::unit::{Unit, hash_of, tuples_of};
 use super::units::Units;
 use crate::error::Result;
 use crate::for_lane;
+use crate::pace::Pace;
 use crate::profile::{Fact, Facts};
 use crate::program::Constant;
 use crate::query::{Context, PartitionMode};
@@ -68,7 +69,8 @@ impl Gathered {
             memories.push(part.memory);
             part.groups
         });
-        let mut whole = Materialized::gather(groups).unwrap_or_else(|| Materialized {
+        let whole = Materialized::gather(groups).await;
+        let mut whole = whole.unwrap_or_else(|| Materialized {
             layout: operator.states.layout.clone(),
             pages: Vec::new(),
             spilled: Vec::new(),
@@ -99,11 +101,13 @@ impl Gathered {
         let held_bytes = reservation.bytes();
         let mut loose_pages = Vec::new();
         let mut loose = 0;
+        let mut pace = Pace::default();
         for StoredPage { partition, page, .. } in whole.pages {
             if let Some(partition) = partition {
                 let unit = &mut units[unit_of(partition)];
                 unit.hold(reservation.split(page.bytes() as u64));
                 unit.pages.push(page);
+                pace.keep().await;
                 continue;
             }
             for tuple in tuples_of(&page) {
@@ -112,9 +116,11 @@ impl Gathered {
                 loose += 1;
             }
             loose_pages.push(page);
+            pace.keep().await;
         }
         for spilled in whole.spilled {
             units[unit_of(spilled.partition)].spilled.push(spilled);
+            pace.keep().await;
         }
         for memory in &mut memories {
             for partition in 0..1 << partition_bits {
@@ -124,6 +130,7 @@ impl Gathered {
                     unit.hold(reservation.split(arena.bytes()));
                     unit.arenas.push(arena);
                 }
+                pace.keep().await;
             }
         }
         budget.reserve((loose * size_of::<Tuple>()) as u64).await?;
@@ -135,7 +142,10 @@ impl Gathered {
         // Stable: the units in memory give theirs back before others need it.
         units.retain(|unit| !unit.is_empty());
         units.sort_by_key(|unit| !unit.spilled.is_empty());
-        units.iter_mut().for_each(|unit| unit.expect(estimate, tuples));
+        for unit in &mut units {
+            unit.expect(estimate, tuples);
+            pace.keep().await;
+        }
         let on_disk = units.iter().filter(|unit| !unit.spilled.is_empty()).count();
         let mut facts = vec![
             Fact::count("partial groups", tuples as u64),

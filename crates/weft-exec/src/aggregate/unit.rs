@@ -86,8 +86,9 @@ impl Unit {
 
     /// Expects its part of `groups` that all units have with their `tuples`.
     pub(super) fn expect(&mut self, groups: usize, tuples: usize) {
-        let part = (groups as u128 * self.tuples() as u128 / tuples.max(1) as u128) as usize;
-        self.groups = part.clamp(1, self.tuples().max(1));
+        let own_tuples = self.tuples();
+        let part = (groups as u128 * own_tuples as u128 / tuples.max(1) as u128) as usize;
+        self.groups = part.clamp(1, own_tuples.max(1));
     }
 
     /// Nobody can spill what it has in memory any more.

@@ -14,6 +14,7 @@ use super::spilled::{Partition, Spilled};
 use super::unit::{Side, Unit};
 use super::{BUILD, Nulls, PROBE, fan_out};
 use crate::lane::Lane;
+use crate::pace::Pace;
 use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
@@ -59,7 +60,7 @@ pub(super) struct Begun {
 
 #[derive(Debug)]
 enum State {
-    /// What those have put aside that have no more, by partition.
+    /// What those have put aside that have no more, by partition, until all have.
     Gathering(Vec<Vec<Side>>),
     /// What is left to be served, the last first.
     Serving(Vec<Unit>),
@@ -156,16 +157,21 @@ impl Aside {
         begun.expect("each worker begins once")
     }
 
-    /// Takes what a worker has put aside; gives how many tuples that is.
+    /// Takes what a worker has put aside; gives how many tuples that is. Who comes last makes units of what all have.
     pub(super) async fn hand_over(&self, part: Materialized) -> u64 {
         let sides = Side::by_partition(part, self.spilled.probe_bits, &self.spills.spilling).await;
         let tuples = sides.iter().map(Side::tuples).sum::<usize>() as u64;
         self.tuples.fetch_add(tuples, Ordering::Relaxed);
-        match &mut *self.state() {
-            State::Gathering(parts) => parts.push(sides),
-            State::Serving(_) => {
-                unreachable!("tuples are served when all workers have handed over theirs")
+        let parts = match &mut *self.state() {
+            State::Gathering(parts) => {
+                parts.push(sides);
+                (parts.len() == self.workers).then(|| std::mem::take(parts))
             }
+            State::Serving(_) => unreachable!("each worker hands over once"),
+        };
+        if let Some(parts) = parts {
+            let units = self.units(parts).await;
+            *self.state() = State::Serving(units);
         }
         tuples
     }
@@ -178,20 +184,16 @@ impl Aside {
         ]
     }
 
-    /// The next unit. All workers have handed over what they have.
+    /// The next unit.
+    ///
+    /// # Panics
+    /// If not all workers have handed over what they have.
     pub(super) fn take(&self) -> Option<Unit> {
         let mut state = self.state();
-        if let State::Gathering(parts) = &mut *state {
-            *state = State::Serving(self.units(std::mem::take(parts)));
-        }
-        match &mut *state {
-            State::Serving(units) => {
-                let unit = units.pop();
-                self.units_served.fetch_add(u64::from(unit.is_some()), Ordering::Relaxed);
-                unit
-            }
-            State::Gathering(_) => None,
-        }
+        let State::Serving(units) = &mut *state else { unreachable!("all have handed over") };
+        let unit = units.pop();
+        self.units_served.fetch_add(u64::from(unit.is_some()), Ordering::Relaxed);
+        unit
     }
 
     /// Something of the next unit, if there is one for each worker beside it. Some have been taken.
@@ -224,48 +226,43 @@ impl Aside {
     }
 
     /// Of what all workers have put aside, by partition. Called once.
-    fn units(&self, parts: Vec<Vec<Side>>) -> Vec<Unit> {
+    async fn units(&self, parts: Vec<Vec<Side>>) -> Vec<Unit> {
+        let mut pace = Pace::default();
         let mut parts = parts.into_iter();
         let Some(mut probes) = parts.next() else { return Vec::new() };
         for sides in parts {
-            probes.iter_mut().zip(sides).for_each(|(all, side)| all.merge(side));
-        }
-        let (ledger, skipped_bits) = (&self.spills.ledger, self.spilled.probe_bits);
-        let partitions = self.spilled.partitions();
-        let is_last = self.probe.join.is_last_probe();
-        let pages = |partition: &Partition| match is_last {
-            true => partition.take(),
-            false => partition.pages(),
-        };
-        let of_unit = |partitions: &[Partition]| {
-            let mut side = Side::new(ledger);
-            for partition in partitions {
-                side.spilled.extend(pages(partition));
-                side.on_disk.merge(partition.on_disk);
+            for (all, side) in probes.iter_mut().zip(sides) {
+                all.merge(side);
+                pace.keep().await;
             }
-            side
-        };
-        let builds: Vec<Side> =
-            partitions.chunks(partitions.len() >> skipped_bits).map(of_unit).collect();
+        }
+        let skipped_bits = self.spilled.probe_bits;
+        let builds = self.builds(&mut pace).await;
         // Not before: others take what nobody else needs.
         self.probe.join.end_probe();
         let is_heavy = self.probe.keys.is_empty();
         let pairs = builds.into_iter().zip(probes);
         if self.is_whole {
+            let ledger = &self.spills.ledger;
             let (mut build, mut probe) = (Side::new(ledger), Side::new(ledger));
             for (a, b) in pairs {
                 build.merge(a);
                 probe.merge(b);
+                pace.keep().await;
             }
             let unit = Unit { skipped_bits, in_memory: None, is_heavy: true, build, probe };
             return Vec::from_iter((unit.probe.tuples() > 0).then_some(unit));
         }
-        let pairs = pairs.enumerate().filter(|(_, (_, probe))| probe.tuples() > 0);
-        let unit = |(number, (build, probe)): (usize, (Side, Side))| {
-            let in_memory = (self.is_grace && build.spilled.is_empty()).then_some(number);
-            Unit { skipped_bits, in_memory, is_heavy, build, probe }
-        };
-        let mut units: Vec<Unit> = pairs.map(unit).collect();
+        let mut units = Vec::new();
+        for (number, (build, probe)) in pairs.enumerate() {
+            if probe.tuples() > 0 {
+                let in_memory = (self.is_grace && build.spilled.is_empty()).then_some(number);
+                units.push(Unit { skipped_bits, in_memory, is_heavy, build, probe });
+            } else {
+                pace.drop_all(build.spilled).await;
+            }
+            pace.keep().await;
+        }
         // Those that have the most in memory are served first.
         units.sort_by_key(|unit| unit.probe.reservation.bytes());
         log::debug!(
@@ -273,5 +270,25 @@ impl Aside {
             units.len()
         );
         units
+    }
+
+    /// What there is on disk of the build side for each partition of the probe side.
+    async fn builds(&self, pace: &mut Pace) -> Vec<Side> {
+        let partitions = self.spilled.partitions();
+        let is_last = self.probe.join.is_last_probe();
+        let mut builds = Vec::new();
+        for partitions in partitions.chunks(partitions.len() >> self.spilled.probe_bits) {
+            let mut side = Side::new(&self.spills.ledger);
+            for partition in partitions {
+                side.spilled.extend(match is_last {
+                    true => partition.take(),
+                    false => partition.pages(),
+                });
+                side.on_disk.merge(partition.on_disk);
+                pace.keep().await;
+            }
+            builds.push(side);
+        }
+        builds
     }
 }

@@ -95,7 +95,8 @@ impl Sink for Build {
     fn finish<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let join = &self.join;
-            let tuples = Materialized::gather(join.take_parts()).unwrap_or_else(|| Materialized {
+            let tuples = Materialized::gather(join.take_parts()).await;
+            let tuples = tuples.unwrap_or_else(|| Materialized {
                 layout: join.layout.clone(),
                 pages: Vec::new(),
                 spilled: Vec::new(),

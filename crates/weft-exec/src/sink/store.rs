@@ -103,13 +103,16 @@ impl Sink for Store {
     }
 
     fn finish<'a>(&'a self, _: &'a Context) -> BoxFuture<'a, Result<()>> {
-        let parts = &self.shared.parts;
-        let parts = std::mem::take(&mut *parts.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(stored) = Materialized::gather(parts) {
-            let spills = self.shared.spills.get().cloned().flatten();
-            self.stored.set(Stored::new(stored, spills)).expect("a sink is finished once");
+        async {
+            let parts = &self.shared.parts;
+            let parts = std::mem::take(&mut *parts.lock().unwrap_or_else(PoisonError::into_inner));
+            if let Some(stored) = Materialized::gather(parts).await {
+                let spills = self.shared.spills.get().cloned().flatten();
+                self.stored.set(Stored::new(stored, spills)).expect("a sink is finished once");
+            }
+            Ok(())
         }
-        async { Ok(()) }.boxed()
+        .boxed()
     }
 }
 
