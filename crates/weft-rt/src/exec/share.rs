@@ -105,7 +105,16 @@ impl Shares {
     }
 
     /// Lets each share use its quantum: `poll` polls the task of a slot. True if somebody stays runnable.
-    pub(crate) fn round(&mut self, mut poll: impl FnMut(&mut Shares, usize) -> Polled<()>) -> bool {
+    pub(crate) fn round(&mut self, poll: impl FnMut(&mut Shares, usize) -> Polled<()>) -> bool {
+        self.round_by(Instant::now, poll)
+    }
+
+    /// As [`Shares::round`], by a clock.
+    fn round_by(
+        &mut self,
+        clock: impl Fn() -> Instant,
+        mut poll: impl FnMut(&mut Shares, usize) -> Polled<()>,
+    ) -> bool {
         let mut most_left_ns = None;
         for place in 0..self.users.len() {
             let user = &mut self.users[place];
@@ -115,7 +124,7 @@ impl Shares {
                 continue;
             }
             user.left_ns = (user.left_ns + QUANTUM_NS).min(QUANTUM_NS);
-            let mut began = (user.left_ns > 0).then(Instant::now);
+            let mut began = (user.left_ns > 0).then(&clock);
             while let Some(since) = began
                 && let Some(slot) = self.users[place].queue.pop_front()
             {
@@ -124,7 +133,7 @@ impl Shares {
                 if matches!(polled, Polled::Runnable) {
                     user.queue.push_back(slot);
                 }
-                let now = Instant::now();
+                let now = clock();
                 user.left_ns -= (now - since).as_nanos() as i64;
                 began = (user.left_ns > 0).then_some(now);
             }
@@ -164,16 +173,10 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::time::Duration;
 
     use super::*;
-
-    fn compute(time: Duration) {
-        let start = Instant::now();
-        while start.elapsed() < time {
-            std::hint::spin_loop();
-        }
-    }
 
     /// Time that each slot has got in `rounds`, when tasks of `shares` take `turn` each time that they are polled.
     fn got(shares: &[u64], turn: impl Fn(usize) -> Duration, rounds: usize) -> Vec<Duration> {
@@ -186,10 +189,12 @@ mod tests {
             assert!(users.enqueue(slot));
             users.enqueue(slot);
         }
+        let now = Cell::new(Instant::now());
+        let clock = || now.get();
         for _ in 0..rounds {
-            let busy = users.round(|users, slot| {
+            let busy = users.round_by(clock, |users, slot| {
                 assert_eq!(users.of(slot), Some(Share(shares[slot])));
-                compute(turn(slot));
+                now.set(now.get() + turn(slot));
                 got[slot] += turn(slot);
                 Polled::Runnable
             });
@@ -204,9 +209,9 @@ mod tests {
         let got = got(&[7, 8, 8, 8, 8], |_| turn, 400);
         let of_many: Duration = got[1..].iter().sum();
         let ratio = of_many.div_duration_f64(got[0]);
-        assert!((0.8..1.25).contains(&ratio), "{got:?}");
+        assert!((0.99..1.01).contains(&ratio), "{got:?}");
         // Tasks of one share take turns.
-        assert!(got[1..].iter().all(|got| got.div_duration_f64(of_many) > 0.15), "{got:?}");
+        assert!(got[1..].iter().all(|got| got.div_duration_f64(of_many) > 0.24), "{got:?}");
     }
 
     #[test]
@@ -214,7 +219,7 @@ mod tests {
         let micros = |slot| Duration::from_micros([1000, 20][slot]);
         let got = got(&[7, 8], micros, 2000);
         let ratio = got[0].div_duration_f64(got[1]);
-        assert!((0.6..1.7).contains(&ratio), "{got:?}");
+        assert!((0.95..1.05).contains(&ratio), "{got:?}");
     }
 
     #[test]
