@@ -5,6 +5,7 @@
 //! partition are a range of the table. Probing stays within the range: a range can be cleared, or be full, by itself.
 
 use super::state::Tuple;
+use crate::zeroed::Zeroed;
 
 const ADDRESS_BITS: u32 = 48;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
@@ -12,7 +13,7 @@ const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
 /// Entries, in ranges of equal size.
 #[derive(Debug)]
 pub(super) struct Table {
-    entries: Vec<u64>,
+    entries: Zeroed<u64>,
     /// Groups in each range.
     groups: Vec<u32>,
     /// What a hash is shifted by to become a place.
@@ -30,7 +31,7 @@ impl Table {
     pub(super) fn new(bits: u32, range_bits: u32, skipped_bits: u32) -> Table {
         assert!(bits > range_bits && bits + skipped_bits < u64::BITS, "ranges of entries");
         Table {
-            entries: vec![0; 1 << bits],
+            entries: Zeroed::new(1 << bits),
             groups: vec![0; 1 << range_bits],
             shift: u64::BITS - bits,
             range_bits,

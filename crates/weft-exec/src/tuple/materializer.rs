@@ -432,13 +432,15 @@ impl Materializer {
         let is_partitioned = self.filling.len() > 1;
         let writer = weft_rt::try_worker_index();
         let stored = move |partition, page| StoredPage { partition, writer, page };
-        let loose = self.loose.into_iter().map(|page| stored(None, page));
-        let filled = self.filling.into_iter().enumerate().flat_map(|(partition, filling)| {
+        let has_tuples = |page: &Page| page.tuples() > 0;
+        let full: usize = self.filling.iter().map(|filling| filling.full.len()).sum();
+        let mut pages = Vec::with_capacity(self.loose.len() + full);
+        pages.extend(self.loose.into_iter().filter(has_tuples).map(|page| stored(None, page)));
+        for (partition, filling) in self.filling.into_iter().enumerate() {
             let partition = is_partitioned.then_some(partition);
-            filling.full.into_iter().map(move |page| stored(partition, page))
-        });
-        let mut pages: Vec<StoredPage> = loose.chain(filled).collect();
-        pages.retain(|stored| stored.page.tuples() > 0);
+            let full = filling.full.into_iter().filter(has_tuples);
+            pages.extend(full.map(|page| stored(partition, page)));
+        }
         Materialized {
             layout: self.layout,
             pages,
