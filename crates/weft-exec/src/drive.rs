@@ -21,7 +21,7 @@ use weft_rt::{BATCH_DEPTH_MAX, Batch, Boundary};
 use crate::barrier::Barrier;
 use crate::error::{ExecError, Result};
 use crate::interpret::{Advance, Interpreter};
-use crate::pace::Pace;
+use crate::pace::{Pace, TURN};
 use crate::parallel::unless_cancelled;
 use crate::pipeline::{Flow, LocalSink, Pipeline, Tuples};
 use crate::profile::{PartName, Wait, note_wait, timed_in};
@@ -210,12 +210,16 @@ impl Machine<'_> {
         let share = || run.pipeline.source.share(&run.context);
         let mut reading = Some(Batch::new(depth, Boundary::Weak, next).at_most(share));
         let mut running = pin!(self.run_received(receiver));
+        // Reading has just taken a turn of its own.
+        let mut has_read = false;
         poll_fn(|context| {
-            if let Some(batch) = &mut reading {
-                let began = profile.map(|_| Instant::now());
+            let is_read = std::mem::take(&mut has_read);
+            if let Some(batch) = reading.as_mut().filter(|_| !is_read) {
+                let began = Instant::now();
                 let polled = Pin::new(batch).poll(context);
-                if let (Some(profile), Some(began)) = (profile, began) {
-                    profile.note_part(PartName::Source, began.elapsed());
+                let took = began.elapsed();
+                if let Some(profile) = profile {
+                    profile.note_part(PartName::Source, took);
                 }
                 match polled {
                     Poll::Ready(result) => {
@@ -225,8 +229,18 @@ impl Machine<'_> {
                     }
                     Poll::Pending => note_wait(Wait::Device, PartName::Source),
                 }
+                if took >= TURN {
+                    has_read = true;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
             }
-            running.as_mut().poll(context)
+            let polled = running.as_mut().poll(context);
+            if is_read && polled.is_pending() {
+                // Some of those that read may be runnable.
+                context.waker().wake_by_ref();
+            }
+            polled
         })
         .await
     }

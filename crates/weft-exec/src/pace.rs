@@ -7,7 +7,7 @@ use weft_rt::yield_now;
 use crate::profile::{Wait, waiting};
 
 /// Time after which a coroutine yields; a few of them may have to wait for each other within a millisecond.
-const TURN: Duration = Duration::from_micros(250);
+pub(crate) const TURN: Duration = Duration::from_micros(250);
 
 /// A coroutine's pace. For tasks and what they await directly, where a yield leads back to the worker's loop.
 #[derive(Debug)]

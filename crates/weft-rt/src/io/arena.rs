@@ -160,22 +160,40 @@ impl Arena {
         }
     }
 
-    /// Takes memory for `[ptr, ptr + len)` at once, on huge pages as far as whole ones lie in there and the
+    /// Takes memory for `[ptr, ptr + len)` at once, on huge pages as far as whole ones begin in there and the
     /// system grants them. That costs a fraction of taking it in pieces as it is touched, and reads into it
-    /// give the device few addresses. What a huge page has beyond the end is taken, too. Without effect
-    /// where the system has no memory: the pieces come as they are touched, or fail then.
+    /// give the device few addresses. What the last huge page has beyond the end is taken, too: the system grants
+    /// none but for a range that has all of it. Without effect where the system has no memory: the pieces come as they
+    /// are touched, or fail then.
     ///
     /// # Panics
     /// If that is not a part of this arena, or does not begin and end at multiples of 4 KiB.
     pub fn populate(&self, ptr: NonNull<u8>, len: usize) {
         let aligned = |number: usize| number.is_multiple_of(BUFFER_ALIGNMENT);
         assert!(self.contains(ptr, len) && aligned(ptr.as_ptr() as usize) && aligned(len));
+        // Advice that begins or ends within a huge page would break that up. An arena begins and ends with one.
+        let start = ptr.as_ptr() as usize;
+        let whole = start.next_multiple_of(HUGE_PAGE_BYTES);
+        let end = (start + len).next_multiple_of(HUGE_PAGE_BYTES);
+        self.advise(start..whole, libc::MADV_POPULATE_WRITE);
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE, libc::MADV_NOHUGEPAGE] {
-            // SAFETY: the part is mapped, and none of this advice changes what it holds.
-            let failed = unsafe { libc::madvise(ptr.as_ptr().cast(), len, advice) };
-            if failed != 0 {
-                log::debug!("cannot take {len} bytes at once: {}", io::Error::last_os_error());
-            }
+            self.advise(whole..end, advice);
+        }
+    }
+
+    /// Advice about a range of addresses that does not change what is there, and may fail without consequence.
+    fn advise(&self, range: Range<usize>, advice: libc::c_int) {
+        if range.is_empty() {
+            return;
+        }
+        // SAFETY: the part is mapped, and none of this advice changes what it holds.
+        let failed = unsafe { libc::madvise(range.start as *mut _, range.len(), advice) };
+        if failed != 0 {
+            log::debug!(
+                "cannot take {} bytes at once: {}",
+                range.len(),
+                io::Error::last_os_error()
+            );
         }
     }
 
@@ -227,6 +245,34 @@ mod tests {
         // SAFETY: the arena is mapped, and nobody else uses it.
         let bytes = unsafe { std::slice::from_raw_parts(arena.as_ptr().as_ptr(), arena.len()) };
         assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+
+    /// Bytes of this process that are on huge pages.
+    fn huge_bytes() -> usize {
+        let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+        let huge = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+        let kib: usize = huge.unwrap().trim().strip_suffix(" kB").unwrap().parse().unwrap();
+        kib << 10
+    }
+
+    #[test]
+    fn populated_memory_is_on_huge_pages() {
+        let arena = Arena::sparse(64 * HUGE_PAGE_BYTES).unwrap();
+        let granted = Arena::new(8 * HUGE_PAGE_BYTES).unwrap();
+        // SAFETY: mapped, and nobody else uses it.
+        unsafe { granted.as_ptr().write_bytes(1, granted.len()) };
+        let are_granted = huge_bytes() >= granted.len();
+        let before = huge_bytes();
+        // Pieces that neither begin nor end with a huge page.
+        let bytes = 3 * (160 << 12);
+        for piece in 0..16 {
+            // SAFETY: within the arena.
+            arena.populate(unsafe { arena.as_ptr().add(piece * bytes) }, bytes);
+        }
+        let pages = (16 * bytes).div_ceil(HUGE_PAGE_BYTES);
+        let taken = huge_bytes().saturating_sub(before);
+        // Other tests come and go; a system that grants none at all has none.
+        assert!(taken > pages / 2 * HUGE_PAGE_BYTES || !are_granted, "{taken} bytes on huge pages");
     }
 
     #[test]
