@@ -14,6 +14,7 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use weft_exec::profile::{LONG_TURN, Turns};
 
 use crate::control::Control;
 use crate::error::Result;
@@ -191,8 +192,13 @@ fn of_query(
         let [devices, memory] =
             [totals.waited_for_devices, totals.waited_for_memory].map(pipelines::seconds);
         lines.push(format!("waiting   {devices} for SSD, {memory} for memory, of all workers"));
-        let turn = totals.turn_max.as_secs_f64() * 1e3;
-        lines.push(format!("turns     {turn:.3} ms of CPU at most until others were let run"));
+        let Turns { count, long, max } = totals.turns;
+        let (turn, long_turn) = (max.as_secs_f64() * 1e3, LONG_TURN.as_millis());
+        lines.push(format!(
+            "turns     {turn:.3} ms of CPU at most until others were let run, {} of {} over {long_turn} ms",
+            grouped(long),
+            grouped(count)
+        ));
         let peak = human_bytes(totals.memory_peak);
         lines.push(format!("memory    {peak} reserved by operators at most"));
     }

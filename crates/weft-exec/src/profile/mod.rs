@@ -24,6 +24,9 @@ use crate::pipeline::Pipeline;
 use crate::program::Step;
 use crate::spill::SpillCounts;
 
+/// Processor time that a task is to take at most until it lets others run.
+pub const LONG_TURN: Duration = Duration::from_millis(1);
+
 /// What is measured of a pipeline.
 #[derive(Debug)]
 pub struct Profile {
@@ -32,7 +35,9 @@ pub struct Profile {
     /// Processor time of all tasks, and the time for which they ran, in ns.
     cpu_ns: AtomicU64,
     ran_ns: AtomicU64,
-    /// The most processor time that a task has taken at once, in ns.
+    /// How often tasks have run, how often for more than [`LONG_TURN`], and the most processor time that one has taken at once, in ns.
+    turns: AtomicU64,
+    long_turns: AtomicU64,
     turn_max_ns: AtomicU64,
     waited_ns: [AtomicU64; 2],
     began: OnceLock<Instant>,
@@ -78,8 +83,28 @@ pub struct Done {
     pub waited_for_devices: Duration,
     /// Time that workers could not go on for memory.
     pub waited_for_memory: Duration,
-    /// The most processor time that a task has taken without letting others run.
-    pub turn_max: Duration,
+    /// How long tasks have run until they let others run.
+    pub turns: Turns,
+}
+
+/// How long tasks run until they let others run, in processor time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// How often tasks have run.
+    pub count: u64,
+    /// How often for more than [`LONG_TURN`].
+    pub long: u64,
+    /// The longest.
+    pub max: Duration,
+}
+
+impl Turns {
+    /// With those of other tasks.
+    pub fn merge(&mut self, others: Turns) {
+        self.count += others.count;
+        self.long += others.long;
+        self.max = self.max.max(others.max);
+    }
 }
 
 impl Profile {
@@ -91,6 +116,8 @@ impl Profile {
             measured,
             cpu_ns: AtomicU64::new(0),
             ran_ns: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            long_turns: AtomicU64::new(0),
             turn_max_ns: AtomicU64::new(0),
             waited_ns: Default::default(),
             began: OnceLock::new(),
@@ -114,7 +141,11 @@ impl Profile {
             cpu: nanos(&self.cpu_ns),
             waited_for_devices: waited(Wait::Device),
             waited_for_memory: waited(Wait::Memory),
-            turn_max: nanos(&self.turn_max_ns),
+            turns: Turns {
+                count: self.turns.load(Ordering::Relaxed),
+                long: self.long_turns.load(Ordering::Relaxed),
+                max: nanos(&self.turn_max_ns),
+            },
         }
     }
 
@@ -169,6 +200,8 @@ impl Profile {
     fn note_run(&self, cpu: Duration, ran: Duration) {
         self.cpu_ns.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
         self.ran_ns.fetch_add(ran.as_nanos() as u64, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.long_turns.fetch_add(u64::from(cpu > LONG_TURN), Ordering::Relaxed);
         self.turn_max_ns.fetch_max(cpu.as_nanos() as u64, Ordering::Relaxed);
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_exec::profile::{Done, Fact, Facts, PartDone, PartName, Profile, Unit};
+use weft_exec::profile::{Done, Fact, Facts, PartDone, PartName, Profile, Turns, Unit};
 use weft_exec::spill::{Levels, SpillCounts, level_name, sum};
 
 use super::description::Description;
@@ -24,8 +24,8 @@ pub(crate) struct Totals {
     pub(crate) waited_for_devices: Duration,
     /// See [`Totals::waited_for_devices`].
     pub(crate) waited_for_memory: Duration,
-    /// The most processor time that a task has taken without letting others run.
-    pub(crate) turn_max: Duration,
+    /// How long tasks have run until they let others run.
+    pub(crate) turns: Turns,
     /// Most bytes that were reserved at a time.
     pub(crate) memory_peak: u64,
     /// Bytes spilled, before compression, on disk, and read back.
@@ -50,7 +50,7 @@ impl Totals {
             self.cpu += done.cpu;
             self.waited_for_devices += done.waited_for_devices;
             self.waited_for_memory += done.waited_for_memory;
-            self.turn_max = self.turn_max.max(done.turn_max);
+            self.turns.merge(done.turns);
             self.add_spilled(profile.spilled());
         }
     }
