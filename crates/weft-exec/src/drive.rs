@@ -231,6 +231,7 @@ impl Machine<'_> {
                 }
                 if took >= TURN {
                     has_read = true;
+                    note_wait(Wait::Other, PartName::Source);
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }

@@ -81,6 +81,8 @@ async fn drive_uncancelled(
     let ledger = run.session.engine().ledger().clone();
     let (mut lowered, mut surprises) = (ledger.times_lowered(), 0);
     let mut result = attempt(&run, &mut reader).await;
+    // Whether workers come to wait for each other's memory depends on who is first: once more may do.
+    let mut again = run.control.has_pipelines().then_some(run.economy);
     while let Err(error) = &result
         && economy::may_help(error)
         && !reader.has_rows
@@ -91,6 +93,8 @@ async fn drive_uncancelled(
             surprises += 1;
         } else if let Some(next) = run.economy.next(&Tried::of(&run.control)) {
             run.economy = next;
+        } else if let Some(first) = again.take() {
+            run.economy = first;
         } else {
             break;
         }

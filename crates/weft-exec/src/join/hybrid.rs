@@ -144,7 +144,8 @@ impl Expansion for Hybrid {
             let Some(mut storing) = self.storing.take() else { return Ok(0) };
             storing.spill_excess().await?;
             storing.make_room_for(self.aside.served_bytes()).await?;
-            if self.aside.spills_all() {
+            if self.aside.spills_all() || storing.must_spill_all() {
+                self.aside.spills.mask.add_all(1 << self.aside.spilled.probe_bits);
                 storing.spill_all().await?;
             }
             storing.settle().await?;
