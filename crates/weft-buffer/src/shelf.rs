@@ -150,8 +150,8 @@ impl Shelf {
 
     /// The frames that begin the next huge page of the size's range and end in it, given memory from the ledger;
     /// `None` if that has not so much free, or if it is not the turn of a huge page. The caller takes the
-    /// memory and puts the frames where they belong. (A frame that ends in the page thereafter counts
-    /// when its turn comes, with that page.)
+    /// memory and puts the frames where they belong. (What the page has behind them is resident, but counts when the turn of the
+    /// frame comes that begins there: less than a frame of each size.)
     pub(crate) fn back_huge_page(
         &mut self,
         frames: &Frames,

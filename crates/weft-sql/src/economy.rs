@@ -5,7 +5,8 @@
 //! has not returned a row yet, is planned once more: without sets of DISTINCT values and lists of those that have ranks, if it has
 //! some (`distinct_groups.rs`, `ranked.rs`), then, if it was left to DataFusion because of some nodes, with pipelines for all others,
 //! else with DataFusion's operators, of which most can spill; and if that fails because a join's
-//! hash table does not fit, with some that can all spill; and at last by pipelines once more. A statement that only pipelines can execute is not left to
+//! hash table does not fit, with some that can all spill; and at last by pipelines once more, all of that at most twice: whether
+//! workers come to wait for each other's memory depends on who is first. A statement that only pipelines can execute is not left to
 //! DataFusion. One that failed while the memory limit was lowered is planned
 //! again as it was before that: what it could not spill any more was chosen for the limit that it began with.
 
