@@ -463,6 +463,11 @@ impl HeldBack {
         let is_taken = self.ledger.account.try_take_held_back(bytes);
         is_taken.then(|| self.ledger.reservation(bytes))
     }
+
+    /// True if more is reserved than everybody may take, so that some of it is of what is held back.
+    pub fn is_in_use(&self) -> bool {
+        self.ledger.account.uses_held_back()
+    }
 }
 
 impl Drop for HeldBack {

@@ -18,7 +18,7 @@ use crate::pace::Pace;
 use crate::profile::{Fact, Facts};
 use crate::program::Register;
 use crate::query::{Context, PartitionMode};
-use crate::spill::writer::Spills;
+use crate::spill::writer::{SPARE_BYTES, Spills};
 use crate::spill::{Assured, Settled, SpillMode};
 use crate::tuple::{Layout, Materialized, Materializer, Storage};
 
@@ -37,7 +37,7 @@ pub(super) struct Aside {
     pub(super) is_grace: bool,
     /// What the workers share to spill tuples of the probe side.
     pub(super) spills: Spills,
-    /// What they serve units with, whatever others have.
+    /// What they put tuples aside with, and serve units with, whatever others have.
     pub(super) assured: Arc<Assured>,
     /// What each worker begins with: nobody may lack it because others have come first.
     begun: Mutex<Vec<Begun>>,
@@ -91,15 +91,21 @@ impl Aside {
         let keys = probe.join.keys();
         let is_unknown = keys.iter().any(|key| key.nulls == Nulls::Unknown);
         let (layout, spills) = (Arc::new(Layout::compact(&lanes)), Spills::new(context)?);
-        let begin = |_| {
+        spilled.keep_promise();
+        let working = |_| spills.ledger.try_reserve(working_bytes(&spills));
+        let working: Vec<Option<Reservation>> = (0..context.workers).map(working).collect();
+        let assured = Assured::new(&spills);
+        let begin = |working| {
             let (ledger, always) = (&spills.ledger, PartitionMode::Always);
-            let storing = Materializer::new(layout.clone(), PROBE, ledger, always, false);
-            let working = ledger.try_reserve(working_bytes(&spills));
-            let storing = storing.spilling(spills.clone()).partitioned(spilled.probe_bits);
+            // What it is assured of is for serving later: then it has none of that any more.
+            let storing = Materializer::new(layout.clone(), PROBE, ledger, always, false)
+                .spilling(spills.clone())
+                .keeping(assured.reserve_or_none(SPARE_BYTES))
+                .assured(assured.clone(), assured.bytes().saturating_sub(SPARE_BYTES))
+                .partitioned(spilled.probe_bits);
             Begun { storing, working }
         };
-        spilled.keep_promise();
-        let begun: Vec<Begun> = (0..context.workers).map(begin).collect();
+        let begun: Vec<Begun> = working.into_iter().map(begin).collect();
         let working_bytes = begun.len() as u64 * working_bytes(&spills);
         Some(Aside {
             probe: probe.clone(),
@@ -109,7 +115,7 @@ impl Aside {
             is_grace: probe.join.partitioned().is_some(),
             is_whole: is_unknown && (keys.len() > 1 || probe.residual.is_some()),
             _settled: Settled::new(&spills.spilling, working_bytes),
-            assured: Assured::new(&spills),
+            assured,
             spills,
             begun: Mutex::new(begun),
             state: Mutex::new(State::Gathering(Vec::new())),

@@ -147,6 +147,9 @@ impl Expansion for Hybrid {
             if self.aside.spills_all() || storing.must_spill_all() {
                 self.aside.spills.mask.add_all(1 << self.aside.spilled.probe_bits);
                 storing.spill_all().await?;
+            } else if storing.needs_assured() && self.aside.assured.is_in_use() {
+                // Serving needs it.
+                storing.spill_all().await?;
             }
             storing.settle().await?;
             Ok(self.aside.hand_over(storing.finish()).await)

@@ -63,6 +63,11 @@ impl Assured {
         (bytes <= self.bytes).then(|| self.held_back.try_reserve(bytes)).flatten()
     }
 
+    /// True if somebody has some of it that was not free otherwise.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.held_back.is_in_use()
+    }
+
     /// For a merge whose worker may take `own_bytes` of its own for it.
     pub(crate) fn of(self: &Arc<Assured>, own_bytes: u64) -> OfAssured {
         let own_left = own_bytes.min(self.bytes);

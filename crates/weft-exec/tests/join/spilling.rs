@@ -1,18 +1,20 @@
 //! Joins that outgrow memory: the answer is that of unlimited memory, and nothing is left.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft_exec::join::{Kind, Nulls, Which};
+use weft_exec::pipeline::{Morsel, Source};
 use weft_exec::program::Register;
 use weft_exec::query::Context;
 use weft_exec::{ExecError, Lane, Result};
 use weft_rt::io::sim::{Fault, FaultRule, Operation, SimFaults};
+use weft_rt::memory::{Ledger, Reservation};
 
 use crate::case::{Case, Row, large};
 use crate::drive::{Found, remainder_pipeline, run, take_rows, taken};
 use crate::spill_context::{assert_nothing_is_left, context, settled, stats};
-use crate::tables::{Side, Texts};
+use crate::tables::{Rows, Side, Texts};
 
 const MIB: u64 = 1 << 20;
 const AMPLE: u64 = 1 << 30;
@@ -260,6 +262,46 @@ fn places_of_what_was_served_come_free() {
     assert!(last < &(most / 4), "{last} of {most} bytes are left");
     drop((used, join));
     assert_nothing_is_left(&little);
+}
+
+/// Rows; who gives the first ones takes all memory that is free then, for as long as the pipeline runs.
+#[derive(Debug)]
+struct Greedy {
+    rows: Rows,
+    ledger: Ledger,
+    taken: Mutex<Option<Vec<Reservation>>>,
+}
+
+impl Source for Greedy {
+    fn morsel(&self, worker: usize) -> Option<Box<dyn Morsel>> {
+        self.taken.lock().unwrap().get_or_insert_with(|| {
+            let sizes = (0..u64::BITS).rev().map(|bit| 1 << bit);
+            sizes.filter_map(|bytes| self.ledger.try_reserve(bytes)).collect()
+        });
+        self.rows.morsel(worker)
+    }
+}
+
+/// A probe side goes to disk and comes back even if others have all memory but what its workers are assured of.
+#[test]
+fn a_probe_side_needs_no_more_than_it_is_assured_of() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for (workers, mebibytes) in [(1, 4), (2, 8), (4, 16)] {
+        let case = sides(seed, (60_000, 20_000), &[], 50_000, u64::MAX);
+        let expected = answer(&case, &context(2, AMPLE, SimFaults::none())).unwrap();
+        let little = context(workers, mebibytes * MIB, SimFaults::none());
+        let (join, rows) = (case.join(Vec::new()), Found::<Row>::default());
+        let mut probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
+        let (ledger, taken_bytes) = (little.ledger.clone(), Mutex::default());
+        let rows_of_probe = Rows::new(&case.probe, &case.texts);
+        probe.source = Box::new(Greedy { rows: rows_of_probe, ledger, taken: taken_bytes });
+        run(vec![case.build_pipeline(&join), probe], &little).unwrap();
+        assert!(taken(&rows) == expected.0, "other rows");
+        assert!(stats(&little).written_bytes > 0);
+        drop(join);
+        assert_nothing_is_left(&little);
+    }
 }
 
 /// What is on disk of a build side is there for each of the pipelines that look tuples up, one after the other or, where memory

@@ -362,6 +362,11 @@ impl Account {
         self.try_take(bytes) || self.take_unless(0, 0, bytes, self.limit_bytes())
     }
 
+    /// True if more is taken than everybody may have.
+    pub(super) fn uses_held_back(&self) -> bool {
+        self.used_bytes() > self.open_bytes(self.limit_bytes())
+    }
+
     /// Takes `bytes` if they are free and nobody waits.
     pub(super) fn try_take_free(&self, bytes: u64) -> bool {
         self.take_unless(WAITING, self.taken_bytes(), bytes, self.open_bytes(self.limit_bytes()))

@@ -416,9 +416,11 @@ fn holds_back_what_only_its_owner_gets() {
     let wakes = WakeCount::new();
     let mut waiting = pin!(ledger.reserve(20));
     assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
+    assert!(!held_back.is_in_use());
     // Whoever waits.
     let own = held_back.try_reserve(30).unwrap();
     assert!(held_back.try_reserve(1).is_none() && ledger.used() == 200);
+    assert!(held_back.is_in_use());
     drop(own);
     assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
     drop(held_back);
