@@ -314,6 +314,12 @@ impl Ledger {
         HeldBack { ledger: self.clone(), bytes }
     }
 
+    /// As [`Ledger::try_reserve`], of what is held back for others if nothing else is free, whoever waits and whatever the heap has. For one
+    /// that has next to nothing, wants no more than that, and has nothing to give back while it waits.
+    pub fn try_reserve_little(&self, bytes: u64) -> Option<Reservation> {
+        self.account.try_take_held_back(bytes).then(|| self.reservation(bytes))
+    }
+
     /// Reserves `bytes` if the budget was lowered since this handle, or the one that it is a clone of, began to be counted
     /// ([`Ledger::tallied`]), and they are free of what the budget was then. For one that would have to give up without them:
     /// what it holds was chosen for that budget, and comes back when it has ended.
@@ -460,8 +466,7 @@ impl HeldBack {
     /// As [`Ledger::try_reserve`], of what is held back if nothing else is free, whoever waits and whatever the heap has. Nobody checks that it is no more than
     /// was held back: that is the owner's part.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
-        let is_taken = self.ledger.account.try_take_held_back(bytes);
-        is_taken.then(|| self.ledger.reservation(bytes))
+        self.ledger.try_reserve_little(bytes)
     }
 
     /// True if more is reserved than everybody may take, so that some of it is of what is held back.

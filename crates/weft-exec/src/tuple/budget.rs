@@ -17,6 +17,10 @@ use crate::spill::Assured;
 /// Bytes that caches give back at once, which takes some time.
 const STEP_BYTES: u64 = 1 << 20;
 
+/// Who holds no more than this with what it asks for gets it of what is held back, too: it may be what a worker comes to when all other
+/// memory is taken, some of it by what the same worker holds and cannot give back while it waits.
+const LITTLE_BYTES: u64 = 4 << 10;
+
 /// Adds `bytes` to a reservation as [`Reservation::try_grow`] does, or nothing; a piece at a time, unless all of them are free: of two who
 /// do so at once, neither may get all.
 pub(crate) async fn grow_in_turns(memory: &mut Reservation, bytes: u64) -> bool {
@@ -118,6 +122,12 @@ impl Budget {
             self.reservation.merge(more);
             return Ok(());
         }
+        if self.bytes() + bytes <= LITTLE_BYTES
+            && let Some(more) = ledger.try_reserve_little(bytes)
+        {
+            self.reservation.merge(more);
+            return Ok(());
+        }
         let granted = self.holder.reserve_or_spill(bytes);
         let more = patiently(self.operator, &ledger, bytes, granted).await?;
         self.reservation.merge(more);
@@ -215,4 +225,23 @@ fn no_memory(operator: &'static str, ledger: &Ledger, bytes: u64) -> ExecError {
     let (requested_bytes, limit_bytes) = (ledger.used() + bytes, ledger.limit());
     let source = MemoryError::TooLarge { requested_bytes, limit_bytes };
     ExecError::Memory { operator: operator.into(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn who_has_next_to_nothing_gets_some_of_what_is_held_back() {
+        let ledger = Ledger::new(64 << 10);
+        let _held_back = ledger.hold_back(16 << 10);
+        let _rest = ledger.try_reserve(48 << 10).unwrap();
+        let mut budget = Budget::new("a test", &ledger);
+        assert!(!budget.try_reserve(280));
+        budget.reserve(280).now_or_never().expect("no need to wait").unwrap();
+        budget.reserve(LITTLE_BYTES - 280).now_or_never().expect("no need to wait").unwrap();
+        assert_eq!((budget.bytes(), ledger.used()), (LITTLE_BYTES, (48 << 10) + LITTLE_BYTES));
+    }
 }

@@ -420,8 +420,11 @@ fn holds_back_what_only_its_owner_gets() {
     // Whoever waits.
     let own = held_back.try_reserve(30).unwrap();
     assert!(held_back.try_reserve(1).is_none() && ledger.used() == 200);
-    assert!(held_back.is_in_use());
+    assert!(held_back.is_in_use() && ledger.try_reserve_little(1).is_none());
     drop(own);
+    let little = ledger.try_reserve_little(1).unwrap();
+    assert!(held_back.is_in_use() && ledger.try_reserve_little(30).is_none());
+    drop(little);
     assert!(poll_counted(waiting.as_mut(), &wakes).is_pending());
     drop(held_back);
     let granted = memory(poll_counted(waiting.as_mut(), &wakes));
