@@ -308,14 +308,15 @@ impl Ledger {
     }
 
     /// Holds `bytes` of the budget back, though no more than a quarter of it for all who ask, for one that frees memory by what it does,
-    /// and has to go on when others have taken all the rest: only [`HeldBack::try_reserve`] gives them. Who waits for memory gets none of them, either, as long as anything is reserved.
+    /// and has to go on when others have taken all the rest: only [`HeldBack::try_reserve`] gives them, and a little of them
+    /// [`Ledger::try_reserve_little`]. Who waits for memory gets none of them, either, as long as anything is reserved.
     pub fn hold_back(&self, bytes: u64) -> HeldBack {
         self.account.hold_back(bytes);
         HeldBack { ledger: self.clone(), bytes }
     }
 
     /// As [`Ledger::try_reserve`], of what is held back for others if nothing else is free, whoever waits and whatever the heap has. For one
-    /// that has next to nothing, wants no more than that, and has nothing to give back while it waits.
+    /// that has next to nothing, wants no more than that, and whose owner may hold what others wait for.
     pub fn try_reserve_little(&self, bytes: u64) -> Option<Reservation> {
         self.account.try_take_held_back(bytes).then(|| self.reservation(bytes))
     }
@@ -469,7 +470,7 @@ impl HeldBack {
         self.ledger.try_reserve_little(bytes)
     }
 
-    /// True if more is reserved than everybody may take, so that some of it is of what is held back.
+    /// True if more is reserved than everybody may take, so that some of it is of what is held back, here or elsewhere.
     pub fn is_in_use(&self) -> bool {
         self.ledger.account.uses_held_back()
     }

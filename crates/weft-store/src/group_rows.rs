@@ -36,7 +36,7 @@ pub(crate) struct GroupRows {
     /// Of all rows, the one that comes next.
     at: usize,
     /// In flight, decoded, and in memory.
-    _held: [Reservation; 3],
+    _held: [Reservation; 4],
 }
 
 /// Which rows are left of a row group.
@@ -55,7 +55,7 @@ impl GroupRows {
         group: &RowGroup,
         number: usize,
         columns: Columns,
-        held: [Reservation; 3],
+        held: [Reservation; 4],
     ) -> GroupRows {
         let (device, first_row) = (group.extent.device, group.first_row);
         let (rows, at, decoded) = (group.rows as usize, 0, None);

@@ -38,6 +38,10 @@ const QUEUE_BATCHES: usize = 8;
 /// decoded. More would only be memory that the caches forget.
 pub(crate) const DECODED_GROUPS: u64 = 2;
 
+/// Of the memory budget, the part that all workers of a scan reserve for that at most: whoever takes the rows needs some, too, and
+/// nothing that is decoded comes free before. What a row group takes beyond is not reserved.
+const DECODED_PART: u64 = 4;
+
 /// Bytes that the row groups in flight take, in all: at first, so that the first rows come soon and a
 /// consumer that wants only a few does not make much be read, and at most (or an eighth of the memory
 /// budget, if that is less).
@@ -74,6 +78,8 @@ pub(crate) struct InFlight {
     /// Bytes of the pages of row groups.
     pub(crate) bytes: Ledger,
     bytes_max: u64,
+    /// Bytes that row groups reserve for what is decoded of them.
+    pub(crate) decoded: Ledger,
     /// One row group at a time may go on although the memory budget has nothing left.
     pub(crate) unreserved: Ledger,
 }
@@ -82,7 +88,8 @@ impl InFlight {
     pub(crate) fn new(budget: &Ledger, partitions: usize) -> InFlight {
         let bytes_max = (budget.limit() / 8).min(IN_FLIGHT_BYTES.1) / partitions as u64;
         let bytes = Ledger::new(IN_FLIGHT_BYTES.0.min(bytes_max).max(2));
-        InFlight { bytes, bytes_max, unreserved: Ledger::new(1) }
+        let decoded = Ledger::new((budget.limit() / DECODED_PART / partitions as u64).max(1));
+        InFlight { bytes, bytes_max, decoded, unreserved: Ledger::new(1) }
     }
 
     /// Lets more be in flight: somebody wants the rows.

@@ -11,7 +11,7 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use weft_codec::{Block as Decoder, Predicate, mask};
-use weft_rt::memory::{Ledger, Reservation};
+use weft_rt::memory::Ledger;
 
 use crate::array_bytes::logical_bytes;
 use crate::error::{Result, StoreError};
@@ -34,9 +34,6 @@ const DENSE: usize = 8;
 const PICKED_PART: u64 = 128;
 const PICKED_BYTES: (u64, u64) = (128 << 10, 2 << 20);
 const PICKED_ROWS: (usize, usize) = (1024, 16 << 10);
-
-/// Of the budget, the part that is left free by what is decoded, and its most bytes.
-const LEFT: (u64, u64) = (32, 1 << 20);
 
 /// A row group being scanned.
 pub(crate) struct GroupScan<'a> {
@@ -91,7 +88,9 @@ pub(crate) async fn read_group(
     let rows = selection.as_ref().map_or(scan.rows(), mask::count);
     let picked = selection.as_ref().is_some_and(|selection| !scan.is_left_whole(selection, rows));
     let picked_max = picked.then(|| picked_rows_max(shared, group).min(rows));
-    let memory = match reserve_leaving_some(shared, decoded_bytes(shared, group, picked_max)) {
+    let bytes = decoded_bytes(shared, group, picked_max).min(in_flight.decoded.limit());
+    let part = in_flight.decoded.reserve(bytes).await?;
+    let memory = match shared.table.access.ledger.try_reserve(bytes) {
         Some(memory) => memory,
         None => in_flight.unreserved.reserve(1).await?,
     };
@@ -102,17 +101,7 @@ pub(crate) async fn read_group(
         }
         (selection, _) => Columns::All(scan.pieces(), selection),
     };
-    Ok(GroupRows::new(group, place.1, columns, [turn, decoding, memory]))
-}
-
-/// Memory for what is decoded, unless next to nothing would be free then: whoever takes the rows may need a little, and nothing that is
-/// decoded comes free before.
-fn reserve_leaving_some(shared: &ScanShared, bytes: u64) -> Option<Reservation> {
-    let ledger = &shared.table.access.ledger;
-    let left_bytes = (ledger.limit() / LEFT.0).min(LEFT.1);
-    let mut memory = ledger.try_reserve(bytes + left_bytes)?;
-    memory.shrink(left_bytes);
-    Some(memory)
+    Ok(GroupRows::new(group, place.1, columns, [turn, decoding, part, memory]))
 }
 
 /// Rows that are picked at once.

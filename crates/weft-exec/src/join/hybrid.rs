@@ -10,7 +10,7 @@ use weft_rt::memory::Reservation;
 use super::aside::{Aside, Begun};
 use super::keys;
 use super::probe::Probe;
-use super::serving::{Serving, working_memory};
+use super::serving::{Serving, try_working_memory, working_memory};
 use super::state::ProbeState;
 use crate::error::Result;
 use crate::expand::{Expand, Expansion};
@@ -126,7 +126,8 @@ impl Expansion for Hybrid {
     fn put_aside<'a>(&'a mut self, registers: &'a mut Registers) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             if self.working.is_none() {
-                self.working = Some(working_memory(&self.aside).await?);
+                // Nobody may come to give it back as long as this pipeline reads: if it is not free it can wait.
+                self.working = try_working_memory(&self.aside);
             }
             let storing = self.storing.as_mut().expect("tuples may be put aside");
             std::mem::swap(&mut registers.selection, &mut self.rows);
@@ -147,9 +148,10 @@ impl Expansion for Hybrid {
             if self.aside.spills_all() || storing.must_spill_all() {
                 self.aside.spills.mask.add_all(1 << self.aside.spilled.probe_bits);
                 storing.spill_all().await?;
-            } else if storing.needs_assured() && self.aside.assured.is_in_use() {
+            }
+            if storing.needs_assured() {
                 // Serving needs it.
-                storing.spill_all().await?;
+                storing.spill_while(|| self.aside.assured.is_in_use()).await?;
             }
             storing.settle().await?;
             Ok(self.aside.hand_over(storing.finish()).await)

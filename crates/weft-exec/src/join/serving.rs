@@ -352,6 +352,11 @@ async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result
     Ok(spare)
 }
 
+/// Memory of [`working_bytes`], if it is free.
+pub(super) fn try_working_memory(aside: &Aside) -> Option<Reservation> {
+    aside.spills.ledger.try_reserve(working_bytes(&aside.spills))
+}
+
 /// Memory of [`working_bytes`].
 ///
 /// # Errors

@@ -1,5 +1,5 @@
 //! Memory that each worker is assured of, whatever others have taken, to merge or join what was spilled: without, a unit would be
-//! partitioned anew until each part is a tuple, on a page of its own.
+//! partitioned anew until each part is a tuple, on a page of its own. Before, the probe side of a join goes to disk with it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const PART: u64 = 16;
 const BYTES_MAX: u64 = 1 << 20;
 const BYTES_MIN: u64 = 128 << 10;
 
-/// What all workers of an operator's second phase have together.
+/// What all workers of an operator have together.
 #[derive(Debug)]
 pub(crate) struct Assured {
     held_back: HeldBack,
@@ -63,7 +63,7 @@ impl Assured {
         (bytes <= self.bytes).then(|| self.held_back.try_reserve(bytes)).flatten()
     }
 
-    /// True if somebody has some of it that was not free otherwise.
+    /// True if so much is reserved that some of it is of what is held back, here or for others.
     pub(crate) fn is_in_use(&self) -> bool {
         self.held_back.is_in_use()
     }

@@ -17,9 +17,9 @@ use crate::spill::Assured;
 /// Bytes that caches give back at once, which takes some time.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Who holds no more than this with what it asks for gets it of what is held back, too: it may be what a worker comes to when all other
-/// memory is taken, some of it by what the same worker holds and cannot give back while it waits.
-const LITTLE_BYTES: u64 = 4 << 10;
+/// Who holds no more than this with what it asks for gets it of what is held back, too: its worker may have come to it when all other
+/// memory was taken, some of it by what the same worker holds and cannot give back while it waits. Enough for a first page.
+const LITTLE_BYTES: u64 = 8 << 10;
 
 /// Adds `bytes` to a reservation as [`Reservation::try_grow`] does, or nothing; a piece at a time, unless all of them are free: of two who
 /// do so at once, neither may get all.
@@ -57,7 +57,7 @@ pub(crate) struct Budget {
 struct Own {
     assured: Arc<Assured>,
     bytes: u64,
-    /// Some was taken that was not free otherwise.
+    /// Some was taken that was not free otherwise, or beyond its share.
     is_needed: bool,
 }
 
@@ -77,7 +77,7 @@ impl Budget {
         self.assured.as_ref().map_or(0, |own| own.bytes)
     }
 
-    /// True if it had to take some of them.
+    /// True if it had to take some of them, or some beyond its share.
     pub(crate) fn needs_assured(&self) -> bool {
         self.assured.as_ref().is_some_and(|own| own.is_needed)
     }

@@ -366,7 +366,7 @@ impl Materializer {
         is_allowed && self.budget.try_reserve(bytes) || self.budget.try_reserve_assured(bytes)
     }
 
-    /// True if it had to take some of what its worker is assured of.
+    /// True if it had to take some of what its worker is assured of, or some beyond its share.
     pub(crate) fn needs_assured(&self) -> bool {
         self.budget.needs_assured()
     }

@@ -255,6 +255,20 @@ impl Materializer {
         })
     }
 
+    /// Spills one partition after the other, until they are on disk each time, while that is asked for and there are tuples.
+    ///
+    /// # Errors
+    /// What went wrong with spilling.
+    pub(crate) async fn spill_while(&mut self, is_asked_for: impl Fn() -> bool) -> Result<()> {
+        while is_asked_for()
+            && let Some(partition) = self.choose()
+        {
+            self.spill(partition).await?;
+            self.settle().await?;
+        }
+        Ok(())
+    }
+
     /// Spills all tuples, behind which there is nothing, or nothing that is counted.
     ///
     /// # Errors
