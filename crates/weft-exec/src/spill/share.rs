@@ -19,7 +19,7 @@ const REST: u64 = 4;
 
 /// Of a large budget less is enough for that: a part, or so many bytes.
 const REST_OF_MUCH: u64 = 8;
-const REST_BYTES: u64 = 192 << 20;
+const REST_BYTES: u64 = 96 << 20;
 
 /// Of that rest, the part that caches may keep for themselves. What they keep beyond is taken from the others.
 const CACHES: u64 = 2;
@@ -266,31 +266,31 @@ mod tests {
     #[test]
     fn what_can_be_spilled_is_shared() {
         let spilling = Spilling::new(SpillArea::new(vec![Directory::Os("none".into())], 0));
-        let ledger = Ledger::new(400 << 20);
+        let ledger = Ledger::new(320 << 20);
         let one = Share::new(&spilling, &ledger);
-        assert_eq!(one.bytes(), 300 << 20);
+        assert_eq!(one.bytes(), 240 << 20);
         let settled = Settled::new(&spilling, 100 << 20);
         let two = Share::new(&spilling, &ledger);
-        assert_eq!((one.bytes(), two.bytes()), (100 << 20, 100 << 20));
+        assert_eq!((one.bytes(), two.bytes()), (70 << 20, 70 << 20));
         drop((one, settled));
-        assert_eq!(two.bytes(), 300 << 20);
-        for (kept, shared) in [(50 << 20, 300 << 20), (150 << 20, 200 << 20), (0, 300 << 20)] {
+        assert_eq!(two.bytes(), 240 << 20);
+        for (kept, shared) in [(40 << 20, 240 << 20), (140 << 20, 140 << 20), (0, 240 << 20)] {
             spilling.set_cached(kept);
             assert_eq!(two.bytes(), shared);
         }
         let mut little = Share::of_little(&spilling, &ledger);
-        assert!(little.allows(SHARE_MIN.0) && two.bytes() == 300 << 20);
-        assert!(little.allows(150 << 20) && !little.allows(151 << 20) && two.bytes() == 150 << 20);
+        assert!(little.allows(SHARE_MIN.0) && two.bytes() == 240 << 20);
+        assert!(little.allows(120 << 20) && !little.allows(121 << 20) && two.bytes() == 120 << 20);
         drop(little);
         let settled = Settled::new(&spilling, 1 << 30);
         assert_eq!(two.bytes(), SHARE_MIN.0);
         drop(settled);
         // What cannot be spilled leaves room for others.
-        assert_eq!((two.bytes(), two.kept_bytes()), (300 << 20, (300 << 20) - LEFT_BYTES_MAX));
+        assert_eq!((two.bytes(), two.kept_bytes()), (240 << 20, (240 << 20) - LEFT_BYTES_MAX));
         let coming = Settled::for_later(&spilling, 20 << 20);
-        assert_eq!((two.bytes(), two.kept_bytes()), (280 << 20, 280 << 20));
+        assert_eq!((two.bytes(), two.kept_bytes()), (220 << 20, 220 << 20));
         drop(coming);
-        for (limit, shared) in [(1 << 30, (1 << 30) - REST_BYTES), (8 << 30, 7 << 30)] {
+        for (limit, shared) in [(512 << 20, (512 << 20) - REST_BYTES), (8 << 30, 7 << 30)] {
             ledger.set_limit(limit);
             assert_eq!(two.bytes(), shared);
         }
