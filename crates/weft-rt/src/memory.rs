@@ -23,6 +23,7 @@ mod account;
 pub mod code;
 #[cfg(not(loom))]
 pub mod heap;
+mod held_back;
 #[cfg(not(loom))]
 pub mod huge;
 #[cfg(not(loom))]
@@ -34,6 +35,7 @@ mod tally;
 use std::sync::{Arc, Weak};
 
 use account::{Account, Outcome, Wait, Want};
+pub use held_back::HeldBack;
 pub use tally::Tally;
 
 /// Why memory was refused for good.
@@ -307,20 +309,6 @@ impl Ledger {
         self.account.try_take(bytes).then(|| self.reservation(bytes))
     }
 
-    /// Holds `bytes` of the budget back, though no more than a quarter of it for all who ask, for one that frees memory by what it does,
-    /// and has to go on when others have taken all the rest: only [`HeldBack::try_reserve`] gives them, and a little of them
-    /// [`Ledger::try_reserve_little`]. Who waits for memory gets none of them, either, as long as anything is reserved.
-    pub fn hold_back(&self, bytes: u64) -> HeldBack {
-        self.account.hold_back(bytes);
-        HeldBack { ledger: self.clone(), bytes }
-    }
-
-    /// As [`Ledger::try_reserve`], of what is held back for others if nothing else is free, whoever waits and whatever the heap has. For one
-    /// that has next to nothing, wants no more than that, and whose owner may hold what others wait for.
-    pub fn try_reserve_little(&self, bytes: u64) -> Option<Reservation> {
-        self.account.try_take_held_back(bytes).then(|| self.reservation(bytes))
-    }
-
     /// Reserves `bytes` if the budget was lowered since this handle, or the one that it is a clone of, began to be counted
     /// ([`Ledger::tallied`]), and they are free of what the budget was then. For one that would have to give up without them:
     /// what it holds was chosen for that budget, and comes back when it has ended.
@@ -448,37 +436,6 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         self.ledger.account.remove_holder();
-    }
-}
-
-/// Bytes of the budget that are held back as long as this is; see [`Ledger::hold_back`].
-#[derive(Debug)]
-pub struct HeldBack {
-    ledger: Ledger,
-    bytes: u64,
-}
-
-impl HeldBack {
-    /// A reservation of nothing, to grow.
-    pub fn empty(&self) -> Reservation {
-        self.ledger.empty()
-    }
-
-    /// As [`Ledger::try_reserve`], of what is held back if nothing else is free, whoever waits and whatever the heap has. Nobody checks that it is no more than
-    /// was held back: that is the owner's part.
-    pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
-        self.ledger.try_reserve_little(bytes)
-    }
-
-    /// True if more is reserved than everybody may take, so that some of it is of what is held back, here or elsewhere.
-    pub fn is_in_use(&self) -> bool {
-        self.ledger.account.uses_held_back()
-    }
-}
-
-impl Drop for HeldBack {
-    fn drop(&mut self) {
-        self.ledger.account.let_go(self.bytes);
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct GroupRows {
     decoded: Option<(RecordBatch, usize)>,
     /// Of all rows, the one that comes next.
     at: usize,
-    /// In flight, decoded, and in memory.
+    /// In flight, decoded (in row groups and in bytes), and in memory.
     _held: [Reservation; 4],
 }
 

@@ -38,7 +38,7 @@ const QUEUE_BATCHES: usize = 8;
 /// decoded. More would only be memory that the caches forget.
 pub(crate) const DECODED_GROUPS: u64 = 2;
 
-/// Of the memory budget, the part that all workers of a scan reserve for that at most: whoever takes the rows needs some, too, and
+/// Of the memory budget, the part that all workers of a scan reserve at most for what they have decoded: whoever takes the rows needs some, too, and
 /// nothing that is decoded comes free before. What a row group takes beyond is not reserved.
 const DECODED_PART: u64 = 4;
 

@@ -9,7 +9,7 @@ use weft_rt::memory::Reservation;
 
 use super::grace::Partitioned;
 use super::probe::Probe;
-use super::serving::working_bytes;
+use super::serving::{try_working_memory, working_bytes};
 use super::spilled::{Partition, Spilled};
 use super::unit::{Side, Unit};
 use super::{BUILD, Nulls, PROBE, fan_out};
@@ -92,8 +92,9 @@ impl Aside {
         let is_unknown = keys.iter().any(|key| key.nulls == Nulls::Unknown);
         let (layout, spills) = (Arc::new(Layout::compact(&lanes)), Spills::new(context)?);
         spilled.keep_promise();
-        let working = |_| spills.ledger.try_reserve(working_bytes(&spills));
-        let working: Vec<Option<Reservation>> = (0..context.workers).map(working).collect();
+        // Before some is held back.
+        let working: Vec<Option<Reservation>> =
+            (0..context.workers).map(|_| try_working_memory(&spills)).collect();
         let assured = Assured::new(&spills);
         let begin = |working| {
             let (ledger, always) = (&spills.ledger, PartitionMode::Always);

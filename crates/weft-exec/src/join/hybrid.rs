@@ -127,7 +127,7 @@ impl Expansion for Hybrid {
         Box::pin(async move {
             if self.working.is_none() {
                 // Nobody may come to give it back as long as this pipeline reads: if it is not free it can wait.
-                self.working = try_working_memory(&self.aside);
+                self.working = try_working_memory(&self.aside.spills);
             }
             let storing = self.storing.as_mut().expect("tuples may be put aside");
             std::mem::swap(&mut registers.selection, &mut self.rows);

@@ -353,8 +353,8 @@ async fn spare(aside: &Aside, probe: &Side, working: &mut Reservation) -> Result
 }
 
 /// Memory of [`working_bytes`], if it is free.
-pub(super) fn try_working_memory(aside: &Aside) -> Option<Reservation> {
-    aside.spills.ledger.try_reserve(working_bytes(&aside.spills))
+pub(super) fn try_working_memory(spills: &Spills) -> Option<Reservation> {
+    spills.ledger.try_reserve(working_bytes(spills))
 }
 
 /// Memory of [`working_bytes`].

@@ -293,9 +293,11 @@ fn a_probe_side_needs_no_more_than_it_is_assured_of() {
         let little = context(workers, mebibytes * MIB, SimFaults::none());
         let (join, rows) = (case.join(Vec::new()), Found::<Row>::default());
         let mut probe = case.probe_pipeline(&join, take_rows(case.kind, &rows));
-        let (ledger, taken_bytes) = (little.ledger.clone(), Mutex::default());
-        let rows_of_probe = Rows::new(&case.probe, &case.texts);
-        probe.source = Box::new(Greedy { rows: rows_of_probe, ledger, taken: taken_bytes });
+        probe.source = Box::new(Greedy {
+            rows: Rows::new(&case.probe, &case.texts),
+            ledger: little.ledger.clone(),
+            taken: Mutex::default(),
+        });
         run(vec![case.build_pipeline(&join), probe], &little).unwrap();
         assert!(taken(&rows) == expected.0, "other rows");
         assert!(stats(&little).written_bytes > 0);
