@@ -22,9 +22,12 @@ const AHEAD: usize = 16;
 pub(crate) fn count(rows: Selected<'_>, strings: &[Str], validity: &Validity, values: &mut [i32]) {
     let texts = Texts { rows, strings, validity, values };
     #[cfg(target_arch = "x86_64")]
-    if x86::is_possible() {
+    if x86::masks_bytes() {
         // SAFETY: the processor has what it is compiled for.
         return unsafe { x86::count(texts) };
+    } else if x86::counts_bits() {
+        // SAFETY: as above.
+        return unsafe { x86::count_halves(texts) };
     }
     dispatch(texts);
 }
@@ -46,18 +49,33 @@ impl Kernel for Texts<'_> {
 }
 
 impl Texts<'_> {
+    /// Loops here, and no closures that are called: those would not be compiled for what the caller is.
     #[inline(always)]
-    fn count(self, characters: impl Fn(&[u8]) -> usize) {
+    fn count(mut self, characters: impl Fn(&[u8]) -> usize) {
+        match self.rows {
+            Selected::All(rows) => {
+                for row in 0..rows {
+                    self.count_one(row, &characters);
+                }
+            }
+            Selected::Some(rows) => {
+                for row in rows {
+                    self.count_one((*row).into(), &characters);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn count_one(&mut self, row: usize, characters: &impl Fn(&[u8]) -> usize) {
+        if let Some(next) = self.strings.get(row + AHEAD) {
+            prefetch(next);
+        }
         let words = self.validity.words();
-        self.rows.for_each(|row| {
-            if let Some(next) = self.strings.get(row + AHEAD) {
-                prefetch(next);
-            }
-            if words.is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1) {
-                // SAFETY: the string is selected and not null, so that it is alive.
-                self.values[row] = characters(unsafe { self.strings[row].bytes() }) as i32;
-            }
-        });
+        if words.is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1) {
+            // SAFETY: the string is selected and not null, so that it is alive.
+            self.values[row] = characters(unsafe { self.strings[row].bytes() }) as i32;
+        }
     }
 }
 
@@ -108,11 +126,41 @@ mod x86 {
     /// The greatest byte, as a signed number, of those that continue a character.
     const CONTINUING_MAX: i8 = 0xBF_u8 as i8;
 
-    /// True if the processor can do it.
+    /// Bytes of a smaller one.
+    const HALF: usize = 16;
+
+    /// True if the processor can load some bytes of a vector.
     #[inline]
-    pub(super) fn is_possible() -> bool {
+    pub(super) fn masks_bytes() -> bool {
         use std::arch::is_x86_feature_detected as has;
         has!("avx512f") && has!("avx512bw") && has!("bmi2") && has!("popcnt")
+    }
+
+    /// True if it can count bits.
+    #[inline]
+    pub(super) fn counts_bits() -> bool {
+        use std::arch::is_x86_feature_detected as has;
+        has!("avx2") && has!("bmi1") && has!("bmi2") && has!("popcnt") && has!("lzcnt")
+    }
+
+    /// Counts all of them, by smaller vectors, the last of which may overlap the one before.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+    pub(super) fn count_halves(texts: Texts<'_>) {
+        texts.count(|text| {
+            let Some(last) = text.last_chunk::<HALF>() else { return super::characters(text) };
+            let beginning = |bytes: &[u8; HALF]| {
+                // SAFETY: there are so many bytes.
+                let bytes = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+                let begins = _mm_cmpgt_epi8(bytes, _mm_set1_epi8(CONTINUING_MAX));
+                _mm_movemask_epi8(begins) as u32
+            };
+            let vectors = text.as_chunks::<HALF>().0;
+            let found =
+                vectors.iter().fold(0, |found, vector| found + beginning(vector).count_ones());
+            // Of the last one, what was in none of them.
+            let rest = beginning(last) >> (HALF - text.len() % HALF);
+            (found + rest.count_ones()) as usize
+        });
     }
 
     /// Counts all of them.
@@ -131,5 +179,40 @@ mod x86 {
             let found = if rest.is_empty() { 0 } else { beginning(rest) };
             vectors.iter().fold(found, |found, vector| found + beginning(vector))
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_count_the_same() {
+        let text: String = "aä€😀 xyz".chars().cycle().take(300).collect();
+        let ends: Vec<usize> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
+        for start in ends.iter().take(9) {
+            let texts: Vec<&str> =
+                ends.iter().filter(|end| *end >= start).map(|end| &text[*start..*end]).collect();
+            let strings: Vec<Str> = texts.iter().map(|text| Str::new(text.as_bytes())).collect();
+            let expected: Vec<i32> = texts.iter().map(|text| text.chars().count() as i32).collect();
+            let counted = |count: fn(Texts<'_>)| {
+                let (mut values, validity) = (vec![0; strings.len()], Validity::default());
+                let rows = Selected::All(strings.len());
+                count(Texts { rows, strings: &strings, validity: &validity, values: &mut values });
+                values
+            };
+            assert_eq!(counted(|texts| dispatch(texts)), expected);
+            assert_eq!(counted(|texts| texts.count(characters)), expected);
+            #[cfg(target_arch = "x86_64")]
+            if x86::counts_bits() {
+                // SAFETY: the processor has what it is compiled for.
+                assert_eq!(counted(|texts| unsafe { x86::count_halves(texts) }), expected);
+            }
+            #[cfg(target_arch = "x86_64")]
+            if x86::masks_bytes() {
+                // SAFETY: as above.
+                assert_eq!(counted(|texts| unsafe { x86::count(texts) }), expected);
+            }
+        }
     }
 }
