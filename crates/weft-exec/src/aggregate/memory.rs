@@ -18,6 +18,8 @@ const CHUNK_BYTES_MIN: usize = 128;
 const CHUNK_BYTES_MAX: usize = slab::BLOCK_BYTES_MIN;
 /// What is allocated is aligned to this.
 const ALIGNMENT: usize = 16;
+/// But for strings, before which lies how many bytes they have room for.
+const ROOM_ALIGNMENT: usize = size_of::<u64>();
 
 /// Memory that is freed all at once.
 #[derive(Debug, Default)]
@@ -78,12 +80,22 @@ impl Arena {
 
     /// As [`Memory::allocate`], and the bytes that were taken for it.
     fn allocate(&mut self, bytes: usize) -> (*mut u8, u64) {
-        let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
+        let (start, taken_bytes) = self.take_bytes(bytes, ALIGNMENT);
+        // SAFETY: the chunk has so many bytes there, which nobody else has.
+        unsafe { start.write_bytes(0, bytes) };
+        (start, taken_bytes)
+    }
+
+    /// The same, aligned to `alignment` bytes, with anything in it.
+    fn take_bytes(&mut self, bytes: usize, alignment: usize) -> (*mut u8, u64) {
+        let bytes = bytes.max(1).next_multiple_of(alignment);
+        // Of a chunk the begin is aligned, and the end.
+        self.free_bytes -= self.free_bytes % alignment;
         let mut taken_bytes = 0;
         if bytes > self.free_bytes {
             let before = self.chunks.last().map_or(0, |chunk| chunk.bytes);
             let next_bytes = (before * 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
-            let chunk_bytes = bytes.max(next_bytes);
+            let chunk_bytes = bytes.next_multiple_of(ALIGNMENT).max(next_bytes);
             taken_bytes = chunk_bytes as u64;
             self.bytes += taken_bytes;
             self.chunks.push(Chunk::new(chunk_bytes));
@@ -93,8 +105,6 @@ impl Arena {
         // SAFETY: the chunk has so many bytes that are free.
         let start = unsafe { chunk.start.add(chunk.bytes - self.free_bytes).as_ptr() };
         self.free_bytes -= bytes;
-        // SAFETY: as above; nobody else has them.
-        unsafe { start.write_bytes(0, bytes) };
         (start, taken_bytes)
     }
 }
@@ -129,17 +139,26 @@ impl Memory {
 
     /// `bytes` of zeros for a group, aligned to 16 bytes, which stay there as long as it is in memory.
     pub(super) fn allocate(&mut self, tuple: Tuple, bytes: usize) -> *mut u8 {
+        let (address, taken_bytes) = self.arena_of(tuple).allocate(bytes);
+        self.debt_bytes += taken_bytes;
+        address
+    }
+
+    /// The same for a string, with anything in it.
+    fn take_bytes(&mut self, tuple: Tuple, bytes: usize, alignment: usize) -> *mut u8 {
+        let (address, taken_bytes) = self.arena_of(tuple).take_bytes(bytes, alignment);
+        self.debt_bytes += taken_bytes;
+        address
+    }
+
+    fn arena_of(&mut self, tuple: Tuple) -> &mut Arena {
         if self.partitions.is_empty() {
-            let (address, taken_bytes) = self.whole.allocate(bytes);
-            self.debt_bytes += taken_bytes;
-            return address;
+            return &mut self.whole;
         }
         // SAFETY: a tuple begins with its hash.
         let hash = unsafe { tuple.address().add(HASH_OFFSET).cast::<u64>().read() };
         let partition = (hash >> (u64::BITS - self.partitions.len().ilog2())) as usize;
-        let (address, taken_bytes) = self.partitions[partition].allocate(bytes);
-        self.debt_bytes += taken_bytes;
-        address
+        &mut self.partitions[partition]
     }
 
     /// A view of a copy of a string, for a group.
@@ -147,29 +166,32 @@ impl Memory {
         if string.is_inline() {
             return string;
         }
-        let to = self.allocate(tuple, string.len());
-        // SAFETY: the memory was just allocated, of that many bytes.
+        let to = self.take_bytes(tuple, string.len(), 1);
+        // SAFETY: the memory was just taken, of that many bytes.
         unsafe { copy_to(to, string) }
     }
 
     /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Room 0
-    /// is none.
+    /// is none. The first has just as much room as it needs: of many groups most have but one row.
     pub(super) fn copy_into(&mut self, tuple: Tuple, room: &mut u64, string: Str) -> Str {
         if string.is_inline() {
             return string;
         }
-        // A room begins with the bytes that it has, in as many as keep what follows aligned.
+        // A room begins with the bytes that it has.
         // SAFETY: rooms are made below.
         let has_room = *room != 0 && unsafe { (*room as *const u64).read() } >= string.len() as u64;
         if !has_room {
-            let bytes = string.len().next_power_of_two();
-            let new = self.allocate(tuple, ALIGNMENT + bytes);
-            // SAFETY: the memory was just allocated, and is aligned to more.
+            let bytes = match *room {
+                0 => string.len().next_multiple_of(ROOM_ALIGNMENT),
+                _ => string.len().next_power_of_two(),
+            };
+            let new = self.take_bytes(tuple, ROOM_ALIGNMENT + bytes, ROOM_ALIGNMENT);
+            // SAFETY: the memory was just taken, and is aligned to that.
             unsafe { new.cast::<u64>().write(bytes as u64) };
             *room = new as u64;
         }
         // SAFETY: a room has that many bytes, as was just seen.
-        unsafe { copy_to((*room as *mut u8).add(ALIGNMENT), string) }
+        unsafe { copy_to((*room as *mut u8).add(ROOM_ALIGNMENT), string) }
     }
 
     /// What the groups of a partition keep, or, of none, what was kept before there were partitions.
@@ -239,7 +261,7 @@ impl Memory {
 /// Copies a long string, and gives a view of the copy.
 ///
 /// # Safety
-/// There are as many bytes at `to`, initialized, and nobody reads them meanwhile; they may be the string's own.
+/// There are as many bytes at `to`, and nobody reads them meanwhile; they may be the string's own.
 unsafe fn copy_to(to: *mut u8, string: Str) -> Str {
     // SAFETY: strings that reach an operator are alive; the rest is promised.
     unsafe {
