@@ -20,7 +20,7 @@ use crate::profile::{Fact, Facts};
 use crate::program::Constant;
 use crate::query::{Context, PartitionMode};
 use crate::spill::Settled;
-use crate::spill::writer::Spills;
+use crate::spill::writer::{SpilledPage, Spills};
 use crate::text::Str;
 use crate::tuple::budget::Budget;
 use crate::tuple::materialized::StoredPage;
@@ -98,7 +98,8 @@ impl Gathered {
             (0..1 << unit_bits).map(|_| Unit::new(unit_bits, ledger)).collect();
         let unit_of = |partition: usize| partition >> (partition_bits - unit_bits);
         let mut reservation = whole.reservation;
-        let held_bytes = reservation.bytes();
+        let kept_bytes: u64 = whole.spilled.iter().map(SpilledPage::kept_bytes).sum();
+        let held_bytes = reservation.bytes() + kept_bytes;
         let mut loose_pages = Vec::new();
         let mut loose = 0;
         let mut pace = Pace::default();
@@ -141,19 +142,23 @@ impl Gathered {
         }
         // Stable: the units in memory give theirs back before others need it.
         units.retain(|unit| !unit.is_empty());
-        units.sort_by_key(|unit| !unit.spilled.is_empty());
+        units.sort_by_key(|unit| (unit.is_on_disk(), !unit.spilled.is_empty()));
         for unit in &mut units {
             unit.expect(estimate, tuples);
             pace.keep().await;
         }
-        let on_disk = units.iter().filter(|unit| !unit.spilled.is_empty()).count();
+        let packed = units.iter().filter(|unit| !unit.spilled.is_empty()).count();
+        let on_disk = units.iter().filter(|unit| unit.is_on_disk()).count();
         let mut facts = vec![
             Fact::count("partial groups", tuples as u64),
             Fact::bytes("memory", held_bytes),
             Fact::count("units", units.len() as u64),
         ];
-        if on_disk > 0 {
+        if packed > 0 {
             facts.push(Fact::count("partitions", 1 << partition_bits));
+            facts.push(Fact::count("partitions packed", packed as u64));
+        }
+        if on_disk > 0 {
             facts.push(Fact::count("partitions on disk", on_disk as u64));
         }
         let settled =
@@ -174,7 +179,7 @@ impl Gathered {
             ),
             loose: Arc::new(loose),
             spills,
-            has_spilled: on_disk > 0,
+            has_spilled: packed > 0,
             groups: estimate as u64,
             facts,
             splits: AtomicU64::new(0),
@@ -247,7 +252,7 @@ impl Gathered {
         &self.loose
     }
 
-    /// True if units were on disk when all were gathered.
+    /// True if units were packed, on disk or not, when all were gathered.
     pub(super) fn has_spilled(&self) -> bool {
         self.has_spilled
     }

@@ -105,10 +105,11 @@ impl Merged {
 /// wrong with spilling.
 pub(super) async fn merge(
     operator: &Aggregation,
-    unit: Unit,
+    mut unit: Unit,
     spilled: Option<(&Spills, &Arc<Assured>)>,
     ledger: &Ledger,
 ) -> Result<Step> {
+    unit.check()?;
     match spilled {
         Some((spills, assured)) => {
             let share = spills.share();
@@ -135,7 +136,7 @@ pub(super) async fn merge(
 
 /// Bytes of memory in which a unit can be merged where its tuples lie when they have come back.
 pub(super) fn needed_bytes(operator: &Aggregation, unit: &Unit) -> u64 {
-    unit.spilled_bytes() + bytes_behind(operator, unit)
+    unit.lacks_bytes() + bytes_behind(operator, unit)
 }
 
 /// Of these, what lies behind the tuples.
@@ -155,11 +156,12 @@ fn bytes_behind(operator: &Aggregation, unit: &Unit) -> u64 {
 /// As [`merge`].
 pub(super) async fn merge_within(
     operator: &Aggregation,
-    unit: Unit,
+    mut unit: Unit,
     (spills, assured): (&Spills, OfAssured),
     mut memory: Reservation,
     settled: Settled,
 ) -> Result<Step> {
+    unit.check()?;
     let behind = memory.split(bytes_behind(operator, &unit));
     let sources = Sources::new(unit, Some(spills), memory);
     let mut step = merge_in_place(operator, sources, behind, Some(assured)).await?;

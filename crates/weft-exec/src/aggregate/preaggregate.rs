@@ -84,7 +84,7 @@ impl Preaggregation {
         let mut groups =
             Materializer::new(layout, OPERATOR, &context.ledger, context.partition, true);
         if let Some(spills) = operator.spills(context) {
-            groups = groups.spilling(spills);
+            groups = groups.spilling(spills).keeping_packed();
         }
         let partition_bits = operator.partition_bits(context);
         if groups.partitions() == 1 {
@@ -428,7 +428,7 @@ impl Preaggregation {
             }
             self.weigh();
             let room_bytes = self.groups.room_for(UNITS_IN_MEMORY);
-            while let Some(partition) = self.groups.lacking_room(room_bytes) {
+            while let Some(partition) = self.groups.lacking_room(room_bytes).await? {
                 self.groups.spill(partition).await?;
                 self.free(Some(partition));
                 self.weigh();

@@ -7,7 +7,7 @@ use weft_rt::memory::{Ledger, Reservation};
 use super::memory::Arena;
 use super::operator::OPERATOR;
 use super::state::Tuple;
-use crate::error::Result;
+use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::spill::frozen::Frozen;
 use crate::spill::reader::Reader;
@@ -39,7 +39,7 @@ pub(super) struct Unit {
     pub(super) skipped_bits: u32,
     /// About how many groups there are.
     pub(super) groups: usize,
-    /// What was written first.
+    /// What was packed first; it lies on disk, or is kept.
     pub(super) spilled: Vec<SpilledPage>,
     /// Tuples that lie on the pages of several units.
     pub(super) loose: Vec<Tuple>,
@@ -51,6 +51,8 @@ pub(super) struct Unit {
     /// The memory of pages and arenas.
     reservation: Reservation,
     settled: Option<Settled>,
+    /// What went wrong when it was written: it is not complete.
+    failed: Option<ExecError>,
 }
 
 impl Unit {
@@ -66,7 +68,19 @@ impl Unit {
             arenas: Vec::new(),
             reservation: ledger.empty(),
             settled: None,
+            failed: None,
         }
+    }
+
+    /// It was not written as a whole.
+    pub(super) fn fail(&mut self, error: ExecError) {
+        self.failed = Some(error);
+    }
+
+    /// # Errors
+    /// What went wrong when it was written.
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Takes the memory of a page or arena over.
@@ -81,7 +95,12 @@ impl Unit {
 
     /// Bytes that it has in memory.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.reservation.bytes()
+        self.reservation.bytes() + self.kept_bytes()
+    }
+
+    /// Of these, the ones of packed tuples.
+    fn kept_bytes(&self) -> u64 {
+        self.spilled.iter().map(SpilledPage::kept_bytes).sum()
     }
 
     /// Expects its part of `groups` that all units have with their `tuples`.
@@ -93,12 +112,22 @@ impl Unit {
 
     /// Nobody can spill what it has in memory any more.
     pub(super) fn settle(&mut self, spilling: &Arc<Spilling>) {
-        self.settled = Some(Settled::new(spilling, self.reservation.bytes()));
+        self.settled = Some(Settled::new(spilling, self.held_bytes()));
     }
 
     /// True if it has tuples in memory that nobody else has.
     pub(super) fn holds_pages(&self) -> bool {
-        !self.pages.is_empty()
+        !self.pages.is_empty() || self.keeps_packed()
+    }
+
+    /// True if it has packed tuples in memory.
+    pub(super) fn keeps_packed(&self) -> bool {
+        self.spilled.iter().any(SpilledPage::is_kept)
+    }
+
+    /// True if some of it is on disk.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.spilled.iter().any(|page| !page.is_kept())
     }
 
     /// Bytes of its largest page, in memory or when it comes back.
@@ -124,10 +153,11 @@ impl Unit {
 
     /// Lends memory that its pages have, `bytes` at most.
     pub(super) fn lend(&mut self, bytes: u64) -> Reservation {
-        self.reservation.split(self.held_bytes().min(bytes))
+        self.reservation.split(self.reservation.bytes().min(bytes))
     }
 
-    /// Writes copies of the pages, as those of a partition. If the writer lacks memory for them it is lent what the pages have.
+    /// Writes what is kept, and copies of the pages, as those of a partition. If the writer lacks memory for them it is lent what the
+    /// pages have.
     ///
     /// # Errors
     /// What went wrong with writing them.
@@ -138,6 +168,13 @@ impl Unit {
         partition: usize,
     ) -> Result<()> {
         let mut pace = Pace::default();
+        let (kept, spilled) =
+            std::mem::take(&mut self.spilled).into_iter().partition(SpilledPage::is_kept);
+        self.spilled = spilled;
+        let kept: Vec<SpilledPage> = kept;
+        for page in kept {
+            writer.send_page(partition, page).await?;
+        }
         let mut sizes = Sizes::default();
         for page in &self.pages {
             // SAFETY: the pages are ours, and their tuples complete.
@@ -161,7 +198,7 @@ impl Unit {
         self.pages.clear();
         self.arenas.clear();
         self.settled = None;
-        let held_bytes = self.held_bytes();
+        let held_bytes = self.reservation.bytes();
         self.reservation.shrink(held_bytes);
     }
 
@@ -176,9 +213,14 @@ impl Unit {
         self.pages.iter().map(Page::tuples).sum::<usize>() + self.loose.len() + spilled
     }
 
-    /// Bytes that it has on disk.
+    /// Bytes that what was packed takes when it has come back.
     pub(super) fn spilled_bytes(&self) -> u64 {
         self.spilled.iter().map(|page| page.bytes() as u64).sum()
+    }
+
+    /// The same, beside the memory that it was kept in.
+    pub(super) fn lacks_bytes(&self) -> u64 {
+        self.spilled.iter().map(SpilledPage::lacks_bytes).sum()
     }
 }
 

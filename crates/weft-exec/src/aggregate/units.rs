@@ -13,7 +13,7 @@ use weft_rt::{WorkerRef, sleep};
 
 use super::operator::OPERATOR;
 use super::unit::Unit;
-use crate::error::Result;
+use crate::error::{ExecError, Result};
 use crate::spill::writer::{SPARE_BYTES, SpilledPage, Spills, Writer};
 use crate::tuple::Layout;
 
@@ -138,7 +138,13 @@ impl Units {
             lent.merge(unit.lend(SPARE_BYTES - lent.bytes()));
         }
         let writer = Writer::with_spare(OPERATOR, giver.spills.clone(), lent);
+        let kept: Vec<bool> = units.iter().map(Unit::keeps_packed).collect();
         let result = self.spill(&mut units, writer).await;
+        if let Err(error) = &result {
+            // Copies were written of pages, but not of what was packed.
+            let lost = units.iter_mut().zip(kept).filter_map(|(unit, kept)| kept.then_some(unit));
+            lost.for_each(|unit| unit.fail(ExecError::Function(error.to_string().into())));
+        }
         self.queue().extend(units);
         ParkingLot::global().unpark_all(self.key());
         if let Err(error) = &result {

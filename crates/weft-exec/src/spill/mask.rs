@@ -1,4 +1,4 @@
-//! Which partitions of an operator go to disk, for all of its workers: those that somebody has written once.
+//! Which partitions of an operator go to disk, for all of its workers: those that somebody has packed for it once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,7 @@ use weft_rt::{JoinHandle, spawn_local};
 
 use super::Spilling;
 use super::frozen::{Frozen, Passing, Thawing};
-use super::writer::{SpilledPage, Spills};
+use super::writer::{Lies, SpilledPage, Spills};
 use crate::error::Result;
 use crate::profile::{Measuring, Wait, measured, waiting};
 use crate::tasks::Counted;
@@ -85,7 +85,7 @@ impl Reader {
         while self.reading.len() < self.spills.read_depth()
             && let Some(page) = self.pages.front()
         {
-            let bytes = page.bytes() as u64;
+            let bytes = page.lacks_bytes();
             let missing = bytes.saturating_sub(self.spare.bytes());
             // Where more is taken than there is, not even nothing would be granted.
             let is_granted =
@@ -100,7 +100,7 @@ impl Reader {
     /// Has the next page come back, for which there is memory.
     fn begin_first(&mut self) {
         let Some(page) = self.pages.pop_front() else { return };
-        let bytes = page.bytes() as u64;
+        let bytes = page.lacks_bytes();
         let memory = self.spare.split(bytes);
         self.reading_bytes += bytes;
         self.reading.push_back((read(&self.spills, page, memory), bytes));
@@ -133,7 +133,7 @@ impl Reader {
         if self.reading.is_empty()
             && let Some(page) = self.pages.front()
         {
-            let missing = (page.bytes() as u64).saturating_sub(self.spare.bytes());
+            let missing = page.lacks_bytes().saturating_sub(self.spare.bytes());
             let ledger = self.spills.ledger.clone();
             let granted = ledger.reserve_or_spill(missing);
             self.spare.merge(patiently(self.operator, &ledger, missing, granted).await?);
@@ -149,14 +149,15 @@ impl Reader {
 
 /// A page that comes back.
 #[derive(Debug)]
-pub(crate) struct Coming {
-    page: JoinHandle<Result<Back>>,
-    spilling: Arc<Spilling>,
+pub(crate) enum Coming {
+    FromDisk(JoinHandle<Result<Back>>, Arc<Spilling>),
+    /// It was kept in memory.
+    Kept(Back),
 }
 
 /// A page that is back, as it lay on disk.
 #[derive(Debug)]
-struct Back {
+pub(crate) struct Back {
     read: IoBuf,
     tuples: usize,
     thawing: Thawing,
@@ -174,25 +175,49 @@ impl Coming {
     }
 
     async fn back(self) -> Result<Back> {
-        let _waits = self.spilling.area().wait_for_reads();
-        waiting(Wait::Device, self.page).await?
+        match self {
+            Coming::FromDisk(page, spilling) => {
+                let _waits = spilling.area().wait_for_reads();
+                waiting(Wait::Device, page).await?
+            }
+            Coming::Kept(back) => Ok(back),
+        }
     }
 }
 
 /// Reads a page, whose place on disk is free then unless somebody else has it, by a task of this worker, which goes on if nobody waits for it, so that
-/// its memory is held as long as it is used.
-pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, memory: Reservation) -> Coming {
-    let spilling = spills.spilling.clone();
-    let (task, progress) = (spills.tasks.count(), spills.progress.clone());
-    let measuring = spills.measuring.clone();
-    let page = spawn_local(measured(measuring.clone(), async move {
-        let read = page.spilled.read_with(IoBuf::to_be_filled).await?;
-        progress.add_bytes_read(page.spilled.written_bytes() as u64);
-        if let Some(Measuring { profile, .. }) = measuring {
-            profile.spilled().note_read(&page.spilled);
+/// its memory is held as long as it is used. One that was kept is there at once, and its memory with it.
+pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservation) -> Coming {
+    let (spilling, task) = (spills.spilling.clone(), spills.tasks.count());
+    let (tuples, thawing) = (page.tuples, page.thawing.clone());
+    let page = match Arc::try_unwrap(page) {
+        Ok(SpilledPage { lies: Lies::Kept(read, kept), .. }) => {
+            memory.merge(kept);
+            return Coming::Kept(Back { read, tuples, thawing, held: (memory, task) });
         }
-        let (tuples, thawing) = (page.tuples, page.thawing.clone());
-        Ok(Back { read, tuples, thawing, held: (memory, task) })
+        Ok(page) => Arc::new(page),
+        Err(page) => page,
+    };
+    let held = (memory, task);
+    let (progress, measuring) = (spills.progress.clone(), spills.measuring.clone());
+    let page = spawn_local(measured(measuring.clone(), async move {
+        let read = match &page.lies {
+            Lies::OnDisk(spilled) => {
+                let read = spilled.read_with(IoBuf::to_be_filled).await?;
+                progress.add_bytes_read(spilled.written_bytes() as u64);
+                if let Some(Measuring { profile, .. }) = measuring {
+                    profile.spilled().note_read(spilled);
+                }
+                read
+            }
+            // Others refer to it, too.
+            Lies::Kept(kept, _) => {
+                let mut read = IoBuf::to_be_filled(kept.len());
+                read.copy_from_slice(kept);
+                read
+            }
+        };
+        Ok(Back { read, tuples, thawing, held })
     }));
-    Coming { page, spilling }
+    Coming::FromDisk(page, spilling)
 }

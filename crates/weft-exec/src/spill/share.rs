@@ -64,7 +64,7 @@ pub struct Spilling {
     coming_bytes: AtomicU64,
     /// Bytes that caches keep whoever lacks them.
     cached_bytes: AtomicU64,
-    /// Partitions that went to disk.
+    /// Partitions that were spilled.
     partitions: Arc<AtomicU64>,
 }
 
@@ -110,7 +110,7 @@ impl Spilling {
         (usable - rest).saturating_sub(cached.saturating_sub(rest / CACHES))
     }
 
-    /// Partitions of joins and groupings that went to disk, in whole or in part, so far.
+    /// Partitions of joins and groupings that were spilled, in whole or in part, so far: those that were packed but kept in memory are among them.
     pub fn partitions(&self) -> u64 {
         self.partitions.load(Ordering::Relaxed)
     }

@@ -1,10 +1,12 @@
-//! A worker's writes: so many pages on their way to disk at most, whose memory comes back as writes end.
+//! A worker's writes: so many pages on their way to disk at most, whose memory comes back as writes end. Pages whose tuples take
+//! less than in memory may be kept instead, until their memory is needed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_rt::JoinHandle;
+use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
 use weft_store::spill::{Scheme, Spilled, Written};
@@ -30,6 +32,9 @@ const READ_DEPTH_MAX: usize = 64;
 
 /// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
 pub(crate) const SPARE_BYTES: u64 = FROZEN_BYTES_MAX as u64;
+
+/// A page that is kept gives memory back that it does not need, if that is so many bytes.
+const SURPLUS_BYTES: u64 = 8 << 10;
 
 /// Pages are large in memory if that is a part of a worker's part of the budget.
 const LARGE_PART: u64 = 1024;
@@ -133,21 +138,47 @@ impl Spills {
     }
 }
 
-/// A page on disk.
+/// A page as it lies on disk, where it is, unless there was memory to keep it.
 #[derive(Debug)]
 pub struct SpilledPage {
     /// The partition that its tuples are of.
     pub partition: usize,
     /// How many.
     pub tuples: usize,
-    pub(crate) spilled: Spilled,
+    pub(super) lies: Lies,
     pub(super) thawing: Thawing,
+}
+
+/// Where a page lies.
+#[derive(Debug)]
+pub(super) enum Lies {
+    OnDisk(Spilled),
+    /// In its memory.
+    Kept(IoBuf, Reservation),
 }
 
 impl SpilledPage {
     /// Bytes that it takes in memory when it is read.
     pub(crate) fn bytes(&self) -> usize {
         self.thawing.bytes
+    }
+
+    /// The same, beside the memory that it was kept in, which it takes along.
+    pub(crate) fn lacks_bytes(&self) -> u64 {
+        (self.bytes() as u64).saturating_sub(self.kept_bytes())
+    }
+
+    /// True if it was kept in memory.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.lies, Lies::Kept(..))
+    }
+
+    /// Bytes of the memory that it was kept in; 0 if it is on disk.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        match &self.lies {
+            Lies::OnDisk(_) => 0,
+            Lies::Kept(_, memory) => memory.bytes(),
+        }
     }
 }
 
@@ -228,6 +259,13 @@ pub(crate) struct Writer {
     operator: &'static str,
     spills: Spills,
     spare: Arc<Spare>,
+    /// Pages stay in memory until they are to be sent.
+    keeps: bool,
+    /// Those, the oldest first, and the last one of each partition, which has room for more.
+    kept: VecDeque<SpilledPage>,
+    open: Vec<Option<(Freezing, Reservation)>>,
+    /// Bytes of the memory of all of them.
+    kept_bytes: u64,
     writing: VecDeque<Writing>,
     written: Vec<SpilledPage>,
     regulator: Regulator,
@@ -274,9 +312,19 @@ impl Writer {
     /// One that has memory for pages, best [`SPARE_BYTES`].
     pub(crate) fn with_spare(operator: &'static str, spills: Spills, spare: Reservation) -> Writer {
         let regulator = spills.spilling.regulator(spills.depth(), spills.workers);
-        let (writing, written) = (VecDeque::new(), Vec::new());
         let spare = Arc::new(Spare::new(spare));
-        Writer { operator, spills, spare, writing, written, regulator }
+        Writer {
+            operator,
+            spills,
+            spare,
+            keeps: false,
+            kept: VecDeque::new(),
+            open: Vec::new(),
+            kept_bytes: 0,
+            writing: VecDeque::new(),
+            written: Vec::new(),
+            regulator,
+        }
     }
 
     pub(crate) fn spills(&self) -> &Spills {
@@ -298,7 +346,7 @@ impl Writer {
                     return Ok(memory);
                 }
             }
-            if !self.end_first().await? {
+            if !self.end_first().await? && !self.send_kept().await? {
                 let missing = bytes.saturating_sub(self.spare.bytes());
                 let ledger = &self.spills.ledger;
                 let granted = ledger.reserve_or_spill(missing);
@@ -327,7 +375,7 @@ impl Writer {
                     return Ok(Some(memory));
                 }
             }
-            if !self.end_first().await? {
+            if !self.end_first().await? && !self.send_kept().await? {
                 return Ok(None);
             }
         }
@@ -335,15 +383,107 @@ impl Writer {
 
     /// True if there was a page to write.
     pub(crate) fn has_written(&self) -> bool {
-        !self.writing.is_empty() || !self.written.is_empty()
+        !self.writing.is_empty() || !self.written.is_empty() || self.kept_bytes > 0
     }
 
-    /// Sends a page to disk.
+    /// From now on pages are kept in memory until they are to be sent, or they are not.
+    pub(crate) fn keep_pages(&mut self, keeps: bool) {
+        self.keeps = keeps;
+    }
+
+    /// True if pages are kept.
+    pub(crate) fn keeps_pages(&self) -> bool {
+        self.keeps
+    }
+
+    /// Bytes of the memory of pages that are kept.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    /// Keeps the last page of a partition, whose next tuples are to go there.
+    pub(crate) fn leave_open(&mut self, partition: usize, page: Freezing, memory: Reservation) {
+        if self.open.len() <= partition {
+            self.open.resize_with(partition + 1, || None);
+        }
+        self.kept_bytes += memory.bytes();
+        self.open[partition] = Some((page, memory));
+    }
+
+    /// The page that was kept for more tuples of a partition, if there is one.
+    pub(crate) fn take_open(&mut self, partition: usize) -> Option<(Freezing, Reservation)> {
+        let open = self.open.get_mut(partition)?.take()?;
+        self.kept_bytes -= open.1.bytes();
+        Some(open)
+    }
+
+    /// No page is kept for more tuples.
+    fn close_all(&mut self) {
+        for (partition, open) in std::mem::take(&mut self.open).into_iter().enumerate() {
+            if let Some((page, memory)) = open {
+                self.kept_bytes -= memory.bytes();
+                self.put_away(partition, page, memory);
+            }
+        }
+    }
+
+    fn put_away(&mut self, partition: usize, page: Freezing, mut memory: Reservation) {
+        let Full { buffer, tuples, thawing } = page.finish();
+        let buffer = without_surplus(buffer, &mut memory);
+        self.kept_bytes += memory.bytes();
+        let lies = Lies::Kept(buffer, memory);
+        self.kept.push_back(SpilledPage { partition, tuples, lies, thawing });
+    }
+
+    /// Sends a page to disk, or keeps it.
     pub(crate) fn write(&mut self, partition: usize, page: Freezing, memory: Reservation) {
+        if self.keeps {
+            return self.put_away(partition, page, memory);
+        }
+        let Full { buffer, tuples, thawing } = page.finish();
+        self.send(partition, tuples, thawing, buffer, memory);
+    }
+
+    /// Sends the oldest page that it keeps to disk, when another may be on its way there; false if it keeps none.
+    ///
+    /// # Errors
+    /// Those of earlier writes.
+    pub(crate) async fn send_kept(&mut self) -> Result<bool> {
+        if self.kept.is_empty() {
+            self.close_all();
+        }
+        let Some(page) = self.kept.pop_front() else { return Ok(false) };
+        self.kept_bytes -= page.kept_bytes();
+        self.send_page(page.partition, page).await?;
+        Ok(true)
+    }
+
+    /// Sends a page to disk that somebody has kept, as one of a partition, when another may be on its way there. One that is there counts
+    /// as written.
+    ///
+    /// # Errors
+    /// Those of earlier writes.
+    pub(crate) async fn send_page(&mut self, partition: usize, page: SpilledPage) -> Result<()> {
+        while self.writing.len() >= self.spills.depth() && self.end_first().await? {}
+        let SpilledPage { tuples, lies, thawing, .. } = page;
+        match lies {
+            Lies::Kept(buffer, memory) => self.send(partition, tuples, thawing, buffer, memory),
+            lies => self.written.push(SpilledPage { partition, tuples, lies, thawing }),
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        partition: usize,
+        tuples: usize,
+        thawing: Thawing,
+        buffer: IoBuf,
+        memory: Reservation,
+    ) {
         let (memory, spare) = (Some(memory), self.spare.clone());
         let held = Held { memory, spare };
         let task = self.spills.tasks.count();
-        let Full { buffer, tuples, thawing } = page.finish();
         let spilling = &self.spills.spilling;
         let scheme = self.regulator.scheme(spilling.options().compression);
         let write = spilling.area().write_keeping(buffer, scheme, held, task);
@@ -370,13 +510,16 @@ impl Writer {
             measuring.note_run(compressing, compressing);
             measuring.profile.spilled().note_written(&spilled);
         }
-        self.written.push(SpilledPage { partition, tuples, spilled, thawing });
+        let lies = Lies::OnDisk(spilled);
+        self.written.push(SpilledPage { partition, tuples, lies, thawing });
         Ok(true)
     }
 
-    /// Bytes that the pages whose writes have ended take when they are read.
+    /// Bytes that the pages whose writes have ended, and those that are kept, take when they are read.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.written.iter().map(|page| page.bytes() as u64).sum()
+        let pages = self.written.iter().chain(&self.kept);
+        let open = self.open.iter().flatten().map(|(page, _)| page.tuples_bytes() as u64);
+        pages.map(|page| page.bytes() as u64).chain(open).sum()
     }
 
     /// True if pages may be on their way.
@@ -398,12 +541,26 @@ impl Writer {
         std::mem::take(&mut self.written)
     }
 
-    /// What was written.
+    /// What was written, and then what was kept.
     ///
     /// # Panics
     /// If writes have not ended ([`Writer::settle`]).
-    pub(crate) fn finish(self) -> Vec<SpilledPage> {
+    pub(crate) fn finish(mut self) -> Vec<SpilledPage> {
         assert!(self.writing.is_empty(), "writes have ended");
+        self.close_all();
+        self.written.extend(self.kept);
         self.written
     }
+}
+
+/// The same bytes in a buffer that is not much larger, whose `memory` gives the rest back.
+fn without_surplus(buffer: IoBuf, memory: &mut Reservation) -> IoBuf {
+    let surplus_bytes = memory.bytes().saturating_sub(buffer.len() as u64);
+    if surplus_bytes < SURPLUS_BYTES {
+        return buffer;
+    }
+    let mut smaller = IoBuf::to_be_filled(buffer.len());
+    smaller.copy_from_slice(&buffer);
+    memory.shrink(surplus_bytes);
+    smaller
 }

@@ -165,6 +165,14 @@ impl Materializer {
         self
     }
 
+    /// One that keeps what it would spill in memory as long as that is ample, packed, if tuples take less when they are.
+    pub(crate) fn keeping_packed(mut self) -> Materializer {
+        if let Some(pressure) = self.pressure.as_mut().filter(|_| self.layout.dense().is_some()) {
+            pressure.keep();
+        }
+        self
+    }
+
     /// One that has memory of its own beside its share, so that it can write one page after the other whatever others have.
     pub(crate) fn keeping(mut self, memory: Reservation) -> Materializer {
         if let Some(pressure) = &mut self.pressure {

@@ -35,15 +35,8 @@ impl<'a> Packing<'a> {
         partition: usize,
         bytes: usize,
     ) -> Packing<'a> {
-        Packing {
-            layout,
-            writer,
-            form,
-            partition,
-            page: None,
-            left_bytes: bytes,
-            pace: Pace::default(),
-        }
+        let page = writer.take_open(partition);
+        Packing { layout, writer, form, partition, page, left_bytes: bytes, pace: Pace::default() }
     }
 
     /// Packs tuples.
@@ -104,7 +97,12 @@ impl<'a> Packing<'a> {
     async fn renew(&mut self, tuple_bytes: usize) -> Result<()> {
         self.send();
         self.pace.keep().await;
-        let bytes = page_bytes(tuple_bytes, self.left_bytes.max(tuple_bytes));
+        let all_bytes = match self.writer.keeps_pages() {
+            // Other tuples are to come.
+            true => FROZEN_BYTES_MAX,
+            false => self.left_bytes,
+        };
+        let bytes = page_bytes(tuple_bytes, all_bytes.max(tuple_bytes));
         let thawed_bytes = self.writer.spills().page_bytes_max();
         let memory = self.writer.memory(bytes).await?;
         self.page = Some((Freezing::new(bytes, thawed_bytes, self.layout), memory));
@@ -119,9 +117,12 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Sends the last page to disk.
+    /// Sends the last page to disk, or keeps it for more tuples of the partition.
     pub(crate) fn close(mut self) {
-        self.send();
+        match self.page.take_if(|_| self.writer.keeps_pages()) {
+            Some((page, memory)) => self.writer.leave_open(self.partition, page, memory),
+            None => self.send(),
+        }
     }
 }
 

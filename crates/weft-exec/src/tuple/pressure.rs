@@ -4,6 +4,10 @@
 //! Which partition: one that some worker of the operator has chosen before, if it is worth writing, else the largest, which
 //! all workers hear of by a bitmask. What was stored before there were partitions goes first, sorted by partition. Tuples
 //! are packed onto pages for the disk, of which a bounded number is on its way.
+//!
+//! Tuples that take less memory when they are packed may be kept so: whoever has ample memory packs partitions one after the other, as far
+//! as that is worth it, and only then sends the oldest of these pages to disk. This is not in the paper: a state of up to a few times
+//! the memory does not go to disk at all, as compressed memory of an operating system does not.
 
 use super::behind::{Pieces, Sizes, measure_pieces};
 use super::layout::HASH_OFFSET;
@@ -28,6 +32,8 @@ pub(super) struct Pressure {
     share: Share,
     has_turn: bool,
     pub(super) form: Form,
+    /// Pages for the disk are kept where memory is ample.
+    keeps: bool,
     /// What tuples need later, in 256ths of their bytes.
     expected: u64,
     /// Bytes that it had when there was no memory for more.
@@ -45,6 +51,14 @@ const POOR_PAGES_MAX: usize = 16 << 10;
 /// Of its share, the part that is made room for when what was spilled comes back, at most.
 const ROOM: (u64, u64) = (5, 8);
 
+/// Pages for the disk are kept if there is so much memory for each partition: then there are many of these pages beside the tuples that
+/// are on none yet. And so much in all: what comes back needs more memory than it was kept in.
+const KEEPING_BYTES: u64 = 8 * PAGE_BYTES_MAX as u64;
+const KEEPING_BYTES_MIN: u64 = 32 << 20;
+
+/// And tuples of a partition are packed if they have so many bytes, which fill such a page.
+const PACKED_BYTES_MIN: usize = 2 * PAGE_BYTES_MAX;
+
 /// What a part is counted in.
 const PARTS: u64 = 256;
 
@@ -57,6 +71,7 @@ impl Pressure {
             share,
             has_turn: false,
             form: Form::Live,
+            keeps: false,
             expected: 0,
             refused_at: None,
             poor_pages: 0,
@@ -66,6 +81,23 @@ impl Pressure {
     /// Tuples need so many bytes more later.
     pub(super) fn expect(&mut self, bytes: usize, tuple_bytes: usize) {
         self.expected = bytes as u64 * PARTS / tuple_bytes as u64;
+    }
+
+    /// Pages for the disk are kept from now on.
+    pub(super) fn keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// Bytes of those that are kept.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.writer.kept_bytes()
+    }
+
+    /// True if those of so many partitions are.
+    pub(super) fn keeps(&self, partitions: usize) -> bool {
+        self.keeps
+            && !self.spills_all()
+            && self.share.bytes() >= KEEPING_BYTES_MIN.max(KEEPING_BYTES * partitions as u64)
     }
 
     /// True if so many bytes may be in memory now.
@@ -119,7 +151,10 @@ impl Pressure {
     /// The partition to spill, if any has tuples.
     fn choose(&self, filling: &[Filling], assured_bytes: u64) -> Option<usize> {
         let mask = &self.writer.spills().mask;
-        let worthwhile = self.page_bytes_max(filling.len(), assured_bytes) / 2;
+        let worthwhile = match self.keeps(filling.len()) {
+            true => PACKED_BYTES_MIN,
+            false => self.page_bytes_max(filling.len(), assured_bytes) / 2,
+        };
         loop {
             let chosen = mask.snapshot();
             let bytes = |partition: &usize| filling[*partition].held_bytes();
@@ -165,10 +200,11 @@ impl Materializer {
             if is_unpartitioned || !self.loose.is_empty() {
                 return self.spill_unpartitioned().await;
             }
-            if let Some(partition) = self.choose()
+            if !self.send_rather().await?
+                && let Some(partition) = self.choose()
                 && self.is_worth_spilling(partition)
             {
-                let held_bytes = self.budget.bytes();
+                let held_bytes = self.held_bytes();
                 self.pressure.iter_mut().for_each(|pressure| pressure.note_refusal(held_bytes));
                 self.spill(partition).await?;
                 self.open_through(partition).await?;
@@ -220,6 +256,9 @@ impl Materializer {
             let Some(pressure) = &mut self.pressure else { return Ok(()) };
             if pressure.allows(held_bytes) {
                 return Ok(());
+            }
+            if self.send_rather().await? {
+                continue;
             }
             match self.choose() {
                 Some(partition) => self.spill(partition).await?,
@@ -302,7 +341,7 @@ impl Materializer {
     /// # Errors
     /// What went wrong with spilling.
     pub(crate) async fn make_room_for(&mut self, bytes: u64) -> Result<()> {
-        while let Some(partition) = self.lacking_room(bytes) {
+        while let Some(partition) = self.lacking_room(bytes).await? {
             self.spill(partition).await?;
         }
         Ok(())
@@ -310,12 +349,40 @@ impl Materializer {
 
     /// A partition to be spilled, which all workers hear of, so that there are so many bytes free of its share, or [`ROOM`] of that;
     /// `None` if there are, or it cannot spill.
-    pub(crate) fn lacking_room(&self, bytes: u64) -> Option<usize> {
-        let pressure = self.pressure.as_ref().filter(|_| bytes > 0)?;
-        let share_bytes = pressure.share.bytes();
-        let room_bytes = bytes.min(share_bytes / ROOM.1 * ROOM.0);
-        let lacks_some = self.held_bytes() + room_bytes > share_bytes;
-        lacks_some.then(|| self.choose()).flatten()
+    ///
+    /// # Errors
+    /// What went wrong with spilling before.
+    pub(crate) async fn lacking_room(&mut self, bytes: u64) -> Result<Option<usize>> {
+        loop {
+            let Some(pressure) = self.pressure.as_ref().filter(|_| bytes > 0) else {
+                return Ok(None);
+            };
+            let share_bytes = pressure.share.bytes();
+            let room_bytes = bytes.min(share_bytes / ROOM.1 * ROOM.0);
+            if self.held_bytes() + room_bytes <= share_bytes {
+                return Ok(None);
+            }
+            if !self.send_rather().await? {
+                return Ok(self.choose());
+            }
+        }
+    }
+
+    /// Sends a page that was kept to disk, if there is one, rather than to pack tuples: no partition has enough of them, or pages are not
+    /// kept any more. True if it did.
+    ///
+    /// # Errors
+    /// Those of earlier writes.
+    async fn send_rather(&mut self) -> Result<bool> {
+        let Some(pressure) = &mut self.pressure else { return Ok(false) };
+        if pressure.writer.kept_bytes() == 0 {
+            return Ok(false);
+        }
+        let is_worth_packing = |filling: &Filling| filling.held_bytes() >= PACKED_BYTES_MIN;
+        if pressure.keeps(self.filling.len()) && self.filling.iter().any(is_worth_packing) {
+            return Ok(false);
+        }
+        pressure.writer.send_kept().await
     }
 
     /// The partition to spill, if it can spill and any has tuples.
@@ -332,13 +399,17 @@ impl Materializer {
     /// # Panics
     /// If it is none that spills.
     pub(crate) async fn spill(&mut self, partition: usize) -> Result<()> {
+        let partitions = self.filling.len();
         let filling = &mut self.filling[partition];
         let mut pages = std::mem::take(&mut filling.full);
         pages.extend(filling.page.take());
         let behind_bytes = std::mem::take(&mut filling.behind_bytes);
         let paid_bytes = behind_bytes.saturating_sub(self.unpaid_bytes);
         let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
-        let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
+        let pressure = pressure.as_mut().expect("only who spills packs");
+        let keeps = pressure.keeps(partitions);
+        let Pressure { writer, form, .. } = pressure;
+        writer.keep_pages(keeps);
         let mut pace = Pace::default();
         let mut sizes = Sizes::default();
         for page in &pages {
@@ -379,6 +450,8 @@ impl Materializer {
         let paid_bytes = behind_bytes.saturating_sub(self.unpaid_bytes);
         let Materializer { layout, pressure, budget, lent_bytes, .. } = self;
         let Pressure { writer, form, .. } = pressure.as_mut().expect("only who spills packs");
+        // It is little, of all partitions.
+        writer.keep_pages(false);
         let mut leaving = Leaving::new(&pages, paid_bytes);
         let mut pace = Pace::default();
         for tuples in tuples.chunk_by(|a, b| a.0 == b.0) {
@@ -589,6 +662,54 @@ mod tests {
                 assert!(area.stats().written_bytes > 0, "{mode:?}, {vector_rows}");
                 assert_eq!((ledger.used(), area.stats().file_bytes), (0, 0));
             }
+        }
+    }
+
+    /// What is stored so many times, by one worker, in four partitions: bytes for the disk that were written, and all tuples.
+    fn stored(times: usize, keeps: bool) -> (u64, Vec<u64>) {
+        let context = context(48 << 20);
+        let ledger = context.ledger.clone();
+        let spills = Spills::new(&context).unwrap();
+        let area = spills.spilling.area().clone();
+        let of_area = area.clone();
+        let layout = Arc::new(Layout::new(&[(Lane::U64, false), (Lane::Str, false)]));
+        let work = move || async move {
+            let (ledger, adaptive) = (spills.ledger.clone(), PartitionMode::Adaptive);
+            let mut materializer = Materializer::new(layout, "a test", &ledger, adaptive, false)
+                .spilling(spills.clone())
+                .partitioned(2);
+            if keeps {
+                materializer = materializer.keeping_packed();
+            }
+            for _ in 0..times {
+                store(&mut materializer, 2048).await?;
+            }
+            let held_bytes = materializer.held_bytes();
+            assert!(held_bytes <= ledger.limit(), "{held_bytes} bytes");
+            materializer.settle().await?;
+            let written_bytes = of_area.stats().written_bytes;
+            let stored = materializer.finish();
+            assert_eq!(stored.spilled.iter().any(SpilledPage::is_kept), keeps);
+            Ok::<_, crate::ExecError>((written_bytes, numbers(stored, spills, 2).await?))
+        };
+        let found = context.runtime.block_on(work).unwrap().unwrap();
+        assert_eq!((ledger.used(), area.stats().file_bytes), (0, 0));
+        found
+    }
+
+    #[test]
+    fn packed_tuples_stay_in_memory() {
+        // Packed, there is memory for the former.
+        for (times, may_write) in [(20, false), (36, true)] {
+            let expected = (0..ROWS).filter(|number| !number.is_multiple_of(3));
+            let expected: Vec<u64> =
+                expected.flat_map(|number| std::iter::repeat_n(number, times)).collect();
+            let (written, found) = stored(times, true);
+            assert!(found == expected, "other tuples");
+            assert_eq!(written > 0, may_write, "{written} bytes");
+            let (all_written, found) = stored(times, false);
+            assert!(found == expected, "other tuples");
+            assert!(written < all_written, "{written} bytes, {all_written} if none are kept");
         }
     }
 }

@@ -10,6 +10,7 @@ use weft_rt::memory::Reservation;
 use super::dense::{DenseSize, appended_bytes};
 use super::layout::Layout;
 use super::materializer::Materializer;
+use super::pressure::Pressure;
 use crate::error::Result;
 use crate::lane::Lane;
 use crate::program::Register;
@@ -63,9 +64,10 @@ impl Through {
 }
 
 impl Materializer {
-    /// Bytes of all pages, those for the disk among them.
+    /// Bytes of all pages, those for the disk among them that are open or kept.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.budget.bytes() + self.through.bytes()
+        let kept_bytes = self.pressure.as_ref().map_or(0, Pressure::kept_bytes);
+        self.budget.bytes() + self.through.bytes() + kept_bytes
     }
 
     /// Stores the tuples that are selected: those whose partition has a page for the disk there.
@@ -181,7 +183,8 @@ impl Materializer {
         }
         let Some(pressure) = &mut self.pressure else { return Ok(()) };
         let is_open = self.through.pages.get(partition).is_some_and(Option::is_some);
-        let is_ample = pressure.page_bytes_max(partitions, 0) >= PAGE_BYTES;
+        let is_ample =
+            pressure.page_bytes_max(partitions, 0) >= PAGE_BYTES && !pressure.keeps(partitions);
         if is_open || !is_ample || !pressure.allows(held_bytes + PAGE_BYTES as u64) {
             return Ok(());
         }
@@ -223,6 +226,7 @@ impl Materializer {
         if page.tuples() > 0
             && let Some(pressure) = &mut self.pressure
         {
+            pressure.writer.keep_pages(false);
             pressure.writer.write(partition, page, memory);
         }
     }
