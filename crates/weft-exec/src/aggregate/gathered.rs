@@ -98,8 +98,8 @@ impl Gathered {
             (0..1 << unit_bits).map(|_| Unit::new(unit_bits, ledger)).collect();
         let unit_of = |partition: usize| partition >> (partition_bits - unit_bits);
         let mut reservation = whole.reservation;
-        let kept_bytes: u64 = whole.spilled.iter().map(SpilledPage::kept_bytes).sum();
-        let held_bytes = reservation.bytes() + kept_bytes;
+        let retained_bytes: u64 = whole.spilled.iter().map(SpilledPage::retained_bytes).sum();
+        let held_bytes = reservation.bytes() + retained_bytes;
         let mut loose_pages = Vec::new();
         let mut loose = 0;
         let mut pace = Pace::default();

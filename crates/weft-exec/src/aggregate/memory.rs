@@ -18,7 +18,7 @@ const CHUNK_BYTES_MIN: usize = 128;
 const CHUNK_BYTES_MAX: usize = slab::BLOCK_BYTES_MIN;
 /// What is allocated is aligned to this.
 const ALIGNMENT: usize = 16;
-/// But for strings, before which lies how many bytes they have room for.
+/// But for rooms of strings, which begin with the bytes that they have, and strings without, which are aligned to nothing.
 const ROOM_ALIGNMENT: usize = size_of::<u64>();
 
 /// Memory that is freed all at once.

@@ -84,7 +84,7 @@ impl Preaggregation {
         let mut groups =
             Materializer::new(layout, OPERATOR, &context.ledger, context.partition, true);
         if let Some(spills) = operator.spills(context) {
-            groups = groups.spilling(spills).keeping_packed();
+            groups = groups.spilling(spills).retaining();
         }
         let partition_bits = operator.partition_bits(context);
         if groups.partitions() == 1 {

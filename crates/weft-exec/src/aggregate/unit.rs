@@ -39,7 +39,7 @@ pub(super) struct Unit {
     pub(super) skipped_bits: u32,
     /// About how many groups there are.
     pub(super) groups: usize,
-    /// What was packed first; it lies on disk, or is kept.
+    /// What was packed first. It lies on disk, or was retained.
     pub(super) spilled: Vec<SpilledPage>,
     /// Tuples that lie on the pages of several units.
     pub(super) loose: Vec<Tuple>,
@@ -51,7 +51,9 @@ pub(super) struct Unit {
     /// The memory of pages and arenas.
     reservation: Reservation,
     settled: Option<Settled>,
-    /// What went wrong when it was written: it is not complete.
+    /// It was written in part, and of that there was no copy.
+    has_sent: bool,
+    /// What went wrong then: it is not complete.
     failed: Option<ExecError>,
 }
 
@@ -68,8 +70,14 @@ impl Unit {
             arenas: Vec::new(),
             reservation: ledger.empty(),
             settled: None,
+            has_sent: false,
             failed: None,
         }
+    }
+
+    /// True if it is not complete as long as it is not written as a whole.
+    pub(super) fn has_sent(&self) -> bool {
+        self.has_sent
     }
 
     /// It was not written as a whole.
@@ -95,12 +103,12 @@ impl Unit {
 
     /// Bytes that it has in memory.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.reservation.bytes() + self.kept_bytes()
+        self.reservation.bytes() + self.retained_bytes()
     }
 
     /// Of these, the ones of packed tuples.
-    fn kept_bytes(&self) -> u64 {
-        self.spilled.iter().map(SpilledPage::kept_bytes).sum()
+    fn retained_bytes(&self) -> u64 {
+        self.spilled.iter().map(SpilledPage::retained_bytes).sum()
     }
 
     /// Expects its part of `groups` that all units have with their `tuples`.
@@ -117,17 +125,17 @@ impl Unit {
 
     /// True if it has tuples in memory that nobody else has.
     pub(super) fn holds_pages(&self) -> bool {
-        !self.pages.is_empty() || self.keeps_packed()
+        !self.pages.is_empty() || self.retains_pages()
     }
 
     /// True if it has packed tuples in memory.
-    pub(super) fn keeps_packed(&self) -> bool {
-        self.spilled.iter().any(SpilledPage::is_kept)
+    pub(super) fn retains_pages(&self) -> bool {
+        self.spilled.iter().any(SpilledPage::is_retained)
     }
 
     /// True if some of it is on disk.
     pub(super) fn is_on_disk(&self) -> bool {
-        self.spilled.iter().any(|page| !page.is_kept())
+        self.spilled.iter().any(|page| !page.is_retained())
     }
 
     /// Bytes of its largest page, in memory or when it comes back.
@@ -156,7 +164,7 @@ impl Unit {
         self.reservation.split(self.reservation.bytes().min(bytes))
     }
 
-    /// Writes what is kept, and copies of the pages, as those of a partition. If the writer lacks memory for them it is lent what the
+    /// Writes what was retained, and copies of the pages, as those of a partition. If the writer lacks memory for them it is lent what the
     /// pages have.
     ///
     /// # Errors
@@ -168,11 +176,11 @@ impl Unit {
         partition: usize,
     ) -> Result<()> {
         let mut pace = Pace::default();
-        let (kept, spilled) =
-            std::mem::take(&mut self.spilled).into_iter().partition(SpilledPage::is_kept);
-        self.spilled = spilled;
-        let kept: Vec<SpilledPage> = kept;
-        for page in kept {
+        let (retained, on_disk): (Vec<SpilledPage>, Vec<SpilledPage>) =
+            std::mem::take(&mut self.spilled).into_iter().partition(SpilledPage::is_retained);
+        self.spilled = on_disk;
+        self.has_sent = !retained.is_empty();
+        for page in retained {
             writer.send_page(partition, page).await?;
         }
         let mut sizes = Sizes::default();
@@ -198,6 +206,7 @@ impl Unit {
         self.pages.clear();
         self.arenas.clear();
         self.settled = None;
+        self.has_sent = false;
         let held_bytes = self.reservation.bytes();
         self.reservation.shrink(held_bytes);
     }
@@ -218,7 +227,7 @@ impl Unit {
         self.spilled.iter().map(|page| page.bytes() as u64).sum()
     }
 
-    /// The same, beside the memory that it was kept in.
+    /// The same, beside the memory that it has.
     pub(super) fn lacks_bytes(&self) -> u64 {
         self.spilled.iter().map(SpilledPage::lacks_bytes).sum()
     }
@@ -324,7 +333,8 @@ impl Sources {
             (From::Page(page), _) => {
                 let bytes = page.bytes() as u64;
                 drop(page);
-                self.reservation.shrink(bytes);
+                // If it could not be written, what it lent for that is missing.
+                self.reservation.shrink(bytes.min(self.reservation.bytes()));
             }
             (From::Disk(_) | From::Loose(_), _) => {}
         }

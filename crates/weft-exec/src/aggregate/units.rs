@@ -138,20 +138,21 @@ impl Units {
             lent.merge(unit.lend(SPARE_BYTES - lent.bytes()));
         }
         let writer = Writer::with_spare(OPERATOR, giver.spills.clone(), lent);
-        let kept: Vec<bool> = units.iter().map(Unit::keeps_packed).collect();
         let result = self.spill(&mut units, writer).await;
-        if let Err(error) = &result {
-            // Copies were written of pages, but not of what was packed.
-            let lost = units.iter_mut().zip(kept).filter_map(|(unit, kept)| kept.then_some(unit));
-            lost.for_each(|unit| unit.fail(ExecError::Function(error.to_string().into())));
+        let is_written = result.is_ok();
+        if let Err(error) = result {
+            // Whoever waits for memory will say that there is none.
+            log::warn!("groups of an aggregation are not written: {error}");
+            let text = error.to_string();
+            let mut error = Some(error);
+            for unit in units.iter_mut().filter(|unit| unit.has_sent()) {
+                let same = || ExecError::Function(text.clone().into());
+                unit.fail(error.take().unwrap_or_else(same));
+            }
         }
         self.queue().extend(units);
         ParkingLot::global().unpark_all(self.key());
-        if let Err(error) = &result {
-            // Whoever waits for memory will say that there is none.
-            log::warn!("groups of an aggregation stay in memory: {error}");
-        }
-        result.is_ok()
+        is_written
     }
 
     async fn spill(&self, units: &mut [Unit], mut writer: Writer) -> Result<()> {
@@ -216,7 +217,7 @@ impl Cache for Units {
 #[cfg(test)]
 mod tests {
     use weft_rt::io::DriverKind;
-    use weft_rt::io::sim::{SimDisk, SimOptions};
+    use weft_rt::io::sim::{Fault, FaultRule, Operation, SimDisk, SimFaults, SimOptions};
     use weft_rt::{Runtime, RuntimeOptions};
     use weft_store::Directory;
     use weft_store::spill::SpillArea;
@@ -225,6 +226,7 @@ mod tests {
     use crate::lane::Lane;
     use crate::query::Context;
     use crate::spill::Spilling;
+    use crate::spill::frozen::Freezing;
     use crate::tuple::Page;
 
     const PAGE_BYTES: usize = 64 << 10;
@@ -257,5 +259,49 @@ mod tests {
             assert_eq!((unit.groups, memory.bytes()), (1, 500 << 10));
         };
         runtime.spawn_on(0, work).wait().unwrap();
+    }
+
+    /// Of what was retained there is no copy: a unit that could not be written fails whoever takes it.
+    #[test]
+    fn a_unit_that_was_written_in_part_is_an_error() {
+        for fails in [false, true] {
+            let disk = SimDisk::new(SimOptions::testing(1));
+            let driver = DriverKind::Sim(disk.clone());
+            let options = RuntimeOptions { workers: 1, driver, ..RuntimeOptions::default() };
+            let runtime = Arc::new(Runtime::new(&options).unwrap());
+            let mut context = Context::new(runtime.clone(), Ledger::new(1 << 20));
+            let area = SpillArea::new(vec![Directory::Sim(disk.clone(), "spill".into())], 1 << 40);
+            context.spilling = Some(Spilling::new(area));
+            let work = move || async move {
+                let ledger = &context.ledger;
+                let layout = Arc::new(Layout::new(&[(Lane::U64, false)]));
+                let spills = Spills::new(&context).unwrap();
+                let mut writer = Writer::new(OPERATOR, spills.clone());
+                writer.retain(true);
+                for _ in 0..2 {
+                    let mut page = Freezing::new(PAGE_BYTES, PAGE_BYTES, &layout);
+                    page.slot(0).unwrap();
+                    writer.write(3, page, ledger.try_reserve(PAGE_BYTES as u64).unwrap());
+                }
+                let (mut retained, mut in_memory) = (Unit::new(8, ledger), Unit::new(8, ledger));
+                retained.spilled.extend(writer.finish());
+                in_memory.hold(ledger.try_reserve(PAGE_BYTES as u64).unwrap());
+                in_memory.pages.push(Page::new(PAGE_BYTES, layout.bytes()));
+                assert!(retained.holds_pages() && !retained.is_on_disk());
+                let units = vec![in_memory, retained];
+                let units = Units::new(units, layout, Some(spills), &context.cancel);
+                if fails {
+                    let rule = FaultRule::from(Operation::Write, 0, Fault::IO);
+                    disk.set_faults(SimFaults::none().with(rule));
+                }
+                let giver = units.giver.as_ref().unwrap();
+                assert_eq!(units.spill_some(giver).await, !fails);
+                let (mut in_memory, mut retained) = (units.take().await, units.take().await);
+                assert!(in_memory.check().is_ok());
+                assert_eq!(retained.check().is_err(), fails);
+                assert_eq!((retained.tuples() == 2, retained.is_on_disk()), (!fails, !fails));
+            };
+            runtime.spawn_on(0, work).wait().unwrap();
+        }
     }
 }

@@ -133,7 +133,7 @@ mod x86 {
     #[inline]
     pub(super) fn masks_bytes() -> bool {
         use std::arch::is_x86_feature_detected as has;
-        has!("avx512f") && has!("avx512bw") && has!("bmi2") && has!("popcnt")
+        has!("avx512f") && has!("avx512bw") && counts_bits()
     }
 
     /// True if it can count bits.

@@ -1,4 +1,4 @@
-//! Which partitions of an operator go to disk, for all of its workers: those that somebody has packed for it once.
+//! Which partitions of an operator are spilled, for all of its workers: those that somebody has packed for it once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ pub(crate) struct SpilledPartitions {
     words: [AtomicU64; WORDS],
     /// Odd while somebody changes a bit.
     version: AtomicU64,
-    /// Partitions that went to disk, of all operators.
+    /// Partitions that were spilled, of all operators.
     total: Arc<AtomicU64>,
 }
 
@@ -25,12 +25,12 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// How many partitions go to disk.
+    /// How many partitions are spilled.
     pub(crate) fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// True if a partition goes to disk.
+    /// True if a partition is spilled.
     pub(crate) fn has(&self, partition: usize) -> bool {
         self.words[partition / 64] >> (partition % 64) & 1 == 1
     }

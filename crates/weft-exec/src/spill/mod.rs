@@ -1,10 +1,10 @@
 //! What operators that spill have in common (Spilly, sections 4.2, 4.3 and 5.3).
 //!
 //! [`Spilling`] is one for all queries of a database: the area on disk, and how much memory each operator may have
-//! (`share`), if it is their statement's `turn`. The workers of an operator agree by a bitmask on which partitions go to
+//! (`share`), if it is their statement's `turn`. The workers of an operator agree by a bitmask on which partitions are packed for the
 //! disk (`mask`). A worker writes what goes there by a `writer`, a bounded number of pages at a time, compressed if its
-//! `regulator` says so, and reads it back, ahead of its use, by a `reader`; on disk a page is `frozen`: no byte of it
-//! refers to an address. `any_page` is for who goes through tuples wherever they lie, `fan` says
+//! `regulator` says so, unless pages are `retained` in memory while that is ample, and reads it back, ahead of its use, by a `reader`; such a
+//! page is `frozen`: no byte of it refers to an address. `any_page` is for who goes through tuples wherever they lie, `fan` says
 //! how many partitions there is memory for, and some memory is `assured` whatever others have. Who decides when something is written
 //! is [`Materializer`](crate::tuple::Materializer), or a sort, whose tuples go to disk as runs ([`sort`](crate::sort)). Operators of
 //! another engine may spill to the same area, compressed as a [`Regulator`] of theirs says.
@@ -18,6 +18,7 @@ pub(crate) mod mask;
 mod mode;
 pub(crate) mod reader;
 mod regulator;
+mod retained;
 mod share;
 mod turn;
 pub(crate) mod writer;

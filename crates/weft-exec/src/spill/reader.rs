@@ -1,4 +1,4 @@
-//! Pages come back from disk, a few of them ahead of their use, as memory allows.
+//! Pages come back from disk, or from where they stayed in memory, a few of them ahead of their use, as memory allows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -151,8 +151,8 @@ impl Reader {
 #[derive(Debug)]
 pub(crate) enum Coming {
     FromDisk(JoinHandle<Result<Back>>, Arc<Spilling>),
-    /// It was kept in memory.
-    Kept(Back),
+    /// It stayed in memory.
+    Retained(Back),
 }
 
 /// A page that is back, as it lay on disk.
@@ -180,20 +180,23 @@ impl Coming {
                 let _waits = spilling.area().wait_for_reads();
                 waiting(Wait::Device, page).await?
             }
-            Coming::Kept(back) => Ok(back),
+            Coming::Retained(back) => Ok(back),
         }
     }
 }
 
 /// Reads a page, whose place on disk is free then unless somebody else has it, by a task of this worker, which goes on if nobody waits for it, so that
-/// its memory is held as long as it is used. One that was kept is there at once, and its memory with it.
+/// its memory is held as long as it is used. One that stayed in memory is there at once, with that memory.
+///
+/// # Panics
+/// If that is one that somebody else refers to.
 pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservation) -> Coming {
     let (spilling, task) = (spills.spilling.clone(), spills.tasks.count());
     let (tuples, thawing) = (page.tuples, page.thawing.clone());
     let page = match Arc::try_unwrap(page) {
-        Ok(SpilledPage { lies: Lies::Kept(read, kept), .. }) => {
-            memory.merge(kept);
-            return Coming::Kept(Back { read, tuples, thawing, held: (memory, task) });
+        Ok(SpilledPage { lies: Lies::InMemory(read, own), .. }) => {
+            memory.merge(own);
+            return Coming::Retained(Back { read, tuples, thawing, held: (memory, task) });
         }
         Ok(page) => Arc::new(page),
         Err(page) => page,
@@ -201,22 +204,12 @@ pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservat
     let held = (memory, task);
     let (progress, measuring) = (spills.progress.clone(), spills.measuring.clone());
     let page = spawn_local(measured(measuring.clone(), async move {
-        let read = match &page.lies {
-            Lies::OnDisk(spilled) => {
-                let read = spilled.read_with(IoBuf::to_be_filled).await?;
-                progress.add_bytes_read(spilled.written_bytes() as u64);
-                if let Some(Measuring { profile, .. }) = measuring {
-                    profile.spilled().note_read(spilled);
-                }
-                read
-            }
-            // Others refer to it, too.
-            Lies::Kept(kept, _) => {
-                let mut read = IoBuf::to_be_filled(kept.len());
-                read.copy_from_slice(kept);
-                read
-            }
-        };
+        let Lies::OnDisk(spilled) = &page.lies else { panic!("a page in memory has one reader") };
+        let read = spilled.read_with(IoBuf::to_be_filled).await?;
+        progress.add_bytes_read(spilled.written_bytes() as u64);
+        if let Some(Measuring { profile, .. }) = measuring {
+            profile.spilled().note_read(spilled);
+        }
         Ok(Back { read, tuples, thawing, held })
     }));
     Coming::FromDisk(page, spilling)

@@ -110,7 +110,7 @@ impl Spilling {
         (usable - rest).saturating_sub(cached.saturating_sub(rest / CACHES))
     }
 
-    /// Partitions of joins and groupings that were spilled, in whole or in part, so far: those that were packed but kept in memory are among them.
+    /// Partitions of joins and groupings that were spilled, in whole or in part, so far: those that were packed and stayed in memory are among them.
     pub fn partitions(&self) -> u64 {
         self.partitions.load(Ordering::Relaxed)
     }

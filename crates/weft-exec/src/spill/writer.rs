@@ -1,5 +1,5 @@
 //! A worker's writes: so many pages on their way to disk at most, whose memory comes back as writes end. Pages whose tuples take
-//! less than in memory may be kept instead, until their memory is needed.
+//! less than in memory may stay there instead, until their memory is needed (`retained`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,7 @@ use super::fan::bits_first;
 use super::frozen::{FROZEN_BYTES_MAX, Freezing, Full, THAWED_BYTES_MAX, Thawing, page_bytes};
 use super::mask::SpilledPartitions;
 use super::regulator::{PageCosts, Regulator};
+use super::retained::Retained;
 use super::{Share, Spilling, Turn};
 use crate::error::Result;
 use crate::profile::{Measuring, Wait, waiting};
@@ -32,9 +33,6 @@ const READ_DEPTH_MAX: usize = 64;
 
 /// Memory for a page, which is kept as long as there may be another: whoever has all other memory must be able to spill.
 pub(crate) const SPARE_BYTES: u64 = FROZEN_BYTES_MAX as u64;
-
-/// A page that is kept gives memory back that it does not need, if that is so many bytes.
-const SURPLUS_BYTES: u64 = 8 << 10;
 
 /// Pages are large in memory if that is a part of a worker's part of the budget.
 const LARGE_PART: u64 = 1024;
@@ -138,7 +136,7 @@ impl Spills {
     }
 }
 
-/// A page as it lies on disk, where it is, unless there was memory to keep it.
+/// A page as it lies on disk, where it is, unless it stayed in memory.
 #[derive(Debug)]
 pub struct SpilledPage {
     /// The partition that its tuples are of.
@@ -153,8 +151,8 @@ pub struct SpilledPage {
 #[derive(Debug)]
 pub(super) enum Lies {
     OnDisk(Spilled),
-    /// In its memory.
-    Kept(IoBuf, Reservation),
+    /// And the memory of the buffer.
+    InMemory(IoBuf, Reservation),
 }
 
 impl SpilledPage {
@@ -163,21 +161,21 @@ impl SpilledPage {
         self.thawing.bytes
     }
 
-    /// The same, beside the memory that it was kept in, which it takes along.
+    /// The same, beside the memory that it has, which it takes along.
     pub(crate) fn lacks_bytes(&self) -> u64 {
-        (self.bytes() as u64).saturating_sub(self.kept_bytes())
+        (self.bytes() as u64).saturating_sub(self.retained_bytes())
     }
 
-    /// True if it was kept in memory.
-    pub(crate) fn is_kept(&self) -> bool {
-        matches!(self.lies, Lies::Kept(..))
+    /// True if it stayed in memory.
+    pub(crate) fn is_retained(&self) -> bool {
+        matches!(self.lies, Lies::InMemory(..))
     }
 
-    /// Bytes of the memory that it was kept in; 0 if it is on disk.
-    pub(crate) fn kept_bytes(&self) -> u64 {
+    /// Bytes of the memory that it has; 0 if it is on disk.
+    pub(crate) fn retained_bytes(&self) -> u64 {
         match &self.lies {
             Lies::OnDisk(_) => 0,
-            Lies::Kept(_, memory) => memory.bytes(),
+            Lies::InMemory(_, memory) => memory.bytes(),
         }
     }
 }
@@ -260,12 +258,8 @@ pub(crate) struct Writer {
     spills: Spills,
     spare: Arc<Spare>,
     /// Pages stay in memory until they are to be sent.
-    keeps: bool,
-    /// Those, the oldest first, and the last one of each partition, which has room for more.
-    kept: VecDeque<SpilledPage>,
-    open: Vec<Option<(Freezing, Reservation)>>,
-    /// Bytes of the memory of all of them.
-    kept_bytes: u64,
+    retains: bool,
+    retained: Retained,
     writing: VecDeque<Writing>,
     written: Vec<SpilledPage>,
     regulator: Regulator,
@@ -317,10 +311,8 @@ impl Writer {
             operator,
             spills,
             spare,
-            keeps: false,
-            kept: VecDeque::new(),
-            open: Vec::new(),
-            kept_bytes: 0,
+            retains: false,
+            retained: Retained::default(),
             writing: VecDeque::new(),
             written: Vec::new(),
             regulator,
@@ -346,7 +338,7 @@ impl Writer {
                     return Ok(memory);
                 }
             }
-            if !self.end_first().await? && !self.send_kept().await? {
+            if !self.end_first().await? && !self.send_retained().await? {
                 let missing = bytes.saturating_sub(self.spare.bytes());
                 let ledger = &self.spills.ledger;
                 let granted = ledger.reserve_or_spill(missing);
@@ -375,7 +367,7 @@ impl Writer {
                     return Ok(Some(memory));
                 }
             }
-            if !self.end_first().await? && !self.send_kept().await? {
+            if !self.end_first().await? && !self.send_retained().await? {
                 return Ok(None);
             }
         }
@@ -383,83 +375,55 @@ impl Writer {
 
     /// True if there was a page to write.
     pub(crate) fn has_written(&self) -> bool {
-        !self.writing.is_empty() || !self.written.is_empty() || self.kept_bytes > 0
+        !self.writing.is_empty() || !self.written.is_empty() || self.retained_bytes() > 0
     }
 
-    /// From now on pages are kept in memory until they are to be sent, or they are not.
-    pub(crate) fn keep_pages(&mut self, keeps: bool) {
-        self.keeps = keeps;
+    /// From now on pages stay in memory until they are to be sent, or they do not.
+    pub(crate) fn retain(&mut self, retains: bool) {
+        self.retains = retains;
     }
 
-    /// True if pages are kept.
-    pub(crate) fn keeps_pages(&self) -> bool {
-        self.keeps
+    /// True if they do.
+    pub(crate) fn retains(&self) -> bool {
+        self.retains
     }
 
-    /// Bytes of the memory of pages that are kept.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        self.kept_bytes
+    /// Bytes of the memory of those that do.
+    pub(crate) fn retained_bytes(&self) -> u64 {
+        self.retained.bytes()
     }
 
-    /// Keeps the last page of a partition, whose next tuples are to go there.
+    /// Retains the last page of a partition, whose next tuples are to go there.
     pub(crate) fn leave_open(&mut self, partition: usize, page: Freezing, memory: Reservation) {
-        if self.open.len() <= partition {
-            self.open.resize_with(partition + 1, || None);
-        }
-        self.kept_bytes += memory.bytes();
-        self.open[partition] = Some((page, memory));
+        self.retained.leave_open(partition, page, memory);
     }
 
-    /// The page that was kept for more tuples of a partition, if there is one.
+    /// The page that was retained for more tuples of a partition, if there is one.
     pub(crate) fn take_open(&mut self, partition: usize) -> Option<(Freezing, Reservation)> {
-        let open = self.open.get_mut(partition)?.take()?;
-        self.kept_bytes -= open.1.bytes();
-        Some(open)
+        self.retained.take_open(partition)
     }
 
-    /// No page is kept for more tuples.
-    fn close_all(&mut self) {
-        for (partition, open) in std::mem::take(&mut self.open).into_iter().enumerate() {
-            if let Some((page, memory)) = open {
-                self.kept_bytes -= memory.bytes();
-                self.put_away(partition, page, memory);
-            }
-        }
-    }
-
-    fn put_away(&mut self, partition: usize, page: Freezing, mut memory: Reservation) {
-        let Full { buffer, tuples, thawing } = page.finish();
-        let buffer = without_surplus(buffer, &mut memory);
-        self.kept_bytes += memory.bytes();
-        let lies = Lies::Kept(buffer, memory);
-        self.kept.push_back(SpilledPage { partition, tuples, lies, thawing });
-    }
-
-    /// Sends a page to disk, or keeps it.
+    /// Sends a page to disk, or retains it.
     pub(crate) fn write(&mut self, partition: usize, page: Freezing, memory: Reservation) {
-        if self.keeps {
-            return self.put_away(partition, page, memory);
+        if self.retains {
+            return self.retained.add(partition, page, memory);
         }
         let Full { buffer, tuples, thawing } = page.finish();
         self.send(partition, tuples, thawing, buffer, memory);
     }
 
-    /// Sends the oldest page that it keeps to disk, when another may be on its way there; false if it keeps none.
+    /// Sends the oldest page that it retains to disk, when another may be on its way there; false if it retains none.
     ///
     /// # Errors
     /// Those of earlier writes.
-    pub(crate) async fn send_kept(&mut self) -> Result<bool> {
-        if self.kept.is_empty() {
-            self.close_all();
-        }
-        let Some(page) = self.kept.pop_front() else { return Ok(false) };
-        self.kept_bytes -= page.kept_bytes();
+    pub(crate) async fn send_retained(&mut self) -> Result<bool> {
+        let Some(page) = self.retained.take_first() else { return Ok(false) };
         self.send_page(page.partition, page).await?;
         Ok(true)
     }
 
-    /// Sends a page to disk that somebody has kept, as one of a partition, when another may be on its way there. One that is there counts
-    /// as written.
+    /// Sends a page to disk that somebody has retained, as one of a partition, when another may be on its way there. One that is there
+    /// counts as written.
     ///
     /// # Errors
     /// Those of earlier writes.
@@ -467,7 +431,7 @@ impl Writer {
         while self.writing.len() >= self.spills.depth() && self.end_first().await? {}
         let SpilledPage { tuples, lies, thawing, .. } = page;
         match lies {
-            Lies::Kept(buffer, memory) => self.send(partition, tuples, thawing, buffer, memory),
+            Lies::InMemory(buffer, memory) => self.send(partition, tuples, thawing, buffer, memory),
             lies => self.written.push(SpilledPage { partition, tuples, lies, thawing }),
         }
         Ok(())
@@ -515,11 +479,10 @@ impl Writer {
         Ok(true)
     }
 
-    /// Bytes that the pages whose writes have ended, and those that are kept, take when they are read.
+    /// Bytes that the pages whose writes have ended, and those that are retained, take when they are read.
     pub(crate) fn written_bytes(&self) -> u64 {
-        let pages = self.written.iter().chain(&self.kept);
-        let open = self.open.iter().flatten().map(|(page, _)| page.tuples_bytes() as u64);
-        pages.map(|page| page.bytes() as u64).chain(open).sum()
+        let written: u64 = self.written.iter().map(|page| page.bytes() as u64).sum();
+        written + self.retained.thawed_bytes()
     }
 
     /// True if pages may be on their way.
@@ -541,26 +504,13 @@ impl Writer {
         std::mem::take(&mut self.written)
     }
 
-    /// What was written, and then what was kept.
+    /// What was written, and then what was retained.
     ///
     /// # Panics
     /// If writes have not ended ([`Writer::settle`]).
     pub(crate) fn finish(mut self) -> Vec<SpilledPage> {
         assert!(self.writing.is_empty(), "writes have ended");
-        self.close_all();
-        self.written.extend(self.kept);
+        self.written.extend(self.retained.into_pages());
         self.written
     }
-}
-
-/// The same bytes in a buffer that is not much larger, whose `memory` gives the rest back.
-fn without_surplus(buffer: IoBuf, memory: &mut Reservation) -> IoBuf {
-    let surplus_bytes = memory.bytes().saturating_sub(buffer.len() as u64);
-    if surplus_bytes < SURPLUS_BYTES {
-        return buffer;
-    }
-    let mut smaller = IoBuf::to_be_filled(buffer.len());
-    smaller.copy_from_slice(&buffer);
-    memory.shrink(surplus_bytes);
-    smaller
 }

@@ -32,7 +32,7 @@ pub struct Materialized {
     pub layout: Arc<Layout>,
     /// Those without a partition first, then those of each partition one after the other.
     pub pages: Vec<StoredPage>,
-    /// What lies on disk, in the order in which it was written.
+    /// What was packed for the disk: what is there, in the order in which it was written, and what was retained after that.
     pub spilled: Vec<SpilledPage>,
     /// The hashes that were seen, if they were counted.
     pub sketch: Option<Sketch>,

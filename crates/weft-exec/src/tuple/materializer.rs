@@ -165,10 +165,10 @@ impl Materializer {
         self
     }
 
-    /// One that keeps what it would spill in memory as long as that is ample, packed, if tuples take less when they are.
-    pub(crate) fn keeping_packed(mut self) -> Materializer {
+    /// One that retains what it would spill in memory, packed, as long as that is ample, if tuples take less when they are.
+    pub(crate) fn retaining(mut self) -> Materializer {
         if let Some(pressure) = self.pressure.as_mut().filter(|_| self.layout.dense().is_some()) {
-            pressure.keep();
+            pressure.retain();
         }
         self
     }

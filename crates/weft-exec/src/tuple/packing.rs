@@ -36,7 +36,9 @@ impl<'a> Packing<'a> {
         bytes: usize,
     ) -> Packing<'a> {
         let page = writer.take_open(partition);
-        Packing { layout, writer, form, partition, page, left_bytes: bytes, pace: Pace::default() }
+        let open_bytes = page.as_ref().map_or(0, |(page, _)| page.tuples_bytes());
+        let left_bytes = bytes + open_bytes;
+        Packing { layout, writer, form, partition, page, left_bytes, pace: Pace::default() }
     }
 
     /// Packs tuples.
@@ -97,7 +99,7 @@ impl<'a> Packing<'a> {
     async fn renew(&mut self, tuple_bytes: usize) -> Result<()> {
         self.send();
         self.pace.keep().await;
-        let all_bytes = match self.writer.keeps_pages() {
+        let all_bytes = match self.writer.retains() {
             // Other tuples are to come.
             true => FROZEN_BYTES_MAX,
             false => self.left_bytes,
@@ -117,9 +119,9 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Sends the last page to disk, or keeps it for more tuples of the partition.
+    /// Sends the last page to disk, or retains it for more tuples of the partition.
     pub(crate) fn close(mut self) {
-        match self.page.take_if(|_| self.writer.keeps_pages()) {
+        match self.page.take_if(|_| self.writer.retains()) {
             Some((page, memory)) => self.writer.leave_open(self.partition, page, memory),
             None => self.send(),
         }

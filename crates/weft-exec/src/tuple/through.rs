@@ -64,10 +64,10 @@ impl Through {
 }
 
 impl Materializer {
-    /// Bytes of all pages, those for the disk among them that are open or kept.
+    /// Bytes of all pages, those for the disk among them that are open or retained.
     pub(super) fn held_bytes(&self) -> u64 {
-        let kept_bytes = self.pressure.as_ref().map_or(0, Pressure::kept_bytes);
-        self.budget.bytes() + self.through.bytes() + kept_bytes
+        let retained_bytes = self.pressure.as_ref().map_or(0, Pressure::retained_bytes);
+        self.budget.bytes() + self.through.bytes() + retained_bytes
     }
 
     /// Stores the tuples that are selected: those whose partition has a page for the disk there.
@@ -184,7 +184,7 @@ impl Materializer {
         let Some(pressure) = &mut self.pressure else { return Ok(()) };
         let is_open = self.through.pages.get(partition).is_some_and(Option::is_some);
         let is_ample =
-            pressure.page_bytes_max(partitions, 0) >= PAGE_BYTES && !pressure.keeps(partitions);
+            pressure.page_bytes_max(partitions, 0) >= PAGE_BYTES && !pressure.retains(partitions);
         if is_open || !is_ample || !pressure.allows(held_bytes + PAGE_BYTES as u64) {
             return Ok(());
         }
@@ -226,7 +226,7 @@ impl Materializer {
         if page.tuples() > 0
             && let Some(pressure) = &mut self.pressure
         {
-            pressure.writer.keep_pages(false);
+            pressure.writer.retain(false);
             pressure.writer.write(partition, page, memory);
         }
     }

@@ -71,11 +71,20 @@ impl IoBuf {
         IoBuf::of_block(len).unwrap_or_else(|| IoBuf::of_heap(len))
     }
 
-    /// Of a block, if it takes three quarters of one, or more.
-    fn of_block(len: usize) -> Option<IoBuf> {
+    /// Bytes that such a buffer of `len` takes, at most.
+    pub fn memory_bytes(len: usize) -> usize {
+        IoBuf::block_bytes(len).unwrap_or(len)
+    }
+
+    /// Bytes of the block of which a buffer takes three quarters, or more.
+    fn block_bytes(len: usize) -> Option<usize> {
         let block_bytes = len.next_power_of_two().max(BLOCK_BYTES_MIN);
-        let takes_enough = len > 0 && len >= block_bytes / 4 * 3;
-        let block = if takes_enough { Block::new(block_bytes) } else { None }?;
+        (len > 0 && len >= block_bytes / 4 * 3).then_some(block_bytes)
+    }
+
+    /// Of a block, if it takes most of one.
+    fn of_block(len: usize) -> Option<IoBuf> {
+        let block = Block::new(IoBuf::block_bytes(len)?)?;
         let ptr = block.start();
         // The memory is initialized, by the system if by nobody else.
         Some(IoBuf { ptr, len, capacity: len, arena: None, owner: Owner::Block { _block: block } })
