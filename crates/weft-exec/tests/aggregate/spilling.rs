@@ -216,6 +216,22 @@ fn what_outgrows_memory_is_spilled() {
     check(shape, 8, 2048, 24 * MIB);
 }
 
+/// Packed, groups take less memory than there is.
+#[test]
+fn what_is_packed_stays_in_memory() {
+    let table = table(Shape { rows: 700_000, text_bytes: 30, ..SHAPE }, 1);
+    let ample = context(1, AMPLE, SimFaults::none());
+    let expected = aggregate(&ample, &table, Kept::Values).expect("memory suffices");
+    let bytes = ample.ledger.peak() * 4 / 5;
+    let little = context(1, bytes, SimFaults::none());
+    let found = aggregate(&little, &table, Kept::Values).expect("it is packed");
+    assert!(found == expected, "other groups");
+    let written = stats(&little).written_bytes;
+    assert!(written < bytes / 16, "{written} bytes, of {bytes} that there may be");
+    assert!(little.ledger.peak() <= bytes);
+    assert_nothing_is_left(&little);
+}
+
 #[test]
 fn short_vectors_and_few_groups() {
     let many = Shape { rows: 15_000, groups: 1 << 40, is_skewed: false, text_bytes: 300, ..SHAPE };
