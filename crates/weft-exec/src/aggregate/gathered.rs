@@ -26,8 +26,11 @@ use crate::tuple::budget::Budget;
 use crate::tuple::materialized::StoredPage;
 use crate::tuple::{Layout, Materialized, Page};
 
-/// A unit has about so many tuples at least.
+/// A unit has about so many tuples at least, if there is memory for that.
 const UNIT_TUPLES_MIN: usize = 16 << 10;
+/// If all take more than this part of the budget, units are as small as can be: what the first need to be merged, and those who work
+/// on their groups, others give back, which are on no one's hands yet.
+const SCARCE_PART: u64 = 4;
 
 /// What all workers have left.
 #[derive(Debug)]
@@ -83,8 +86,13 @@ impl Gathered {
             whole.pages.push(StoredPage { partition: None, writer: None, page });
         }
         let tuples = whole.tuples();
-        // Partitions are merged by themselves if some are on disk, or if that is to be measured.
-        let is_each = !whole.spilled.is_empty() || context.partition == PartitionMode::Always;
+        let mut reservation = whole.reservation;
+        let retained_bytes: u64 = whole.spilled.iter().map(SpilledPage::retained_bytes).sum();
+        let held_bytes = reservation.bytes() + retained_bytes;
+        // Partitions are merged by themselves if some are on disk, or others may have to be, or if that is to be measured.
+        let is_each = !whole.spilled.is_empty()
+            || held_bytes > context.ledger.limit() / SCARCE_PART
+            || context.partition == PartitionMode::Always;
         let partition_bits = operator.partition_bits(context);
         let unit_bits = match is_each {
             true => partition_bits,
@@ -97,9 +105,6 @@ impl Gathered {
         let mut units: Vec<Unit> =
             (0..1 << unit_bits).map(|_| Unit::new(unit_bits, ledger)).collect();
         let unit_of = |partition: usize| partition >> (partition_bits - unit_bits);
-        let mut reservation = whole.reservation;
-        let retained_bytes: u64 = whole.spilled.iter().map(SpilledPage::retained_bytes).sum();
-        let held_bytes = reservation.bytes() + retained_bytes;
         let mut loose_pages = Vec::new();
         let mut loose = 0;
         let mut pace = Pace::default();

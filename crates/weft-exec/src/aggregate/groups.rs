@@ -1,5 +1,5 @@
 //! The finished groups as a source: a morsel merges a unit and gives its groups, keys and results of aggregates as
-//! registers. While they are passed on, the next unit comes back from disk and is merged, if there is memory for both.
+//! registers. While they are passed on, the next unit that was packed comes back and is merged, if there is memory for both.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -164,7 +164,7 @@ impl UnitMorsel {
         merge(&self.operator, unit, spills, ledger).await.map(Some)
     }
 
-    /// Begins with the next unit that is on disk, by a task of this worker's that goes on while it passes on the groups of the one
+    /// Begins with the next unit that was packed, by a task of this worker's that goes on while it passes on the groups of the one
     /// before, so that neither the device nor the worker waits for the other. `None` if there is not memory for all of it,
     /// beside that of others.
     fn begin_ahead(&mut self) -> Option<Ahead<Step>> {

@@ -98,7 +98,7 @@ impl Merged {
     }
 }
 
-/// Merges a unit, which is on disk in part if it has been `spilled` to be read by these.
+/// Merges a unit, which was packed in part if it has been `spilled` to be read by these.
 ///
 /// # Errors
 /// [`ExecError::Memory`](crate::ExecError::Memory); [`ExecError::Overflow`](crate::ExecError::Overflow) of a state; what went

@@ -1,4 +1,4 @@
-//! A unit of an aggregation's second phase: all tuples of some groups, in memory and on disk, and how they are gone through.
+//! A unit of an aggregation's second phase: all tuples of some groups, packed or not, and how they are gone through.
 
 use std::sync::Arc;
 
@@ -125,12 +125,7 @@ impl Unit {
 
     /// True if it has tuples in memory that nobody else has.
     pub(super) fn holds_pages(&self) -> bool {
-        !self.pages.is_empty() || self.retains_pages()
-    }
-
-    /// True if it has packed tuples in memory.
-    pub(super) fn retains_pages(&self) -> bool {
-        self.spilled.iter().any(SpilledPage::is_retained)
+        !self.pages.is_empty() || self.spilled.iter().any(SpilledPage::is_retained)
     }
 
     /// True if some of it is on disk.
@@ -243,7 +238,7 @@ pub(super) struct Source {
 
 #[derive(Debug)]
 enum From {
-    Disk(Frozen),
+    Packed(Frozen),
     Loose(Vec<Tuple>),
     Page(Page),
 }
@@ -252,13 +247,13 @@ impl Source {
     /// The tuples, as long as this is.
     pub(super) fn tuples(&self) -> impl Iterator<Item = Tuple> {
         let count = match &self.from {
-            From::Disk(page) => page.tuples(),
+            From::Packed(page) => page.tuples(),
             From::Loose(tuples) => tuples.len(),
             From::Page(page) => page.tuples(),
         };
         (0..count).map(|number| match &self.from {
             // SAFETY: tuples were written to the page in phase one, and it is ours alone.
-            From::Disk(page) => unsafe { Tuple::at(page.tuple(number)) },
+            From::Packed(page) => unsafe { Tuple::at(page.tuple(number)) },
             From::Loose(tuples) => tuples[number],
             // SAFETY: as above.
             From::Page(page) => unsafe { Tuple::at(page.tuple(number)) },
@@ -275,7 +270,7 @@ impl Source {
     }
 }
 
-/// The tuples of a unit in their order, what is on disk read ahead.
+/// The tuples of a unit in their order, what was packed read ahead.
 #[derive(Debug)]
 pub(super) struct Sources {
     /// As of the unit.
@@ -314,7 +309,7 @@ impl Sources {
     pub(super) async fn next(&mut self) -> Result<Option<Source>> {
         if let Some(reader) = &mut self.reader {
             if let Some(page) = reader.next().await? {
-                return Ok(Some(Source { from: From::Disk(page), form: Form::Packed }));
+                return Ok(Some(Source { from: From::Packed(page), form: Form::Packed }));
             }
             self.reader = None;
         }
@@ -329,14 +324,14 @@ impl Sources {
     /// Frees tuples that nobody refers to any more.
     pub(super) fn free(&mut self, source: Source) {
         match (source.from, &mut self.reader) {
-            (From::Disk(page), Some(reader)) => reader.forget(page.into_memory()),
+            (From::Packed(page), Some(reader)) => reader.forget(page.into_memory()),
             (From::Page(page), _) => {
                 let bytes = page.bytes() as u64;
                 drop(page);
                 // If it could not be written, what it lent for that is missing.
                 self.reservation.shrink(bytes.min(self.reservation.bytes()));
             }
-            (From::Disk(_) | From::Loose(_), _) => {}
+            (From::Packed(_) | From::Loose(_), _) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use weft_rt::{JoinHandle, spawn_local};
 
 use super::Spilling;
 use super::frozen::{Frozen, Passing, Thawing};
-use super::writer::{Lies, SpilledPage, Spills};
+use super::writer::{Location, SpilledPage, Spills};
 use crate::error::Result;
 use crate::profile::{Measuring, Wait, measured, waiting};
 use crate::tasks::Counted;
@@ -194,7 +194,7 @@ pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservat
     let (spilling, task) = (spills.spilling.clone(), spills.tasks.count());
     let (tuples, thawing) = (page.tuples, page.thawing.clone());
     let page = match Arc::try_unwrap(page) {
-        Ok(SpilledPage { lies: Lies::InMemory(read, own), .. }) => {
+        Ok(SpilledPage { location: Location::InMemory(read, own), .. }) => {
             memory.merge(own);
             return Coming::Retained(Back { read, tuples, thawing, held: (memory, task) });
         }
@@ -204,7 +204,9 @@ pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservat
     let held = (memory, task);
     let (progress, measuring) = (spills.progress.clone(), spills.measuring.clone());
     let page = spawn_local(measured(measuring.clone(), async move {
-        let Lies::OnDisk(spilled) = &page.lies else { panic!("a page in memory has one reader") };
+        let Location::OnDisk(spilled) = &page.location else {
+            panic!("a page in memory has one reader")
+        };
         let read = spilled.read_with(IoBuf::to_be_filled).await?;
         progress.add_bytes_read(spilled.written_bytes() as u64);
         if let Some(Measuring { profile, .. }) = measuring {

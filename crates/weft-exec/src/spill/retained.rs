@@ -7,7 +7,7 @@ use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 
 use super::frozen::{Freezing, Full};
-use super::writer::{Lies, SpilledPage};
+use super::writer::{Location, SpilledPage};
 
 /// Those of a writer.
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ impl Retained {
         let Full { buffer, tuples, thawing } = page.finish();
         let buffer = without_surplus(buffer, &mut memory);
         self.bytes += memory.bytes();
-        let lies = Lies::InMemory(buffer, memory);
-        self.full.push_back(SpilledPage { partition, tuples, lies, thawing });
+        let location = Location::InMemory(buffer, memory);
+        self.full.push_back(SpilledPage { partition, tuples, location, thawing });
     }
 
     /// Adds the last page of a partition, of which there is none ([`Retained::take_open`]).

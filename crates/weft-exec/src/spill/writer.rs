@@ -143,13 +143,13 @@ pub struct SpilledPage {
     pub partition: usize,
     /// How many.
     pub tuples: usize,
-    pub(super) lies: Lies,
+    pub(super) location: Location,
     pub(super) thawing: Thawing,
 }
 
 /// Where a page lies.
 #[derive(Debug)]
-pub(super) enum Lies {
+pub(super) enum Location {
     OnDisk(Spilled),
     /// And the memory of the buffer.
     InMemory(IoBuf, Reservation),
@@ -168,14 +168,14 @@ impl SpilledPage {
 
     /// True if it stayed in memory.
     pub(crate) fn is_retained(&self) -> bool {
-        matches!(self.lies, Lies::InMemory(..))
+        matches!(self.location, Location::InMemory(..))
     }
 
     /// Bytes of the memory that it has; 0 if it is on disk.
     pub(crate) fn retained_bytes(&self) -> u64 {
-        match &self.lies {
-            Lies::OnDisk(_) => 0,
-            Lies::InMemory(_, memory) => memory.bytes(),
+        match &self.location {
+            Location::OnDisk(_) => 0,
+            Location::InMemory(_, memory) => memory.bytes(),
         }
     }
 }
@@ -429,10 +429,12 @@ impl Writer {
     /// Those of earlier writes.
     pub(crate) async fn send_page(&mut self, partition: usize, page: SpilledPage) -> Result<()> {
         while self.writing.len() >= self.spills.depth() && self.end_first().await? {}
-        let SpilledPage { tuples, lies, thawing, .. } = page;
-        match lies {
-            Lies::InMemory(buffer, memory) => self.send(partition, tuples, thawing, buffer, memory),
-            lies => self.written.push(SpilledPage { partition, tuples, lies, thawing }),
+        let SpilledPage { tuples, location, thawing, .. } = page;
+        match location {
+            Location::InMemory(buffer, memory) => {
+                self.send(partition, tuples, thawing, buffer, memory)
+            }
+            location => self.written.push(SpilledPage { partition, tuples, location, thawing }),
         }
         Ok(())
     }
@@ -474,8 +476,8 @@ impl Writer {
             measuring.note_run(compressing, compressing);
             measuring.profile.spilled().note_written(&spilled);
         }
-        let lies = Lies::OnDisk(spilled);
-        self.written.push(SpilledPage { partition, tuples, lies, thawing });
+        let location = Location::OnDisk(spilled);
+        self.written.push(SpilledPage { partition, tuples, location, thawing });
         Ok(true)
     }
 

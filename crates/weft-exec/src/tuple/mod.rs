@@ -21,6 +21,7 @@ pub(crate) mod packing;
 pub mod page;
 mod patience;
 mod pressure;
+mod spilling;
 mod through;
 mod write;
 

@@ -158,6 +158,16 @@ fn aggregations_that_spill_follow_each_other() {
     }
 }
 
+/// Most of what the first has gathered takes just about all that there is: its groups are merged beside the second all the same.
+#[test]
+fn an_aggregation_that_just_fits_makes_room_for_the_next() {
+    for kib in (5_632..=7_168).step_by(128) {
+        let context = context(2, kib << 10);
+        check(&run(&context, rows(40_000, 40_000)).unwrap(), 40_000, 40_000);
+        assert_nothing_is_left(&context);
+    }
+}
+
 #[test]
 fn what_pipelines_have_done_is_measured() {
     let mut context = context(2, 6 * MIB);
