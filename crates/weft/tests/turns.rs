@@ -1,8 +1,9 @@
 //! Whoever computes lets others run: no task of a statement keeps its worker for long, whatever its operators do.
 //!
-//! Turns are measured in processor time of their threads, so that a busy machine does not count; what they may take is far above what they
-//! take in a release build (a millisecond), as tests are built without optimization: more on a slow machine, by what a loop of the test
-//! takes there. Over so many rows a kernel that does not let others run takes several times as much.
+//! Turns are measured in processor time of their threads, so that a busy machine does not count, unless it is a virtual one whose host is
+//! busy: the shortest of a few runs counts. What they may take is far above what they take (a millisecond), as tests may be built without
+//! optimization: more on a slow machine, by what a loop of the test takes there. Over so many rows a kernel that does not let others
+//! run takes several times as much.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,8 @@ use weft::{Database, DatabaseOptions, Session};
 
 const ROWS: u32 = 400_000;
 const TURN_MS_MAX: f64 = 70.0;
+/// Runs of a query at most.
+const TRIES: usize = 3;
 
 /// What a turn may take, in ms: on a slow machine twice as long as it takes to make a text of each row's number, at best.
 fn turn_ms_max() -> f64 {
@@ -52,6 +55,18 @@ fn longest_turn_ms(session: &Session, sql: &str) -> f64 {
     turn.unwrap_or_else(|| panic!("no turns in {analyzed:?}"))
 }
 
+/// The first that is below `max`, else the least.
+fn least_below(max: f64, runs: impl Iterator<Item = f64>) -> f64 {
+    let mut least = f64::INFINITY;
+    for turn_ms in runs {
+        least = least.min(turn_ms);
+        if least < max {
+            break;
+        }
+    }
+    least
+}
+
 #[test]
 fn operators_let_others_run() {
     let (session, turn_ms_max) = (loaded(), turn_ms_max());
@@ -77,7 +92,8 @@ fn operators_let_others_run() {
         "SELECT max(r) FROM (SELECT regr_slope(d, n) OVER (PARTITION BY g ORDER BY d) AS r FROM t)",
         "SELECT max(l) FROM (SELECT lag(n, g, k) OVER (ORDER BY k) AS l FROM t)",
     ] {
-        let turn_ms = longest_turn_ms(&session, sql);
+        let runs = (0..TRIES).map(|_| longest_turn_ms(&session, sql));
+        let turn_ms = least_below(turn_ms_max, runs);
         println!("{turn_ms:8.3} ms: {sql}");
         assert!(turn_ms < turn_ms_max, "{turn_ms} of {turn_ms_max} ms: {sql}");
     }
