@@ -175,36 +175,51 @@ fn far(order: KeyOrder) -> Vec<(Kind, Argument)> {
 }
 
 #[test]
+fn a_large_partition_is_evaluated_as_its_rows_come() {
+    check_large(1, 5, 60_000, 1);
+}
+
+#[test]
 fn large_partitions_are_evaluated_as_their_rows_come() {
+    check_large(2, 5, 60_000, 3);
+}
+
+#[test]
+fn a_large_partition_is_evaluated_by_many_workers() {
+    check_large(8, 8, 90_000, 1);
+}
+
+#[test]
+fn many_partitions_are_evaluated_as_their_rows_come() {
+    check_large(2, 5, 60_000, 9_000);
+}
+
+/// So many rows, of which far fewer fit into memory: a partition that just does is not spilled, and leaves no room for results.
+fn check_large(workers: usize, megabytes: u64, count: usize, groups: i32) {
     let mut random = random();
-    // Rows of which far fewer fit into memory: a partition that just does is not spilled, and leaves no room for results.
-    for (workers, megabytes, count, groups) in
-        [(1, 5, 60_000, 1), (2, 5, 60_000, 3), (8, 8, 90_000, 1), (2, 5, 60_000, 9_000)]
-    {
-        let order = KeyOrder { descending: random.bool(), nulls_first: random.bool() };
-        let mut rows = rows(count, groups, &mut random);
-        if random.bool() {
-            // Or else peers may be so many that they are not at hand at once.
-            rows.iter_mut()
-                .for_each(|row| row.key = row.key.map(|key| key % 40 + row.id as i64 % 1000));
-        }
-        let (near, far) = (near(order), far(order));
-        let ample = Context::new(runtime(2), Ledger::new(256 * MIB));
-        // Each function has some rows in memory that it looks at.
-        for some in near.chunks(4).chain(far.chunks(3)) {
-            let expected = run(&ample, &rows, true, order, some).unwrap();
-            let (context, _) = context(workers, megabytes * MIB);
-            let got = run(&context, &rows, true, order, some)
-                .unwrap_or_else(|error| panic!("{workers} {groups} {some:?}: {error:?}"));
-            assert_eq!(got.0, expected.0, "the order of rows");
-            for ((function, got), expected) in some.iter().zip(&got.1).zip(&expected.1) {
-                for (number, (got, expected)) in got.iter().zip(expected).enumerate() {
-                    assert_eq!(got, expected, "row {number}: {function:?}, {order:?}");
-                }
+    let order = KeyOrder { descending: random.bool(), nulls_first: random.bool() };
+    let mut rows = rows(count, groups, &mut random);
+    if random.bool() {
+        // Or else peers may be so many that they are not at hand at once.
+        rows.iter_mut()
+            .for_each(|row| row.key = row.key.map(|key| key % 40 + row.id as i64 % 1000));
+    }
+    let (near, far) = (near(order), far(order));
+    let ample = Context::new(runtime(2), Ledger::new(256 * MIB));
+    // Each function has some rows in memory that it looks at.
+    for some in near.chunks(4).chain(far.chunks(3)) {
+        let expected = run(&ample, &rows, true, order, some).unwrap();
+        let (context, _) = context(workers, megabytes * MIB);
+        let got = run(&context, &rows, true, order, some)
+            .unwrap_or_else(|error| panic!("{workers} {groups} {some:?}: {error:?}"));
+        assert_eq!(got.0, expected.0, "the order of rows");
+        for ((function, got), expected) in some.iter().zip(&got.1).zip(&expected.1) {
+            for (number, (got, expected)) in got.iter().zip(expected).enumerate() {
+                assert_eq!(got, expected, "row {number}: {function:?}, {order:?}");
             }
-            assert!(context.progress.snapshot().spilled_bytes > 0);
-            assert_nothing_is_left(&context);
         }
+        assert!(context.progress.snapshot().spilled_bytes > 0);
+        assert_nothing_is_left(&context);
     }
 }
 
