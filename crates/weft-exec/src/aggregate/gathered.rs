@@ -28,8 +28,8 @@ use crate::tuple::{Layout, Materialized, Page};
 
 /// A unit has about so many tuples at least, if there is memory for that.
 const UNIT_TUPLES_MIN: usize = 16 << 10;
-/// If all take more than this part of the budget, units are as small as can be: what the first need to be merged, and those who work
-/// on their groups, others give back, which are on no one's hands yet.
+/// If all take more than this part of the budget, each partition is a unit: those not begun can go to disk for what the first need to be
+/// merged, and for whoever works on their groups.
 const SCARCE_PART: u64 = 4;
 
 /// What all workers have left.

@@ -8,11 +8,6 @@
 use std::fs;
 use std::io;
 
-/// Bytes of files that are mapped and resident: code and constants; `None` where the system does not tell.
-pub fn resident_bytes() -> Option<u64> {
-    status_bytes("RssFile:")
-}
-
 /// What the system says of this process in a line of its status that gives a size.
 pub(super) fn status_bytes(name: &str) -> Option<u64> {
     line_bytes(&fs::read_to_string("/proc/self/status").ok()?, name)
@@ -123,9 +118,9 @@ mod tests {
         assert!(!trim(u64::MAX, u64::MAX / 2, 0).unwrap());
         // Other tests run meanwhile, and what they run comes back.
         let is_less = (0..100).any(|_| {
-            let before = resident_bytes().unwrap();
+            let before = status_bytes("RssFile:").unwrap();
             assert!(trim(0, 0, 0).unwrap());
-            resident_bytes().unwrap() < before
+            status_bytes("RssFile:").unwrap() < before
         });
         assert!(is_less);
         // Everything works as before.
