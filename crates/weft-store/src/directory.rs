@@ -233,8 +233,9 @@ pub(crate) async fn write_file(file: &File, bytes: &[u8], sync: bool) -> Result<
     for (at, chunk) in bytes.chunks(WRITE_BYTES_MAX).enumerate() {
         let mut buffer = IoBuf::zeroed(chunk.len());
         buffer.copy_from_slice(chunk);
-        let (result, _) = file.write(buffer, (at * WRITE_BYTES_MAX) as u64).await;
-        result?;
+        let (result, buffer) = file.write(buffer, (at * WRITE_BYTES_MAX) as u64).await;
+        let needed_bytes = buffer.len() as u64;
+        result.map_err(|error| StoreError::of_write(error, file.path(), needed_bytes))?;
     }
     if sync {
         file.sync().await?;

@@ -1,7 +1,7 @@
 //! What can go wrong with a database directory.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
 use weft_rt::io::FileError;
@@ -296,6 +296,14 @@ impl StoreError {
             error @ (StoreError::Cancelled | StoreError::At { .. } | StoreError::Task(_)) => error,
             error => StoreError::At { place: place.into(), source: Box::new(error) },
         }
+    }
+
+    /// What keeps so many bytes from being written.
+    pub(crate) fn of_write(error: FileError, path: &Path, needed_bytes: u64) -> StoreError {
+        if !is_no_space(&error) {
+            return error.into();
+        }
+        StoreError::DiskFull { path: path.into(), needed_bytes, source: Box::new(error) }
     }
 
     /// True if a device was full.

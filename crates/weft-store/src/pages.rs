@@ -8,7 +8,7 @@ use futures::future::join_all;
 use weft_buffer::page::{self, PAGE_BYTES_MAX, PAGE_HEADER_BYTES, PageHeader, PageId};
 use weft_rt::io::IoBuf;
 
-use crate::error::{Result, StoreError, is_no_space};
+use crate::error::{Result, StoreError};
 use crate::extent::{Extent, UNIT_BYTES};
 use crate::space::Space;
 use crate::wire::{Reader, WireResult, Writer, wrong};
@@ -185,14 +185,9 @@ impl PageRun {
         device.mark_dirty();
         space.note_written(self.extent.bytes());
         for (result, buffer) in results {
-            result.map_err(|error| match is_no_space(&error) {
-                true => StoreError::DiskFull {
-                    path: device.file.path().into(),
-                    needed_bytes: buffer.len() as u64,
-                    source: Box::new(error),
-                },
-                false => error.into(),
-            })?;
+            let needed_bytes = buffer.len() as u64;
+            result
+                .map_err(|error| StoreError::of_write(error, device.file.path(), needed_bytes))?;
         }
         Ok(())
     }

@@ -90,14 +90,16 @@ fn requests_that_fail_leave_nothing_of_an_import() {
 #[test]
 fn full_disks_leave_nothing_of_an_import() {
     let mut import = Import::new();
-    let room = import.random.u64(..256 << 10);
-    let taken = import.bench.disk.allocated_bytes();
-    let result = import.run(SimFaults::none().disk_full_after(taken + room));
-    if let Err(error) = &result {
-        assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
-        assert!(error.message().contains("has no room for"), "{error}");
+    // With little room, what commits does not fit, either.
+    for room in [0, 4 << 10, 8 << 10, import.random.u64(..256 << 10)] {
+        let taken = import.bench.disk.allocated_bytes();
+        let result = import.run(SimFaults::none().disk_full_after(taken + room));
+        if let Err(error) = &result {
+            assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+            assert!(error.message().contains("has no room for"), "{error}");
+        }
+        import.ended(&format!("a disk with room for {room} bytes"), result.map(|(rows, _)| rows));
     }
-    import.ended("a full disk", result.map(|(rows, _)| rows));
     let short = [Operation::Write, Operation::Read]
         .map(|operation| of_tables(FaultRule::chance(operation, 0.3, Fault::Short)));
     let result = import.run(short.into_iter().fold(SimFaults::none(), SimFaults::with));
