@@ -122,7 +122,7 @@ impl Run {
     async fn work(&self, worker: usize) -> Result<()> {
         let sink = self.pipeline.sink.local(&self.context.of_part(PartName::Sink), worker)?;
         let interpreter = Interpreter::new(self.program.clone(), &self.context);
-        let interpreter = interpreter.measured(&self.context);
+        let interpreter = interpreter.of_pipeline(&self.context);
         let mut machine = Machine { run: self, interpreter, sink, pace: Pace::default() };
         let depth = self.pipeline.source.depth(&self.context);
         {
@@ -298,7 +298,7 @@ impl Machine<'_> {
                 Advance::Ended => return Ok(()),
                 Advance::Nothing if self.run.enough.is_cancelled() => return Ok(()),
                 Advance::Nothing => {}
-                Advance::Waits => self.interpreter.wait().await?,
+                Advance::Waits => self.interpreter.wait(&mut self.pace).await?,
                 Advance::Tuples => {
                     if self.push().await? == Flow::Enough {
                         self.run.enough.cancel();

@@ -5,20 +5,25 @@
 //! then runs the steps and stops wherever a batch of tuples has come through all of them. A step that expands makes
 //! several batches of what was loaded: it is pushed on a stack when it has more than one, and taken up again when its
 //! batch, and whatever later steps made of it, has gone to the sink.
+//!
+//! Steps of a pipeline that take long let others run in between: before them, and in the middle of calls (`calls.rs`).
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::expand::Expansion;
 use crate::kernels::{self, filter};
+use crate::pace::{Pace, TURN};
 use crate::pipeline::{Flow, LocalSink};
 use crate::profile::{Meter, PartName, timed_in};
 use crate::program::{Program, Register, Step};
 use crate::query::Context;
 use crate::registers::Registers;
 use crate::selection::Selection;
+
+use calls::Speed;
 
 /// Runs a program. One worker's.
 pub struct Interpreter {
@@ -40,7 +45,14 @@ pub struct Interpreter {
     open: usize,
     /// Tells the parts of the pipeline apart, if somebody wants to know.
     meter: Option<Meter>,
+    /// When the steps went on that run now, if others are let run between them.
+    turn: Option<Instant>,
+    /// For each step that calls a function, how fast it was.
+    speeds: Vec<Speed>,
 }
+
+/// Steps after which it is looked how long they have taken: a step of ours is some microseconds.
+const STEPS_AT_ONCE: usize = 8;
 
 /// How far running the steps has led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +100,16 @@ impl Interpreter {
             scopes: Vec::new(),
             open: 0,
             meter: None,
+            turn: None,
+            speeds: vec![Speed::default(); program.steps.len()],
             program,
         }
     }
 
-    /// The same for the program of a pipeline, which is measured if somebody wants to know.
-    pub(crate) fn measured(self, context: &Context) -> Interpreter {
-        Interpreter { meter: context.profile().map(Meter::new), ..self }
+    /// The same for the program of a pipeline: it is measured if somebody wants to know, and lets others run.
+    pub(crate) fn of_pipeline(self, context: &Context) -> Interpreter {
+        let meter = context.profile().map(Meter::new);
+        Interpreter { meter, turn: Some(Instant::now()), ..self }
     }
 
     /// What measures it, if somebody wants to know.
@@ -172,6 +187,7 @@ impl Interpreter {
         } else {
             return Ok(Advance::Ended);
         };
+        self.turn = self.turn.map(|_| Instant::now());
         self.run_steps(start)?;
         let (rows, waits) = (self.registers.selection.count(), self.next.is_some());
         if let Some(meter) = &mut self.meter {
@@ -184,21 +200,34 @@ impl Interpreter {
         })
     }
 
-    /// Waits for the step that [`Advance::Waits`] was about.
+    /// Waits for the step that [`Advance::Waits`] was about, or lets others run before it.
     ///
     /// # Errors
     /// What the step gives. The tuples are lost then.
-    pub async fn wait(&mut self) -> Result<()> {
-        match self.next {
-            Some(step) => {
-                let part = self.part_of(step);
+    pub async fn wait(&mut self, pace: &mut Pace) -> Result<()> {
+        let Some(step) = self.next else { return Ok(()) };
+        let part = self.part_of(step);
+        let (waited, ran) = match &self.program.steps[step] {
+            Step::Expand(_) => {
                 let (expansion, registers) = self.expansion(step);
-                let (put_aside, ran) = timed_in(part, expansion.put_aside(registers)).await;
-                self.ran_step(step, ran);
-                put_aside
+                timed_in(part, expansion.put_aside(registers)).await
             }
-            None => Ok(()),
-        }
+            Step::Call { function, inputs, out } => {
+                let (registers, speed) = (&mut self.registers, &mut self.speeds[step]);
+                self.next = Some(step + 1);
+                let called = async {
+                    pace.rest().await;
+                    calls::run_in_turns(registers, function, inputs, *out, speed, pace).await
+                };
+                timed_in(part, called).await
+            }
+            _ => {
+                pace.rest().await;
+                return Ok(());
+            }
+        };
+        self.ran_step(step, ran);
+        waited
     }
 
     /// No tuples will come any more to a step that may have put some aside; gives how many it has.
@@ -294,9 +323,28 @@ impl Interpreter {
                         self.pending.push(at);
                     }
                 }
+                Step::Call { inputs, .. } => {
+                    let units = calls::units(&self.registers, inputs);
+                    let began = Instant::now();
+                    if let Some(since) = self.turn
+                        && !self.speeds[at].fits(units, (2 * TURN).saturating_sub(began - since))
+                    {
+                        self.next = Some(at);
+                        return Ok(());
+                    }
+                    kernels::run(step, &mut self.registers)?;
+                    self.speeds[at].note(units, began.elapsed());
+                }
                 step => kernels::run(step, &mut self.registers)?,
             }
             at += 1;
+            if at.is_multiple_of(STEPS_AT_ONCE)
+                && at < program.steps.len()
+                && self.turn.is_some_and(|since| since.elapsed() >= TURN)
+            {
+                self.next = Some(at);
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -356,5 +404,6 @@ fn skips(steps: &[Step]) -> Vec<usize> {
     skips
 }
 
+mod calls;
 #[cfg(test)]
 mod tests;

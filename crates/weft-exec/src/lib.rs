@@ -22,6 +22,7 @@
 //! Whoever makes a program knows SQL's types; here are only lanes. Types of a query planner are unknown to this crate.
 
 pub mod aggregate;
+mod apart;
 pub mod arrow;
 mod barrier;
 mod constant;

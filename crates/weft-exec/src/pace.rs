@@ -28,6 +28,11 @@ impl Pace {
         Pace { since: None }
     }
 
+    /// True if it never yields.
+    pub(crate) fn is_unbroken(&self) -> bool {
+        self.since.is_none()
+    }
+
     /// Drops what takes some time to be dropped, one after the other.
     pub(crate) async fn drop_all<T>(&mut self, all: Vec<T>) {
         for one in all {
@@ -36,11 +41,18 @@ impl Pace {
         }
     }
 
+    /// Yields now, unless it never does.
+    pub(crate) async fn rest(&mut self) {
+        if self.since.is_some() {
+            waiting(Wait::Other, yield_now()).await;
+            self.since = Some(Instant::now());
+        }
+    }
+
     /// Yields if it is time to. To be called every few ten microseconds.
     pub async fn keep(&mut self) {
         if self.since.is_some_and(|since| since.elapsed() >= TURN) {
-            waiting(Wait::Other, yield_now()).await;
-            self.since = Some(Instant::now());
+            self.rest().await;
         }
     }
 }

@@ -6,6 +6,7 @@
 use arrow_buffer::{Buffer, ScalarBuffer};
 use bytemuck::cast_slice;
 
+use crate::arrow::ArrowColumn;
 use crate::lane::{Lane, Value};
 use crate::text::Str;
 use crate::validity::Validity;
@@ -138,6 +139,8 @@ impl Vector {
 pub struct Arena {
     /// All but the last are full. None ever grows beyond the capacity that it was made with.
     chunks: Vec<Vec<u8>>,
+    /// These own others.
+    columns: Vec<ArrowColumn>,
 }
 
 const CHUNK_BYTES: usize = 32 << 10;
@@ -158,8 +161,29 @@ impl Arena {
         Str::new(&chunk[start..])
     }
 
+    /// The same for bytes that somebody has made: many are not copied.
+    pub(crate) fn add_made(&mut self, bytes: &mut Vec<u8>) -> Str {
+        if bytes.len() <= CHUNK_BYTES {
+            let view = self.add(bytes);
+            bytes.clear();
+            return view;
+        }
+        let mut chunk = std::mem::take(bytes);
+        chunk.shrink_to_fit();
+        let view = Str::new(&chunk);
+        // Not the last one, which may have room.
+        self.chunks.insert(self.chunks.len().saturating_sub(1), chunk);
+        view
+    }
+
+    /// Keeps the strings of a column that was loaded: they are valid until [`Arena::reset`].
+    pub(crate) fn keep(&mut self, column: ArrowColumn) {
+        self.columns.push(column);
+    }
+
     /// Forgets all strings, and keeps a little memory for the next.
     pub fn reset(&mut self) {
+        self.columns.clear();
         self.chunks.truncate(1);
         match self.chunks.first_mut() {
             Some(chunk) if chunk.capacity() <= CHUNK_BYTES => chunk.clear(),
@@ -202,8 +226,14 @@ mod tests {
             arena.reset();
         }
         let long = vec![b'x'; 100_000];
-        let view = arena.add(&long);
+        let short = arena.add(b"a short one, but not inline");
+        let views = [arena.add(&long), arena.add_made(&mut long.clone())];
+        let other = arena.add_made(&mut b"another short one".to_vec());
         // SAFETY: the arena has not been reset since.
-        assert_eq!(unsafe { view.bytes() }, long);
+        unsafe {
+            assert!(views.iter().all(|view| view.bytes() == long));
+            assert_eq!(short.bytes(), b"a short one, but not inline");
+            assert_eq!(other.bytes(), b"another short one");
+        }
     }
 }

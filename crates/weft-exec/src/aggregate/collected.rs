@@ -236,9 +236,8 @@ impl Joined {
     /// Writes what was joined, NULL if there are no texts, and begins anew.
     fn write(&mut self, at: usize, out: &mut Vector) {
         out.validity.set(at, self.texts > 0);
-        let text = out.arena.add(&self.bytes);
+        let text = out.arena.add_made(&mut self.bytes);
         out.values_mut::<Str>()[at] = text;
-        self.bytes.clear();
         self.texts = 0;
     }
 }

@@ -1,6 +1,7 @@
 //! Functions that are not ours, over the values of a group as Arrow arrays.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::LocalBoxFuture;
 
@@ -10,16 +11,19 @@ use super::list::Chain;
 use super::memory::Memory;
 use super::state::{Needs, Outcome, Tuple};
 use super::turns;
+use crate::apart::{self, LONG_BYTES};
 use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::Result;
 use crate::for_lane;
 use crate::lane::{Lane, Value};
-use crate::pace::Pace;
+use crate::pace::{Pace, TURN};
 use crate::selection::Selected;
 use crate::text::Str;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
 
-/// Values that a function gets at once.
+/// Values that a function gets at once: at first, and as soon as it is known how long it takes for them.
+const VALUES_FIRST: usize = 1024;
+const VALUES_MIN: usize = 64;
 const VALUES_MAX: usize = 4 * VECTOR_ROWS_MAX;
 
 /// What a function gives for all values of a group.
@@ -59,12 +63,15 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
             let mut calling = Calling::of(self);
             for (at, tuple) in tuples.iter().enumerate() {
                 let mut group = self.function.begin()?;
-                for some in self.chain.values_in_turns(*tuple, pace).await.chunks(VECTOR_ROWS_MAX) {
+                let values = self.chain.values_in_turns(*tuple, pace).await;
+                let mut left = &values[..];
+                while !left.is_empty() {
+                    let (some, others) = left.split_at(calling.room().min(left.len()));
                     calling.add(some, &mut *group)?;
+                    left = others;
                     pace.keep().await;
                 }
-                // What is not ours cannot be broken off.
-                calling.write(&mut *group, at, out)?;
+                calling.write(group, at, out, pace).await?;
                 pace.keep().await;
             }
             Ok(())
@@ -80,8 +87,11 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
 struct Calling<'a, T> {
     outcome: &'a ExternalOutcome<T>,
     builder: ColumnBuilder,
-    /// In the builder.
+    /// In the builder, and how many are to be.
     count: usize,
+    at_once: usize,
+    /// All values of the group, about.
+    bytes: usize,
     values: Vector,
     result: Vector,
 }
@@ -90,19 +100,26 @@ impl<T: Keep> Calling<'_, T> {
     fn of(outcome: &ExternalOutcome<T>) -> Calling<'_, T> {
         let builder = ColumnBuilder::new(outcome.function.input_type(), T::LANE);
         let (values, result) = (Vector::new(T::LANE), Vector::new(outcome.lane));
-        Calling { outcome, builder, count: 0, values, result }
+        Calling { outcome, builder, count: 0, at_once: VALUES_FIRST, bytes: 0, values, result }
     }
 
-    /// Adds some values, of a vector at most.
+    /// How many values can be added.
+    fn room(&self) -> usize {
+        VECTOR_ROWS_MAX.min(self.at_once - self.count)
+    }
+
+    /// Adds some values, for which there is room.
     fn add(&mut self, some: &[Option<T>], group: &mut dyn Group) -> Result<()> {
         self.values.validity.set_all();
         for (row, value) in some.iter().enumerate() {
             self.values.validity.set(row, value.is_some());
             self.values.values_mut::<T>()[row] = value.unwrap_or_default();
         }
+        let bytes_before = self.builder.bytes();
         self.builder.append(&self.values, Selected::All(some.len()));
+        self.bytes += self.builder.bytes() - bytes_before;
         self.count += some.len();
-        if self.count >= VALUES_MAX { self.hand_on(group) } else { Ok(()) }
+        if self.count >= self.at_once { self.hand_on(group) } else { Ok(()) }
     }
 
     /// The group gets the values that were added.
@@ -112,30 +129,52 @@ impl<T: Keep> Calling<'_, T> {
         }
         let fresh = ColumnBuilder::new(self.outcome.function.input_type(), T::LANE);
         let values = std::mem::replace(&mut self.builder, fresh).finish()?;
-        self.count = 0;
-        group.add(&values)
+        let (count, began) = (std::mem::take(&mut self.count), Instant::now());
+        group.add(&values)?;
+        let took = began.elapsed();
+        if took > TURN {
+            self.at_once = (count / 2).max(VALUES_MIN);
+        } else if took < TURN / 4 {
+            self.at_once = (self.at_once * 2).min(VALUES_MAX);
+        }
+        Ok(())
     }
 
-    /// Writes what the function gives for the values that were added, and begins anew.
-    fn write(&mut self, group: &mut dyn Group, at: usize, out: &mut Vector) -> Result<()> {
-        self.hand_on(group)?;
-        let ExternalOutcome { function, lane, .. } = self.outcome;
-        let array = group.value()?;
-        assert_eq!(array.len(), 1, "{} gives one value per group", function.name());
+    /// Writes what the function gives for the values that were added, and begins anew. What is not ours cannot be broken off:
+    /// where it takes long it runs apart.
+    async fn write(
+        &mut self,
+        mut group: Box<dyn Group>,
+        at: usize,
+        out: &mut Vector,
+        pace: &Pace,
+    ) -> Result<()> {
+        self.hand_on(&mut *group)?;
+        let is_long = std::mem::take(&mut self.bytes) >= LONG_BYTES;
+        let (function, lane) = (self.outcome.function.clone(), self.outcome.lane);
+        let mut value = move || {
+            let array = group.value()?;
+            assert_eq!(array.len(), 1, "{} gives one value per group", function.name());
+            ArrowColumn::new(&array, lane)
+        };
+        let is_apart = is_long && !pace.is_unbroken();
+        let column = if is_apart { apart::run(value).await } else { value() }?;
         self.result.reset();
-        // Owns what a string refers to until it is copied.
-        let column = ArrowColumn::new(&array, *lane)?;
+        // Owns what a string refers to.
         column.load(0, 1, &mut self.result)?;
         out.validity.set(at, self.result.validity.is_valid(0));
-        for_lane!(*lane, R => copy::<R>(&self.result, at, out));
+        for_lane!(lane, R => copy::<R>(&self.result, is_long, at, out));
+        if is_long {
+            out.arena.keep(column);
+        }
         Ok(())
     }
 }
 
-/// Copies the value of the first row, and its bytes if it is a string.
-fn copy<R: Value>(from: &Vector, at: usize, to: &mut Vector) {
+/// Copies the value of the first row, and its bytes if it is a string that is not kept.
+fn copy<R: Value>(from: &Vector, is_kept: bool, at: usize, to: &mut Vector) {
     let Some(mut value) = from.value::<R>(0) else { return };
-    if R::LANE == Lane::Str {
+    if R::LANE == Lane::Str && !is_kept {
         let string: Str = bytemuck::cast(value);
         // SAFETY: the vector that was just loaded keeps its strings alive.
         let kept = to.arena.add(unsafe { string.bytes() });

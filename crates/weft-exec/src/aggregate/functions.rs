@@ -145,14 +145,14 @@ pub trait External: fmt::Debug + Send + Sync {
 }
 
 /// A group on its way to its value.
-pub trait Group {
+pub trait Group: Send {
     /// More of its values, in the order of the aggregate.
     ///
     /// # Errors
     /// What is wrong with them; [`crate::ExecError::Function`] for whatever is not this crate's.
     fn add(&mut self, values: &ArrayRef) -> Result<()>;
 
-    /// Its value: an array of one row.
+    /// Its value: an array of one row. Asked for once, after all values, on any thread.
     ///
     /// # Errors
     /// As [`Group::add`].

@@ -17,16 +17,20 @@ use arrow_buffer::{
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{ArrowError, DataType};
 
-use super::dictionary;
+use super::{dictionary, is_encoded};
+use crate::apart::LONG_BYTES;
 use crate::error::Result;
 use crate::for_lane;
 use crate::lane::{Lane, Value};
+use crate::pace::Pace;
 use crate::selection::Selected;
 use crate::text::Str;
 use crate::vector::Vector;
 
 /// Bytes of a block of long strings.
 const BLOCK_BYTES: usize = 64 << 10;
+/// Bytes of a long string that are copied at once.
+const COPIED_AT_ONCE: usize = 128 << 10;
 
 /// An array that grows by the selected rows of one vector after the other.
 #[derive(Debug)]
@@ -102,17 +106,76 @@ impl ColumnBuilder {
         });
     }
 
-    fn add_long(&mut self, head: u64, bytes: &[u8]) -> u128 {
-        let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= bytes.len();
-        if !self.blocks.last().is_some_and(has_room) {
-            self.blocks.push(Vec::with_capacity(BLOCK_BYTES.max(bytes.len())));
+    /// Adds the `rows` of a vector, in turns if their strings are very long.
+    ///
+    /// # Panics
+    /// As [`ColumnBuilder::append`].
+    pub(crate) async fn append_in_turns(
+        &mut self,
+        vector: &Vector,
+        rows: Selected<'_>,
+        pace: &mut Pace,
+    ) {
+        if self.lane != Lane::Str {
+            return self.append(vector, rows);
         }
+        let mut bytes = 0;
+        let length = |row| vector.value::<Str>(row).map_or(0, |string| string.len());
+        rows.for_each(|row| bytes += length(row));
+        if bytes <= COPIED_AT_ONCE || pace.is_unbroken() {
+            return self.append(vector, rows);
+        }
+        let mut numbers = Vec::with_capacity(rows.count());
+        rows.for_each(|row| numbers.push(row as u16));
+        for number in numbers {
+            let row = usize::from(number);
+            match vector.value::<Str>(row).filter(|string| string.len() > COPIED_AT_ONCE) {
+                Some(string) => {
+                    // SAFETY: what strings of a register refer to is alive as long as the register is read.
+                    let bytes = unsafe { string.bytes() };
+                    let view = self.begin_long(string.head(), bytes.len());
+                    for some in bytes.chunks(COPIED_AT_ONCE) {
+                        self.block().extend_from_slice(some);
+                        pace.keep().await;
+                    }
+                    self.values.extend_from_slice(&view.to_le_bytes());
+                    self.nulls.append_non_null();
+                }
+                None => {
+                    self.append(vector, Selected::Some(&[number]));
+                    pace.keep().await;
+                }
+            }
+        }
+    }
+
+    fn add_long(&mut self, head: u64, bytes: &[u8]) -> u128 {
+        let view = self.begin_long(head, bytes.len());
+        self.block().extend_from_slice(bytes);
+        view
+    }
+
+    /// The view of a string that is put into [`ColumnBuilder::block`] next.
+    fn begin_long(&mut self, head: u64, bytes: usize) -> u128 {
+        let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= bytes;
+        if !self.blocks.last().is_some_and(has_room) {
+            self.blocks.push(Vec::with_capacity(BLOCK_BYTES.max(bytes)));
+        }
+        self.block_bytes += bytes;
         let number = self.blocks.len() - 1;
-        let block = &mut self.blocks[number];
-        let place = (block.len() as u64) << 32 | number as u64;
-        block.extend_from_slice(bytes);
-        self.block_bytes += bytes.len();
+        let place = (self.blocks[number].len() as u64) << 32 | number as u64;
         u128::from(head) | u128::from(place) << 64
+    }
+
+    /// The block that is being filled.
+    fn block(&mut self) -> &mut Vec<u8> {
+        self.blocks.last_mut().expect("a string has begun")
+    }
+
+    /// True if [`ColumnBuilder::finish`] takes long, which had better be done [apart](crate::apart).
+    pub(crate) fn takes_long(&self) -> bool {
+        let is_dictionary = matches!(self.data_type, DataType::Dictionary(..));
+        self.bytes() >= LONG_BYTES && (is_dictionary || is_encoded(&self.data_type))
     }
 
     /// The array.

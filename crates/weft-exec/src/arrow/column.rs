@@ -13,6 +13,8 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::DataType;
 
+use super::is_encoded;
+use crate::apart::LONG_BYTES;
 use crate::error::{ExecError, Result};
 use crate::for_lane;
 use crate::lane::{Bool, Lane, Value};
@@ -170,6 +172,11 @@ impl ArrowColumn {
         };
         let values = Values::Dictionary(Dictionary { codes, entries });
         Ok(ArrowColumn { lane, rows: array.len(), nulls, values })
+    }
+
+    /// True if [`ArrowColumn::new`] takes long for an array, which had better be done [apart](crate::apart).
+    pub(crate) fn takes_long(array: &ArrayRef) -> bool {
+        is_encoded(array.data_type()) && array.get_buffer_memory_size() >= LONG_BYTES
     }
 
     /// The entries of its dictionary, if it is kept as one.

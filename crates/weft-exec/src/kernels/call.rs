@@ -6,11 +6,11 @@ use arrow_array::{ArrayRef, UInt32Array};
 
 use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::{ExecError, Result};
+use crate::for_lane;
 use crate::lane::Lane;
 use crate::program::{Function, Register};
 use crate::registers::Registers;
 use crate::selection::Selected;
-use crate::text::Str;
 use crate::vector::Vector;
 
 /// `out = function(inputs)` for the tuples that are selected: others could make it fail.
@@ -24,23 +24,7 @@ pub(crate) fn run(
     if selected.count() == 0 {
         return Ok(());
     }
-    let arrays = inputs.iter().zip(function.input_types()).map(|(input, data_type)| {
-        let vector = registers.vector(*input);
-        let mut builder = ColumnBuilder::new(data_type, vector.lane());
-        builder.append(vector, selected);
-        builder.finish()
-    });
-    let arrays: Vec<ArrayRef> = arrays.collect::<Result<_>>()?;
-    let mut result = function.call(&arrays, selected.count())?;
-    if result.len() != selected.count() {
-        let problem = format!(
-            "{} gave {} values for {} rows",
-            function.name(),
-            result.len(),
-            selected.count()
-        );
-        return Err(ExecError::Function(problem.into()));
-    }
+    let mut result = evaluate(registers, &**function, inputs, selected)?;
     if let Selected::Some(rows) = selected {
         // Back to the places of their tuples; between them lies whatever comes first.
         let mut places = vec![0; registers.rows()];
@@ -52,21 +36,81 @@ pub(crate) fn run(
     registers.write(out, |registers, out| {
         let column = ArrowColumn::new(&result, out.lane())?;
         column.load(0, registers.rows(), out)?;
-        if out.lane() == Lane::Str {
-            keep_strings(registers.rows(), out);
-        }
+        keep(column, out);
         Ok(())
     })
 }
 
-/// Copies the long strings of a vector, so that whatever owns them may go.
-fn keep_strings(rows: usize, vector: &mut Vector) {
-    for row in 0..rows {
-        let Some(string) = vector.value::<Str>(row).filter(|string| !string.is_inline()) else {
-            continue;
-        };
-        // SAFETY: it is not null, and its owner has not gone yet.
-        let kept = vector.arena.add(unsafe { string.bytes() });
-        vector.values_mut::<Str>()[row] = kept;
+/// What a function gives for some rows: as many values.
+pub(crate) fn evaluate(
+    registers: &Registers,
+    function: &dyn Function,
+    inputs: &[Register],
+    rows: Selected<'_>,
+) -> Result<ArrayRef> {
+    let arrays = gathered(registers, function, inputs).map(|(mut builder, vector)| {
+        builder.append(vector, rows);
+        builder
+    });
+    call(function, arrays.collect(), rows.count())
+}
+
+/// For each input, where it is to be gathered, and what it is.
+pub(crate) fn gathered<'a>(
+    registers: &'a Registers,
+    function: &'a dyn Function,
+    inputs: &'a [Register],
+) -> impl Iterator<Item = (ColumnBuilder, &'a Vector)> {
+    inputs.iter().zip(function.input_types()).map(|(input, data_type)| {
+        let vector = registers.vector(*input);
+        (ColumnBuilder::new(data_type, vector.lane()), vector)
+    })
+}
+
+/// What a function gives for so many rows, whose inputs were gathered.
+pub(crate) fn call(
+    function: &dyn Function,
+    inputs: Vec<ColumnBuilder>,
+    rows: usize,
+) -> Result<ArrayRef> {
+    let arrays: Vec<ArrayRef> =
+        inputs.into_iter().map(ColumnBuilder::finish).collect::<Result<_>>()?;
+    let result = function.call(&arrays, rows)?;
+    if result.len() != rows {
+        let problem = format!("{} gave {} values for {rows} rows", function.name(), result.len());
+        return Err(ExecError::Function(problem.into()));
+    }
+    Ok(result)
+}
+
+/// Writes the values of a column into some rows, as many; `scratch` is used on the way.
+///
+/// # Errors
+/// As [`ArrowColumn::load`].
+pub(crate) fn scatter(
+    column: ArrowColumn,
+    rows: &[u16],
+    scratch: &mut Vector,
+    out: &mut Vector,
+) -> Result<()> {
+    column.load(0, rows.len(), scratch)?;
+    for (number, row) in rows.iter().enumerate() {
+        out.validity.set(usize::from(*row), scratch.validity.is_valid(number));
+    }
+    for_lane!(out.lane(), T => {
+        let values = scratch.values::<T>();
+        let out = out.values_mut::<T>();
+        for (value, row) in values.iter().zip(rows) {
+            out[usize::from(*row)] = *value;
+        }
+    });
+    keep(column, out);
+    Ok(())
+}
+
+/// The strings of a vector stay, which are a column's.
+fn keep(column: ArrowColumn, vector: &mut Vector) {
+    if vector.lane() == Lane::Str {
+        vector.arena.keep(column);
     }
 }

@@ -9,7 +9,7 @@ mod alarm;
 mod arithmetic;
 mod bits;
 mod calendar;
-mod call;
+pub(crate) mod call;
 mod cast;
 mod characters;
 mod compare;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::wait::apart;
 use super::{PartName, Profile, waiting_in};
 
 /// Counts for one worker; adds to the profile when it is dropped.
@@ -133,9 +134,9 @@ pub(crate) async fn timed<T>(is_measured: bool, future: impl Future<Output = T>)
     let mut future = pin!(future);
     let mut ran = Duration::ZERO;
     poll_fn(|context| {
-        let began = Instant::now();
+        let (began, apart_before) = (Instant::now(), apart());
         let polled = future.as_mut().poll(context);
-        ran += began.elapsed();
+        ran += began.elapsed() + (apart() - apart_before);
         polled.map(|output| (output, ran))
     })
     .await

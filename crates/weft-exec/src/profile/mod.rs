@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub use facts::{Fact, Facts, Unit};
 pub(crate) use meter::{Meter, timed_in};
 pub use parts::{PartName, Parts};
-pub(crate) use wait::{Measuring, Wait, measured, note_wait, waiting, waiting_in};
+pub(crate) use wait::{Measuring, Wait, measured, note_apart, note_wait, waiting, waiting_in};
 
 use crate::pipeline::Pipeline;
 use crate::program::Step;
@@ -203,6 +203,12 @@ impl Profile {
         self.turns.fetch_add(1, Ordering::Relaxed);
         self.long_turns.fetch_add(u64::from(cpu > LONG_TURN), Ordering::Relaxed);
         self.turn_max_ns.fetch_max(cpu.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Another thread has had the processor for a task.
+    fn note_apart(&self, cpu: Duration) {
+        self.cpu_ns.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
+        self.ran_ns.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// A task has waited, in a part of the pipeline if that is known.

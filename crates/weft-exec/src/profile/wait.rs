@@ -26,6 +26,14 @@ impl Measuring {
             self.profile.note_part(part, ran);
         }
     }
+
+    /// Another thread has had the processor for so long, for a task.
+    fn note_apart(&self, cpu: Duration) {
+        self.profile.note_apart(cpu);
+        if let Some(part) = self.part {
+            self.profile.note_part(part, cpu);
+        }
+    }
 }
 
 /// What a task waits for.
@@ -42,6 +50,18 @@ pub(crate) enum Wait {
 thread_local! {
     /// What the task that runs on this thread has waited for last, and where, as far as somebody has said.
     static WAIT: Cell<(Wait, Option<PartName>)> = const { Cell::new((Wait::Other, None)) };
+    /// Processor time that other threads have had for tasks of this thread, up to now.
+    static APART: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Another thread has had the processor for so long, for the task that runs on this one.
+pub(crate) fn note_apart(cpu: Duration) {
+    APART.set(APART.get() + cpu);
+}
+
+/// All that [`note_apart`] was told on this thread.
+pub(super) fn apart() -> Duration {
+    APART.get()
 }
 
 /// Waits for `future`, and says for what.
@@ -85,10 +105,11 @@ pub(crate) async fn measured<T>(
             measuring.profile.note_waited(wait, part.or(measuring.part), began - since);
         }
         WAIT.set((Wait::Other, None));
-        let cpu_before = thread_time();
+        let (cpu_before, apart_before) = (thread_time(), apart());
         let polled = future.as_mut().poll(context);
         let (cpu, ended) = (thread_time().saturating_sub(cpu_before), Instant::now());
         measuring.note_run(cpu, ended - began);
+        measuring.note_apart(apart() - apart_before);
         if polled.is_pending() {
             waits = Some((WAIT.get(), ended));
         }

@@ -14,9 +14,11 @@ use weft_rt::JoinHandle;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::sync::channel::{Receiver, Sender, bounded};
 
+use crate::apart;
 use crate::arrow::ColumnBuilder;
 use crate::error::{ExecError, Result};
 use crate::lane::Lane;
+use crate::pace::Pace;
 use crate::parallel::CancelRest;
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::profile::{Wait, waiting};
@@ -72,6 +74,7 @@ impl Sink for Output {
             ledger: context.ledger.clone(),
             memory: context.ledger.empty(),
             sender: self.sender.clone(),
+            pace: Pace::default(),
         };
         local.renew();
         Ok(Box::new(local))
@@ -87,6 +90,7 @@ struct LocalOutput {
     /// Of the batch that is being gathered, as far as there was any.
     memory: Reservation,
     sender: Sender<Item>,
+    pace: Pace,
 }
 
 impl LocalOutput {
@@ -100,7 +104,11 @@ impl LocalOutput {
 
     async fn send(&mut self) -> Result<Flow> {
         let rows = std::mem::take(&mut self.rows);
-        let columns = self.renew().into_iter().map(ColumnBuilder::finish).collect::<Result<_>>()?;
+        let columns = self.renew();
+        let takes_long = columns.iter().any(ColumnBuilder::takes_long);
+        let finish =
+            move || columns.into_iter().map(ColumnBuilder::finish).collect::<Result<Vec<_>>>();
+        let columns = if takes_long { apart::run(finish).await } else { finish() }?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let memory = std::mem::replace(&mut self.memory, self.ledger.empty());
@@ -117,7 +125,8 @@ impl LocalSink for LocalOutput {
         async {
             let selected = registers.selected();
             for ((register, _), column) in self.registers.iter().zip(&mut self.columns) {
-                column.append(registers.vector(*register), selected);
+                let vector = registers.vector(*register);
+                column.append_in_turns(vector, selected, &mut self.pace).await;
             }
             self.rows += selected.count();
             let bytes = self.columns.iter().map(ColumnBuilder::bytes).sum::<usize>();

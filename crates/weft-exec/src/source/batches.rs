@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::MorselQueue;
 use weft_rt::progress::Progress;
 
+use crate::apart;
 use crate::arrow::{ArrowColumn, Entries};
 use crate::error::Result;
 use crate::lane::Lane;
@@ -30,7 +31,7 @@ pub struct Batches {
 #[derive(Debug)]
 struct Shared {
     batches: Vec<RecordBatch>,
-    lanes: Vec<Lane>,
+    lanes: Arc<[Lane]>,
     /// Which rows of which batch each morsel has.
     morsels: Vec<(usize, usize, usize)>,
     queue: MorselQueue,
@@ -48,6 +49,7 @@ impl Batches {
         }
         let queue = MorselQueue::new(morsels.len() as u64, 1);
         let progress = std::sync::OnceLock::new();
+        let lanes = lanes.into();
         Batches { shared: Arc::new(Shared { batches, lanes, morsels, queue, progress }) }
     }
 }
@@ -81,11 +83,16 @@ impl Morsel for BatchMorsel {
             return async { Ok(None) }.boxed_local();
         }
         let (batch, start, rows) = morsels[self.number];
-        let tuples = BatchTuples::new(&batches[batch].slice(start, rows), lanes);
+        let batch = batches[batch].slice(start, rows);
         if let Some(progress) = progress.get() {
             progress.add_rows(rows as u64);
         }
-        async { Ok(Some(Box::new(tuples?) as Box<dyn Tuples>)) }.boxed_local()
+        async {
+            Ok(Some(
+                Box::new(BatchTuples::of(batch, lanes, &mut Vec::new()).await?) as Box<dyn Tuples>
+            ))
+        }
+        .boxed_local()
     }
 }
 
@@ -131,6 +138,31 @@ impl BatchTuples {
         };
         let columns = columns.map(column).collect::<Result<_>>()?;
         Ok(BatchTuples { rows: batch.num_rows(), columns, selected: None })
+    }
+
+    /// As [`BatchTuples::following`], [apart](crate::apart) if it takes long.
+    ///
+    /// # Errors
+    /// As [`BatchTuples::new`].
+    ///
+    /// # Panics
+    /// As [`BatchTuples::new`].
+    pub(crate) async fn of(
+        batch: RecordBatch,
+        lanes: &Arc<[Lane]>,
+        dictionaries: &mut Vec<Option<Arc<Entries>>>,
+    ) -> Result<BatchTuples> {
+        if !batch.columns().iter().any(ArrowColumn::takes_long) {
+            return BatchTuples::following(&batch, lanes, dictionaries);
+        }
+        let (lanes, mut known) = (lanes.clone(), std::mem::take(dictionaries));
+        let prepare = move || {
+            let tuples = BatchTuples::following(&batch, &lanes, &mut known);
+            (tuples, known)
+        };
+        let (tuples, known) = apart::run(prepare).await;
+        *dictionaries = known;
+        tuples
     }
 
     /// Only those rows whose bits are set, if bits are given.

@@ -31,7 +31,7 @@ pub struct BatchStreams {
 
 struct Shared {
     streams: Vec<Turns>,
-    lanes: Vec<Lane>,
+    lanes: Arc<[Lane]>,
 }
 
 /// A stream that workers take turns to poll.
@@ -60,7 +60,7 @@ impl BatchStreams {
             stream: std::sync::Mutex::new(Some(stream)),
         };
         let streams = streams.into_iter().map(turns).collect();
-        let shared = Arc::new(Shared { streams, lanes });
+        let shared = Arc::new(Shared { streams, lanes: lanes.into() });
         BatchStreams { shared, is_ordered: Arc::default(), handed_out: AtomicUsize::new(0) }
     }
 
@@ -123,7 +123,7 @@ impl Morsel for StreamMorsel {
             while self.seen < streams.len() {
                 let stream = &streams[(self.first + self.seen) % streams.len()];
                 if let Some(batch) = stream.next().await? {
-                    let tuples = BatchTuples::new(&batch, lanes)?;
+                    let tuples = BatchTuples::of(batch, lanes, &mut Vec::new()).await?;
                     return Ok(Some(Box::new(tuples) as Box<dyn Tuples>));
                 }
                 self.seen += 1;

@@ -173,7 +173,7 @@ impl Morsel for TableMorsel {
                 // Others before it had as much, and are gone, or soon will be.
                 ledger.note_freed(slice_bytes(&batch));
             }
-            let tuples = BatchTuples::following(&batch, &self.lanes, &mut self.dictionaries)?;
+            let tuples = BatchTuples::of(batch, &self.lanes, &mut self.dictionaries).await?;
             Ok(Some(Box::new(tuples.with_selected(selected)) as Box<dyn Tuples>))
         }
         .boxed_local()

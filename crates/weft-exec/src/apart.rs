@@ -1,0 +1,91 @@
+//! What is not ours cannot be broken off. Where it will take long it runs on a thread of its own, and the coroutine waits for it
+//! as for a device: the worker serves others meanwhile.
+//!
+//! A thread is made for each such piece of work: some ten microseconds, for what takes a millisecond or more.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use weft_rt::sync::oneshot;
+use weft_store::spill::thread_time;
+
+use crate::profile::{Wait, note_apart, waiting};
+
+/// Bytes of what takes long: by far more than a vector of usual values has.
+pub(crate) const LONG_BYTES: usize = 128 << 10;
+
+/// Runs `work` on a thread of its own, and here and now if there is none to be had. Dropped while it waits, it leaves the
+/// work to end by itself, with all that it owns.
+///
+/// # Panics
+/// If the work does.
+pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = oneshot::channel();
+    let run = move || {
+        let before = thread_time();
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let cpu = thread_time().saturating_sub(before);
+        // Nobody may want it any more.
+        drop(sender.send((result, cpu)));
+    };
+    // Taken by the thread, or by whoever fails to start one.
+    let run = Arc::new(Mutex::new(Some(run)));
+    let take = |run: &Mutex<Option<_>>| run.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let for_thread = run.clone();
+    let on_thread = move || {
+        if let Some(run) = take(&for_thread) {
+            run();
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("weft-apart".into()).spawn(on_thread) {
+        log::warn!("no thread for a long call, which holds up others now: {error}");
+        if let Some(run) = take(&run) {
+            run();
+        }
+    }
+    drop(run);
+    let (result, cpu): (thread::Result<T>, Duration) =
+        waiting(Wait::Other, receiver).await.expect("work that has begun sends what it gives");
+    note_apart(cpu);
+    result.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures::FutureExt;
+    use futures::executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn work_runs_on_another_thread() {
+        let here = thread::current().id();
+        let (there, value) = block_on(run(|| (thread::current().id(), 7)));
+        assert_ne!(there, here);
+        assert_eq!(value, 7);
+    }
+
+    #[test]
+    fn a_panic_comes_to_whoever_waits() {
+        let caught = catch_unwind(|| block_on(run(|| panic!("of the work"))));
+        let panic = caught.expect_err("a panic");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"of the work"));
+    }
+
+    #[test]
+    fn whoever_goes_leaves_the_work_to_end() {
+        let (begin, begins) = mpsc::channel::<()>();
+        let (end, ended) = mpsc::channel();
+        let work = run(move || {
+            begins.recv().expect("somebody lets it begin");
+            end.send(()).expect("somebody waits");
+        });
+        assert!(work.now_or_never().is_none(), "it has not ended");
+        begin.send(()).expect("it waits");
+        ended.recv().expect("it ends");
+    }
+}
