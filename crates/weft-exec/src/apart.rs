@@ -4,7 +4,8 @@
 //! A thread is made for each such piece of work: some ten microseconds, for what takes a millisecond or more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,17 +17,44 @@ use crate::profile::{Wait, note_apart, waiting};
 /// Bytes of what takes long: by far more than a vector of usual values has.
 pub(crate) const LONG_BYTES: usize = 128 << 10;
 
+/// Threads for each processor, at most: those whose work nobody waits for any more are among them.
+const THREADS_MAX: usize = 4;
+
+/// Threads that there are.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of the threads, as long as it runs.
+struct Place;
+
+impl Place {
+    /// Another one, if there may be more.
+    fn take() -> Option<Place> {
+        static MOST: LazyLock<usize> =
+            LazyLock::new(|| THREADS_MAX * thread::available_parallelism().map_or(1, usize::from));
+        let place = Place;
+        (THREADS.fetch_add(1, Ordering::Relaxed) < *MOST).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Runs `work` on a thread of its own, and here and now if there is none to be had. Dropped while it waits, it leaves the
 /// work to end by itself, with all that it owns.
 ///
 /// # Panics
 /// If the work does.
 pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let Some(place) = Place::take() else { return work() };
     let (sender, receiver) = oneshot::channel();
     let run = move || {
         let before = thread_time();
         let result = catch_unwind(AssertUnwindSafe(work));
         let cpu = thread_time().saturating_sub(before);
+        drop(place);
         // Nobody may want it any more.
         drop(sender.send((result, cpu)));
     };

@@ -40,6 +40,10 @@ pub struct Interpreter {
     next: Option<usize>,
     /// They have not come to the first step either.
     is_new: bool,
+    /// They wait there for nothing but that others are let run.
+    rests: bool,
+    /// They have waited there.
+    has_waited: bool,
     /// Open ones, and behind them those that were, whose memory is used again.
     scopes: Vec<Scope>,
     open: usize,
@@ -97,6 +101,8 @@ impl Interpreter {
             pending: Vec::new(),
             next: None,
             is_new: false,
+            rests: false,
+            has_waited: false,
             scopes: Vec::new(),
             open: 0,
             meter: None,
@@ -141,6 +147,7 @@ impl Interpreter {
         self.pending.clear();
         self.open = 0;
         (self.next, self.is_new) = (Some(0), true);
+        (self.rests, self.has_waited) = (false, false);
     }
 
     /// Runs the steps until tuples have come through all of them, which are then selected in the registers. False if
@@ -171,9 +178,13 @@ impl Interpreter {
         let start = if let Some(step) = self.next.take() {
             let rows = self.registers.selection.count();
             if let Some(meter) = &mut self.meter {
-                let is_new = std::mem::take(&mut self.is_new);
-                if is_new { meter.begin(rows) } else { meter.resume(step) }
+                match (std::mem::take(&mut self.is_new), self.has_waited) {
+                    (true, _) => meter.begin(rows),
+                    (false, true) => meter.go_on(),
+                    (false, false) => meter.resume(step),
+                }
             }
+            self.has_waited = false;
             step
         } else if let Some(step) = self.pending.pop() {
             if let Some(meter) = &mut self.meter {
@@ -206,6 +217,11 @@ impl Interpreter {
     /// What the step gives. The tuples are lost then.
     pub async fn wait(&mut self, pace: &mut Pace) -> Result<()> {
         let Some(step) = self.next else { return Ok(()) };
+        self.has_waited = true;
+        if std::mem::take(&mut self.rests) {
+            pace.rest().await;
+            return Ok(());
+        }
         let part = self.part_of(step);
         let (waited, ran) = match &self.program.steps[step] {
             Step::Expand(_) => {
@@ -221,10 +237,7 @@ impl Interpreter {
                 };
                 timed_in(part, called).await
             }
-            _ => {
-                pace.rest().await;
-                return Ok(());
-            }
+            step => unreachable!("{step:?} waits for nothing"),
         };
         self.ran_step(step, ran);
         waited
@@ -342,7 +355,7 @@ impl Interpreter {
                 && at < program.steps.len()
                 && self.turn.is_some_and(|since| since.elapsed() >= TURN)
             {
-                self.next = Some(at);
+                (self.next, self.rests) = (Some(at), true);
                 return Ok(());
             }
         }

@@ -105,3 +105,32 @@ fn operators_let_others_run() {
         assert!(turn_ms < turn_ms_max, "{turn_ms} of {turn_ms_max} ms: {sql}");
     }
 }
+
+/// Others are let run before any of a program's steps, a join's among them, whose build side has partitions.
+#[test]
+fn what_waits_for_its_turn_is_not_lost() {
+    let options = DatabaseOptions::default()
+        .with("threads", 2)
+        .with("engine", "weft")
+        .with("partition", "always");
+    let session = Database::in_memory(&options).unwrap().session().unwrap();
+    let text = "repeat('text number ' || value || ' of some', 20)";
+    let sql = format!(
+        "CREATE TABLE p AS SELECT value AS i, value * 7 AS k, {text} AS s FROM generate_series(1, 60000)"
+    );
+    session.execute(&sql).unwrap();
+    session
+        .execute("CREATE TABLE b AS SELECT value * 21 AS k FROM generate_series(1, 20000)")
+        .unwrap();
+    for terms in 1..=18 {
+        let lengths: Vec<String> =
+            (0..terms).map(|term| format!("length(s || '{term}')")).collect();
+        let sum = lengths.join(" + ");
+        let sql = format!(
+            "SELECT count(*), sum(p.i), count(b.k), sum(l) > 0 FROM (SELECT i, k, {sum} AS l FROM p WHERE i > 0) AS p LEFT JOIN b ON p.k = b.k"
+        );
+        let answer = weft::to_text(&session.query(&sql).unwrap().collect().unwrap()).unwrap();
+        let expected = ["60000", "1800030000", "20000", "true"];
+        assert_eq!(answer, [expected], "{terms} terms");
+    }
+}

@@ -128,8 +128,8 @@ impl<T: Keep> Calling<'_, T> {
             return Ok(());
         }
         let fresh = ColumnBuilder::new(self.outcome.function.input_type(), T::LANE);
-        let values = std::mem::replace(&mut self.builder, fresh).finish()?;
         let (count, began) = (std::mem::take(&mut self.count), Instant::now());
+        let values = std::mem::replace(&mut self.builder, fresh).finish()?;
         group.add(&values)?;
         let took = began.elapsed();
         if took > TURN {

@@ -67,7 +67,7 @@ pub struct Entries {
     values: ArrayRef,
     number: u64,
     strings: Vec<Str>,
-    #[expect(dead_code, reason = "owns what the strings refer to")]
+    /// Owns what the strings refer to.
     column: ArrowColumn,
 }
 
@@ -176,7 +176,8 @@ impl ArrowColumn {
 
     /// True if [`ArrowColumn::new`] takes long for an array, which had better be done [apart](crate::apart).
     pub(crate) fn takes_long(array: &ArrayRef) -> bool {
-        is_encoded(array.data_type()) && array.get_buffer_memory_size() >= LONG_BYTES
+        let bytes = || array.to_data().get_slice_memory_size();
+        is_encoded(array.data_type()) && bytes().is_ok_and(|bytes| bytes >= LONG_BYTES)
     }
 
     /// The entries of its dictionary, if it is kept as one.
@@ -184,6 +185,19 @@ impl ArrowColumn {
         match &self.values {
             Values::Dictionary(dictionary) => Some(&dictionary.entries),
             _ => None,
+        }
+    }
+
+    /// Bytes of the memory that its strings lie in.
+    pub(crate) fn string_bytes(&self) -> usize {
+        match &self.values {
+            Values::Views(_, buffers) => buffers.iter().map(Buffer::capacity).sum(),
+            Values::Offsets32(_, bytes) | Values::Offsets64(_, bytes) | Values::Fixed(bytes, _) => {
+                bytes.capacity()
+            }
+            Values::Dictionary(dictionary) => dictionary.entries.column.string_bytes(),
+            Values::Rows(rows) => rows.size(),
+            Values::Shared(_) | Values::Bits(_) | Values::Wide(_) | Values::Narrow(..) => 0,
         }
     }
 

@@ -40,7 +40,7 @@ const APART: Duration = Duration::from_micros(60);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Speed {
     calls: u32,
-    /// What the fastest call has taken, and for how many units.
+    /// What a call for so many units takes at most: those of the fastest, or of another that was for less.
     fastest: (Duration, usize),
     unit_ns: Option<f64>,
 }
@@ -64,18 +64,24 @@ impl Speed {
         self.fastest.0.saturating_sub(takes(self.fastest.1, unit_ns))
     }
 
-    /// A call has taken so long. The last ones count most: whatever held one up is forgotten.
+    /// A call has taken so long. The last ones count most, and what was held up is noticed: a unit takes no more than a call
+    /// for it and others.
     pub(super) fn note(&mut self, units: usize, took: Duration) {
-        if self.calls == 0 || took < self.fastest.0 {
-            self.fastest = (took, units);
-        }
+        let units = units.max(1);
+        let is_first = self.calls == 0;
         self.calls = self.calls.saturating_add(1);
-        let (least, of_units) = self.fastest;
-        if self.calls > PROBES && units > of_units {
-            let unit_ns = (took - least).as_nanos() as f64 / (units - of_units) as f64;
-            self.unit_ns =
-                Some(self.unit_ns.map_or(unit_ns, |before| f64::midpoint(before, unit_ns)));
+        if is_first || took < self.fastest.0 {
+            let of_units = if is_first { units } else { units.min(self.fastest.1) };
+            self.fastest = (took, of_units);
         }
+        let (least, of_units) = self.fastest;
+        if self.calls > PROBES && units >= 2 * of_units {
+            let unit_ns = (took - least).as_nanos() as f64 / (units - of_units) as f64;
+            let before = self.unit_ns.unwrap_or(unit_ns);
+            self.unit_ns = Some(f64::midpoint(before, unit_ns));
+        }
+        let most = took.as_nanos() as f64 / units as f64;
+        self.unit_ns = self.unit_ns.map(|unit_ns| unit_ns.min(most));
     }
 
     /// True if one row takes longer than a worker has time.
@@ -85,7 +91,15 @@ impl Speed {
 
     fn way(self, units: usize) -> Way {
         let Some(unit_ns) = self.unit_ns else {
-            return Way::Piece(if self.calls < PROBES { 1 } else { FIRST_UNITS });
+            return match self.fastest {
+                _ if self.calls < PROBES => Way::Piece(1),
+                (least, _) if least > PIECE => Way::Apart,
+                // As much as can be, at the least, and twice as much as was, from which something is learnt.
+                (least, of_units) => {
+                    let times = PIECE.as_nanos() / least.as_nanos().max(1);
+                    Way::Piece(FIRST_UNITS.min(of_units * times.max(2) as usize).max(2 * of_units))
+                }
+            };
         };
         let (call, rows_take) = (self.call(unit_ns), takes(units, unit_ns));
         if call + rows_take <= PIECE {
@@ -209,6 +223,7 @@ mod tests {
 
     use super::*;
     use crate::constant::Constant;
+    use crate::expand::{Expand, Expansion};
     use crate::interpret::{Advance, Interpreter};
     use crate::program::{Comparison, Operand, Program, Step};
     use crate::vector::VECTOR_ROWS_MAX;
@@ -365,6 +380,81 @@ mod tests {
         assert_eq!(speed(ms(2), 0.0).way(1_000), Way::Apart);
         // Not so long that another thread would be worth it.
         assert_eq!(speed(us(300), 1.0).way(400_000), Way::Piece(400_000));
+    }
+
+    #[test]
+    fn what_held_up_a_call_is_forgotten() {
+        let us = Duration::from_micros;
+        let mut speed = Speed::default();
+        // 100 µs each time, and 1 ns for a unit; one call is held up for ten milliseconds.
+        let mut call = |units: usize, held_up: Duration| {
+            speed.note(units, us(100) + takes(units, 1.0) + held_up);
+            speed
+        };
+        for units in [70, 71, 130] {
+            call(units, Duration::ZERO);
+        }
+        let mut held_up = call(140, Duration::from_millis(10));
+        let mut units_left = 10_000_000;
+        for _ in 0..100 {
+            let units = match held_up.way(units_left) {
+                Way::Piece(units) => units,
+                Way::Apart => units_left,
+            };
+            held_up = call(units, Duration::ZERO);
+            units_left = 200_000;
+        }
+        assert!(held_up.fits(200_000, us(350)), "{held_up:?}");
+    }
+
+    /// Passes tuples through, and never puts any aside.
+    #[derive(Debug)]
+    struct Through;
+
+    impl Expand for Through {
+        fn expansion(&self, _: &crate::query::Context) -> Box<dyn Expansion> {
+            Box::new(Through)
+        }
+    }
+
+    impl Expansion for Through {
+        fn begin(&mut self, _: &mut Registers) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn next(&mut self, _: &mut Registers) -> Result<bool> {
+            unreachable!("there is one batch")
+        }
+
+        fn put_aside<'a>(
+            &'a mut self,
+            _: &'a mut Registers,
+        ) -> futures::future::LocalBoxFuture<'a, Result<()>> {
+            unreachable!("there is nothing to be put aside")
+        }
+    }
+
+    #[test]
+    fn steps_that_expand_are_asked_before_they_wait() {
+        for before in 1..20 {
+            let mut program = Program::default();
+            let a = program.input(Lane::I64);
+            let out = program.register(Lane::I64);
+            let slow = Twice::of(DataType::Int64, Duration::from_micros(150));
+            program.steps = vec![Step::Call { function: slow, inputs: vec![a], out }];
+            let others = (1..before).map(|_| Step::Fill { value: None, out: a });
+            program.steps.extend(others);
+            program.steps.push(Step::Expand(Arc::new(Through)));
+            let mut interpreter = interpreter(program);
+            for _ in 0..5 {
+                interpreter.begin(2);
+                let vector = interpreter.registers_mut().vector_mut(a);
+                vector.validity.set_all();
+                vector.values_mut::<i64>()[..2].copy_from_slice(&[1, 2]);
+                run(&mut interpreter);
+                assert_eq!(interpreter.registers().values::<i64>(out)[..2], [2, 4]);
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,11 @@ use crate::lane::Lane;
 use crate::program::{Function, Register};
 use crate::registers::Registers;
 use crate::selection::Selected;
+use crate::text::Str;
 use crate::vector::Vector;
+
+/// A column is kept for its strings if it has so many times their bytes, or less.
+const KEPT_TIMES: usize = 2;
 
 /// `out = function(inputs)` for the tuples that are selected: others could make it fail.
 pub(crate) fn run(
@@ -36,7 +40,7 @@ pub(crate) fn run(
     registers.write(out, |registers, out| {
         let column = ArrowColumn::new(&result, out.lane())?;
         column.load(0, registers.rows(), out)?;
-        keep(column, out);
+        keep(column, 0..registers.rows(), out);
         Ok(())
     })
 }
@@ -104,13 +108,30 @@ pub(crate) fn scatter(
             out[usize::from(*row)] = *value;
         }
     });
-    keep(column, out);
+    keep(column, rows.iter().map(|row| usize::from(*row)), out);
     Ok(())
 }
 
-/// The strings of a vector stay, which are a column's.
-fn keep(column: ArrowColumn, vector: &mut Vector) {
-    if vector.lane() == Lane::Str {
+/// The strings of some rows of a vector stay, which are a column's: with the column, unless it has much more than them.
+fn keep(column: ArrowColumn, rows: impl Iterator<Item = usize> + Clone, vector: &mut Vector) {
+    if vector.lane() != Lane::Str {
+        return;
+    }
+    let long =
+        rows.filter(|row| !vector.value::<Str>(*row).is_none_or(|string| string.is_inline()));
+    let bytes: usize = long.clone().map(|row| vector.values::<Str>()[row].len()).sum();
+    if bytes == 0 {
+        return;
+    }
+    if column.string_bytes() <= KEPT_TIMES * bytes {
         vector.arena.keep(column);
+        return;
+    }
+    let long: Vec<usize> = long.collect();
+    for row in long {
+        let string = vector.values::<Str>()[row];
+        // SAFETY: it is not null, and the column is still there.
+        let kept = vector.arena.add(unsafe { string.bytes() });
+        vector.values_mut::<Str>()[row] = kept;
     }
 }

@@ -69,6 +69,11 @@ impl Meter {
         self.since = Instant::now();
     }
 
+    /// Tuples that have waited go on, in the part that they were in.
+    pub(crate) fn go_on(&mut self) {
+        self.since = Instant::now();
+    }
+
     /// Tuples come to a step, which may be that of another part.
     pub(crate) fn reach(&mut self, step: usize, rows: usize) {
         let place = self.place_of(step);
