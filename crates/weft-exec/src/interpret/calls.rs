@@ -339,7 +339,8 @@ mod tests {
             Step::End,
         ];
         let mut interpreter = interpreter(program);
-        for round in 0..3 {
+        let mut fast_calls = usize::MAX;
+        for _ in 0..3 {
             let rows = VECTOR_ROWS_MAX;
             interpreter.begin(rows);
             let vector = interpreter.registers_mut().vector_mut(a);
@@ -359,9 +360,10 @@ mod tests {
             let counts: Vec<usize> = slow.take_calls().iter().map(|(count, _)| *count).collect();
             assert!(counts.len() > 10 && counts.iter().all(|count| *count <= 256), "{counts:?}");
             assert!(waits > 0);
-            let counts = fast.take_calls().len();
-            assert!(round == 0 || counts == 1, "{counts} calls of what takes no time");
+            // Unless the machine is busy.
+            fast_calls = fast_calls.min(fast.take_calls().len());
         }
+        assert_eq!(fast_calls, 1, "what takes no time is called once for all rows");
     }
 
     #[test]
