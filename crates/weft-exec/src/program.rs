@@ -402,7 +402,8 @@ pub trait Function: fmt::Debug + Send + Sync {
     /// The type of what it gives.
     fn output_type(&self) -> &DataType;
 
-    /// Its value for each of `rows` rows.
+    /// Its value for each of `rows` rows, which may be some of a vector's, and on any thread: what takes long is called for a few
+    /// rows at a time, or apart.
     ///
     /// # Errors
     /// What is wrong with a row; [`crate::ExecError::Function`] for whatever is not this crate's.
