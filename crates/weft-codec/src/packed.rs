@@ -14,7 +14,7 @@ use crate::dispatch::{Kernel, dispatch};
 use crate::error::{Error, Result, damaged};
 use crate::lane::{self, CHUNK, Lane, packed_bytes};
 use crate::reader::{Reader, put};
-use crate::within;
+use crate::within::{self, Vectors};
 
 /// Up to so many values of a chunk are unpacked one by one.
 const FEW: usize = 64;
@@ -294,7 +294,7 @@ impl<T: Lane> Kernel for Filter<'_, '_, T> {
             Condition::Range { low, span, negated } => Some((*low, *span, *negated)),
             _ => None,
         };
-        let range = range.filter(|_| packed.firsts.is_none() && within::is_possible());
+        let range = range.filter(|_| packed.firsts.is_none()).zip(Vectors::detected());
         for (chunk, &width) in packed.widths.iter().enumerate() {
             let (head, tail) = rest.split_at(packed_bytes(width.into()));
             rest = tail;
@@ -308,10 +308,11 @@ impl<T: Lane> Kernel for Filter<'_, '_, T> {
                     words.extend_from_slice(&[word; CHUNK / WORD]);
                 }
                 None => {
-                    let found = range.filter(|_| width > 0).and_then(|(low, span, negated)| {
+                    let found = range.filter(|_| width > 0).and_then(|(range, vectors)| {
+                        let (low, span, negated) = range;
                         let offset = at::<T>(packed.bases, chunk).minus(low);
                         let range = within::Range { offset, span };
-                        let bits = within::chunk(head, width.into(), range)?;
+                        let bits = within::chunk(vectors, head, width.into(), range)?;
                         Some(if negated { bits.map(|word| !word) } else { bits })
                     });
                     match found {
