@@ -12,10 +12,17 @@ use std::time::Duration;
 use weft_rt::sync::oneshot;
 use weft_store::spill::thread_time;
 
+use crate::pace::TURN;
 use crate::profile::{Wait, note_apart, waiting};
 
 /// Bytes of what takes long: by far more than a vector of usual values has.
 pub(crate) const LONG_BYTES: usize = 128 << 10;
+
+/// What a worker has time for.
+const LONG: Duration = TURN.saturating_mul(2);
+/// More rows than these may take that long as far as anybody knows, and calls tell of those for so many times as many rows.
+const UNKNOWN_ROWS: usize = 1024;
+const TOLD_OF: usize = 8;
 
 /// Threads for each processor, at most: those whose work nobody waits for any more are among them.
 const THREADS_MAX: usize = 4;
@@ -80,6 +87,31 @@ pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
+/// How long calls have taken by the clock, from which it is guessed how long the next one will: one that was held up is forgotten
+/// with that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Taken {
+    /// By the last one, for how many rows.
+    last: Option<(Duration, usize)>,
+}
+
+impl Taken {
+    /// True if a call for so many rows had better run apart.
+    pub(crate) fn is_long(self, rows: usize) -> bool {
+        match self.last {
+            Some((took, of_rows)) if rows <= TOLD_OF * of_rows => {
+                took.mul_f64(rows as f64 / of_rows as f64) > LONG
+            }
+            _ => rows > UNKNOWN_ROWS,
+        }
+    }
+
+    /// A call for so many rows has taken so long.
+    pub(crate) fn note(&mut self, rows: usize, took: Duration) {
+        self.last = Some((took, rows.max(1)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -102,6 +134,19 @@ mod tests {
         let caught = catch_unwind(|| block_on(run(|| panic!("of the work"))));
         let panic = caught.expect_err("a panic");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"of the work"));
+    }
+
+    #[test]
+    fn calls_are_guessed_by_the_last_one() {
+        let mut taken = Taken::default();
+        assert!(!taken.is_long(1) && taken.is_long(5_000), "nothing is known");
+        taken.note(100, Duration::from_micros(200));
+        assert!(!taken.is_long(200) && taken.is_long(300));
+        // It tells nothing of those.
+        taken.note(1, Duration::from_micros(20));
+        assert!(!taken.is_long(1_000) && taken.is_long(2_000));
+        taken.note(5_000, Duration::from_micros(100));
+        assert!(!taken.is_long(5_000) && taken.is_long(30_000));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! far it got with the tuples at hand. The interpreter keeps those that have more on a stack, and comes back to the top
 //! one when the steps after it and the sink are done with a batch.
 //!
+//! Where it takes long to make a batch, the step lets others run meanwhile.
+//!
 //! A step may put tuples aside that it cannot make anything of yet, and serve them when the pipeline's source has no more.
 
 use std::fmt;
@@ -13,6 +15,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::error::Result;
 use crate::lane::Lane;
+use crate::pace::Pace;
 use crate::profile::Facts;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -54,8 +57,38 @@ pub trait Expansion: Send {
     /// Whatever went wrong.
     fn next(&mut self, registers: &mut Registers) -> Result<bool>;
 
+    /// True if it takes long to make a batch: in a pipeline, [`Expansion::begin_in_turns`] and [`Expansion::next_in_turns`] are
+    /// awaited then.
+    fn takes_long(&self) -> bool {
+        false
+    }
+
+    /// [`Expansion::begin`], which lets others run meanwhile.
+    ///
+    /// # Errors
+    /// As [`Expansion::begin`].
+    fn begin_in_turns<'a>(
+        &'a mut self,
+        registers: &'a mut Registers,
+        _pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        Box::pin(async { self.begin(registers) })
+    }
+
+    /// [`Expansion::next`], which lets others run meanwhile.
+    ///
+    /// # Errors
+    /// As [`Expansion::next`].
+    fn next_in_turns<'a>(
+        &'a mut self,
+        registers: &'a mut Registers,
+        _pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        Box::pin(async { self.next(registers) })
+    }
+
     /// True if some of the selected tuples are to be put aside: then [`Expansion::put_aside`] is awaited before
-    /// [`Expansion::begin`].
+    /// [`Expansion::begin`], or [`Expansion::begin_in_turns`].
     fn puts_aside(&mut self, _registers: &Registers) -> bool {
         false
     }

@@ -6,11 +6,14 @@
 //! several batches of what was loaded: it is pushed on a stack when it has more than one, and taken up again when its
 //! batch, and whatever later steps made of it, has gone to the sink.
 //!
-//! Steps of a pipeline that take long let others run in between: before them, and in the middle of calls (`calls.rs`).
+//! Steps of a pipeline that take long let others run in between: before them, and in the middle of calls (`calls.rs`) and of steps
+//! that expand.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use weft_store::spill::thread_time;
 
 use crate::error::Result;
 use crate::expand::Expansion;
@@ -36,12 +39,12 @@ pub struct Interpreter {
     expansions: Vec<Option<Box<dyn Expansion>>>,
     /// Steps that have more batches, the last of them first.
     pending: Vec<usize>,
-    /// Where tuples are that have not come through the steps from there on, if they are in no expansion.
+    /// Where tuples are that have not come through the steps from there on, or are to be made by the one there.
     next: Option<usize>,
     /// They have not come to the first step either.
     is_new: bool,
-    /// They wait there for nothing but that others are let run.
-    rests: bool,
+    /// What they wait for there.
+    awaited: Awaited,
     /// They have waited there.
     has_waited: bool,
     /// Open ones, and behind them those that were, whose memory is used again.
@@ -57,6 +60,20 @@ pub struct Interpreter {
 
 /// Steps after which it is looked how long they have taken: a step of ours is some microseconds.
 const STEPS_AT_ONCE: usize = 8;
+
+/// What a step waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// That others were let run.
+    Rest,
+    /// That tuples are put aside.
+    Aside,
+    /// The first batch of what becomes of the tuples, or the next.
+    First,
+    Next,
+    /// What a function gives.
+    Call,
+}
 
 /// How far running the steps has led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +118,7 @@ impl Interpreter {
             pending: Vec::new(),
             next: None,
             is_new: false,
-            rests: false,
+            awaited: Awaited::Rest,
             has_waited: false,
             scopes: Vec::new(),
             open: 0,
@@ -116,6 +133,11 @@ impl Interpreter {
     pub(crate) fn of_pipeline(self, context: &Context) -> Interpreter {
         let meter = context.profile().map(Meter::new);
         Interpreter { meter, turn: Some(Instant::now()), ..self }
+    }
+
+    /// From now on its steps let others run, or never wait.
+    pub(crate) fn let_others_run(&mut self, lets_run: bool) {
+        self.turn = lets_run.then(Instant::now);
     }
 
     /// What measures it, if somebody wants to know.
@@ -146,8 +168,7 @@ impl Interpreter {
         self.registers.begin(rows);
         self.pending.clear();
         self.open = 0;
-        (self.next, self.is_new) = (Some(0), true);
-        (self.rests, self.has_waited) = (false, false);
+        (self.next, self.is_new, self.has_waited) = (Some(0), true, false);
     }
 
     /// Runs the steps until tuples have come through all of them, which are then selected in the registers. False if
@@ -157,7 +178,7 @@ impl Interpreter {
     /// What a step gives. The tuples are lost then.
     ///
     /// # Panics
-    /// If a step waits: some do in pipelines only.
+    /// If a step waits: some do where others are let run.
     pub fn advance(&mut self) -> Result<bool> {
         loop {
             match self.advance_once()? {
@@ -191,6 +212,13 @@ impl Interpreter {
                 meter.resume(step);
             }
             let expansion = self.expansions[step].as_mut().expect("a step that expands");
+            if self.turn.is_some() && expansion.takes_long() {
+                (self.next, self.awaited) = (Some(step), Awaited::Next);
+                if let Some(meter) = &mut self.meter {
+                    meter.stop();
+                }
+                return Ok(Advance::Waits);
+            }
             if expansion.next(&mut self.registers)? {
                 self.pending.push(step);
             }
@@ -211,24 +239,41 @@ impl Interpreter {
         })
     }
 
-    /// Waits for the step that [`Advance::Waits`] was about, or lets others run before it.
+    /// Waits for the step that [`Advance::Waits`] was about, which may make a batch, or lets others run before it.
     ///
     /// # Errors
     /// What the step gives. The tuples are lost then.
     pub async fn wait(&mut self, pace: &mut Pace) -> Result<()> {
         let Some(step) = self.next else { return Ok(()) };
         self.has_waited = true;
-        if std::mem::take(&mut self.rests) {
-            pace.rest().await;
-            return Ok(());
-        }
         let part = self.part_of(step);
-        let (waited, ran) = match &self.program.steps[step] {
-            Step::Expand(_) => {
+        let (waited, ran) = match self.awaited {
+            Awaited::Rest => {
+                pace.rest().await;
+                return Ok(());
+            }
+            Awaited::Aside => {
                 let (expansion, registers) = self.expansion(step);
                 timed_in(part, expansion.put_aside(registers)).await
             }
-            Step::Call { function, inputs, out } => {
+            Awaited::First | Awaited::Next => {
+                let is_first = self.awaited == Awaited::First;
+                self.next = Some(step + 1);
+                let (expansion, registers) = self.expansion(step);
+                let batch = match is_first {
+                    true => expansion.begin_in_turns(registers, pace),
+                    false => expansion.next_in_turns(registers, pace),
+                };
+                let (has_more, ran) = timed_in(part, batch).await;
+                if let Ok(true) = has_more {
+                    self.pending.push(step);
+                }
+                (has_more.map(|_| ()), ran)
+            }
+            Awaited::Call => {
+                let Step::Call { function, inputs, out } = &self.program.steps[step] else {
+                    unreachable!("no call")
+                };
                 let (registers, speed) = (&mut self.registers, &mut self.speeds[step]);
                 self.next = Some(step + 1);
                 let called = async {
@@ -237,7 +282,6 @@ impl Interpreter {
                 };
                 timed_in(part, called).await
             }
-            step => unreachable!("{step:?} waits for nothing"),
         };
         self.ran_step(step, ran);
         waited
@@ -329,7 +373,11 @@ impl Interpreter {
                 Step::Expand(_) => {
                     let expansion = self.expansions[at].as_mut().expect("a step that expands");
                     if expansion.puts_aside(&self.registers) {
-                        self.next = Some(at);
+                        (self.next, self.awaited) = (Some(at), Awaited::Aside);
+                        return Ok(());
+                    }
+                    if self.turn.is_some() && expansion.takes_long() {
+                        (self.next, self.awaited) = (Some(at), Awaited::First);
                         return Ok(());
                     }
                     if expansion.begin(&mut self.registers)? {
@@ -338,15 +386,17 @@ impl Interpreter {
                 }
                 Step::Call { inputs, .. } => {
                     let units = calls::units(&self.registers, inputs);
-                    let began = Instant::now();
                     if let Some(since) = self.turn
-                        && !self.speeds[at].fits(units, (2 * TURN).saturating_sub(began - since))
+                        && !self.speeds[at].fits(units, (2 * TURN).saturating_sub(since.elapsed()))
                     {
-                        self.next = Some(at);
+                        (self.next, self.awaited) = (Some(at), Awaited::Call);
                         return Ok(());
                     }
+                    let before = self.turn.map(|_| thread_time());
                     kernels::run(step, &mut self.registers)?;
-                    self.speeds[at].note(units, began.elapsed());
+                    if let Some(before) = before {
+                        self.speeds[at].note(units, thread_time().saturating_sub(before));
+                    }
                 }
                 step => kernels::run(step, &mut self.registers)?,
             }
@@ -355,7 +405,7 @@ impl Interpreter {
                 && at < program.steps.len()
                 && self.turn.is_some_and(|since| since.elapsed() >= TURN)
             {
-                (self.next, self.rests) = (Some(at), true);
+                (self.next, self.awaited) = (Some(at), Awaited::Rest);
                 return Ok(());
             }
         }

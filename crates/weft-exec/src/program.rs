@@ -403,7 +403,7 @@ pub trait Function: fmt::Debug + Send + Sync {
     fn output_type(&self) -> &DataType;
 
     /// Its value for each of `rows` rows, which may be some of a vector's, and on any thread: what takes long is called for a few
-    /// rows at a time, or apart.
+    /// rows at a time, or apart. It computes, and waits for nothing: how long it takes goes by the thread's processor time.
     ///
     /// # Errors
     /// What is wrong with a row; [`crate::ExecError::Function`] for whatever is not this crate's.

@@ -87,6 +87,9 @@ fn operators_let_others_run() {
         "SELECT length(upper(string_agg(s, ',')) || regexp_replace(string_agg(s, '-'), '9.*', '')) FROM t",
         "SELECT g, array_agg(s) FROM t GROUP BY g",
         "SELECT max(regexp_replace(s, '(1|2)+(.*)3', '')), sum(levenshtein(s, 'text of many rows')), max(md5(s)) FROM t",
+        // Conditions on pairs, which may be slow functions; what may be unknown of a tuple and all others.
+        "SELECT count(x.n) FROM (SELECT g, s FROM t WHERE n <= 150) AS t LEFT JOIN (SELECT g, n, s FROM t WHERE n <= 150) AS x ON t.g = x.g AND levenshtein(repeat(t.s, 20), repeat(x.s, 20)) < 30",
+        "SELECT count(*) FROM t WHERE n > 399900 AND (CASE WHEN n < 399990 THEN n END) NOT IN (SELECT m FROM u WHERE u.k > t.n + 400000)",
         // Sorts: of integers and of texts.
         "SELECT max(n) FROM (SELECT * FROM t ORDER BY k LIMIT 390000)",
         "SELECT max(n) FROM (SELECT n, s FROM t ORDER BY s DESC LIMIT 390000)",
@@ -97,6 +100,8 @@ fn operators_let_others_run() {
         "SELECT max(r + c) FROM (SELECT sum(n) OVER (ORDER BY k ROWS BETWEEN 1000 PRECEDING AND 90000 FOLLOWING EXCLUDE TIES) AS r, count(s) OVER (PARTITION BY g ORDER BY d RANGE UNBOUNDED PRECEDING EXCLUDE GROUP) AS c FROM t)",
         "SELECT max(r) FROM (SELECT regr_slope(d, n) OVER (PARTITION BY g ORDER BY d) AS r FROM t)",
         "SELECT max(l) FROM (SELECT lag(n, g, k) OVER (ORDER BY k) AS l FROM t)",
+        "SELECT count(a) FROM (SELECT array_agg(s) OVER (PARTITION BY g) AS a FROM t)",
+        "SELECT max(m) FROM (SELECT approx_percentile_cont(d, 0.5) OVER (PARTITION BY g ORDER BY d RANGE BETWEEN 200 PRECEDING AND 200 FOLLOWING) AS m FROM t WHERE n <= 20000)",
     ] {
         let turn_ms_max = TURN_MS_MAX.max(LOOPS_MAX * loop_ms);
         let runs = (0..TRIES).map(|_| longest_turn_ms(&session, sql));
@@ -132,5 +137,40 @@ fn what_waits_for_its_turn_is_not_lost() {
         let answer = weft::to_text(&session.query(&sql).unwrap().collect().unwrap()).unwrap();
         let expected = ["60000", "1800030000", "20000", "true"];
         assert_eq!(answer, [expected], "{terms} terms");
+    }
+}
+
+/// Slow conditions on pairs are called for some pairs at a time, or apart: no pair is lost or found twice, whatever becomes of it.
+#[test]
+fn slow_conditions_lose_nothing() {
+    for partition in ["adaptive", "always"] {
+        let options = DatabaseOptions::default().with("threads", 2).with("partition", partition);
+        let session = Database::in_memory(&options).unwrap().session().unwrap();
+        for (table, rows, factor) in [("a", 130, 7), ("b", 170, 11)] {
+            let text = format!("repeat('row ' || (value * {factor} % 101), 12)");
+            let columns =
+                format!("value AS n, CASE WHEN value % 9 > 0 THEN value % 3 END AS g, {text} AS s");
+            let sql =
+                format!("CREATE TABLE {table} AS SELECT {columns} FROM generate_series(1, {rows})");
+            session.execute(&sql).unwrap();
+        }
+        let condition = "a.g = b.g AND levenshtein(a.s, b.s) % 5 < 2";
+        let sums = "count(*), count(a.n), count(b.n), sum(a.n * 31 + b.n), sum(a.n), sum(b.n)";
+        let mut queries: Vec<String> = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
+            .iter()
+            .map(|join| format!("SELECT {sums} FROM a {join} b ON {condition}"))
+            .collect();
+        let exists = format!("EXISTS (SELECT * FROM b WHERE {condition})");
+        queries.push(format!("SELECT count(*), sum(n) FROM a WHERE {exists}"));
+        queries.push(format!("SELECT count(*), sum(n) FROM a WHERE NOT {exists}"));
+        queries.push(format!("SELECT count(*), sum(n) FROM a WHERE n % 7 = 0 OR {exists}"));
+        for sql in queries {
+            let answer = |engine: &str| {
+                session.execute(&format!("SET engine = '{engine}'")).unwrap();
+                let result = session.query(&sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+                weft::to_text(&result.collect().unwrap()).unwrap()
+            };
+            assert_eq!(answer("weft"), answer("datafusion"), "{sql} {partition}");
+        }
     }
 }

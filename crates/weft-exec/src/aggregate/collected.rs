@@ -15,7 +15,7 @@ use super::sum::Number;
 use super::turns::{self, AT_ONCE};
 use crate::error::Result;
 use crate::lane::{Lane, Value};
-use crate::pace::Pace;
+use crate::pace::{Pace, at_once};
 use crate::text::Str;
 use crate::vector::Vector;
 
@@ -62,7 +62,7 @@ impl<T: Keep + Ordered> Outcome for DiscreteQuantile<T> {
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
-        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
+        at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 
@@ -137,7 +137,7 @@ impl<T: Keep + Ordered + Number, O: Value + Number> Outcome for ContinuousQuanti
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
-        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
+        at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 
@@ -200,7 +200,7 @@ impl Outcome for JoinedTexts {
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
-        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
+        at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 

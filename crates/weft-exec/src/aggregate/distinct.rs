@@ -19,10 +19,9 @@ use super::kept::Keep;
 use super::memory::Memory;
 use super::state::{Feed, Narrowed, Needs, Outcome, Place, State, Tuple};
 use super::states::States;
-use super::turns;
 use crate::error::Result;
 use crate::lane::Lane;
-use crate::pace::Pace;
+use crate::pace::{Pace, at_once};
 use crate::program::Register;
 use crate::registers::Registers;
 use crate::selection::Selected;
@@ -358,6 +357,6 @@ impl<T: Keep + Ordered> Outcome for DistinctOutcome<T> {
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
-        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
+        at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }

@@ -10,13 +10,12 @@ use super::kept::Keep;
 use super::list::Chain;
 use super::memory::Memory;
 use super::state::{Needs, Outcome, Tuple};
-use super::turns;
 use crate::apart::{self, LONG_BYTES};
 use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::Result;
 use crate::for_lane;
 use crate::lane::{Lane, Value};
-use crate::pace::{Pace, TURN};
+use crate::pace::{Pace, TURN, at_once};
 use crate::selection::Selected;
 use crate::text::Str;
 use crate::vector::{VECTOR_ROWS_MAX, Vector};
@@ -79,7 +78,7 @@ impl<T: Keep> Outcome for ExternalOutcome<T> {
     }
 
     fn write(&self, tuples: &[Tuple], out: &mut Vector, memory: &mut Memory) -> Result<()> {
-        turns::at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
+        at_once(self.write_in_turns(tuples, out, memory, &mut Pace::unbroken()))
     }
 }
 

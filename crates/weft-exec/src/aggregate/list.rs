@@ -11,7 +11,7 @@ use super::memory::Memory;
 use super::state::{Feed, Needs, Place, State, Tuple};
 use super::turns::{self, AT_ONCE};
 use crate::error::Result;
-use crate::pace::Pace;
+use crate::pace::{Pace, at_once};
 use crate::program::Register;
 use crate::text::Str;
 
@@ -149,7 +149,7 @@ impl<T: Keep> Chain<T> {
 
     /// What a text or a list of all values takes.
     pub(super) fn needs(&self, tuple: Tuple) -> Needs {
-        turns::at_once(self.needs_in_turns(tuple, &mut Pace::unbroken()))
+        at_once(self.needs_in_turns(tuple, &mut Pace::unbroken()))
     }
 
     /// As [`Chain::needs`].

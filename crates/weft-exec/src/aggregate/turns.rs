@@ -2,8 +2,6 @@
 
 use std::cmp::Ordering;
 
-use futures::FutureExt;
-
 use super::fold::Ordered;
 use crate::pace::Pace;
 
@@ -16,14 +14,6 @@ const SORTED_AT_ONCE: usize = 1024;
 /// small then, most of the time.
 const SAMPLE: usize = 512;
 const MARGIN: usize = 24;
-
-/// What `work` gives that goes by a pace which is unbroken.
-///
-/// # Panics
-/// If it waits for something.
-pub(super) fn at_once<T>(work: impl Future<Output = T>) -> T {
-    work.now_or_never().expect("it waits for nothing")
-}
 
 /// The value at a place in the order of `values`, and the one at the next place, if there is one.
 pub(super) async fn select<T: Ordered>(

@@ -13,7 +13,7 @@ use arrow_schema::DataType;
 use crate::lane::Lane;
 
 /// True if a register has values of this type as Arrow's rows: lists, structs, maps, which one has to encode and decode.
-fn is_encoded(data_type: &DataType) -> bool {
+pub(crate) fn is_encoded(data_type: &DataType) -> bool {
     use DataType::{
         Binary, BinaryView, Dictionary, FixedSizeBinary, LargeBinary, LargeUtf8, Utf8, Utf8View,
     };

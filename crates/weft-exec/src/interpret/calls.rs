@@ -1,13 +1,15 @@
 //! Calls of functions that are not ours, in turns: a regular expression over all texts of a vector takes some milliseconds, and a
 //! single value may be a list of millions.
 //!
-//! How long a call takes is guessed from those before it: what any call takes (some functions compile a regular expression each
-//! time), and what a row and each byte of its strings do. What fits a turn runs at once; more is cut into pieces of some rows each,
+//! How long a call takes is guessed from the processor time of those before it: what any call takes (some functions compile a
+//! regular expression each time), and what a row and each byte of its strings do. What fits a turn runs at once; more is cut into pieces of some rows each,
 //! between which others run; and where a single row takes longer, or the pieces would take much more than the whole, the call runs
 //! [apart](crate::apart).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use weft_store::spill::thread_time;
 
 use crate::apart;
 use crate::arrow::ArrowColumn;
@@ -56,7 +58,13 @@ enum Way {
 impl Speed {
     /// True if it is known to take no longer than this.
     pub(super) fn fits(self, units: usize, time: Duration) -> bool {
-        self.unit_ns.is_some_and(|unit_ns| self.call(unit_ns) + takes(units, unit_ns) <= time)
+        match self.unit_ns {
+            Some(unit_ns) => self.call(unit_ns) + takes(units, unit_ns) <= time,
+            None => {
+                let (least, of_units) = self.fastest;
+                self.calls >= PROBES && units <= of_units && least <= time
+            }
+        }
     }
 
     /// What a call takes for no rows.
@@ -64,7 +72,7 @@ impl Speed {
         self.fastest.0.saturating_sub(takes(self.fastest.1, unit_ns))
     }
 
-    /// A call has taken so long. The last ones count most, and what was held up is noticed: a unit takes no more than a call
+    /// A call has computed for so long. The last ones count most, and what was held up is noticed: a unit takes no more than a call
     /// for it and others.
     pub(super) fn note(&mut self, units: usize, took: Duration) {
         let units = units.max(1);
@@ -172,9 +180,9 @@ pub(super) async fn run_in_turns(
         let piece = &rows[done..][..count];
         let (column, took) = match way {
             Way::Piece(_) => {
-                let began = Instant::now();
+                let before = thread_time();
                 let array = evaluate(registers, &**function, inputs, Selected::Some(piece))?;
-                (ArrowColumn::new(&array, lane)?, began.elapsed())
+                (ArrowColumn::new(&array, lane)?, thread_time().saturating_sub(before))
             }
             Way::Apart => call_apart(registers, function, inputs, lane, piece, pace).await?,
         };
@@ -203,9 +211,10 @@ async fn call_apart(
     }
     let (function, count) = (function.clone(), rows.len());
     let work = move || {
-        let began = Instant::now();
+        let before = thread_time();
         let array = call(&*function, arrays, count)?;
-        ArrowColumn::new(&array, lane).map(|column| (column, began.elapsed()))
+        let column = ArrowColumn::new(&array, lane)?;
+        Ok((column, thread_time().saturating_sub(before)))
     };
     apart::run(work).await
 }
@@ -261,8 +270,8 @@ mod tests {
 
         fn call(&self, inputs: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
             self.calls.lock().expect("not poisoned").push((rows, thread::current().id()));
-            let began = Instant::now();
-            while began.elapsed() < self.row_takes * rows as u32 {
+            let before = thread_time();
+            while thread_time() - before < self.row_takes * rows as u32 {
                 std::hint::spin_loop();
             }
             Ok(match &self.types[0] {
@@ -356,7 +365,7 @@ mod tests {
                 let value = Some((row % 20) as i64).filter(|value| row % 7 != 0 && *value != 13);
                 assert_eq!(registers.vector(out).value::<i64>(row), value.map(|value| 4 * value));
             }
-            // 20 ms or more, in turns of 250 µs, some of which may have been held up.
+            // 20 ms or more, in pieces of half a millisecond, some of which may have taken longer.
             let counts: Vec<usize> = slow.take_calls().iter().map(|(count, _)| *count).collect();
             assert!(counts.len() > 10 && counts.iter().all(|count| *count <= 256), "{counts:?}");
             assert!(waits > 0);

@@ -14,6 +14,7 @@ use super::serving::{Serving, try_working_memory, working_memory};
 use super::state::ProbeState;
 use crate::error::Result;
 use crate::expand::{Expand, Expansion};
+use crate::pace::{Pace, at_once};
 use crate::profile::Facts;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -94,22 +95,50 @@ impl Hybrid {
             rows.retain(|row| spilled.has(hashes[row]) == on_disk);
         }
     }
-}
 
-impl Expansion for Hybrid {
-    fn begin(&mut self, registers: &mut Registers) -> Result<bool> {
+    async fn first_batch(&mut self, registers: &mut Registers, pace: &mut Pace) -> Result<bool> {
         match &self.serving {
-            None => self.state.begin(&self.probe, self.probe.join.table(), registers),
-            Some(serving) => serving.begin(&mut self.state, registers),
+            None => self.state.begin(&self.probe, self.probe.join.table(), registers, pace).await,
+            Some(serving) => serving.begin(&mut self.state, registers, pace).await,
         }
     }
 
-    fn next(&mut self, registers: &mut Registers) -> Result<bool> {
+    async fn next_batch(&mut self, registers: &mut Registers, pace: &mut Pace) -> Result<bool> {
         let table = match &self.serving {
             None => self.probe.join.table(),
             Some(serving) => serving.table(),
         };
-        self.state.next(&self.probe, table, registers)
+        self.state.next(&self.probe, table, registers, pace).await
+    }
+}
+
+impl Expansion for Hybrid {
+    fn begin(&mut self, registers: &mut Registers) -> Result<bool> {
+        at_once(self.first_batch(registers, &mut Pace::unbroken()))
+    }
+
+    fn next(&mut self, registers: &mut Registers) -> Result<bool> {
+        at_once(self.next_batch(registers, &mut Pace::unbroken()))
+    }
+
+    fn takes_long(&self) -> bool {
+        self.probe.takes_long()
+    }
+
+    fn begin_in_turns<'a>(
+        &'a mut self,
+        registers: &'a mut Registers,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        Box::pin(self.first_batch(registers, pace))
+    }
+
+    fn next_in_turns<'a>(
+        &'a mut self,
+        registers: &'a mut Registers,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        Box::pin(self.next_batch(registers, pace))
     }
 
     fn puts_aside(&mut self, registers: &Registers) -> bool {

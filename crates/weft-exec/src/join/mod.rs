@@ -16,6 +16,7 @@ mod aside;
 mod blocks;
 mod build;
 mod chains;
+mod check;
 mod directory;
 mod expel;
 mod fan_out;

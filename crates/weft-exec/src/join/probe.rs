@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
+
 use super::Join;
 use super::aside::Aside;
 use super::hybrid::HybridProbe;
@@ -9,6 +11,7 @@ use super::state::ProbeState;
 use crate::error::Result;
 use crate::expand::{Expand, Expansion};
 use crate::lane::Lane;
+use crate::pace::{Pace, at_once};
 use crate::program::{Program, Register};
 use crate::query::Context;
 use crate::registers::Registers;
@@ -77,12 +80,24 @@ impl Kind {
 /// A condition on pairs of tuples with equal keys.
 #[derive(Debug)]
 pub struct Residual {
-    /// Keeps the pairs at hand that match: it filters them. It has no step that waits or expands.
+    /// Keeps the pairs at hand that match: it filters them. It has no step that expands.
     pub program: Arc<Program>,
     /// Registers of the probe, and the program's that they are copied to.
     pub inputs: Vec<(Register, Register)>,
     /// The program's register for the addresses of the build side's tuples.
     pub tuples: Register,
+}
+
+impl Probe {
+    /// True if it takes long to take tuples through it, so that others are to be let run.
+    pub(super) fn takes_long(&self) -> bool {
+        self.residual.is_some() || self.looks_for_unknown()
+    }
+
+    /// True if tuples of the build side are gone through one by one for whether it is [unknown](super::unknown) that a tuple matches.
+    pub(super) fn looks_for_unknown(&self) -> bool {
+        self.join.has_unknown() && (self.keys.len() > 1 || self.residual.is_some())
+    }
 }
 
 impl Expand for Probe {
@@ -106,12 +121,42 @@ struct Probing {
     state: ProbeState,
 }
 
+impl Probing {
+    async fn first_batch(&mut self, registers: &mut Registers, pace: &mut Pace) -> Result<bool> {
+        self.state.begin(&self.probe, self.probe.join.table(), registers, pace).await
+    }
+
+    async fn next_batch(&mut self, registers: &mut Registers, pace: &mut Pace) -> Result<bool> {
+        self.state.next(&self.probe, self.probe.join.table(), registers, pace).await
+    }
+}
+
 impl Expansion for Probing {
     fn begin(&mut self, registers: &mut Registers) -> Result<bool> {
-        self.state.begin(&self.probe, self.probe.join.table(), registers)
+        at_once(self.first_batch(registers, &mut Pace::unbroken()))
     }
 
     fn next(&mut self, registers: &mut Registers) -> Result<bool> {
-        self.state.next(&self.probe, self.probe.join.table(), registers)
+        at_once(self.next_batch(registers, &mut Pace::unbroken()))
+    }
+
+    fn takes_long(&self) -> bool {
+        self.probe.takes_long()
+    }
+
+    fn begin_in_turns<'a>(
+        &'a mut self,
+        registers: &'a mut Registers,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        Box::pin(self.first_batch(registers, pace))
+    }
+
+    fn next_in_turns<'a>(
+        &'a mut self,
+        registers: &'a mut Registers,
+        pace: &'a mut Pace,
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        Box::pin(self.next_batch(registers, pace))
     }
 }

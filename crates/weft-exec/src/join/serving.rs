@@ -149,7 +149,12 @@ impl Serving {
     ///
     /// # Errors
     /// What the residual condition gives.
-    pub(super) fn begin(&self, state: &mut ProbeState, registers: &mut Registers) -> Result<bool> {
+    pub(super) async fn begin(
+        &self,
+        state: &mut ProbeState,
+        registers: &mut Registers,
+        pace: &mut Pace,
+    ) -> Result<bool> {
         let probe = &self.aside.probe;
         let work = self.work.as_ref().expect("tuples were put into registers");
         let loaded = work.loaded.expect("tuples were put into registers");
@@ -158,19 +163,19 @@ impl Serving {
             |row: usize| known.is_some_and(|known| known.has_matched(loaded.first + row as u64));
         match &work.turn {
             Turn::Single(_) | Turn::Partition(_) => {
-                return state.begin(probe, self.table(), registers);
+                return state.begin(probe, self.table(), registers, pace).await;
             }
             Turn::Last => {
                 let unknown =
                     known.map_or([0; VECTOR_ROWS_MAX / 64], |known| known.unknown(loaded));
-                return state.settle_known(probe, registers, has_matched, unknown);
+                return state.settle_known(probe, registers, has_matched, unknown, pace).await;
             }
             Turn::InMemory | Turn::Block(_) => {}
         }
         if probe.kind != Kind::Outer && !probe.marks_build {
             registers.selection.retain(|row| !has_matched(row));
         }
-        state.begin_block(probe, self.table(), registers)
+        state.begin_block(probe, self.table(), registers, pace).await
     }
 
     /// What the tuples in registers meet.

@@ -1,15 +1,15 @@
-//! Taking vectors through a probe: of all tuples of the build side that they can match, or of a block of them.
+//! Taking vectors through a probe: of all tuples of the build side that they can match, or of a block of them. What takes long
+//! ([`Probe::takes_long`]) lets others run; all else never waits.
 
-use std::sync::Arc;
-
+use super::check::Check;
 use super::directory::{Link, mark};
 use super::keys::for_key;
 use super::lookup::{Links, Pairs};
-use super::probe::{Kind, Probe, Residual};
+use super::probe::{Kind, Probe};
 use super::{Nulls, Table, gather, keys, unknown};
 use crate::error::Result;
-use crate::interpret::Interpreter;
 use crate::lane::{Bool, Lane};
+use crate::pace::Pace;
 use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
@@ -50,12 +50,6 @@ pub(crate) struct ProbeState {
     check: Option<Check>,
 }
 
-/// Evaluates a [`Residual`].
-struct Check {
-    residual: Arc<Residual>,
-    interpreter: Interpreter,
-}
-
 impl ProbeState {
     /// A worker's state for `probe`.
     pub fn new(probe: &Probe, context: &Context) -> ProbeState {
@@ -65,10 +59,7 @@ impl ProbeState {
             }),
             "a register is carried once"
         );
-        let check = probe.residual.as_ref().map(|residual| Check {
-            residual: residual.clone(),
-            interpreter: Interpreter::new(residual.program.clone(), context),
-        });
+        let check = probe.residual.as_ref().map(|residual| Check::new(residual, context));
         ProbeState {
             vector_rows: context.vector_rows,
             kind: probe.kind,
@@ -94,14 +85,15 @@ impl ProbeState {
     ///
     /// # Errors
     /// What the residual condition gives.
-    pub fn begin(
+    pub async fn begin(
         &mut self,
         probe: &Probe,
         table: &Table,
         registers: &mut Registers,
+        pace: &mut Pace,
     ) -> Result<bool> {
         (self.kind, self.is_block) = (probe.kind, false);
-        self.begin_lookup(probe, table, registers)
+        self.begin_lookup(probe, table, registers, pace).await
     }
 
     /// The same for a table that has some of the tuples only: just pairs go on, for the others it is to be noted what was
@@ -109,27 +101,29 @@ impl ProbeState {
     ///
     /// # Errors
     /// What the residual condition gives.
-    pub fn begin_block(
+    pub async fn begin_block(
         &mut self,
         probe: &Probe,
         table: &Table,
         registers: &mut Registers,
+        pace: &mut Pace,
     ) -> Result<bool> {
         let kind = if probe.kind.expands() { Kind::Inner } else { Kind::Nothing };
         (self.kind, self.is_block, self.unknown) = (kind, true, None);
-        self.begin_lookup(probe, table, registers)
+        self.begin_lookup(probe, table, registers, pace).await
     }
 
     /// Goes on with rows for which all is known: which have matched, and of which it is unknown. Pairs have gone on already.
     ///
     /// # Errors
     /// None: nothing is evaluated.
-    pub fn settle_known(
+    pub async fn settle_known(
         &mut self,
         probe: &Probe,
         registers: &mut Registers,
         has_matched: impl Fn(usize) -> bool,
         unknown: unknown::Rows,
+        pace: &mut Pace,
     ) -> Result<bool> {
         (self.kind, self.is_block, self.unknown) = (probe.kind, false, Some(unknown));
         for (row, first) in self.first[..registers.rows()].iter_mut().enumerate() {
@@ -139,7 +133,7 @@ impl ProbeState {
             registers.selection.retain(|row| !has_matched(row));
         }
         let table = probe.join.table();
-        self.settle(probe, table, registers)?;
+        self.settle(probe, table, registers, pace).await?;
         self.unknown = None;
         Ok(false)
     }
@@ -154,29 +148,36 @@ impl ProbeState {
         self.unknown.take()
     }
 
-    fn begin_lookup(
+    async fn begin_lookup(
         &mut self,
         probe: &Probe,
         table: &Table,
         registers: &mut Registers,
+        pace: &mut Pace,
     ) -> Result<bool> {
         self.selection.copy_from(&registers.selection);
         self.first[..registers.rows()].fill(0);
         self.look_up(probe, table, registers);
         self.is_beginning = true;
-        self.go_on(probe, table, registers)
+        self.go_on(probe, table, registers, pace).await
     }
 
     /// Goes through chains until there is something to go on with. Others are served meanwhile: after some rounds it
     /// leaves nothing selected, and says that there is more.
-    fn go_on(&mut self, probe: &Probe, table: &Table, registers: &mut Registers) -> Result<bool> {
+    async fn go_on(
+        &mut self,
+        probe: &Probe,
+        table: &Table,
+        registers: &mut Registers,
+        pace: &mut Pace,
+    ) -> Result<bool> {
         let expands = self.kind.expands();
         for _ in 0..ROUNDS_MAX {
             if self.open.count() == 0 {
                 break;
             }
             self.compare(probe, registers);
-            self.retain_true(registers)?;
+            self.retain_true(registers, pace).await?;
             self.mark(probe);
             let is_repeated = self.note_first(expands);
             self.advance(probe, registers);
@@ -184,7 +185,7 @@ impl ProbeState {
                 self.is_beginning = false;
                 self.ready_first();
                 self.owes_unmatched = self.kind == Kind::Outer;
-                return self.next(probe, table, registers);
+                return self.next_matches(probe, registers, pace).await;
             }
         }
         if self.open.count() > 0 {
@@ -192,7 +193,7 @@ impl ProbeState {
             return Ok(true);
         }
         self.is_beginning = false;
-        self.settle(probe, table, registers)?;
+        self.settle(probe, table, registers, pace).await?;
         Ok(false)
     }
 
@@ -200,16 +201,26 @@ impl ProbeState {
     ///
     /// # Errors
     /// What the residual condition gives.
-    pub fn next(
+    pub async fn next(
         &mut self,
         probe: &Probe,
         table: &Table,
         registers: &mut Registers,
+        pace: &mut Pace,
     ) -> Result<bool> {
         if self.is_beginning {
             registers.selection.copy_from(&self.selection);
-            return self.go_on(probe, table, registers);
+            return self.go_on(probe, table, registers, pace).await;
         }
+        self.next_matches(probe, registers, pace).await
+    }
+
+    async fn next_matches(
+        &mut self,
+        probe: &Probe,
+        registers: &mut Registers,
+        pace: &mut Pace,
+    ) -> Result<bool> {
         if self.ready() < self.vector_rows {
             self.ready_rows.drain(..self.ready_at);
             self.ready_tuples.drain(..self.ready_at);
@@ -220,7 +231,7 @@ impl ProbeState {
                 break;
             }
             self.compare(probe, registers);
-            self.retain_true(registers)?;
+            self.retain_true(registers, pace).await?;
             self.mark(probe);
             for (row, tuple) in self.found.iter() {
                 self.first[row] = tuple;
@@ -288,10 +299,10 @@ impl ProbeState {
     }
 
     /// Keeps what is found and fulfils the residual condition.
-    fn retain_true(&mut self, registers: &Registers) -> Result<()> {
+    async fn retain_true(&mut self, registers: &Registers, pace: &mut Pace) -> Result<()> {
         match &mut self.check {
-            Some(check) if self.found.count() > 0 => check.retain_true(registers, &mut self.found),
-            _ => Ok(()),
+            Some(check) => check.retain_true(registers, &mut self.found, pace).await,
+            None => Ok(()),
         }
     }
 
@@ -361,7 +372,13 @@ impl ProbeState {
     }
 
     /// All rows keep their places: none has more than one match, or only whether it has one counts.
-    fn settle(&mut self, probe: &Probe, table: &Table, registers: &mut Registers) -> Result<()> {
+    async fn settle(
+        &mut self,
+        probe: &Probe,
+        table: &Table,
+        registers: &mut Registers,
+        pace: &mut Pace,
+    ) -> Result<()> {
         let first = &self.first;
         match self.kind {
             Kind::Inner | Kind::Outer => {
@@ -382,14 +399,14 @@ impl ProbeState {
             Kind::Anti => {
                 registers.selection.retain(|row| first[row] == 0);
                 if probe.join.has_unknown() {
-                    let unknown = self.unknown_rows(probe, table, registers)?;
+                    let unknown = self.unknown_rows(probe, table, registers, pace).await?;
                     registers.selection.retain(|row| unknown[row / 64] >> (row % 64) & 1 == 0);
                 }
             }
-            Kind::Mark { out } => self.settle_mark(probe, table, registers, out)?,
+            Kind::Mark { out } => self.settle_mark(probe, table, registers, out, pace).await?,
             Kind::Nothing => {
                 if self.is_block && probe.join.has_unknown() {
-                    self.unknown = Some(self.unknown_rows(probe, table, registers)?);
+                    self.unknown = Some(self.unknown_rows(probe, table, registers, pace).await?);
                 }
                 registers.selection.retain(|_| false);
             }
@@ -397,15 +414,16 @@ impl ProbeState {
         Ok(())
     }
 
-    fn settle_mark(
+    async fn settle_mark(
         &mut self,
         probe: &Probe,
         table: &Table,
         registers: &mut Registers,
         out: Register,
+        pace: &mut Pace,
     ) -> Result<()> {
         let unknown = match probe.join.has_unknown() {
-            true => Some(self.unknown_rows(probe, table, registers)?),
+            true => Some(self.unknown_rows(probe, table, registers, pace).await?),
             false => None,
         };
         let rows = registers.rows();
@@ -423,40 +441,17 @@ impl ProbeState {
     }
 
     /// A bit for each selected row without a match that may have one nevertheless.
-    fn unknown_rows(
+    async fn unknown_rows(
         &mut self,
         probe: &Probe,
         table: &Table,
         registers: &Registers,
+        pace: &mut Pace,
     ) -> Result<unknown::Rows> {
         if let Some(known) = self.unknown {
             return Ok(known);
         }
         let ProbeState { first, found, check, .. } = self;
-        unknown::find(probe, table, registers, &**first, found, |found| match check {
-            Some(check) => check.retain_true(registers, found),
-            None => Ok(()),
-        })
-    }
-}
-
-impl Check {
-    /// Keeps the pairs for which the condition is true.
-    fn retain_true(&mut self, registers: &Registers, pairs: &mut Pairs) -> Result<()> {
-        self.interpreter.begin(pairs.count());
-        let own = self.interpreter.registers_mut();
-        for (from, to) in &self.residual.inputs {
-            gather(registers.vector(*from), pairs.rows(), own.vector_mut(*to));
-        }
-        let tuples = own.vector_mut(self.residual.tuples);
-        tuples.validity.set_all();
-        tuples.values_mut::<u64>()[..pairs.count()].copy_from_slice(pairs.tuples());
-        let mut is_kept = [false; VECTOR_ROWS_MAX];
-        while self.interpreter.advance()? {
-            self.interpreter.registers().selected().for_each(|pair| is_kept[pair] = true);
-        }
-        let mut kept = is_kept.iter();
-        pairs.retain(|_, _| kept.next().is_some_and(|kept| *kept));
-        Ok(())
+        unknown::find(probe, table, registers, &**first, found, check.as_mut(), pace).await
     }
 }

@@ -4,52 +4,62 @@
 //! unknown only together with a tuple that is equal in the other keys, and the tuples that may be it are gone through one
 //! by one: those of the build side with a null, or all of them for a tuple of the probe side that has one itself.
 
+use super::check::Check;
 use super::directory::Link;
 use super::keys::{Truth, compare, rows};
 use super::lookup::Pairs;
 use super::probe::Probe;
 use super::{Nulls, Table};
 use crate::error::Result;
+use crate::pace::Pace;
 use crate::registers::Registers;
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// A bit for each row.
 pub(crate) type Rows = [u64; VECTOR_ROWS_MAX / 64];
 
-/// Finds the selected rows that have no `first` match and may have one, as far as the table knows. `pairs` is working space; `retain_true` keeps those
-/// that fulfil the residual condition.
+/// Tuples that are looked at before others are let run.
+const LOOKED_AT_ONCE: usize = 4096;
+
+/// Finds the selected rows that have no `first` match and may have one, as far as the table knows. `pairs` is working space; the
+/// residual condition is checked if there is one.
 ///
 /// # Errors
-/// What `retain_true` gives.
-pub(crate) fn find(
+/// What the residual condition gives.
+pub(crate) async fn find(
     probe: &Probe,
     table: &Table,
     registers: &Registers,
     first: &[u64],
     pairs: &mut Pairs,
-    mut retain_true: impl FnMut(&mut Pairs) -> Result<()>,
+    mut check: Option<&mut Check>,
+    pace: &mut Pace,
 ) -> Result<Rows> {
     let mut unknown = [0; VECTOR_ROWS_MAX / 64];
     if table.whole.is_empty {
         return Ok(unknown);
     }
-    let is_alone = probe.keys.len() == 1 && probe.residual.is_none();
+    let is_alone = !probe.looks_for_unknown();
     let keys = probe.join.keys();
+    let mut looked_at = 0;
     for row in rows(registers.selected()).filter(|row| first[*row] == 0) {
         let has_null = keys.iter().zip(&probe.keys).any(|(key, register)| {
             key.nulls == Nulls::Unknown && !registers.vector(*register).validity.is_valid(row)
         });
-        let is_unknown = if is_alone {
-            has_null || table.whole.has_null
-        } else {
-            let mut tuples = Candidates::new(table, has_null);
-            let mut is_unknown = false;
-            while !is_unknown && tuples.fill(probe, registers, row, pairs) {
-                retain_true(pairs)?;
-                is_unknown = pairs.count() > 0;
+        let mut is_unknown = is_alone && (has_null || table.whole.has_null);
+        let mut tuples = Candidates::new(table, has_null);
+        let mut has_more = !is_alone;
+        while has_more && !is_unknown {
+            has_more = tuples.fill(probe, registers, row, pairs, &mut looked_at);
+            if let Some(check) = &mut check {
+                check.retain_true(registers, pairs, pace).await?;
             }
-            is_unknown
-        };
+            is_unknown = pairs.count() > 0;
+            if looked_at >= LOOKED_AT_ONCE {
+                looked_at = 0;
+                pace.keep().await;
+            }
+        }
         unknown[row / 64] |= u64::from(is_unknown) << (row % 64);
     }
     Ok(unknown)
@@ -72,16 +82,20 @@ impl Candidates<'_> {
         }
     }
 
-    /// Makes `pairs` the row with the next tuples for which it is unknown; false if there are none left.
+    /// Makes `pairs` the row with the next tuples for which it is unknown, which may be none of those looked at, as many as still may
+    /// be at once; false if there are none left.
     fn fill(
         &mut self,
         probe: &Probe,
         registers: &Registers,
         row: usize,
         pairs: &mut Pairs,
+        looked_at: &mut usize,
     ) -> bool {
         pairs.clear();
-        for tuple in self.by_ref() {
+        while *looked_at < LOOKED_AT_ONCE {
+            let Some(tuple) = self.next() else { return false };
+            *looked_at += 1;
             if is_unknown(probe, registers, row, tuple) {
                 pairs.push(row, tuple);
                 if pairs.count() == VECTOR_ROWS_MAX {
@@ -89,7 +103,7 @@ impl Candidates<'_> {
                 }
             }
         }
-        pairs.count() > 0
+        true
     }
 }
 

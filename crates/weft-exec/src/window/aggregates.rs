@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use futures::future::LocalBoxFuture;
+
 use super::column::Column;
 use super::frames::Frames;
 use super::morsel::Rows;
@@ -9,8 +11,8 @@ use crate::error::Result;
 use crate::pace::Pace;
 use crate::tuple::budget::Budget;
 
-/// Rows that come in at once.
-const STRIDE: usize = 8 << 10;
+/// Rows that come in, go out or are written at once.
+pub(super) const STRIDE: usize = 8 << 10;
 
 /// What is held of a frame.
 pub(super) trait Held {
@@ -19,8 +21,13 @@ pub(super) trait Held {
         true
     }
 
-    /// Rows that may be added or written between two looks at the clock.
+    /// Rows that may be added, removed or written between two looks at the clock.
     fn stride(&self) -> usize {
+        STRIDE
+    }
+
+    /// Rows that are added or removed at once.
+    fn at_once(&self) -> usize {
         STRIDE
     }
 
@@ -32,6 +39,15 @@ pub(super) trait Held {
 
     /// The first rows are held no more.
     fn remove(&mut self, rows: Range<usize>) -> Result<()>;
+
+    /// Makes the result where that takes long. To be awaited before it is written, when the rows are those of its frame.
+    fn make<'a>(
+        &'a mut self,
+        _out: &'a mut Column,
+        _pace: &'a mut Pace,
+    ) -> Option<LocalBoxFuture<'a, Result<()>>> {
+        None
+    }
 
     /// Writes the result.
     fn write(&mut self, out: &mut Column, rows: Range<usize>) -> Result<()>;
@@ -54,8 +70,7 @@ pub(super) async fn write(
     budget: &mut Budget,
     pace: &mut Pace,
 ) -> Result<()> {
-    let stride = held.stride();
-    let mut until_look = stride;
+    let mut look = Look::every(held.stride());
     for partition in rows.partitions() {
         frames.begin(partition.clone(), pace).await;
         held.clear()?;
@@ -70,35 +85,60 @@ pub(super) async fn write(
                 let first = if goes_on { holds.end } else { frame.start };
                 if !goes_on {
                     held.clear()?;
-                } else if holds.start < frame.start {
+                } else {
                     // What goes out makes room for what comes in.
-                    held.remove(holds.start..frame.start)?;
+                    let mut gone = holds.start;
+                    while gone < frame.start {
+                        let until = frame.start.min(gone + held.at_once());
+                        held.remove(gone..until)?;
+                        look.after(until - gone, pace).await;
+                        gone = until;
+                    }
                 }
                 let mut next = first;
                 while next < frame.end {
-                    let until = frame.end.min(next + STRIDE);
+                    let until = frame.end.min(next + held.at_once());
                     held.add(next..until)?;
-                    until_look = until_look.saturating_sub(until - next);
+                    look.after(until - next, pace).await;
                     next = until;
-                    if until_look == 0 {
-                        pace.keep().await;
-                        until_look = stride;
-                    }
                 }
                 holds = frame;
             }
-            held.write(out, row..end)?;
-            out.account(budget).await?;
-            until_look = until_look.saturating_sub(end - row);
-            row = end;
-            if until_look == 0 {
-                pace.keep().await;
-                until_look = stride;
+            if let Some(making) = held.make(out, pace) {
+                making.await?;
+            }
+            while row < end {
+                let until = end.min(row + STRIDE);
+                held.write(out, row..until)?;
+                out.account(budget).await?;
+                look.after(until - row, pace).await;
+                row = until;
             }
         }
     }
     held.end(out)?;
     out.account(budget).await
+}
+
+/// Looks at the clock every so many rows.
+struct Look {
+    stride: usize,
+    rows_left: usize,
+}
+
+impl Look {
+    fn every(stride: usize) -> Look {
+        Look { stride, rows_left: stride }
+    }
+
+    /// So many rows were gone through.
+    async fn after(&mut self, rows: usize, pace: &mut Pace) {
+        self.rows_left = self.rows_left.saturating_sub(rows);
+        if self.rows_left == 0 {
+            self.rows_left = self.stride;
+            pace.keep().await;
+        }
+    }
 }
 
 /// True if what is held may go over into a frame.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 
+use crate::apart;
 use crate::arrow::{ArrowColumn, ColumnBuilder};
 use crate::error::Result;
 use crate::for_lane;
@@ -29,7 +30,7 @@ pub(super) struct Column {
     /// A bit per row, set if it is null; nothing as long as none is.
     nulls: Vec<u64>,
     /// They own the long strings that came from arrays.
-    arrays: Vec<ArrowColumn>,
+    arrays: Vec<Arc<ArrowColumn>>,
     /// Long strings that were copied.
     texts: Vec<Arc<[u8]>>,
     /// Bytes of those arrays and strings that no memory was reserved for, about.
@@ -138,49 +139,59 @@ impl Column {
         }
     }
 
-    /// Rows from `start` on become the values of an array.
+    /// Rows from `start` on become what a function has given for them.
     ///
     /// # Errors
-    /// If they are none of the lane.
-    pub(super) fn set_array(&mut self, start: usize, array: &ArrayRef) -> Result<()> {
-        self.each_vector(array, |column, at, rows, vector| column.set(start + at, rows, vector))
+    /// If a value is none of the lane.
+    pub(super) async fn set_all(
+        &mut self,
+        start: usize,
+        made: &Made,
+        pace: &mut Pace,
+    ) -> Result<()> {
+        let mut vector = Vector::new(self.lane);
+        for at in (0..made.rows()).step_by(VECTOR_ROWS_MAX) {
+            let rows = VECTOR_ROWS_MAX.min(made.rows() - at);
+            self.load_made(made, at, rows, &mut vector)?;
+            self.set(start + at, rows, &vector);
+            pace.keep().await;
+        }
+        Ok(())
     }
 
-    /// All rows of each range become the value of an array that stands for it.
+    /// All rows of each range become the value that was given for it.
     ///
     /// # Errors
-    /// If they are none of the lane.
-    pub(super) fn set_runs(&mut self, array: &ArrayRef, runs: &[Range<usize>]) -> Result<()> {
-        debug_assert_eq!(array.len(), runs.len(), "a value for each");
-        self.each_vector(array, |column, at, rows, vector| {
-            for (row, run) in runs[at..at + rows].iter().enumerate() {
-                for_lane!(column.lane, T => match vector.value::<T>(row) {
-                    Some(value) => column.values_mut::<T>()[run.clone()].fill(value),
-                    None => run.clone().for_each(|row| column.set_null(row)),
+    /// If a value is none of the lane.
+    pub(super) fn set_runs(&mut self, made: &Made, runs: &[Range<usize>]) -> Result<()> {
+        debug_assert_eq!(made.rows(), runs.len(), "a value for each");
+        let mut vector = Vector::new(self.lane);
+        for (number, some) in runs.chunks(VECTOR_ROWS_MAX).enumerate() {
+            self.load_made(made, number * VECTOR_ROWS_MAX, some.len(), &mut vector)?;
+            for (row, run) in some.iter().enumerate() {
+                for_lane!(self.lane, T => match vector.value::<T>(row) {
+                    Some(value) => self.values_mut::<T>()[run.clone()].fill(value),
+                    None => run.clone().for_each(|row| self.set_null(row)),
                 });
             }
-        })
+        }
+        Ok(())
     }
 
-    /// Hands `set` the values of an array, a vector at a time, with the number of the first and how many they are.
-    fn each_vector(
+    /// Loads some values into a vector, and keeps the long strings among them.
+    fn load_made(
         &mut self,
-        array: &ArrayRef,
-        mut set: impl FnMut(&mut Column, usize, usize, &Vector),
+        made: &Made,
+        start: usize,
+        rows: usize,
+        vector: &mut Vector,
     ) -> Result<()> {
-        let column = ArrowColumn::new(array, self.lane)?;
-        let mut vector = Vector::new(self.lane);
-        let mut has_long = false;
-        for at in (0..column.rows()).step_by(VECTOR_ROWS_MAX) {
-            let rows = VECTOR_ROWS_MAX.min(column.rows() - at);
-            column.load(at, rows, &mut vector)?;
-            set(self, at, rows, &vector);
-            has_long |= self.lane == Lane::Str
-                && (0..rows).filter_map(|row| vector.value::<Str>(row)).any(|s| !s.is_inline());
-        }
-        if has_long {
-            self.unreserved += bytes_of(array);
-            self.arrays.push(column);
+        made.column.load(start, rows, vector)?;
+        let is_kept = self.arrays.last().is_some_and(|last| Arc::ptr_eq(last, &made.column));
+        let is_long = |row| vector.value::<Str>(row).is_some_and(|string| !string.is_inline());
+        if self.lane == Lane::Str && !is_kept && (0..rows).any(is_long) {
+            self.unreserved += made.column.string_bytes();
+            self.arrays.push(made.column.clone());
         }
         Ok(())
     }
@@ -214,6 +225,26 @@ impl Column {
                 *word = !bits(&self.nulls, start + number * 64);
             }
         }
+    }
+}
+
+/// What a function that is not ours has made: the values of an array.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    column: Arc<ArrowColumn>,
+}
+
+impl Made {
+    /// Looks at `array`.
+    ///
+    /// # Errors
+    /// If its values are none of the lane.
+    pub(super) fn new(array: &ArrayRef, lane: Lane) -> Result<Made> {
+        Ok(Made { column: Arc::new(ArrowColumn::new(array, lane)?) })
+    }
+
+    fn rows(&self) -> usize {
+        self.column.rows()
     }
 }
 
@@ -292,15 +323,16 @@ pub(super) async unsafe fn array(
         let count = VECTOR_ROWS_MAX.min(rows.end - start);
         // SAFETY: as the caller promises.
         let vector = unsafe { fields.load(sorted, start, count) };
-        builder.append(vector, Selected::All(count));
+        builder.append_in_turns(vector, Selected::All(count), pace).await;
         pace.keep().await;
     }
-    builder.finish()
+    if builder.takes_long() { apart::run(|| builder.finish()).await } else { builder.finish() }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow_array::{Int32Array, StringArray};
+    use futures::executor::block_on;
 
     use super::*;
 
@@ -311,7 +343,8 @@ mod tests {
             (0..5000).map(|_| (random.u8(..) < 200).then(|| random.i32(..))).collect();
         let array: ArrayRef = Arc::new(Int32Array::from(values.clone()));
         let mut column = Column::new(Lane::I32, 5003);
-        column.set_array(3, &array).unwrap();
+        let made = Made::new(&array, Lane::I32).unwrap();
+        block_on(column.set_all(3, &made, &mut Pace::default())).unwrap();
         column.set_null(0);
         let expected: Vec<Option<i32>> =
             [None, Some(0), Some(0)].into_iter().chain(values).collect();
@@ -329,8 +362,9 @@ mod tests {
         let text = "a string that has no place in its view";
         let mut column = Column::new(Lane::Str, 2);
         let array: ArrayRef = Arc::new(StringArray::from(vec![Some(text), None]));
-        column.set_array(0, &array).unwrap();
-        drop(array);
+        let made = Made::new(&array, Lane::Str).unwrap();
+        block_on(column.set_all(0, &made, &mut Pace::default())).unwrap();
+        drop((array, made));
         // SAFETY: the column has the array.
         assert_eq!(unsafe { column.values::<Str>()[0].bytes() }, text.as_bytes());
         assert!(column.is_valid(0) && !column.is_valid(1) && column.has_nulls());

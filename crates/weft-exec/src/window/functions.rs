@@ -166,7 +166,7 @@ pub trait Accumulator: Send {
     /// [`crate::ExecError::Function`]
     fn clear(&mut self) -> Result<()>;
 
-    /// These rows come in, behind those that did before.
+    /// These rows come in, behind those that did before: some of a frame's, as many at once as have few bytes.
     ///
     /// # Errors
     /// [`crate::ExecError::Function`]
@@ -178,7 +178,7 @@ pub trait Accumulator: Send {
     /// [`crate::ExecError::Function`]
     fn remove(&mut self, rows: Range<usize>) -> Result<()>;
 
-    /// The result: an array of one value.
+    /// The result: an array of one value. On any thread, if it has taken long before.
     ///
     /// # Errors
     /// [`crate::ExecError::Function`]
@@ -193,7 +193,8 @@ pub trait Partitionwise: fmt::Debug + Send + Sync {
     /// The types of the arrays that it wants, one for each argument.
     fn input_types(&self) -> &[DataType];
 
-    /// Its values for the `rows` rows of a partition in their order, of a type that has the lane of the result.
+    /// Its values for the `rows` rows of a partition in their order, of a type that has the lane of the result. On any thread, if it may
+    /// take long.
     ///
     /// # Errors
     /// What is wrong with a row; [`crate::ExecError::Function`] for whatever is not this crate's.

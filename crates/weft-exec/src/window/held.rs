@@ -8,12 +8,16 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
 use super::aggregates::Held;
 use super::column::Column;
 use super::functions::Aggregate;
 use crate::aggregate::{Number, Ordered, Summand, average, overflow};
 use crate::error::Result;
 use crate::lane::{Bool, Lane, Value, for_number};
+use crate::pace::Pace;
 use crate::{for_lane, for_lanes};
 
 /// What holds an aggregate of ours.
@@ -42,7 +46,7 @@ pub(super) fn held<'a>(
             })
         }
         _ => for_lanes!(values.lane(), T => {
-            Box::new(FloatSum::<T> { values: values.values(), column: values, digits, first: Vec::new(), last: 0.0, held: 0..0, rows: 0 })
+            Box::new(FloatSum::<T> { values: values.values(), column: values, digits, first: Vec::new(), last: 0.0, held: 0..0, anew: None, rows: 0 })
         }, [F32: f32, F64: f64], else for_integer_sum(values, digits)),
     }
 }
@@ -150,10 +154,28 @@ struct FloatSum<'a, T> {
     /// The sum of the other rows.
     last: f64,
     held: Range<usize>,
+    /// Up to here, what is held is to be summed up anew.
+    anew: Option<usize>,
     rows: u64,
 }
 
+/// Rows that are summed up anew before others are let run.
+const ANEW_AT_ONCE: usize = 8 << 10;
+
 impl<T: Summand<Sum = f64>> FloatSum<'_, T> {
+    /// Sums up the first rows anew, the last of them first.
+    async fn sum_up(&mut self, end: usize, pace: &mut Pace) {
+        let mut sum = 0.0;
+        for (number, row) in (self.held.start..end).rev().enumerate() {
+            sum += self.value(row);
+            self.first.push(sum);
+            if number % ANEW_AT_ONCE == 0 {
+                pace.keep().await;
+            }
+        }
+        self.anew = None;
+    }
+
     fn value(&self, row: usize) -> f64 {
         if self.column.is_valid(row) { self.values[row].widen() } else { 0.0 }
     }
@@ -169,7 +191,7 @@ impl<T: Summand<Sum = f64>> FloatSum<'_, T> {
 impl<T: Summand<Sum = f64>> Held for FloatSum<'_, T> {
     fn clear(&mut self) -> Result<()> {
         self.first.clear();
-        (self.last, self.held, self.rows) = (0.0, 0..0, 0);
+        (self.last, self.held, self.anew, self.rows) = (0.0, 0..0, None, 0);
         Ok(())
     }
 
@@ -185,19 +207,26 @@ impl<T: Summand<Sum = f64>> Held for FloatSum<'_, T> {
     fn remove(&mut self, rows: Range<usize>) -> Result<()> {
         self.rows -= self.known(rows.clone());
         self.held.start = rows.end;
+        if self.anew.is_some_and(|end| rows.end <= end) {
+            return Ok(());
+        }
         match self.first.len().checked_sub(rows.len()) {
             Some(left) if left > 0 || self.held.is_empty() => self.first.truncate(left),
             _ => {
                 self.first.clear();
-                self.last = 0.0;
-                let mut sum = 0.0;
-                for row in self.held.clone().rev() {
-                    sum += self.value(row);
-                    self.first.push(sum);
-                }
+                (self.last, self.anew) = (0.0, Some(self.held.end));
             }
         }
         Ok(())
+    }
+
+    fn make<'a>(
+        &'a mut self,
+        _: &'a mut Column,
+        pace: &'a mut Pace,
+    ) -> Option<LocalBoxFuture<'a, Result<()>>> {
+        let end = self.anew?;
+        Some(self.sum_up(end, pace).map(Ok).boxed_local())
     }
 
     fn write(&mut self, out: &mut Column, rows: Range<usize>) -> Result<()> {

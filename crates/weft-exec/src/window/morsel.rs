@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
-use super::column::{Column, array};
+use super::column::{self, Column, array};
 use super::foreign::{self, ForeignHeld};
 use super::frames::Frames;
 use super::functions::{Aggregate, Function, Given, Kind, Partitionwise};
@@ -14,6 +15,7 @@ use super::held::held;
 use super::shifts::Nth;
 use super::starts::Starts;
 use super::{aggregates, excluded, ranks, shifts};
+use crate::apart::{self, Taken};
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::sort::entries::Entry;
@@ -79,14 +81,24 @@ pub(super) async unsafe fn evaluate(
             // SAFETY: as the caller promises.
             let inputs =
                 unsafe { arrays(function, called.input_types(), rows, budget, pace).await? };
+            let mut taken = Taken::default();
             for partition in rows.partitions() {
-                let of_partition: Vec<ArrayRef> = inputs
-                    .iter()
-                    .map(|input| input.slice(partition.start, partition.len()))
-                    .collect();
-                let values = called.evaluate(&of_partition, partition.len())?;
-                check(called, &values, partition.len())?;
-                out.set_array(partition.start, &values)?;
+                let count = partition.len();
+                let of_partition: Vec<ArrayRef> =
+                    inputs.iter().map(|input| input.slice(partition.start, count)).collect();
+                let (called, lane) = (called.clone(), function.result);
+                let evaluate = move || {
+                    let began = Instant::now();
+                    let values = called.evaluate(&of_partition, count)?;
+                    check(&called, &values, count)?;
+                    let made = column::Made::new(&values, lane)?;
+                    Ok::<_, ExecError>((made, began.elapsed()))
+                };
+                let is_long = taken.is_long(count);
+                let evaluated = if is_long { apart::run(evaluate).await } else { evaluate() };
+                let (made, took) = evaluated?;
+                taken.note(count, took);
+                out.set_all(partition.start, &made, pace).await?;
                 out.account(budget).await?;
                 pace.keep().await;
             }
@@ -135,7 +147,7 @@ pub(super) async unsafe fn evaluate(
                 (inputs, columns(frame.fields(), rows, budget, pace).await?)
             };
             let mut frames = Frames::new(frame, rows, &fields);
-            let mut held = ForeignHeld::new(of.accumulator(inputs)?);
+            let mut held = ForeignHeld::new(&**of, inputs)?;
             if frames.excludes() {
                 foreign::write_excluded(&mut held, &mut frames, rows, &mut out, budget, pace)
                     .await?;

@@ -57,7 +57,7 @@ impl Accumulated {
         blocks: &Blocks,
     ) -> Result<Accumulated> {
         let empty = foreign.input_types().iter().map(arrow_array::new_empty_array).collect();
-        let held = ForeignHeld::new(foreign.accumulator(empty)?);
+        let held = ForeignHeld::new(&**foreign, empty)?;
         let (removes, grows) = match frames.excludes() {
             true => (held.removes_any(), false),
             false => (held.removes(), is_from_start),
@@ -117,6 +117,9 @@ impl Accumulated {
                 self.holds = framed.frame;
             } else if framed.frame != self.holds {
                 self.hold(framed.frame, blocks, pace).await?;
+            }
+            if let Some(making) = self.held.make(out, pace) {
+                making.await?;
             }
             self.held.write(out, framed.rows)?;
             // Results may be much longer than rows.
@@ -181,7 +184,7 @@ impl Accumulated {
         while gone < rows.end {
             let leave = &mut self.leave[part];
             let (place, end) = leave.go(gone, &self.fields, &*self.foreign, blocks, pace).await?;
-            let until = end.min(rows.end);
+            let until = end.min(rows.end).min(gone + self.held.at_once());
             self.held.go_on(leave.arrays.clone());
             self.held.remove(place..place + until - gone)?;
             pace.keep().await;
@@ -202,7 +205,7 @@ impl Accumulated {
             let enter = &mut self.enter[part];
             let (place, block_end) =
                 enter.go(next, &self.fields, &*self.foreign, blocks, pace).await?;
-            let until = block_end.min(rows.end);
+            let until = block_end.min(rows.end).min(next + self.held.at_once());
             self.held.go_on(enter.arrays.clone());
             self.held.add(place..place + until - next)?;
             pace.keep().await;
