@@ -31,6 +31,7 @@ mod dependents;
 mod depth;
 mod describe;
 mod distinct_groups;
+mod distinctness;
 mod duplicates;
 mod economy;
 mod engine;

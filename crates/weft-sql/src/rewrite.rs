@@ -14,6 +14,7 @@
 //! - IGNORE NULLS behind an argument that is a call is the outer function's (`null_treatments.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
+//! - What is compared by IS DISTINCT FROM ends where AND or OR begins (`distinctness.rs`).
 //! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
 //!   USING and NATURAL wait for the catalog (`using_joins.rs`).
 
@@ -29,6 +30,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::comparisons;
 use crate::constant_orders;
 use crate::depth::{Depth, check_queries};
+use crate::distinctness;
 use crate::error::{Result, SqlError};
 use crate::exclusions;
 use crate::filtered_lists;
@@ -130,6 +132,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         self.depth.enter(expr)?;
+        distinctness::rewrite(expr);
         comparisons::rewrite(expr)?;
         patterns::rewrite(expr)?;
         powers::rewrite(expr);
@@ -154,6 +157,10 @@ impl VisitorMut for Rewriter {
             Expr::Extract { field, expr: from, .. } if has_function(field) => {
                 *expr = call(&field.to_string().to_lowercase(), [(**from).clone()]);
                 functions::rewrite(expr)?;
+            }
+            Expr::Array(array) if !array.elem.is_empty() => {
+                // As a call, its elements may be columns of a query around this one.
+                *expr = call("make_array", std::mem::take(&mut array.elem));
             }
             Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: bits } => {
                 *expr = call("bitwise_not", [(**bits).clone()]);

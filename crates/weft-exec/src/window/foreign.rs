@@ -32,7 +32,7 @@ const STRIDE: usize = 64;
 
 /// Rows that come in or go out at once, at most and at least; and bytes of their arguments. What some aggregates give depends on which
 /// rows come at once (sketches): so this goes by what the rows are, and not by how long they take.
-const ROWS_AT_ONCE: (usize, usize) = (16, 1024);
+const ROWS_AT_ONCE: (usize, usize) = (16, 8 << 10);
 const BYTES_AT_ONCE: usize = LONG_BYTES;
 
 /// A foreign accumulator, and results that were not written yet.
