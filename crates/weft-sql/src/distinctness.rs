@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value
 
 /// What is between AND and OR.
 enum Part {
-    Operand(Expr),
+    Operand(Box<Expr>),
     Operator(BinaryOperator),
     Not,
 }
@@ -67,7 +67,7 @@ fn take_apart(expr: Expr, parts: &mut Vec<Part>) {
         Expr::IsNotDistinctFrom(left, right) => {
             take_operand(*right, parts, |right| Expr::IsNotDistinctFrom(left, right));
         }
-        operand => parts.push(Part::Operand(operand)),
+        operand => parts.push(Part::Operand(Box::new(operand))),
     }
 }
 
@@ -81,7 +81,7 @@ fn take_operand(right: Expr, parts: &mut Vec<Part>, compared: impl FnOnce(Box<Ex
     let Part::Operand(operand) = &mut parts[at] else { unreachable!("operators follow operands") };
     let not = |expr| Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) };
     let right = (0..negations).fold(take(operand), |expr, _| not(expr));
-    *operand = compared(Box::new(right));
+    **operand = compared(Box::new(right));
 }
 
 type Parts = std::iter::Peekable<std::vec::IntoIter<Part>>;
@@ -89,7 +89,7 @@ type Parts = std::iter::Peekable<std::vec::IntoIter<Part>>;
 /// The expression that begins here, of operators that bind as closely as this or more so.
 fn put_together(parts: &mut Parts, closest: Binding) -> Expr {
     let mut left = match parts.next() {
-        Some(Part::Operand(operand)) => operand,
+        Some(Part::Operand(operand)) => *operand,
         Some(Part::Not) => {
             let expr = Box::new(put_together(parts, Binding::Not));
             Expr::UnaryOp { op: UnaryOperator::Not, expr }
