@@ -28,7 +28,7 @@ impl Vectors {
     /// That of this processor, if it has any.
     #[inline]
     pub(crate) fn detected() -> Option<Vectors> {
-        Vectors::all().find(|width| width.is_possible())
+        Vectors::all().find(|vectors| vectors.is_possible())
     }
 
     fn all() -> impl Iterator<Item = Vectors> {
@@ -301,6 +301,7 @@ mod avx2 {
         |sum, span| _mm256_cmpeq_epi32(_mm256_min_epu32(sum, span), sum),
         gather_thirty_two
     );
+
     /// Sets a bit per value. There is no comparison but one with signs: the highest bit of both sides is another one.
     ///
     /// # Safety

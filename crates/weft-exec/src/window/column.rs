@@ -146,7 +146,7 @@ impl Column {
     pub(super) async fn set_all(
         &mut self,
         start: usize,
-        made: &Made,
+        made: &Arc<ArrowColumn>,
         pace: &mut Pace,
     ) -> Result<()> {
         let mut vector = Vector::new(self.lane);
@@ -163,7 +163,11 @@ impl Column {
     ///
     /// # Errors
     /// If a value is none of the lane.
-    pub(super) fn set_runs(&mut self, made: &Made, runs: &[Range<usize>]) -> Result<()> {
+    pub(super) fn set_runs(
+        &mut self,
+        made: &Arc<ArrowColumn>,
+        runs: &[Range<usize>],
+    ) -> Result<()> {
         debug_assert_eq!(made.rows(), runs.len(), "a value for each");
         let mut vector = Vector::new(self.lane);
         for (number, some) in runs.chunks(VECTOR_ROWS_MAX).enumerate() {
@@ -181,17 +185,17 @@ impl Column {
     /// Loads some values into a vector, and keeps the long strings among them.
     fn load_made(
         &mut self,
-        made: &Made,
+        made: &Arc<ArrowColumn>,
         start: usize,
         rows: usize,
         vector: &mut Vector,
     ) -> Result<()> {
-        made.column.load(start, rows, vector)?;
-        let is_kept = self.arrays.last().is_some_and(|last| Arc::ptr_eq(last, &made.column));
+        made.load(start, rows, vector)?;
+        let is_kept = self.arrays.last().is_some_and(|last| Arc::ptr_eq(last, made));
         let is_long = |row| vector.value::<Str>(row).is_some_and(|string| !string.is_inline());
         if self.lane == Lane::Str && !is_kept && (0..rows).any(is_long) {
-            self.unreserved += made.column.string_bytes();
-            self.arrays.push(made.column.clone());
+            self.unreserved += made.string_bytes();
+            self.arrays.push(made.clone());
         }
         Ok(())
     }
@@ -225,26 +229,6 @@ impl Column {
                 *word = !bits(&self.nulls, start + number * 64);
             }
         }
-    }
-}
-
-/// What a function that is not ours has made: the values of an array.
-#[derive(Clone, Debug)]
-pub(super) struct Made {
-    column: Arc<ArrowColumn>,
-}
-
-impl Made {
-    /// Looks at `array`.
-    ///
-    /// # Errors
-    /// If its values are none of the lane.
-    pub(super) fn new(array: &ArrayRef, lane: Lane) -> Result<Made> {
-        Ok(Made { column: Arc::new(ArrowColumn::new(array, lane)?) })
-    }
-
-    fn rows(&self) -> usize {
-        self.column.rows()
     }
 }
 
@@ -343,7 +327,7 @@ mod tests {
             (0..5000).map(|_| (random.u8(..) < 200).then(|| random.i32(..))).collect();
         let array: ArrayRef = Arc::new(Int32Array::from(values.clone()));
         let mut column = Column::new(Lane::I32, 5003);
-        let made = Made::new(&array, Lane::I32).unwrap();
+        let made = Arc::new(ArrowColumn::new(&array, Lane::I32).unwrap());
         block_on(column.set_all(3, &made, &mut Pace::default())).unwrap();
         column.set_null(0);
         let expected: Vec<Option<i32>> =
@@ -362,7 +346,7 @@ mod tests {
         let text = "a string that has no place in its view";
         let mut column = Column::new(Lane::Str, 2);
         let array: ArrayRef = Arc::new(StringArray::from(vec![Some(text), None]));
-        let made = Made::new(&array, Lane::Str).unwrap();
+        let made = Arc::new(ArrowColumn::new(&array, Lane::Str).unwrap());
         block_on(column.set_all(0, &made, &mut Pace::default())).unwrap();
         drop((array, made));
         // SAFETY: the column has the array.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::{Array, ArrayRef};
@@ -10,7 +11,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
 use super::aggregates::{self, Held};
-use super::column::{Column, Made, bytes_of};
+use super::column::{Column, bytes_of};
 use super::exclusion::{Change, all};
 use super::frames::Frames;
 use super::functions::{Accumulator, Foreign};
@@ -58,7 +59,7 @@ enum Value {
     /// To be gathered with others, and its bytes.
     Array(ArrayRef, usize),
     /// That took long, to be written as it is.
-    Made(Made),
+    Made(Arc<ArrowColumn>),
 }
 
 impl ForeignHeld {
@@ -113,13 +114,13 @@ impl ForeignHeld {
         let mut accumulator = self.accumulator.take().expect("it was put back");
         let make = move || {
             let began = Instant::now();
-            let made = accumulator.value().and_then(|array| Made::new(&array, lane));
+            let made = accumulator.value().and_then(|array| ArrowColumn::new(&array, lane));
             (accumulator, made, began.elapsed())
         };
         let (accumulator, made, took) = apart::run(make).await;
         self.accumulator = Some(accumulator);
         self.taken.note(self.rows, took);
-        self.value = Some(Value::Made(made?));
+        self.value = Some(Value::Made(Arc::new(made?)));
         Ok(())
     }
 
@@ -127,7 +128,7 @@ impl ForeignHeld {
         let began = Instant::now();
         let array = self.accumulator_mut().value()?;
         let value = if ArrowColumn::takes_long(&array) {
-            Value::Made(Made::new(&array, lane)?)
+            Value::Made(Arc::new(ArrowColumn::new(&array, lane)?))
         } else {
             let bytes = bytes_of(&array);
             Value::Array(array, bytes)
@@ -141,7 +142,8 @@ impl ForeignHeld {
             return Ok(());
         }
         let values: Vec<&dyn Array> = self.gathered.iter().map(AsRef::as_ref).collect();
-        out.set_runs(&Made::new(&concat(&values)?, out.lane())?, &self.gathered_for)?;
+        let made = Arc::new(ArrowColumn::new(&concat(&values)?, out.lane())?);
+        out.set_runs(&made, &self.gathered_for)?;
         self.gathered.clear();
         self.gathered_for.clear();
         (self.gathered_bytes, self.gathered_for_rows) = (0, 0);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
-use super::column::{self, Column, array};
+use super::column::{Column, array};
 use super::foreign::{self, ForeignHeld};
 use super::frames::Frames;
 use super::functions::{Aggregate, Function, Given, Kind, Partitionwise};
@@ -16,6 +16,7 @@ use super::shifts::Nth;
 use super::starts::Starts;
 use super::{aggregates, excluded, ranks, shifts};
 use crate::apart::{self, Taken};
+use crate::arrow::ArrowColumn;
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
 use crate::sort::entries::Entry;
@@ -91,7 +92,7 @@ pub(super) async unsafe fn evaluate(
                     let began = Instant::now();
                     let values = called.evaluate(&of_partition, count)?;
                     check(&called, &values, count)?;
-                    let made = column::Made::new(&values, lane)?;
+                    let made = Arc::new(ArrowColumn::new(&values, lane)?);
                     Ok::<_, ExecError>((made, began.elapsed()))
                 };
                 let is_long = taken.is_long(count);
