@@ -2,7 +2,8 @@
 //!
 //! Every run opens the database anew: tables are read from the device at any limit. The answer of each is compared with the first,
 //! and that with DataFusion's operators', to the same query or to one that must have the same. What an allocator keeps of the memory
-//! that others take is not what is to be measured: another process loads the data, and the runs by DataFusion come last of all.
+//! that others take is not what is to be measured: another process loads the data, and the runs by DataFusion come last of all. Settings
+//! take turns, so that a slow minute of the machine is not one's alone, and before each run so much memory is touched as one has had.
 
 use std::time::Instant;
 
@@ -141,22 +142,34 @@ fn measure(
     done: &mut dyn FnMut(),
 ) -> Result<(Vec<Point>, Answer), BenchError> {
     let (mut points, mut first) = (Vec::new(), None);
-    for threads in args.database.threads() {
-        for settings in args.database.settings() {
-            let mut runs = Vec::new();
-            for _ in 0..args.database.common.repeat {
-                let (run, rows) = run_once(args, case, threads, &settings)?;
-                let first = &*first.get_or_insert_with(|| Answer::of_run(rows.clone(), &[], None));
-                first.check(&rows).map_err(|source| wrong(case, source))?;
-                runs.push(run);
-                done();
-            }
-            runs.sort_by(|a, b| a.measured.seconds.total_cmp(&b.measured.seconds));
-            let of_setting = Point { threads, ..of_case.clone().with_settings(&settings) };
-            points.push(point(&runs, of_setting));
+    let settings = args.database.settings();
+    let of_threads = |threads| settings.iter().map(move |settings| (threads, settings));
+    let points_of: Vec<_> = args.database.threads().into_iter().flat_map(of_threads).collect();
+    let mut runs: Vec<Vec<Run>> = points_of.iter().map(|_| Vec::new()).collect();
+    let mut most_bytes = 0;
+    for _ in 0..args.database.common.repeat {
+        for ((threads, settings), runs) in points_of.iter().zip(&mut runs) {
+            touch(most_bytes);
+            let (run, rows) = run_once(args, case, *threads, settings)?;
+            let first = &*first.get_or_insert_with(|| Answer::of_run(rows.clone(), &[], None));
+            first.check(&rows).map_err(|source| wrong(case, source))?;
+            most_bytes = most_bytes.max(run.measured.resident_bytes.unwrap_or(0));
+            runs.push(run);
+            done();
         }
     }
+    for ((threads, settings), mut runs) in points_of.into_iter().zip(runs) {
+        runs.sort_by(|a, b| a.measured.seconds.total_cmp(&b.measured.seconds));
+        let of_setting = Point { threads, ..of_case.clone().with_settings(settings) };
+        points.push(point(&runs, of_setting));
+    }
     Ok((points, first.expect("arguments have a number of threads, and of repetitions")))
+}
+
+/// Touches and frees so many bytes: below a virtual machine memory that nobody has used for a while comes late, which some runs would
+/// pay for, and others not.
+fn touch(bytes: u64) {
+    std::hint::black_box(vec![1_u8; bytes as usize]);
 }
 
 /// Has another process load what is missing.

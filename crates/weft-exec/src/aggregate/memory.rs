@@ -18,7 +18,7 @@ const CHUNK_BYTES_MIN: usize = 128;
 const CHUNK_BYTES_MAX: usize = slab::BLOCK_BYTES_MIN;
 /// What is allocated is aligned to this.
 const ALIGNMENT: usize = 16;
-/// But for rooms of strings, which begin with the bytes that they have, and strings without, which are aligned to nothing.
+/// But for rooms of strings, and strings without, which are aligned to nothing.
 const ROOM_ALIGNMENT: usize = size_of::<u64>();
 
 /// Memory that is freed all at once.
@@ -171,27 +171,17 @@ impl Memory {
         unsafe { copy_to(to, string) }
     }
 
-    /// As [`Memory::copy`], into the room at an address if the string fits there, else into a new room. Room 0
-    /// is none. The first has just as much room as it needs: of many groups most have but one row.
+    /// As [`Memory::copy`], into a [`StringRoom`] if the string fits there, else into a new one.
     pub(super) fn copy_into(&mut self, tuple: Tuple, room: &mut u64, string: Str) -> Str {
         if string.is_inline() {
             return string;
         }
-        // A room begins with the bytes that it has.
-        // SAFETY: rooms are made below.
-        let has_room = *room != 0 && unsafe { (*room as *const u64).read() } >= string.len() as u64;
-        if !has_room {
-            let bytes = match *room {
-                0 => string.len().next_multiple_of(ROOM_ALIGNMENT),
-                _ => string.len().next_power_of_two(),
-            };
-            let new = self.take_bytes(tuple, ROOM_ALIGNMENT + bytes, ROOM_ALIGNMENT);
-            // SAFETY: the memory was just taken, and is aligned to that.
-            unsafe { new.cast::<u64>().write(bytes as u64) };
-            *room = new as u64;
+        if StringRoom(*room).bytes() < string.len() {
+            let bytes = StringRoom(*room).bytes_beyond(string.len());
+            *room = StringRoom::new(self.take_bytes(tuple, bytes, ROOM_ALIGNMENT), bytes).0;
         }
         // SAFETY: a room has that many bytes, as was just seen.
-        unsafe { copy_to((*room as *mut u8).add(ROOM_ALIGNMENT), string) }
+        unsafe { copy_to(StringRoom(*room).start(), string) }
     }
 
     /// What the groups of a partition keep, or, of none, what was kept before there were partitions.
@@ -258,6 +248,42 @@ impl Memory {
     }
 }
 
+/// Memory for a string that a group keeps and may change its mind about: the address, and above it how many bytes there are. 0 is none.
+#[derive(Clone, Copy)]
+struct StringRoom(u64);
+
+/// Addresses have fewer bits.
+const ADDRESS_BITS: u32 = 48;
+/// Bytes of a room are counted in words up to here. Beyond they are a power of two, and this is added to its exponent.
+const WORDS_MAX: u64 = 1 << 15;
+
+impl StringRoom {
+    /// One of so many bytes, of [`StringRoom::bytes_beyond`].
+    fn new(start: *mut u8, bytes: usize) -> StringRoom {
+        let (address, words) = (start as u64, (bytes / ROOM_ALIGNMENT) as u64);
+        assert!(address >> ADDRESS_BITS == 0, "an address of {ADDRESS_BITS} bits");
+        let size = if words < WORDS_MAX { words } else { WORDS_MAX + u64::from(bytes.ilog2()) };
+        StringRoom(size << ADDRESS_BITS | address)
+    }
+
+    fn start(self) -> *mut u8 {
+        (self.0 & ((1 << ADDRESS_BITS) - 1)) as *mut u8
+    }
+
+    fn bytes(self) -> usize {
+        let size = self.0 >> ADDRESS_BITS;
+        if size < WORDS_MAX { size as usize * ROOM_ALIGNMENT } else { 1 << (size - WORDS_MAX) }
+    }
+
+    /// Bytes of the room that comes instead of this one, for a string for which it is too small. The first has just as much as that needs:
+    /// of many groups most have but one row.
+    fn bytes_beyond(self, string_bytes: usize) -> usize {
+        let is_first = self.0 == 0 && string_bytes < WORDS_MAX as usize * ROOM_ALIGNMENT;
+        let bytes = if is_first { string_bytes } else { string_bytes.next_power_of_two() };
+        bytes.next_multiple_of(ROOM_ALIGNMENT)
+    }
+}
+
 /// Copies a long string, and gives a view of the copy.
 ///
 /// # Safety
@@ -267,5 +293,50 @@ unsafe fn copy_to(to: *mut u8, string: Str) -> Str {
     unsafe {
         std::ptr::copy(string.bytes().as_ptr(), to, string.len());
         Str::new(std::slice::from_raw_parts(to, string.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_know_what_they_have() {
+        let mut arena = Arena::default();
+        let most = WORDS_MAX as usize * ROOM_ALIGNMENT;
+        for length in [13, 16, 17, 4096, most - 8, most - 7, most - 1, most, most + 1, 3 * most] {
+            let mut room = StringRoom(0);
+            assert_eq!(room.bytes(), 0);
+            for length in [length, 2 * length, 2 * length + 1] {
+                let bytes = room.bytes_beyond(length);
+                assert!(
+                    bytes >= length && bytes < 2 * length + ROOM_ALIGNMENT,
+                    "{bytes}, {length}"
+                );
+                let (start, _) = arena.take_bytes(bytes, ROOM_ALIGNMENT);
+                room = StringRoom::new(start, bytes);
+                assert_eq!((room.start(), room.bytes()), (start, bytes));
+            }
+        }
+        assert_eq!(StringRoom(0).bytes_beyond(27), 32);
+    }
+
+    #[test]
+    fn a_room_is_used_again() {
+        let layout = crate::tuple::Layout::new(&[(crate::lane::Lane::U64, false)]);
+        let mut page = crate::tuple::Page::new(1 << 10, layout.bytes());
+        // SAFETY: a slot is a tuple's own.
+        let tuple = unsafe { Tuple::at(page.slot(0).unwrap().tuple) };
+        let (mut memory, mut room) = (Memory::default(), 0);
+        let texts = ["a string of 23 bytes ...", "short", "another of 20 bytes.", &"x".repeat(500)];
+        let mut rooms = Vec::new();
+        for text in texts.into_iter().chain(["y", &"z".repeat(512)]) {
+            let kept = memory.copy_into(tuple, &mut room, Str::new(text.as_bytes()));
+            // SAFETY: what was kept is in memory.
+            assert_eq!(unsafe { kept.bytes() }, text.as_bytes());
+            rooms.push(room);
+        }
+        assert!(rooms[..3].iter().all(|room| *room == rooms[0]));
+        assert!(rooms[3..].iter().all(|room| *room == rooms[3]) && rooms[3] != rooms[0]);
     }
 }

@@ -220,7 +220,7 @@ fn what_outgrows_memory_is_spilled() {
 #[test]
 fn what_is_packed_stays_in_memory() {
     // There are 256 partitions, and memory to pack each.
-    let table = table(Shape { rows: 700_000, text_bytes: 30, ..SHAPE }, 1);
+    let table = table(Shape { rows: 800_000, text_bytes: 30, ..SHAPE }, 1);
     let ample = context(1, AMPLE, SimFaults::none());
     let expected = aggregate(&ample, &table, Kept::Values).expect("memory suffices");
     let bytes = ample.ledger.peak() * 4 / 5;
