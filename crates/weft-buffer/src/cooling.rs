@@ -1,9 +1,9 @@
 //! Cooling: which page leaves when a frame is needed, and who waits when none can.
 //!
 //! A frame comes from the free ones of its size, then from the ledger (with those beside it, on a huge page, while
-//! memory is plentiful and the size is in demand), then from a page of its size on probation if that is about as old as
-//! the oldest of all sizes, then from whatever else can leave: free frames of other sizes, the oldest pages on
-//! probation, and the first page of the main queue that nobody has fixed since it came there (these before, while scans
+//! memory is plentiful and the size is in demand) unless that has little left, then from a page of its size on probation
+//! if that is about as old as the oldest of all sizes, then from the rest of the ledger, then from whatever else can
+//! leave: free frames of other sizes, the oldest pages on probation, and the first page of the main queue that nobody has fixed since it came there (these before, while scans
 //! have less than an eighth of the memory: some of the main queue's pages were wanted long ago). The memory of frames
 //! of other sizes goes back to the system, and the ledger's bytes are used for the new frame.
 //!
@@ -33,6 +33,10 @@ const SPARED_MAX: usize = 1024;
 
 /// Of the ledger's limit, the part that is free while memory is plentiful.
 const PLENTY: u64 = 8;
+
+/// And the part, and most bytes, that are left to others as long as pages of scans can make way for each other: what scans need beside their
+/// pages comes and goes, and would be taken from the pool, whose frames go back to the system for that, time and again.
+const SCARCE: (u64, u64) = (32, 128 << 20);
 
 /// What looking for a frame came to.
 pub(crate) enum Found {
@@ -168,8 +172,15 @@ impl PageCache {
             drop(shelf);
             return Found::Frame(self.populate(frames));
         }
+        let is_scarce = frame.is_none() && self.is_scarce();
+        if is_scarce {
+            frame = self.evict_alike(&mut shelf, size);
+        }
         frame = frame.or_else(|| shelf.back(size));
-        if let Some(frame) = frame.or_else(|| self.evict_alike(&mut shelf, size)) {
+        if frame.is_none() && !is_scarce {
+            frame = self.evict_alike(&mut shelf, size);
+        }
+        if let Some(frame) = frame {
             return Found::Frame(frame);
         }
         let only = shelf.is_exhausted(size).then_some(size);
@@ -205,8 +216,19 @@ impl PageCache {
 
     /// True if so much memory is free that some may lie idle in huge pages for a while.
     fn has_plenty(&self) -> bool {
-        let limit = self.ledger.limit();
-        self.ledger.used() + self.ledger.unreserved() <= limit - limit / PLENTY
+        self.free_bytes() >= self.ledger.limit() / PLENTY
+    }
+
+    /// True if what is free is better left to others.
+    fn is_scarce(&self) -> bool {
+        let (part, most_bytes) = SCARCE;
+        self.free_bytes() <= (self.ledger.limit() / part).min(most_bytes)
+    }
+
+    /// Bytes of the ledger that nobody has.
+    fn free_bytes(&self) -> u64 {
+        let taken_bytes = self.ledger.used() + self.ledger.unreserved();
+        self.ledger.limit().saturating_sub(taken_bytes)
     }
 
     /// Takes memory for frames that the ledger has given some; returns one, and makes the others free.

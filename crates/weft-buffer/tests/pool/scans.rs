@@ -118,6 +118,37 @@ fn old_pages_make_room_for_a_scan() {
     });
 }
 
+/// What a scan needs beside its pages comes and goes, of what the pool leaves: its frames serve other pages, and do not go back to the
+/// system for that each time.
+#[test]
+fn frames_stay_while_others_take_and_give_memory() {
+    within_limit(|| {
+        for setup in setups(1) {
+            let pages = Pages::of((0..600).map(|number| number % 4 + 1));
+            let ledger = units(320);
+            let pool = pool_over(pages.write(&setup), &ledger);
+            let (table, runtime) = (pages.table(), setup.runtime(1, 8));
+            let shared = (pool.clone(), table.clone(), ledger.clone());
+            let scanned = runtime.block_on(move || async move {
+                let (pool, table, ledger) = shared;
+                for number in 0..600 {
+                    let guard = pool.fix_for_scan(&table, number).await.unwrap();
+                    let beside = ledger.try_reserve(6 * UNIT);
+                    assert!(beside.is_some(), "page {number}");
+                    drop((guard, beside));
+                }
+            });
+            scanned.unwrap();
+            let stats = pool.cache_stats();
+            let (read, discarded) = (stats.bytes_read / UNIT, stats.bytes_discarded / UNIT);
+            assert_eq!(read, 1500, "{}", setup.name);
+            assert!(stats.bytes_used > 290 * UNIT, "{}", setup.name);
+            assert!(discarded < 30, "{}: {discarded} units of {read} went back", setup.name);
+            give_back(&runtime, &pool, &table, &ledger);
+        }
+    });
+}
+
 /// Memory that pages of one size had serves those of another, back and forth.
 #[test]
 fn memory_moves_between_sizes() {

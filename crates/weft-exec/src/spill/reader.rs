@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 use weft_rt::{JoinHandle, spawn_local};
@@ -176,7 +177,11 @@ impl Coming {
 
     async fn back(self) -> Result<Back> {
         match self {
-            Coming::FromDisk(page, spilling) => {
+            Coming::FromDisk(mut page, spilling) => {
+                // Most pages are there already: nobody has to look at clocks for them.
+                if let Some(back) = (&mut page).now_or_never() {
+                    return back?;
+                }
                 let _waits = spilling.area().wait_for_reads();
                 waiting(Wait::Device, page).await?
             }

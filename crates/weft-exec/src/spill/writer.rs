@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::FutureExt;
 use weft_rt::JoinHandle;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
@@ -458,14 +459,17 @@ impl Writer {
 
     /// Waits for the oldest write; false if there is none.
     async fn end_first(&mut self) -> Result<bool> {
-        let Some(Writing { partition, tuples, thawing, scheme, write }) = self.writing.pop_front()
-        else {
-            return Ok(false);
-        };
+        let Some(first) = self.writing.pop_front() else { return Ok(false) };
+        let Writing { partition, tuples, thawing, scheme, mut write } = first;
         let area = self.spills.spilling.area();
-        let waits = area.wait_for_writes();
-        let Written { spilled, compressing, kept: _task } = waiting(Wait::Device, write).await?;
-        drop(waits);
+        let written = match (&mut write).now_or_never() {
+            Some(written) => written?,
+            None => {
+                let _waits = area.wait_for_writes();
+                waiting(Wait::Device, write).await?
+            }
+        };
+        let Written { spilled, compressing, kept: _task } = written;
         let spilled = spilled?;
         let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());
         let costs = PageCosts { scheme, raw_bytes, written_bytes, compressing };
