@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use weft::{Database, DatabaseOptions, QueryResult};
+use weft_rt::io::Arena;
 use weft_rt::memory::heap;
 
 use super::apart;
@@ -169,7 +170,11 @@ fn measure(
 /// Touches and frees so many bytes: below a virtual machine memory that nobody has used for a while comes late, which some runs would
 /// pay for, and others not.
 fn touch(bytes: u64) {
-    std::hint::black_box(vec![1_u8; bytes as usize]);
+    if bytes > 0
+        && let Ok(memory) = Arena::new(bytes as usize)
+    {
+        memory.populate(memory.as_ptr(), memory.len());
+    }
 }
 
 /// Has another process load what is missing.
