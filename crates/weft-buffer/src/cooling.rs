@@ -3,9 +3,10 @@
 //! A frame comes from the free ones of its size, then from the ledger (with those beside it, on a huge page, while
 //! memory is plentiful and the size is in demand) unless that has little left, then from a page of its size on probation
 //! if that is about as old as the oldest of all sizes, then from the rest of the ledger, then from whatever else can
-//! leave: free frames of other sizes, the oldest pages on probation, and the first page of the main queue that nobody has fixed since it came there (these before, while scans
-//! have less than an eighth of the memory: some of the main queue's pages were wanted long ago). The memory of frames
-//! of other sizes goes back to the system, and the ledger's bytes are used for the new frame.
+//! leave: free frames of other sizes, the oldest pages on probation, and the first page of the main queue that nobody
+//! has fixed since it came there (these before, while scans have less than an eighth of the memory: some of the main
+//! queue's pages were wanted long ago). The memory of frames of other sizes goes back to the system, and the ledger's
+//! bytes are used for the new frame.
 //!
 //! If every page is in use, the coroutine gets in line; the first in line waits for a guard to go or for
 //! the ledger, whichever is first.
@@ -164,22 +165,19 @@ impl PageCache {
 
     fn find(&self, size: FrameSize, may_write: bool) -> Found {
         let mut shelf = self.shelf();
-        let mut frame = shelf.take_free(size);
-        if frame.is_none()
-            && self.has_plenty()
+        if let Some(frame) = shelf.take_free(size) {
+            return Found::Frame(frame);
+        }
+        if self.has_plenty()
             && let Some(frames) = shelf.back_huge_page(&self.frames, size)
         {
             drop(shelf);
             return Found::Frame(self.populate(frames));
         }
-        let is_scarce = frame.is_none() && self.is_scarce();
-        if is_scarce {
-            frame = self.evict_alike(&mut shelf, size);
-        }
-        frame = frame.or_else(|| shelf.back(size));
-        if frame.is_none() && !is_scarce {
-            frame = self.evict_alike(&mut shelf, size);
-        }
+        let frame = match self.is_scarce() {
+            true => self.evict_alike(&mut shelf, size).or_else(|| shelf.back(size)),
+            false => shelf.back(size).or_else(|| self.evict_alike(&mut shelf, size)),
+        };
         if let Some(frame) = frame {
             return Found::Frame(frame);
         }

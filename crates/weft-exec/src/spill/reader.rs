@@ -3,16 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
 use weft_rt::{JoinHandle, spawn_local};
 
 use super::Spilling;
 use super::frozen::{Frozen, Passing, Thawing};
-use super::writer::{Location, SpilledPage, Spills};
+use super::writer::{Location, SpilledPage, Spills, moved};
 use crate::error::Result;
-use crate::profile::{Measuring, Wait, measured, waiting};
+use crate::profile::{Measuring, measured};
 use crate::tasks::Counted;
 use crate::tuple::budget::patiently;
 
@@ -177,13 +176,8 @@ impl Coming {
 
     async fn back(self) -> Result<Back> {
         match self {
-            Coming::FromDisk(mut page, spilling) => {
-                // Most pages are there already: nobody has to look at clocks for them.
-                if let Some(back) = (&mut page).now_or_never() {
-                    return back?;
-                }
-                let _waits = spilling.area().wait_for_reads();
-                waiting(Wait::Device, page).await?
+            Coming::FromDisk(page, spilling) => {
+                moved(page, || spilling.area().wait_for_reads()).await?
             }
             Coming::Retained(back) => Ok(back),
         }

@@ -10,7 +10,7 @@ use weft_rt::JoinHandle;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
-use weft_store::spill::{Scheme, Spilled, Written};
+use weft_store::spill::{Scheme, Spilled, Waits, Written};
 
 use super::fan::bits_first;
 use super::frozen::{FROZEN_BYTES_MAX, Freezing, Full, THAWED_BYTES_MAX, Thawing, page_bytes};
@@ -243,6 +243,21 @@ impl Spare {
     }
 }
 
+/// What the task gives that moves a page. Most pages are there already: nobody has to look at clocks for them, as `waits` does.
+///
+/// # Errors
+/// If the task has ended without a result.
+pub(super) async fn moved<'a, T>(
+    mut task: JoinHandle<T>,
+    waits: impl FnOnce() -> Waits<'a>,
+) -> Result<T> {
+    if let Some(moved) = (&mut task).now_or_never() {
+        return Ok(moved?);
+    }
+    let _waits = waits();
+    Ok(waiting(Wait::Device, task).await?)
+}
+
 #[derive(Debug)]
 struct Writing {
     partition: usize,
@@ -460,15 +475,9 @@ impl Writer {
     /// Waits for the oldest write; false if there is none.
     async fn end_first(&mut self) -> Result<bool> {
         let Some(first) = self.writing.pop_front() else { return Ok(false) };
-        let Writing { partition, tuples, thawing, scheme, mut write } = first;
+        let Writing { partition, tuples, thawing, scheme, write } = first;
         let area = self.spills.spilling.area();
-        let written = match (&mut write).now_or_never() {
-            Some(written) => written?,
-            None => {
-                let _waits = area.wait_for_writes();
-                waiting(Wait::Device, write).await?
-            }
-        };
+        let written = moved(write, || area.wait_for_writes()).await?;
         let Written { spilled, compressing, kept: _task } = written;
         let spilled = spilled?;
         let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());
