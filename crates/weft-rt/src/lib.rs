@@ -34,7 +34,7 @@ pub use exec::{
     prefetch::{YieldNow, prefetch, prefetch_line, yield_now},
     runtime::{
         IO_DEPTH_DEFAULT, IO_DEPTH_MAX, Runtime, RuntimeError, RuntimeOptions, bytes_moved,
-        io_stats, spawn_local, try_worker_index, worker_index,
+        io_stats, now, spawn_begun, spawn_local, try_worker_index, woke_at, worker_index,
     },
     share::Share,
     task::{JoinError, JoinHandle},

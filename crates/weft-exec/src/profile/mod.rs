@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 pub use facts::{Fact, Facts, Unit};
 pub(crate) use meter::{Meter, timed_in};
 pub use parts::{PartName, Parts};
-pub(crate) use wait::{Measuring, Wait, measured, note_apart, note_wait, waiting, waiting_in};
+pub(crate) use wait::{
+    Measuring, Wait, measured, measured_within, note_apart, note_wait, waiting, waiting_in,
+};
 
 use crate::pipeline::Pipeline;
 use crate::program::Step;

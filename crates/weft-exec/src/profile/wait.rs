@@ -96,10 +96,33 @@ pub(crate) async fn measured<T>(
     measuring: Option<Measuring>,
     future: impl Future<Output = T>,
 ) -> T {
+    measured_from(measuring, future, false).await
+}
+
+/// The same for a task that begins within another ([`weft_rt::spawn_begun`]), which is measured until this waits.
+pub(crate) async fn measured_within<T>(
+    measuring: Option<Measuring>,
+    future: impl Future<Output = T>,
+) -> T {
+    measured_from(measuring, future, true).await
+}
+
+async fn measured_from<T>(
+    measuring: Option<Measuring>,
+    future: impl Future<Output = T>,
+    mut is_within: bool,
+) -> T {
     let Some(measuring) = measuring else { return future.await };
     let mut future = pin!(future);
     let mut waits: Option<((Wait, Option<PartName>), Instant)> = None;
     poll_fn(|context| {
+        if std::mem::take(&mut is_within) {
+            let of_other = WAIT.get();
+            let polled = future.as_mut().poll(context);
+            waits = polled.is_pending().then(|| (WAIT.get(), Instant::now()));
+            WAIT.set(of_other);
+            return polled;
+        }
         let began = Instant::now();
         if let Some(((wait, part), since)) = waits.take() {
             measuring.profile.note_waited(wait, part.or(measuring.part), began - since);

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use weft_rt::io::IoBuf;
 use weft_rt::memory::Reservation;
-use weft_rt::{JoinHandle, spawn_local};
+use weft_rt::{JoinHandle, spawn_begun};
 
-use super::Spilling;
 use super::frozen::{Frozen, Passing, Thawing};
-use super::writer::{Location, SpilledPage, Spills, moved};
+use super::writer::{Location, SpilledPage, Spills};
 use crate::error::Result;
-use crate::profile::{Measuring, measured};
+use crate::profile::{Measuring, Wait, measured_within, waiting};
 use crate::tasks::Counted;
 use crate::tuple::budget::patiently;
 
@@ -150,7 +149,7 @@ impl Reader {
 /// A page that comes back.
 #[derive(Debug)]
 pub(crate) enum Coming {
-    FromDisk(JoinHandle<Result<Back>>, Arc<Spilling>),
+    FromDisk(JoinHandle<Result<Back>>),
     /// It stayed in memory.
     Retained(Back),
 }
@@ -176,9 +175,7 @@ impl Coming {
 
     async fn back(self) -> Result<Back> {
         match self {
-            Coming::FromDisk(page, spilling) => {
-                moved(page, || spilling.area().wait_for_reads()).await?
-            }
+            Coming::FromDisk(page) => waiting(Wait::Device, page).await?,
             Coming::Retained(back) => Ok(back),
         }
     }
@@ -190,7 +187,7 @@ impl Coming {
 /// # Panics
 /// If that is one that somebody else refers to.
 pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservation) -> Coming {
-    let (spilling, task) = (spills.spilling.clone(), spills.tasks.count());
+    let task = spills.tasks.count();
     let (tuples, thawing) = (page.tuples, page.thawing.clone());
     let page = match Arc::try_unwrap(page) {
         Ok(SpilledPage { location: Location::InMemory(read, own), .. }) => {
@@ -202,7 +199,7 @@ pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservat
     };
     let held = (memory, task);
     let (progress, measuring) = (spills.progress.clone(), spills.measuring.clone());
-    let page = spawn_local(measured(measuring.clone(), async move {
+    let page = spawn_begun(measured_within(measuring.clone(), async move {
         let Location::OnDisk(spilled) = &page.location else {
             panic!("a page in memory has one reader")
         };
@@ -213,5 +210,5 @@ pub(crate) fn read(spills: &Spills, page: Arc<SpilledPage>, mut memory: Reservat
         }
         Ok(Back { read, tuples, thawing, held })
     }));
-    Coming::FromDisk(page, spilling)
+    Coming::FromDisk(page)
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use weft_store::spill::{SCALE, Scheme, SpillRates, operator_time};
+use weft_store::spill::{Moved, SCALE, Scheme, SpillRates, operator_time};
 
 /// Pages between decisions, for each that may be on its way at once.
 const RUN_PAGES: usize = 2;
@@ -137,11 +137,23 @@ struct Compressed {
     compressing: Duration,
 }
 
-/// What the operator computed, for how many bytes of pages, the less the longer ago.
+/// So much of something for so many bytes of pages, the less the longer ago.
 #[derive(Clone, Copy, Debug, Default)]
-struct Operator {
-    nanos: f64,
+struct Average {
+    much: f64,
     raw_bytes: f64,
+}
+
+impl Average {
+    fn add(&mut self, much: f64, raw_bytes: f64) {
+        self.much = self.much * KEPT_OF_OPERATOR + much;
+        self.raw_bytes = self.raw_bytes * KEPT_OF_OPERATOR + raw_bytes;
+    }
+
+    /// For a byte.
+    fn get(&self) -> f64 {
+        if self.raw_bytes > 0.0 { self.much / self.raw_bytes } else { 0.0 }
+    }
 }
 
 thread_local! {
@@ -170,7 +182,12 @@ impl Done {
 pub struct Regulator {
     experience: Experience,
     known: Known,
-    operator: Operator,
+    /// Nanoseconds that the operator computes.
+    computing: Average,
+    /// Bytes that the device moves beside those of pages, such as what tables are read for.
+    others: Average,
+    /// What was moved when that was looked at last.
+    moved: Option<Moved>,
     run: Run,
     /// What the thread had done when the last page was written, or the first was to be.
     since: Option<Done>,
@@ -183,8 +200,17 @@ impl Regulator {
     /// One that goes on from what others know, for a writer, one for each of so many workers, with `depth` pages on their way at once.
     pub(super) fn new(experience: Experience, depth: usize, workers: usize) -> Regulator {
         let (known, run_pages) = (experience.get(), (RUN_PAGES * depth) as u32);
-        let (operator, run, workers) = (Operator::default(), Run::default(), workers as f64);
-        Regulator { experience, known, operator, run, since: None, run_pages, workers }
+        Regulator {
+            experience,
+            known,
+            computing: Average::default(),
+            others: Average::default(),
+            moved: None,
+            run: Run::default(),
+            since: None,
+            run_pages,
+            workers: workers as f64,
+        }
     }
 
     /// The scheme for the next page.
@@ -225,15 +251,18 @@ impl Regulator {
     fn decide(&mut self, rates: SpillRates) {
         let run = std::mem::take(&mut self.run);
         self.learn(&run.of_place);
-        let Operator { nanos, raw_bytes } = &mut self.operator;
-        *nanos = *nanos * KEPT_OF_OPERATOR + run.computing.as_nanos() as f64;
-        *raw_bytes = *raw_bytes * KEPT_OF_OPERATOR + run.raw_bytes;
-        let operator_ns = *nanos / *raw_bytes;
+        self.computing.add(run.computing.as_nanos() as f64, run.raw_bytes);
+        let operator_ns = self.computing.get();
+        if let Some(before) = self.moved.replace(rates.moved) {
+            let Moved { all_bytes, written_bytes, raw_bytes } = rates.moved.since(before);
+            self.others.add(all_bytes.saturating_sub(written_bytes) as f64, raw_bytes as f64);
+        }
+        let others = self.others.get();
         // Until something has come back, that is expected to take as long as to be written; a device that is not busy costs nothing.
         let device_ns = [rates.written, rates.read.or(rates.written)]
             .map(|bytes_per_s| bytes_per_s.map_or(0.0, |rate| self.workers * 1e9 / rate));
         let ways: [[Way; 2]; SCALE.len()] =
-            array::from_fn(|place| self.known.ways(place, operator_ns, device_ns));
+            array::from_fn(|place| self.known.ways(place, operator_ns, device_ns, others));
         let ns = ways.map(|ways| ways.iter().map(Way::ns).sum::<f64>());
         let least_ns = ns.iter().copied().fold(f64::INFINITY, f64::min);
         let slack = |place| match (place, self.known.place) {
@@ -255,7 +284,7 @@ impl Regulator {
             place = unknown;
         }
         log::trace!(
-            "a byte of a page takes {operator_ns:.2} ns to make, {device_ns:.2?} to be written and read, {ns:.2?} in all: {}",
+            "a byte of a page takes {operator_ns:.2} ns to make, {device_ns:.2?} to be written and read, with {others:.2} others, {ns:.2?} in all: {}",
             SCALE[place].scheme.name()
         );
         self.known.place = place;
@@ -312,16 +341,16 @@ impl Way {
 
 impl Known {
     /// What a byte of a page is expected to take at a place of the scale, to be written and to come back, with what each takes on the
-    /// device.
-    fn ways(&self, place: usize, operator_ns: f64, device_ns: [f64; 2]) -> [Way; 2] {
+    /// device, which moves so many bytes beside it while it is made.
+    fn ways(&self, place: usize, operator_ns: f64, device_ns: [f64; 2], others: f64) -> [Way; 2] {
         let grade = &SCALE[place];
         let ratio = 1.0 + (grade.ratio - 1.0) * self.fits[place].unwrap_or(self.fit);
         let costs = [grade.compress_ns, grade.decompress_ns].map(|ns| ns * self.slowness);
-        let way = |at: usize, operator_ns: f64| Way {
+        let way = |at: usize, operator_ns: f64, others: f64| Way {
             computing_ns: operator_ns + costs[at],
-            moving_ns: device_ns[at] / ratio,
+            moving_ns: device_ns[at] * (1.0 / ratio + others),
         };
-        [way(0, operator_ns), way(1, operator_ns * BACK)]
+        [way(0, operator_ns, others), way(1, operator_ns * BACK, 0.0)]
     }
 }
 
@@ -334,6 +363,17 @@ mod tests {
     /// A run of one of two workers that computes so long per byte of a page, on devices that take so long per byte on disk; pages are as
     /// the scale says, or cannot be compressed.
     fn run(regulator: &mut Regulator, operator_ns: f64, device_ns: [f64; 2], fits: bool) -> Scheme {
+        run_beside(regulator, operator_ns, device_ns, fits, Moved::default())
+    }
+
+    /// The same on devices that have moved so much so far.
+    fn run_beside(
+        regulator: &mut Regulator,
+        operator_ns: f64,
+        device_ns: [f64; 2],
+        fits: bool,
+        moved: Moved,
+    ) -> Scheme {
         let grade = &SCALE[regulator.known.place];
         let raw_bytes = 65_536.0 * f64::from(regulator.run_pages);
         let written_bytes = if fits { raw_bytes / grade.ratio } else { raw_bytes };
@@ -343,7 +383,7 @@ mod tests {
         let of_place = Compressed { raw_bytes, written_bytes, compressing };
         regulator.run = Run { pages, raw_bytes, computing: nanos(operator_ns), of_place };
         let [written, read] = device_ns.map(|ns| (ns > 0.0).then(|| 1e9 / ns));
-        regulator.decide(SpillRates { written, read });
+        regulator.decide(SpillRates { written, read, moved });
         regulator.scheme(SpillCompression::Auto)
     }
 
@@ -380,6 +420,23 @@ mod tests {
         assert_eq!(settled(&mut regulator, 1.5, [0.3; 2]), Scheme::Off);
     }
 
+    /// Twice as much is read from tables as is spilled: that makes the device the bottleneck.
+    #[test]
+    fn what_tables_are_read_for_takes_its_part_of_the_device() {
+        let last = |other_bytes: u64| {
+            let (mut regulator, mut moved) = (regulator(), Moved::default());
+            let page_bytes: u64 = 1 << 20;
+            let mut next = || {
+                moved.all_bytes += page_bytes + other_bytes;
+                moved.written_bytes += page_bytes;
+                moved.raw_bytes += page_bytes;
+                run_beside(&mut regulator, 8.0, [2.5; 2], true, moved)
+            };
+            (0..20).fold(Scheme::Off, |_, _| next())
+        };
+        assert_eq!([0, 2 << 20].map(last), [Scheme::Off, Scheme::Lz4]);
+    }
+
     /// An operator computes, and then spills a partition, many pages at once.
     #[test]
     fn what_the_operator_costs_is_seen_over_many_runs() {
@@ -407,7 +464,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..pages {
                         regulator.scheme(SpillCompression::Auto);
-                        regulator.note_written(page, || SpillRates { written: None, read: None });
+                        regulator.note_written(page, SpillRates::default);
                     }
                 });
             });
@@ -429,7 +486,7 @@ mod tests {
             let pages = regulator.run_pages;
             regulator.run = Run { pages, raw_bytes, computing: nanos(4.0), of_place };
             let rate = Some(1e9 / device_ns);
-            regulator.decide(SpillRates { written: rate, read: rate });
+            regulator.decide(SpillRates { written: rate, read: rate, moved: Moved::default() });
             regulator.scheme(SpillCompression::Auto)
         };
         let levels = [1.0, 1.43, 1.66, 1.67, 1.88];

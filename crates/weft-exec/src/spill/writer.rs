@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::FutureExt;
 use weft_rt::JoinHandle;
 use weft_rt::io::IoBuf;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::progress::Progress;
-use weft_store::spill::{Scheme, Spilled, Waits, Written};
+use weft_store::spill::{Scheme, Spilled, Written};
 
 use super::fan::bits_first;
 use super::frozen::{FROZEN_BYTES_MAX, Freezing, Full, THAWED_BYTES_MAX, Thawing, page_bytes};
@@ -243,21 +242,6 @@ impl Spare {
     }
 }
 
-/// What the task gives that moves a page. Most pages are there already: nobody has to look at clocks for them, as `waits` does.
-///
-/// # Errors
-/// If the task has ended without a result.
-pub(super) async fn moved<'a, T>(
-    mut task: JoinHandle<T>,
-    waits: impl FnOnce() -> Waits<'a>,
-) -> Result<T> {
-    if let Some(moved) = (&mut task).now_or_never() {
-        return Ok(moved?);
-    }
-    let _waits = waits();
-    Ok(waiting(Wait::Device, task).await?)
-}
-
 #[derive(Debug)]
 struct Writing {
     partition: usize,
@@ -477,7 +461,7 @@ impl Writer {
         let Some(first) = self.writing.pop_front() else { return Ok(false) };
         let Writing { partition, tuples, thawing, scheme, write } = first;
         let area = self.spills.spilling.area();
-        let written = moved(write, || area.wait_for_writes()).await?;
+        let written = waiting(Wait::Device, write).await?;
         let Written { spilled, compressing, kept: _task } = written;
         let spilled = spilled?;
         let (raw_bytes, written_bytes) = (spilled.bytes(), spilled.written_bytes());

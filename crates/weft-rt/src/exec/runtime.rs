@@ -5,10 +5,12 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Waker};
 use std::thread;
+use std::time::Instant;
 
 use super::cores::{allowed_cores, pin_to};
-use super::current::{try_worker, with_worker};
+use super::current::{Polled, poll_coroutine, try_worker, with_worker};
 use super::share::Share;
 use super::task::{JoinError, JoinHandle, join_channel, task};
 use super::worker::{Worker, WorkerShared};
@@ -339,6 +341,23 @@ pub fn bytes_moved() -> u64 {
     with_worker(|worker| worker.bandwidth().moved())
 }
 
+/// The time by the clock of the worker's driver.
+///
+/// # Panics
+/// If this thread is no worker.
+pub fn now() -> Instant {
+    with_worker(|worker| worker.reactor().now())
+}
+
+/// When the worker of this coroutine woke, if it had slept for more than a moment and has run nothing twice since: what
+/// has woken it had just happened.
+///
+/// # Panics
+/// If this thread is no worker.
+pub fn woke_at() -> Option<Instant> {
+    with_worker(|worker| worker.reactor().woke_at())
+}
+
 /// Runs a task on the worker of this coroutine, with its share.
 ///
 /// # Panics
@@ -350,6 +369,26 @@ where
 {
     let (sender, handle) = join_channel();
     with_worker(|worker| worker.spawn(worker.share(), task(future, sender)));
+    handle
+}
+
+/// As [`spawn_local`], of a task that begins at once: it runs within the coroutine that calls this until it waits for the first time. So
+/// a request that it begins with is on its way, however long the caller goes on.
+///
+/// # Panics
+/// If this thread is no worker.
+pub fn spawn_begun<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let (sender, handle) = join_channel();
+    let mut task = task(future, sender);
+    // It is polled in the next round, whoever wakes it before.
+    let mut context = Context::from_waker(Waker::noop());
+    if !matches!(poll_coroutine(task.as_mut(), &mut context), Polled::Ready(())) {
+        with_worker(|worker| worker.spawn(worker.share(), task));
+    }
     handle
 }
 

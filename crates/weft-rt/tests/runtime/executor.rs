@@ -11,8 +11,8 @@ use std::time::Duration;
 use weft_rt::io::DriverKind;
 use weft_rt::sync::oneshot;
 use weft_rt::{
-    BATCH_DEPTH_MAX, Batch, Boundary, MorselQueue, Runtime, RuntimeOptions, sleep, spawn_local,
-    yield_now,
+    BATCH_DEPTH_MAX, Batch, Boundary, JoinError, MorselQueue, Runtime, RuntimeOptions, sleep,
+    spawn_begun, spawn_local, yield_now,
 };
 
 use crate::drivers::{seeds, setups, within_limit};
@@ -421,5 +421,40 @@ fn a_batch_that_computes_lets_others_run() {
         // 51 ms in turns of little more than a quarter of one.
         let others = others.unwrap();
         assert!(others >= 64, "{others} times");
+    });
+}
+
+/// A task that begins at once runs until it waits, before its maker goes on; then it is as any other.
+#[test]
+fn a_task_may_begin_at_once() {
+    within_limit(|| {
+        for setup in setups(1) {
+            let runtime = setup.runtime(2, 8);
+            let ran = runtime.block_on(|| async {
+                let steps = Rc::new(RefCell::new(Vec::new()));
+                let step = |number: usize| {
+                    let steps = steps.clone();
+                    move || steps.borrow_mut().push(number)
+                };
+                let (first, third, fourth) = (step(1), step(3), step(4));
+                let task = spawn_begun(async move {
+                    first();
+                    yield_now().await;
+                    third();
+                    sleep(Duration::from_micros(50)).await;
+                    fourth();
+                    7
+                });
+                step(2)();
+                assert_eq!(*steps.borrow(), [1, 2]);
+                let result = task.await;
+                assert_eq!(*steps.borrow(), [1, 2, 3, 4]);
+                let at_once = spawn_begun(async { 8 }).await;
+                let panics = spawn_begun(async { panic!("at once") }).await;
+                assert_eq!(panics, Err(JoinError::Panicked("at once".into())));
+                (result, at_once)
+            });
+            assert_eq!(ran, Ok((Ok(7), Ok(8))));
+        }
     });
 }

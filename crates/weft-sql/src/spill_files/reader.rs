@@ -103,8 +103,7 @@ impl Reader {
             if memory.is_none() && !self.coming.is_empty() {
                 break;
             }
-            let (len, is_next) = (piece.len, self.coming.is_empty());
-            let read = read(&self.files, Arc::clone(piece), is_next);
+            let (len, read) = (piece.len, read(&self.files, Arc::clone(piece)));
             self.coming.push_back(Coming { len, memory, read });
             self.asked += 1;
         }
@@ -115,13 +114,11 @@ impl Reader {
     }
 }
 
-/// Reads a piece, by a task of a worker, which goes on if nobody waits for it. `is_next` if somebody will.
-fn read(files: &SpillFiles, piece: Arc<Piece>, is_next: bool) -> JoinHandle<Result<IoBuf>> {
-    let area = files.spilling.area().clone();
+/// Reads a piece, by a task of a worker, which goes on if nobody waits for it.
+fn read(files: &SpillFiles, piece: Arc<Piece>) -> JoinHandle<Result<IoBuf>> {
     let (progress, counts) = (Arc::clone(&files.progress), Arc::clone(&files.spilled));
     files.runtime.spawn(move || async move {
         let spilled = piece.written().await?.spilled;
-        let _waits = is_next.then(|| area.wait_for_reads());
         let buffer = spilled.read(IoBuf::to_be_filled(spilled.bytes())).await?;
         progress.add_bytes_read(spilled.written_bytes() as u64);
         counts.note_read(&spilled);

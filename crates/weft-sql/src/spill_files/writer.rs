@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use datafusion::common::Result as DfResult;
 use datafusion::execution::SpillWriter;
-use weft_exec::spill::{PageCosts, Regulator, SpillCompression};
+use weft_exec::spill::{PageCosts, Regulator};
 
 use super::piece::Piece;
 use super::{Content, PIECE_BYTES, SMALL_PIECE_BYTES, Sealed, SpillFiles, Tail, lock};
@@ -93,16 +93,6 @@ impl Writer {
     fn end_first(&mut self) -> Result<()> {
         let Some(piece) = self.writing.pop_front() else { return Ok(()) };
         let area = self.files.spilling.area();
-        let is_regulated = self.files.spilling.options().compression == SpillCompression::Auto;
-        if is_regulated && !piece.has_ended() {
-            // How fast devices are is seen while a worker waits for them.
-            let (area, piece) = (area.clone(), Arc::clone(&piece));
-            drop(self.files.runtime.spawn(move || async move {
-                let _waits = area.wait_for_writes();
-                // Whoever wrote it sees how it ends.
-                piece.written().await.ok();
-            }));
-        }
         let on_disk = piece.wait()?;
         let (raw_bytes, written_bytes) = (on_disk.spilled.bytes(), on_disk.spilled.written_bytes());
         let (scheme, compressing) = (on_disk.scheme, on_disk.compressing);

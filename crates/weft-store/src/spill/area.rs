@@ -12,14 +12,14 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weft_buffer::page::checksum;
 use weft_rt::io::{File, IoBuf};
-use weft_rt::{JoinHandle, bytes_moved, spawn_local};
+use weft_rt::{JoinHandle, bytes_moved, spawn_local, woke_at};
 
 use super::address::{Address, PIECE_UNITS_MAX};
-use super::meter::{Meter, Waits};
+use super::meter::{Meter, Moment, OnItsWay};
 use super::place::SpillPlace;
 use super::scheme::{LEVELS, Levels, Scheme};
 use super::spill_file::{Quota, SpillFile};
@@ -62,10 +62,21 @@ struct Shared {
     raw_bytes: AtomicU64,
     level_bytes: [AtomicU64; LEVELS],
     read_bytes: AtomicU64,
+    /// What all workers had moved when the last piece had been.
+    moved_bytes: AtomicU64,
     compression: Costs,
     decompression: Costs,
     writes: Meter,
     reads: Meter,
+}
+
+impl Shared {
+    /// A piece has ended well: when its worker woke if it slept until then, nobody knows when otherwise.
+    fn end(&self, piece: OnItsWay<'_>, bytes: u64) {
+        let moved = bytes_moved();
+        piece.end(bytes, woke_at().map(|at| Moment { at, moved }));
+        self.moved_bytes.fetch_max(moved, Ordering::Relaxed);
+    }
 }
 
 /// Bytes, before compression, that were compressed or came back, and the processor time that it took.
@@ -124,13 +135,38 @@ pub struct SpillCosts {
     pub time: Duration,
 }
 
-/// Bytes per second that the devices of an area move, as far as they were busy of late; `None` if they never were.
+/// How busy the devices of an area are. Rates are bytes per second that they move, as far as they were busy of late; `None` if they
+/// never were.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpillRates {
     /// To disk.
     pub written: Option<f64>,
     /// From there.
     pub read: Option<f64>,
+    /// All that was moved so far.
+    pub moved: Moved,
+}
+
+/// Bytes that were moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// By all workers, whatever for, when the last piece of the area had been.
+    pub all_bytes: u64,
+    /// Of those, what was written to the area.
+    pub written_bytes: u64,
+    /// What that was before it was compressed.
+    pub raw_bytes: u64,
+}
+
+impl Moved {
+    /// What was moved since.
+    pub fn since(self, before: Moved) -> Moved {
+        Moved {
+            all_bytes: self.all_bytes.saturating_sub(before.all_bytes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            raw_bytes: self.raw_bytes.saturating_sub(before.raw_bytes),
+        }
+    }
 }
 
 /// A piece on disk. Its space is free again when this is dropped.
@@ -178,6 +214,7 @@ impl SpillArea {
             raw_bytes: AtomicU64::new(0),
             level_bytes: Default::default(),
             read_bytes: AtomicU64::new(0),
+            moved_bytes: AtomicU64::new(0),
             compression: Costs::default(),
             decompression: Costs::default(),
             writes: Meter::default(),
@@ -222,17 +259,13 @@ impl SpillArea {
     /// How fast its devices are.
     pub fn rates(&self) -> SpillRates {
         let Shared { writes, reads, .. } = &*self.shared;
-        SpillRates { written: writes.bytes_per_s(), read: reads.bytes_per_s() }
-    }
-
-    /// To be held by who has nothing to do until a piece is written: its devices are busy then. On a worker.
-    pub fn wait_for_writes(&self) -> Waits<'_> {
-        self.shared.writes.wait(bytes_moved())
-    }
-
-    /// The same until a piece has come back.
-    pub fn wait_for_reads(&self) -> Waits<'_> {
-        self.shared.reads.wait(bytes_moved())
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let moved = Moved {
+            all_bytes: count(&self.shared.moved_bytes),
+            written_bytes: count(&self.shared.written_bytes),
+            raw_bytes: count(&self.shared.raw_bytes),
+        };
+        SpillRates { written: writes.bytes_per_s(), read: reads.bytes_per_s(), moved }
     }
 
     /// Writes a piece, compressed by a scheme where that makes it smaller, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not
@@ -299,13 +332,13 @@ impl SpillArea {
         buffer[8..16].copy_from_slice(&spilled.address.bits().to_le_bytes());
         let crc = checksum(&buffer[4..]);
         buffer[..4].copy_from_slice(&crc.to_le_bytes());
-        let on_its_way = self.shared.writes.begin();
+        let on_its_way = self.shared.writes.begin(Moment::now());
         spilled.is_on_its_way = true;
         let (result, _) = spilled.file.write(buffer, extent.offset()).await;
         spilled.is_on_its_way = false;
         match result {
             Ok(_) => {
-                on_its_way.end(bytes, Instant::now(), bytes_moved());
+                self.shared.end(on_its_way, bytes);
                 self.shared.written_bytes.fetch_add(bytes, Ordering::Relaxed);
                 self.shared.raw_bytes.fetch_add(raw_bytes as u64, Ordering::Relaxed);
                 let of_level = &self.shared.level_bytes[spilled.scheme.level()];
@@ -447,10 +480,10 @@ impl Spilled {
 
     async fn read_written(&self, buffer: IoBuf) -> Result<IoBuf> {
         let extent = self.address.extent();
-        let on_its_way = self.area.shared.reads.begin();
+        let on_its_way = self.area.shared.reads.begin(Moment::now());
         let (result, buffer) = self.file.read_exact(buffer, extent.offset()).await;
         result.map_err(failed)?;
-        on_its_way.end(extent.bytes(), Instant::now(), bytes_moved());
+        self.area.shared.end(on_its_way, extent.bytes());
         self.area.shared.read_bytes.fetch_add(extent.bytes(), Ordering::Relaxed);
         let is_right = buffer[..4] == checksum(&buffer[4..]).to_le_bytes()
             && buffer[8..16] == self.address.bits().to_le_bytes();

@@ -16,11 +16,11 @@ mod spill_file;
 mod thread_time;
 
 pub use area::{
-    HEADER_BYTES, SpillArea, SpillCosts, SpillRates, SpillStats, Spilled, Written, operator_time,
+    HEADER_BYTES, Moved, SpillArea, SpillCosts, SpillRates, SpillStats, Spilled, Written,
+    operator_time,
 };
 pub(crate) use directory::SpillDirectory;
 pub use directory::{remove_leftovers, temp_directory};
-pub use meter::Waits;
 pub use place::SpillPlace;
 pub use scheme::{Grade, LEVELS, Levels, SCALE, Scheme, level_name};
 pub use thread_time::thread_time;
