@@ -138,9 +138,8 @@ enum Progress {
     Again,
 }
 
-/// Requests that a busy worker collects before it hands them over, if the devices have as many of it: they are not to run out of them
-/// meanwhile. Telling the device costs a system call, and on a virtual machine an exit to the hypervisor (15 µs where it was
-/// measured).
+/// Requests that a busy worker collects before it hands them over. Telling the device costs a system
+/// call, and on a virtual machine an exit to the hypervisor (15 µs where it was measured).
 const FLUSH_BATCH: usize = 16;
 /// Requests that a worker collects after it has slept: the devices had run out of requests of this
 /// worker's, so that every microsecond until the next one counts more than the call.
@@ -148,6 +147,8 @@ const FLUSH_BATCH_EAGER: usize = 1;
 /// Turns after which a busy worker hands over what it has collected: well below a millisecond for
 /// coroutines that run for a few microseconds at a time.
 const TURNS_UNFLUSHED_MAX: u32 = 4;
+/// The same if they run for longer, or do not wait at all: devices are not to run out of requests that it has.
+const UNFLUSHED_MAX: Duration = Duration::from_micros(100);
 
 /// Whoever sleeps for less than this may have found what had completed before.
 const SLEEP: Duration = Duration::from_micros(50);
@@ -159,8 +160,9 @@ pub(crate) struct Reactor {
     free: Vec<u32>,
     backlog: VecDeque<u32>,
     completions: Vec<Completion>,
-    /// Requests given to the driver since it last handed them on, and turns since the first of them.
+    /// Requests given to the driver since it last handed them on, when that was begun, and turns since.
     unflushed: usize,
+    unflushed_since: Instant,
     turns_unflushed: u32,
     /// The worker's last turn ended in sleep: it waits for the devices, so they wait for it.
     has_slept: bool,
@@ -171,6 +173,7 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub(crate) fn new(driver: Box<dyn Driver>) -> Reactor {
+        let now = driver.now();
         Reactor {
             driver,
             slots: Vec::new(),
@@ -178,6 +181,7 @@ impl Reactor {
             backlog: VecDeque::new(),
             completions: Vec::new(),
             unflushed: 0,
+            unflushed_since: now,
             turns_unflushed: 0,
             has_slept: false,
             woke_at: None,
@@ -232,8 +236,8 @@ impl Reactor {
         match self.slots[key as usize].state {
             State::Done(_) => Started::Finished(self.release(key)),
             _ => {
-                let batch = if self.has_slept { FLUSH_BATCH_EAGER } else { self.flush_batch() };
-                if self.unflushed >= batch {
+                let batch = if self.has_slept { FLUSH_BATCH_EAGER } else { FLUSH_BATCH };
+                if self.unflushed >= batch || self.is_overdue() {
                     self.flush();
                 }
                 Started::InFlight(key)
@@ -241,9 +245,10 @@ impl Reactor {
         }
     }
 
-    /// Requests that a busy worker collects now.
-    fn flush_batch(&self) -> usize {
-        self.driver.in_flight().saturating_sub(self.unflushed).clamp(1, FLUSH_BATCH)
+    /// True if requests have been collected for long.
+    fn is_overdue(&self) -> bool {
+        self.unflushed > 0
+            && self.now().saturating_duration_since(self.unflushed_since) >= UNFLUSHED_MAX
     }
 
     /// Hands over what is queued. A driver that fails here fails in the next turn too, which
@@ -305,9 +310,7 @@ impl Reactor {
         self.turns_unflushed += 1;
         if self.unflushed == 0 {
             self.turns_unflushed = 0;
-        } else if self.turns_unflushed >= TURNS_UNFLUSHED_MAX
-            || self.unflushed >= self.flush_batch()
-        {
+        } else if self.turns_unflushed >= TURNS_UNFLUSHED_MAX || self.is_overdue() {
             self.unflushed = 0;
             self.turns_unflushed = 0;
             self.driver.flush()?;
@@ -379,6 +382,9 @@ impl Reactor {
             };
             match self.driver.submit(request) {
                 Submitted::Queued => {
+                    if self.unflushed == 0 {
+                        self.unflushed_since = self.now();
+                    }
                     self.unflushed += 1;
                     return Progress::Queued;
                 }
@@ -474,7 +480,7 @@ impl Drop for Reactor {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
     use super::*;
@@ -486,6 +492,7 @@ mod tests {
         bell: BlockingDriver,
         keys: Vec<u32>,
         flushed: Rc<RefCell<Vec<usize>>>,
+        now: Rc<Cell<Instant>>,
     }
 
     impl Driver for Holding {
@@ -519,6 +526,10 @@ mod tests {
         fn register(&mut self, _: &Arc<Arena>) -> bool {
             false
         }
+
+        fn now(&self) -> Instant {
+            self.now.get()
+        }
     }
 
     fn ask(reactor: &mut Reactor, file: &File) {
@@ -527,24 +538,30 @@ mod tests {
         assert!(matches!(reactor.start(job), Started::InFlight(_)));
     }
 
-    /// They are handed over when they are as many as the devices have.
     #[test]
     fn devices_do_not_run_out_of_requests_that_a_busy_worker_has() {
         let (temp, flushed) = (TempFile::new(), Rc::default());
         let (file, bell) = (temp.create(), BlockingDriver::new());
-        let driver = Holding { bell, keys: Vec::new(), flushed: Rc::clone(&flushed) };
+        let (keys, now) = (Vec::new(), Rc::new(Cell::new(Instant::now())));
+        let driver = Holding { bell, keys, flushed: Rc::clone(&flushed), now: Rc::clone(&now) };
         let mut reactor = Reactor::new(Box::new(driver));
-        (0..70).for_each(|_| ask(&mut reactor, &file));
-        assert_eq!(*flushed.borrow(), [1, 2, 4, 8, 16, 32, 48, 64]);
-        // What is left goes along after a few turns.
         let mut after = Aftermath::default();
+        let flushed = |reactor: &mut Reactor, requests: usize| {
+            (0..requests).for_each(|_| ask(reactor, &file));
+            std::mem::take(&mut *flushed.borrow_mut())
+        };
+        assert_eq!(flushed(&mut reactor, 40), [16, 32]);
+        // What is left goes along after a few turns, or with the next if it has been there for long.
         (0..TURNS_UNFLUSHED_MAX).for_each(|_| reactor.turn(None, &mut after).unwrap());
-        assert_eq!(flushed.borrow().last(), Some(&70));
-        flushed.borrow_mut().clear();
+        assert_eq!(flushed(&mut reactor, 1), [40]);
+        now.set(now.get() + UNFLUSHED_MAX);
+        assert_eq!(flushed(&mut reactor, 2), [42]);
+        now.set(now.get() + UNFLUSHED_MAX);
+        reactor.turn(None, &mut after).unwrap();
+        assert_eq!(flushed(&mut reactor, 0), [43]);
         // It sleeps, and then sends each at once.
         reactor.wait(None, &mut after).unwrap();
-        (0..3).for_each(|_| ask(&mut reactor, &file));
-        assert_eq!(*flushed.borrow(), [1, 2, 3]);
+        assert_eq!(flushed(&mut reactor, 3), [1, 2, 3]);
         reactor.wait(None, &mut after).unwrap();
     }
 }
