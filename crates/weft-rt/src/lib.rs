@@ -33,8 +33,8 @@ pub use exec::{
     morsel::{MorselError, MorselOptions, MorselQueue, MorselRun},
     prefetch::{YieldNow, prefetch, prefetch_line, yield_now},
     runtime::{
-        IO_DEPTH_DEFAULT, IO_DEPTH_MAX, Runtime, RuntimeError, RuntimeOptions, bytes_moved,
-        io_stats, now, spawn_begun, spawn_local, try_worker_index, woke_at, worker_index,
+        IO_DEPTH_DEFAULT, IO_DEPTH_MAX, Runtime, RuntimeError, RuntimeOptions, io_stats, now,
+        spawn_begun, spawn_local, transfers, try_worker_index, woke_at, worker_index,
     },
     share::Share,
     task::{JoinError, JoinHandle},

@@ -117,7 +117,7 @@ async fn measured_from<T>(
     let mut waits: Option<((Wait, Option<PartName>), Instant)> = None;
     poll_fn(|context| {
         if std::mem::take(&mut is_within) {
-            let of_other = WAIT.get();
+            let of_other = WAIT.replace((Wait::Other, None));
             let polled = future.as_mut().poll(context);
             waits = polled.is_pending().then(|| (WAIT.get(), Instant::now()));
             WAIT.set(of_other);

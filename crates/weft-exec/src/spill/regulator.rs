@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use weft_store::spill::{Moved, SCALE, Scheme, SpillRates, operator_time};
+use weft_store::spill::{Moved, Rate, SCALE, Scheme, SpillRates, operator_time};
 
 /// Pages between decisions, for each that may be on its way at once.
 const RUN_PAGES: usize = 2;
@@ -21,11 +21,14 @@ const RUN_PAGES: usize = 2;
 /// How much of what was known of pages a run leaves.
 const KEPT: f64 = 0.5;
 
-/// And of what the operator costs, which computes for some runs, and spills for others.
-const KEPT_OF_OPERATOR: f64 = 0.9;
+/// And of what the operator does, which computes or reads for some runs, and spills for others.
+const KEPT_OF_RUNS: f64 = 0.9;
 
 /// After so many runs without compression, other pages may have come, which it makes smaller.
 const UNCOMPRESSED_RUNS: u32 = 32;
+
+/// The most bytes for each of a page that tables are read for, of a run: much may have happened since the last.
+const OTHERS_MAX: u64 = 8;
 
 /// If a place saves so much more or less than before, other pages have come.
 const OTHERS: f64 = 0.2;
@@ -123,6 +126,8 @@ pub struct PageCosts {
 #[derive(Debug, Default)]
 struct Run {
     pages: u32,
+    /// All bytes of these.
+    page_bytes: usize,
     /// What the thread has done meanwhile, as far as it was the same.
     raw_bytes: f64,
     computing: Duration,
@@ -146,8 +151,8 @@ struct Average {
 
 impl Average {
     fn add(&mut self, much: f64, raw_bytes: f64) {
-        self.much = self.much * KEPT_OF_OPERATOR + much;
-        self.raw_bytes = self.raw_bytes * KEPT_OF_OPERATOR + raw_bytes;
+        self.much = self.much * KEPT_OF_RUNS + much;
+        self.raw_bytes = self.raw_bytes * KEPT_OF_RUNS + raw_bytes;
     }
 
     /// For a byte.
@@ -227,6 +232,7 @@ impl Regulator {
     /// Counts a page that was written. `rates` tells how fast the devices are.
     pub fn note_written(&mut self, page: PageCosts, rates: impl FnOnce() -> SpillRates) {
         self.run.pages += 1;
+        self.run.page_bytes += page.raw_bytes;
         RAW_BYTES.set(RAW_BYTES.get() + page.raw_bytes as u64);
         // Others were on their way when the place changed.
         if page.scheme == SCALE[self.known.place].scheme {
@@ -254,15 +260,24 @@ impl Regulator {
         self.computing.add(run.computing.as_nanos() as f64, run.raw_bytes);
         let operator_ns = self.computing.get();
         if let Some(before) = self.moved.replace(rates.moved) {
-            let Moved { all_bytes, written_bytes, raw_bytes } = rates.moved.since(before);
-            self.others.add(all_bytes.saturating_sub(written_bytes) as f64, raw_bytes as f64);
+            let Moved { all_bytes, written_bytes, read_bytes, raw_bytes } =
+                rates.moved.since(before);
+            let others = all_bytes.saturating_sub(written_bytes).saturating_sub(read_bytes);
+            let others = others.min(raw_bytes * OTHERS_MAX);
+            self.others.add(others as f64, raw_bytes as f64);
         }
         let others = self.others.get();
-        // Until something has come back, that is expected to take as long as to be written; a device that is not busy costs nothing.
-        let device_ns = [rates.written, rates.read.or(rates.written)]
-            .map(|bytes_per_s| bytes_per_s.map_or(0.0, |rate| self.workers * 1e9 / rate));
+        // Until something has come back, that is expected to take as long as to be written.
+        let [written, read] = [rates.written, rates.read.or(rates.written)];
+        let device = Device {
+            pages: f64::from(run.pages) / run.page_bytes as f64,
+            workers: self.workers,
+            written,
+            read,
+            others,
+        };
         let ways: [[Way; 2]; SCALE.len()] =
-            array::from_fn(|place| self.known.ways(place, operator_ns, device_ns, others));
+            array::from_fn(|place| self.known.ways(place, operator_ns, &device));
         let ns = ways.map(|ways| ways.iter().map(Way::ns).sum::<f64>());
         let least_ns = ns.iter().copied().fold(f64::INFINITY, f64::min);
         let slack = |place| match (place, self.known.place) {
@@ -284,7 +299,7 @@ impl Regulator {
             place = unknown;
         }
         log::trace!(
-            "a byte of a page takes {operator_ns:.2} ns to make, {device_ns:.2?} to be written and read, with {others:.2} others, {ns:.2?} in all: {}",
+            "a byte of a page takes {operator_ns:.2} ns to make, {ns:.2?} in all, on {device:.5?}: {}",
             SCALE[place].scheme.name()
         );
         self.known.place = place;
@@ -339,18 +354,41 @@ impl Way {
     }
 }
 
+/// What is known of the devices for pages such as those that are written now.
+#[derive(Clone, Copy, Debug)]
+struct Device {
+    /// Pages, for each of their bytes before compression.
+    pages: f64,
+    /// Who share them.
+    workers: f64,
+    /// They cost nothing if they were never busy.
+    written: Option<Rate>,
+    read: Option<Rate>,
+    /// Bytes that they move beside a byte of a page while it is made.
+    others: f64,
+}
+
+impl Device {
+    /// Nanoseconds of one worker's part for a byte of a page that is compressed to so many bytes, and others.
+    fn ns(&self, rate: Option<Rate>, compressed: f64, others: f64) -> f64 {
+        rate.map_or(0.0, |rate| self.workers * rate.ns(self.pages, compressed + others))
+    }
+}
+
 impl Known {
-    /// What a byte of a page is expected to take at a place of the scale, to be written and to come back, with what each takes on the
-    /// device, which moves so many bytes beside it while it is made.
-    fn ways(&self, place: usize, operator_ns: f64, device_ns: [f64; 2], others: f64) -> [Way; 2] {
+    /// What a byte of a page is expected to take at a place of the scale, to be written and to come back.
+    fn ways(&self, place: usize, operator_ns: f64, device: &Device) -> [Way; 2] {
         let grade = &SCALE[place];
         let ratio = 1.0 + (grade.ratio - 1.0) * self.fits[place].unwrap_or(self.fit);
-        let costs = [grade.compress_ns, grade.decompress_ns].map(|ns| ns * self.slowness);
-        let way = |at: usize, operator_ns: f64, others: f64| Way {
-            computing_ns: operator_ns + costs[at],
-            moving_ns: device_ns[at] * (1.0 / ratio + others),
+        let write = Way {
+            computing_ns: operator_ns + grade.compress_ns * self.slowness,
+            moving_ns: device.ns(device.written, 1.0 / ratio, device.others),
         };
-        [way(0, operator_ns, others), way(1, operator_ns * BACK, 0.0)]
+        let read = Way {
+            computing_ns: operator_ns * BACK + grade.decompress_ns * self.slowness,
+            moving_ns: device.ns(device.read, 1.0 / ratio, 0.0),
+        };
+        [write, read]
     }
 }
 
@@ -363,7 +401,7 @@ mod tests {
     /// A run of one of two workers that computes so long per byte of a page, on devices that take so long per byte on disk; pages are as
     /// the scale says, or cannot be compressed.
     fn run(regulator: &mut Regulator, operator_ns: f64, device_ns: [f64; 2], fits: bool) -> Scheme {
-        run_beside(regulator, operator_ns, device_ns, fits, Moved::default())
+        run_with(regulator, operator_ns, rates(device_ns, Moved::default()), fits)
     }
 
     /// The same on devices that have moved so much so far.
@@ -371,8 +409,21 @@ mod tests {
         regulator: &mut Regulator,
         operator_ns: f64,
         device_ns: [f64; 2],
-        fits: bool,
         moved: Moved,
+    ) -> Scheme {
+        run_with(regulator, operator_ns, rates(device_ns, moved), true)
+    }
+
+    fn rates(device_ns: [f64; 2], moved: Moved) -> SpillRates {
+        let [written, read] = device_ns.map(|ns| (ns > 0.0).then(|| Rate::of_byte(ns)));
+        SpillRates { written, read, moved }
+    }
+
+    fn run_with(
+        regulator: &mut Regulator,
+        operator_ns: f64,
+        rates: SpillRates,
+        fits: bool,
     ) -> Scheme {
         let grade = &SCALE[regulator.known.place];
         let raw_bytes = 65_536.0 * f64::from(regulator.run_pages);
@@ -381,9 +432,9 @@ mod tests {
         let compressing = nanos(grade.compress_ns);
         let pages = regulator.run_pages;
         let of_place = Compressed { raw_bytes, written_bytes, compressing };
-        regulator.run = Run { pages, raw_bytes, computing: nanos(operator_ns), of_place };
-        let [written, read] = device_ns.map(|ns| (ns > 0.0).then(|| 1e9 / ns));
-        regulator.decide(SpillRates { written, read, moved });
+        let (page_bytes, computing) = (65_536 * pages as usize, nanos(operator_ns));
+        regulator.run = Run { pages, page_bytes, raw_bytes, computing, of_place };
+        regulator.decide(rates);
         regulator.scheme(SpillCompression::Auto)
     }
 
@@ -430,11 +481,23 @@ mod tests {
                 moved.all_bytes += page_bytes + other_bytes;
                 moved.written_bytes += page_bytes;
                 moved.raw_bytes += page_bytes;
-                run_beside(&mut regulator, 8.0, [2.5; 2], true, moved)
+                run_beside(&mut regulator, 8.0, [2.5; 2], moved)
             };
             (0..20).fold(Scheme::Off, |_, _| next())
         };
         assert_eq!([0, 2 << 20].map(last), [Scheme::Off, Scheme::Lz4]);
+    }
+
+    /// A page takes about as long on the device however small it is.
+    #[test]
+    fn nothing_is_gained_where_small_pages_take_as_long() {
+        let schemes = [1.0, 0.1].map(|of_bytes| {
+            let mut regulator = regulator();
+            let rate = Some(Rate { piece_bytes: 65_536.0, piece_ns: 3.0 * 65_536.0, of_bytes });
+            let rates = SpillRates { written: rate, read: rate, moved: Moved::default() };
+            (0..20).fold(Scheme::Off, |_, _| run_with(&mut regulator, 1.5, rates, true))
+        });
+        assert_eq!(schemes, [Scheme::Lz4, Scheme::Off]);
     }
 
     /// An operator computes, and then spills a partition, many pages at once.
@@ -484,8 +547,9 @@ mod tests {
             let written_bytes = raw_bytes / ratios[regulator.known.place];
             let of_place = Compressed { raw_bytes, written_bytes, compressing };
             let pages = regulator.run_pages;
-            regulator.run = Run { pages, raw_bytes, computing: nanos(4.0), of_place };
-            let rate = Some(1e9 / device_ns);
+            let (page_bytes, computing) = (65_536 * pages as usize, nanos(4.0));
+            regulator.run = Run { pages, page_bytes, raw_bytes, computing, of_place };
+            let rate = Some(Rate::of_byte(device_ns));
             regulator.decide(SpillRates { written: rate, read: rate, moved: Moved::default() });
             regulator.scheme(SpillCompression::Auto)
         };

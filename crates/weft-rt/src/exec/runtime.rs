@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Instant;
 
 use super::cores::{allowed_cores, pin_to};
-use super::current::{Polled, poll_coroutine, try_worker, with_worker};
+use super::current::{Polled, try_worker, with_worker};
 use super::share::Share;
 use super::task::{JoinError, JoinHandle, join_channel, task};
-use super::worker::{Worker, WorkerShared};
+use super::worker::{Worker, WorkerContext, WorkerShared, discard, poll_task};
 use crate::io::arena::Arena;
-use crate::io::bandwidth::Bandwidth;
+use crate::io::bandwidth::{Bandwidth, Transfers};
 use crate::io::blocking::BlockingDriver;
 use crate::io::driver::{Driver, DriverKind};
 use crate::io::posix::PosixDriver;
@@ -333,12 +333,12 @@ pub fn io_stats() -> IoStats {
     with_worker(|worker| worker.reactor().stats())
 }
 
-/// Bytes that all workers of this coroutine's runtime have read and written so far.
+/// What all workers of this coroutine's runtime have read and written so far.
 ///
 /// # Panics
 /// If this thread is no worker.
-pub fn bytes_moved() -> u64 {
-    with_worker(|worker| worker.bandwidth().moved())
+pub fn transfers() -> Transfers {
+    with_worker(|worker| worker.bandwidth().transfers())
 }
 
 /// The time by the clock of the worker's driver.
@@ -349,7 +349,7 @@ pub fn now() -> Instant {
     with_worker(|worker| worker.reactor().now())
 }
 
-/// When the worker of this coroutine woke, if it had slept for more than a moment and has run nothing twice since: what
+/// When the worker of this coroutine woke, if it had slept for more than a moment and has not looked at its devices again since: what
 /// has woken it had just happened.
 ///
 /// # Panics
@@ -373,7 +373,7 @@ where
 }
 
 /// As [`spawn_local`], of a task that begins at once: it runs within the coroutine that calls this until it waits for the first time. So
-/// a request that it begins with is on its way, however long the caller goes on.
+/// a request that it begins with goes to the device with those of the caller.
 ///
 /// # Panics
 /// If this thread is no worker.
@@ -382,12 +382,13 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
+    let share = with_worker(WorkerContext::share);
     let (sender, handle) = join_channel();
     let mut task = task(future, sender);
     // It is polled in the next round, whoever wakes it before.
-    let mut context = Context::from_waker(Waker::noop());
-    if !matches!(poll_coroutine(task.as_mut(), &mut context), Polled::Ready(())) {
-        with_worker(|worker| worker.spawn(worker.share(), task));
+    match poll_task(&mut task, &mut Context::from_waker(Waker::noop())) {
+        Polled::Ready(()) => discard(task),
+        Polled::Parked | Polled::Runnable => with_worker(|worker| worker.spawn(share, task)),
     }
     handle
 }

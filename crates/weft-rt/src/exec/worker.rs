@@ -376,7 +376,7 @@ impl Drop for Worker {
 }
 
 /// Polls a task, which catches its future's panics itself.
-fn poll_task(task: &mut Task, context: &mut Context<'_>) -> Polled<()> {
+pub(super) fn poll_task(task: &mut Task, context: &mut Context<'_>) -> Polled<()> {
     let poll = AssertUnwindSafe(|| poll_coroutine(task.as_mut(), context));
     catch_unwind(poll).unwrap_or_else(|_| {
         log::error!("a task panicked while its future or result was being dropped");
@@ -385,7 +385,7 @@ fn poll_task(task: &mut Task, context: &mut Context<'_>) -> Polled<()> {
 }
 
 /// Drops what belongs to a task; a panic there must not end the worker.
-fn discard<T>(value: T) {
+pub(super) fn discard<T>(value: T) {
     if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
         log::error!("a task panicked while it was being dropped");
     }

@@ -12,8 +12,18 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Bandwidth {
     limit: Mutex<Option<Limit>>,
-    /// Bytes of transfers that have ended.
+    /// Transfers that have ended, and their bytes.
+    ended: AtomicU64,
     moved: AtomicU64,
+}
+
+/// Reads and writes that have ended well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfers {
+    /// How many.
+    pub count: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,14 +44,16 @@ impl Bandwidth {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
     }
 
-    /// Counts bytes of a transfer that has ended.
+    /// Counts a transfer of so many bytes that has ended.
     pub(crate) fn note_moved(&self, bytes: u64) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of all transfers that have ended.
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+    /// All that have ended.
+    pub(crate) fn transfers(&self) -> Transfers {
+        let [count, bytes] = [&self.ended, &self.moved].map(|it| it.load(Ordering::Relaxed));
+        Transfers { count, bytes }
     }
 
     /// When a transfer that begins now is done at the earliest, if there is a limit.

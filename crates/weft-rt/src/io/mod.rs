@@ -19,6 +19,7 @@ mod transfer;
 pub(crate) mod uring;
 
 pub use arena::{Arena, HUGE_PAGE_BYTES};
+pub use bandwidth::Transfers;
 pub use buffer::{IoBuf, Recycle};
 pub use driver::DriverKind;
 pub use file::{Access, File, FileError};

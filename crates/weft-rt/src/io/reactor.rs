@@ -147,7 +147,8 @@ const FLUSH_BATCH_EAGER: usize = 1;
 /// Turns after which a busy worker hands over what it has collected: well below a millisecond for
 /// coroutines that run for a few microseconds at a time.
 const TURNS_UNFLUSHED_MAX: u32 = 4;
-/// The same if they run for longer, or do not wait at all: devices are not to run out of requests that it has.
+/// The same if they run for longer: the next request or turn hands over what is older. Devices are not to run out of requests that
+/// the worker has.
 const UNFLUSHED_MAX: Duration = Duration::from_micros(100);
 
 /// Whoever sleeps for less than this may have found what had completed before.
@@ -160,7 +161,7 @@ pub(crate) struct Reactor {
     free: Vec<u32>,
     backlog: VecDeque<u32>,
     completions: Vec<Completion>,
-    /// Requests given to the driver since it last handed them on, when that was begun, and turns since.
+    /// Requests given to the driver since it last handed them on, when the first of them was, and turns since.
     unflushed: usize,
     unflushed_since: Instant,
     turns_unflushed: u32,
@@ -325,8 +326,10 @@ impl Reactor {
         after: &mut Aftermath,
     ) -> io::Result<()> {
         self.stats.sleeps += 1;
-        self.unflushed = 0;
         self.has_slept = true;
+        if mem::take(&mut self.unflushed) > 0 {
+            self.driver.flush()?;
+        }
         let began = self.now();
         self.driver.wait(deadline)?;
         let ended = self.now();

@@ -157,7 +157,7 @@ impl InFlight {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
         let polled = self.advance(context);
-        if let Poll::Ready((Ok(bytes), _)) = &polled {
+        if let Poll::Ready((Ok(bytes @ 1..), _)) = &polled {
             with_worker(|worker| worker.bandwidth().note_moved(*bytes as u64));
         }
         polled

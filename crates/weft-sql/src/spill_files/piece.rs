@@ -61,7 +61,7 @@ impl Piece {
     }
 
     /// True if it is not being written any more.
-    pub(super) fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         !matches!(&*self.state(), State::Writing(_))
     }
 

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use weft_buffer::page::checksum;
 use weft_rt::io::{File, IoBuf};
-use weft_rt::{JoinHandle, bytes_moved, spawn_local, woke_at};
+use weft_rt::{JoinHandle, spawn_local, transfers, woke_at};
 
 use super::address::{Address, PIECE_UNITS_MAX};
-use super::meter::{Meter, Moment, OnItsWay};
+use super::meter::{Meter, Moment, OnItsWay, Rate};
 use super::place::SpillPlace;
 use super::scheme::{LEVELS, Levels, Scheme};
 use super::spill_file::{Quota, SpillFile};
@@ -73,9 +73,9 @@ struct Shared {
 impl Shared {
     /// A piece has ended well: when its worker woke if it slept until then, nobody knows when otherwise.
     fn end(&self, piece: OnItsWay<'_>, bytes: u64) {
-        let moved = bytes_moved();
+        let moved = transfers();
         piece.end(bytes, woke_at().map(|at| Moment { at, moved }));
-        self.moved_bytes.fetch_max(moved, Ordering::Relaxed);
+        self.moved_bytes.fetch_max(moved.bytes, Ordering::Relaxed);
     }
 }
 
@@ -135,14 +135,13 @@ pub struct SpillCosts {
     pub time: Duration,
 }
 
-/// How busy the devices of an area are. Rates are bytes per second that they move, as far as they were busy of late; `None` if they
-/// never were.
+/// How fast the devices of an area are, as far as they were busy of late; `None` if they never were.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpillRates {
     /// To disk.
-    pub written: Option<f64>,
+    pub written: Option<Rate>,
     /// From there.
-    pub read: Option<f64>,
+    pub read: Option<Rate>,
     /// All that was moved so far.
     pub moved: Moved,
 }
@@ -154,7 +153,9 @@ pub struct Moved {
     pub all_bytes: u64,
     /// Of those, what was written to the area.
     pub written_bytes: u64,
-    /// What that was before it was compressed.
+    /// And what was read from there.
+    pub read_bytes: u64,
+    /// What was written, before it was compressed.
     pub raw_bytes: u64,
 }
 
@@ -164,6 +165,7 @@ impl Moved {
         Moved {
             all_bytes: self.all_bytes.saturating_sub(before.all_bytes),
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             raw_bytes: self.raw_bytes.saturating_sub(before.raw_bytes),
         }
     }
@@ -263,9 +265,10 @@ impl SpillArea {
         let moved = Moved {
             all_bytes: count(&self.shared.moved_bytes),
             written_bytes: count(&self.shared.written_bytes),
+            read_bytes: count(&self.shared.read_bytes),
             raw_bytes: count(&self.shared.raw_bytes),
         };
-        SpillRates { written: writes.bytes_per_s(), read: reads.bytes_per_s(), moved }
+        SpillRates { written: writes.rate(), read: reads.rate(), moved }
     }
 
     /// Writes a piece, compressed by a scheme where that makes it smaller, by a task of its own on this worker, which goes on if nobody waits for it, so that its place is not

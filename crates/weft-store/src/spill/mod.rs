@@ -21,6 +21,7 @@ pub use area::{
 };
 pub(crate) use directory::SpillDirectory;
 pub use directory::{remove_leftovers, temp_directory};
+pub use meter::Rate;
 pub use place::SpillPlace;
 pub use scheme::{Grade, LEVELS, Levels, SCALE, Scheme, level_name};
 pub use thread_time::thread_time;
