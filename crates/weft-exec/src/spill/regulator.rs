@@ -404,18 +404,10 @@ mod tests {
         run_with(regulator, operator_ns, rates(device_ns, Moved::default()), fits)
     }
 
-    /// The same on devices that have moved so much so far.
-    fn run_beside(
-        regulator: &mut Regulator,
-        operator_ns: f64,
-        device_ns: [f64; 2],
-        moved: Moved,
-    ) -> Scheme {
-        run_with(regulator, operator_ns, rates(device_ns, moved), true)
-    }
-
+    /// Devices that take so long for a byte, and nothing for a page.
     fn rates(device_ns: [f64; 2], moved: Moved) -> SpillRates {
-        let [written, read] = device_ns.map(|ns| (ns > 0.0).then(|| Rate::of_byte(ns)));
+        let rate = |ns: f64| Rate { piece_bytes: 1.0, piece_ns: ns, of_bytes: 1.0 };
+        let [written, read] = device_ns.map(|ns| (ns > 0.0).then(|| rate(ns)));
         SpillRates { written, read, moved }
     }
 
@@ -481,7 +473,7 @@ mod tests {
                 moved.all_bytes += page_bytes + other_bytes;
                 moved.written_bytes += page_bytes;
                 moved.raw_bytes += page_bytes;
-                run_beside(&mut regulator, 8.0, [2.5; 2], moved)
+                run_with(&mut regulator, 8.0, rates([2.5; 2], moved), true)
             };
             (0..20).fold(Scheme::Off, |_, _| next())
         };
@@ -549,8 +541,7 @@ mod tests {
             let pages = regulator.run_pages;
             let (page_bytes, computing) = (65_536 * pages as usize, nanos(4.0));
             regulator.run = Run { pages, page_bytes, raw_bytes, computing, of_place };
-            let rate = Some(Rate::of_byte(device_ns));
-            regulator.decide(SpillRates { written: rate, read: rate, moved: Moved::default() });
+            regulator.decide(rates([device_ns; 2], Moved::default()));
             regulator.scheme(SpillCompression::Auto)
         };
         let levels = [1.0, 1.43, 1.66, 1.67, 1.88];

@@ -76,6 +76,7 @@ impl Busy {
         self.seconds += seconds;
     }
 
+    /// What is older than a window counts half, when there are two.
     fn forget(&mut self) {
         if self.bytes >= 2.0 * WINDOW_BYTES {
             *self = Busy {
@@ -116,6 +117,7 @@ impl Shape {
         self.now.add(moved);
     }
 
+    /// Compares what was moved with what was before.
     fn observe(&mut self, now: Busy) {
         let Some(before) = self.before.replace(now.piece()) else { return };
         let differs = |at: usize| {
@@ -157,11 +159,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Of a device that takes so long for a byte, and nothing for a piece.
-    pub fn of_byte(ns: f64) -> Rate {
-        Rate { piece_bytes: 1.0, piece_ns: ns, of_bytes: 1.0 }
-    }
-
     /// Nanoseconds for `bytes` in so many pieces.
     pub fn ns(&self, pieces: f64, bytes: f64) -> f64 {
         let Rate { piece_bytes, piece_ns, of_bytes } = *self;
