@@ -274,6 +274,8 @@ impl Slab {
             let chunk = self.chunks.get_mut(&address).expect("a chunk that has free pieces");
             let pieces = std::mem::take(&mut chunk.resident);
             chunk.free &= !pieces;
+            // Nobody unmaps it meanwhile.
+            self.unused.remove(&address);
             if chunk.free == 0 {
                 self.with_free.remove(&address);
             }
