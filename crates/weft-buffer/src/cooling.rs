@@ -206,9 +206,7 @@ impl PageCache {
         drop(shelf);
         let mut shelf = self.discard(&victims);
         let frame = shelf.back(size);
-        let surplus = shelf.surplus(self.floor_bytes());
-        drop(shelf);
-        drop(surplus);
+        self.hand_over(shelf, &victims);
         frame.map_or(Found::Again, Found::Frame)
     }
 

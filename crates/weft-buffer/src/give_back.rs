@@ -5,7 +5,7 @@
 //! changed pages so that they can go too.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use weft_rt::WorkerRef;
 use weft_rt::memory::Cache;
@@ -13,6 +13,7 @@ use weft_rt::memory::Cache;
 use crate::cooling::{Found, Hunt};
 use crate::error::BufferError;
 use crate::page_cache::PageCache;
+use crate::shelf::Shelf;
 
 impl PageCache {
     /// Evicts pages that nobody uses until `bytes` more can be given back to the ledger, and gives them
@@ -41,24 +42,41 @@ impl PageCache {
             }
         }
         drop(shelf);
-        let surplus = self.discard(&victims).surplus(self.floor_bytes());
-        drop(surplus);
+        self.hand_over(self.discard(&victims), &victims);
         (dirty, hunt.met_unwritten)
+    }
+
+    /// The ledger gets what is over after these pages were discarded, and whoever waits for a frame hears of the rest: others that
+    /// looked meanwhile have found neither the pages nor their memory. Returns the bytes that frames still have.
+    pub(crate) fn hand_over(&self, mut shelf: MutexGuard<'_, Shelf>, discarded: &[u32]) -> u64 {
+        let surplus = shelf.surplus(self.floor_bytes());
+        let (left_bytes, is_spare) = (shelf.backed_bytes(), shelf.spare_bytes() > 0);
+        drop(shelf);
+        drop(surplus);
+        if is_spare && !discarded.is_empty() {
+            self.tell_waiting();
+        }
+        left_bytes
     }
 
     /// Gives back what those lack who wait in the ledger; notes whether they still do.
     pub(crate) fn give_back_missing(&self) {
-        let (_, has_unwritten) = self.release(self.ledger.shortage(), false);
-        self.note_shortage();
-        if has_unwritten && self.ledger.shortage() > 0 {
-            self.start_cleaning();
-        }
+        self.give_back_most(self.ledger.shortage());
     }
 
-    fn note_shortage(&self) {
-        self.asked.store(false, Ordering::SeqCst);
-        if self.ledger.shortage() > 0 {
-            self.asked.store(true, Ordering::SeqCst);
+    fn give_back_most(&self, bytes: u64) {
+        let (_, mut has_unwritten) = self.release(bytes, false);
+        if self.ledger.shortage() == 0 {
+            self.asked.store(false, Ordering::SeqCst);
+            let shortage = self.ledger.shortage();
+            if shortage > 0 {
+                self.asked.store(true, Ordering::SeqCst);
+                // Whoever has let go of a page meanwhile has not seen that.
+                has_unwritten |= self.release(shortage, false).1;
+            }
+        }
+        if has_unwritten && self.ledger.shortage() > 0 {
+            self.start_cleaning();
         }
     }
 
@@ -135,12 +153,7 @@ impl PageCache {
             }
         };
         drop(shelf);
-        let mut shelf = self.discard(&victims);
-        let surplus = shelf.surplus(self.floor_bytes());
-        let left_bytes = shelf.backed_bytes();
-        drop(shelf);
-        drop(surplus);
-        (ended, left_bytes)
+        (ended, self.hand_over(self.discard(&victims), &victims))
     }
 }
 
@@ -148,11 +161,7 @@ impl Cache for PageCache {
     fn give_back(&self, bytes: u64) {
         // Before looking: whoever makes a page idle after that sees it.
         self.asked.store(true, Ordering::SeqCst);
-        let (_, has_unwritten) = self.release(bytes, false);
-        self.note_shortage();
-        if has_unwritten && self.ledger.shortage() > 0 {
-            self.start_cleaning();
-        }
+        self.give_back_most(bytes);
     }
 }
 

@@ -110,6 +110,7 @@ impl PageCache {
         let surplus = shelf.surplus(floor_bytes);
         drop(shelf);
         drop(surplus);
+        self.tell_waiting();
     }
 
     /// Begins to load a page of `table` into a free frame that is the caller's. The frame has two pins:
@@ -206,6 +207,11 @@ impl PageCache {
         if self.asked.load(Ordering::SeqCst) {
             self.give_back_missing();
         }
+        self.tell_waiting();
+    }
+
+    /// Whoever waits for a frame looks again.
+    pub(crate) fn tell_waiting(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.events.fetch_add(1, Ordering::SeqCst);
             ParkingLot::global().unpark_one(self.waiting_key());

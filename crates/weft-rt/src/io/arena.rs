@@ -68,31 +68,21 @@ impl Arena {
         let (Some(len), Some(reserved)) = (len, reserved) else {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         };
-        // SAFETY: a fresh anonymous mapping touches no existing memory.
-        let raw = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                reserved,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if raw == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = (raw as usize).next_multiple_of(HUGE_PAGE_BYTES);
-        let head = start - raw as usize;
-        // SAFETY: both pieces lie in the mapping just made and outside the aligned part kept; huge
-        // pages are advice only, so its failure is of no consequence.
-        unsafe {
-            if head > 0 {
-                libc::munmap(raw, head);
+        // Mostly it is aligned as it comes, and then next to the last one: the system, which counts mappings, takes them for one.
+        let mut start = map_anywhere(len)?;
+        if !start.is_multiple_of(HUGE_PAGE_BYTES) {
+            // SAFETY: nobody has heard of the mapping yet.
+            unsafe { unmap(start, len) };
+            let raw = map_anywhere(reserved)?;
+            start = raw.next_multiple_of(HUGE_PAGE_BYTES);
+            // SAFETY: both pieces lie in the mapping just made and outside of the aligned part that is kept.
+            unsafe {
+                unmap(raw, start - raw);
+                unmap(start + len, raw + HUGE_PAGE_BYTES - start);
             }
-            libc::munmap((start + len) as *mut libc::c_void, HUGE_PAGE_BYTES - head);
-            libc::madvise(start as *mut libc::c_void, len, advice);
         }
+        // SAFETY: advice about the mapping just made; its failure is of no consequence.
+        unsafe { libc::madvise(start as *mut libc::c_void, len, advice) };
         let ptr = NonNull::new(start as *mut u8).expect("a mapping is not at address zero");
         Ok(Arc::new(Arena { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), ptr, len }))
     }
@@ -107,7 +97,8 @@ impl Arena {
     /// If `count` is 0 or `bytes` is not a positive multiple of 4 KiB.
     pub fn carve(count: usize, bytes: usize) -> io::Result<(Arc<Arena>, Vec<IoBuf>)> {
         assert!(bytes > 0 && bytes.is_multiple_of(BUFFER_ALIGNMENT), "buffers of {bytes} bytes");
-        let arena = Arena::new(count * bytes)?;
+        let all_bytes = count.checked_mul(bytes);
+        let arena = Arena::new(all_bytes.ok_or(io::Error::from_raw_os_error(libc::ENOMEM))?)?;
         let owner: Arc<dyn Recycle> = Arc::new(Keep(arena.clone()));
         let buffers = (0..count)
             .map(|index| {
@@ -229,13 +220,48 @@ impl Recycle for Keep {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and, by the contract of `IoBuf::from_owner`, unused.
-        unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
+        unsafe { unmap(self.ptr.as_ptr() as usize, self.len) };
+    }
+}
+
+/// Where a fresh anonymous mapping of so many bytes begins.
+fn map_anywhere(bytes: usize) -> io::Result<usize> {
+    // SAFETY: a fresh anonymous mapping touches no existing memory.
+    let raw = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if raw == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(raw as usize) }
+}
+
+/// # Safety
+/// That is a part of mappings, or nothing, which nobody uses.
+unsafe fn unmap(start: usize, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: by this function's contract.
+        unsafe { libc::munmap(start as *mut libc::c_void, bytes) };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// There may be some ten thousand mappings.
+    #[test]
+    fn arenas_are_few_mappings() {
+        let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        let before = mappings();
+        let arenas: Vec<_> = (0..256).map(|_| Arena::new(1).unwrap()).collect();
+        let more = mappings().saturating_sub(before);
+        assert!(more < arenas.len() / 2, "{more} for {} arenas", arenas.len());
+    }
 
     #[test]
     fn arenas_are_aligned_and_zeroed() {

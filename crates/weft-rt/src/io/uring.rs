@@ -39,6 +39,8 @@ pub(crate) struct UringDriver {
     ring: IoUring,
     wake: Arc<EventFd>,
     wake_armed: bool,
+    /// Some of what was handed over was not taken.
+    is_behind: bool,
     in_flight: usize,
     in_flight_max: usize,
     files: Vec<Option<(WeakFile, usize)>>,
@@ -59,13 +61,13 @@ impl UringDriver {
             .next_power_of_two()
             .clamp(RING_ENTRIES_MIN, RING_ENTRIES_MAX);
         let ring = build_ring(entries)?;
-        // An unregistered ring or sparse table costs speed only.
-        ring.submitter().register_ring_fd().ok();
+        // Without sparse tables it is slower only.
         let fixed_files = ring.submitter().register_files_sparse(FILE_SLOTS).is_ok();
         let fixed_buffers = ring.submitter().register_buffers_sparse(ARENA_SLOTS).is_ok();
         let mut driver = UringDriver {
             wake: Arc::new(EventFd::new()?),
             wake_armed: false,
+            is_behind: false,
             in_flight: 0,
             // One completion entry stays free for the wake-up.
             in_flight_max: ring.params().cq_entries() as usize - 1,
@@ -102,10 +104,9 @@ impl UringDriver {
     }
 
     fn submit_queued(&mut self) -> io::Result<()> {
-        match self.ring.submit() {
-            Ok(_) => Ok(()),
-            Err(error) => ignore_transient(error),
-        }
+        let submitted = self.ring.submit().map(|_| ());
+        self.is_behind = !self.ring.submission().is_empty();
+        submitted.or_else(ignore_transient)
     }
 
     /// The registered slot of a file; `None` where it must be used by descriptor.
@@ -278,6 +279,9 @@ impl Driver for UringDriver {
     }
 
     fn reap(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
+        if self.is_behind {
+            self.submit_queued()?;
+        }
         self.run_deferred()?;
         self.collect(done)
     }

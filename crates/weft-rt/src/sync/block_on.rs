@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Runs `future` to its end on the calling thread, which sleeps whenever it waits.
@@ -22,22 +24,28 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// A thread that sleeps until it is woken. A wake-up that comes first makes the next sleep end at
-/// once; sleeping may end early.
+/// once, also if the thread has slept for something else meanwhile; sleeping may end early.
 #[cfg(not(loom))]
-struct Sleeper(std::thread::Thread);
+struct Sleeper {
+    thread: std::thread::Thread,
+    is_woken: std::sync::atomic::AtomicBool,
+}
 
 #[cfg(not(loom))]
 impl Sleeper {
     fn of_this_thread() -> Sleeper {
-        Sleeper(std::thread::current())
+        Sleeper { thread: std::thread::current(), is_woken: false.into() }
     }
 
     fn sleep(&self) {
-        std::thread::park();
+        while !self.is_woken.swap(false, Ordering::AcqRel) {
+            std::thread::park();
+        }
     }
 
     fn wake_up(&self) {
-        self.0.unpark();
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
@@ -66,5 +74,30 @@ impl Wake for Sleeper {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.wake_up();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::future::poll_fn;
+    use std::thread;
+
+    use super::*;
+
+    /// Such as a future that waits for a thread within its poll.
+    #[test]
+    fn others_that_sleep_take_no_wake_up() {
+        let mut polls = 0;
+        let done = block_on(poll_fn(|context| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(true);
+            }
+            let waker = context.waker().clone();
+            thread::spawn(move || waker.wake()).join().unwrap();
+            thread::park();
+            Poll::Pending
+        }));
+        assert!(done);
     }
 }
