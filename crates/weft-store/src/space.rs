@@ -73,16 +73,19 @@ impl Device {
 
     /// Takes `units` in a row; the file grows if they are not free.
     async fn take(&self, units: u64) -> Result<u64> {
+        if let Some(start) = self.state().free.take(units) {
+            return Ok(start);
+        }
+        let _growing = self.growing.reserve(1).await?;
         loop {
+            // Somebody else may have grown the file meanwhile,
             if let Some(start) = self.state().free.take(units) {
                 return Ok(start);
             }
-            let _growing = self.growing.reserve(1).await?;
-            // Somebody else may have grown the file meanwhile.
-            if let Some(start) = self.state().free.take(units) {
-                return Ok(start);
+            if let Err(error) = self.grow(units).await {
+                // or given something back.
+                return self.state().free.take(units).ok_or(error);
             }
-            self.grow(units).await?;
         }
     }
 
@@ -93,6 +96,10 @@ impl Device {
             (state.end, state.free.tail(state.end))
         };
         let needed = units - tail.min(units);
+        if needed == 0 {
+            // It was given back just now.
+            return Ok(());
+        }
         let step = (end / 8).clamp(GROW_UNITS.0, GROW_UNITS.1).max(needed);
         let fits = |added: u64| {
             let grows = !self.file.is_block_device();

@@ -408,15 +408,18 @@ fn compressed(raw: &IoBuf, scheme: Scheme) -> Option<IoBuf> {
         if body.len() < largest {
             body.resize(largest, 0);
         }
-        let bytes = scheme.compress(&raw[HEADER_BYTES..], &mut body[..largest - BODY_AT])?;
-        let whole = (BODY_AT + bytes).next_multiple_of(UNIT_BYTES as usize);
-        let mut buffer = IoBuf::zeroed(whole);
-        buffer[HEADER_BYTES..BODY_AT].copy_from_slice(&(bytes as u64).to_le_bytes());
-        buffer[BODY_AT..BODY_AT + bytes].copy_from_slice(&body[..bytes]);
+        let bytes = scheme.compress(&raw[HEADER_BYTES..], &mut body[..largest - BODY_AT]);
+        let buffer = bytes.map(|bytes| {
+            let whole = (BODY_AT + bytes).next_multiple_of(UNIT_BYTES as usize);
+            let mut buffer = IoBuf::zeroed(whole);
+            buffer[HEADER_BYTES..BODY_AT].copy_from_slice(&(bytes as u64).to_le_bytes());
+            buffer[BODY_AT..BODY_AT + bytes].copy_from_slice(&body[..bytes]);
+            buffer
+        });
         if body.len() > BODY_KEPT_BYTES {
             *body = Vec::new();
         }
-        Some(buffer)
+        buffer
     })
 }
 
@@ -504,5 +507,19 @@ impl Drop for Spilled {
             return;
         }
         self.of.give_back(start, units, &shared.quota);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A piece with a long text, which does not become smaller.
+    #[test]
+    fn no_large_buffer_is_kept_for_compression() {
+        let mut raw = IoBuf::zeroed(8 * BODY_KEPT_BYTES);
+        fastrand::Rng::with_seed(5).fill(&mut raw);
+        assert!(compressed(&raw, Scheme::Lz4).is_none());
+        assert!(BODY.with_borrow(|body| body.len() <= BODY_KEPT_BYTES));
     }
 }

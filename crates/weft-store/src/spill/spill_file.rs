@@ -91,18 +91,23 @@ impl SpillFile {
     /// # Errors
     /// [`StoreError::SpillLimit`], [`StoreError::SpillFull`]; what keeps the file from being made.
     pub(super) async fn take(&self, units: u64, quota: &Quota) -> Result<(File, u64)> {
+        if let Some(taken) = self.state().take(units) {
+            return Ok(taken);
+        }
+        let _growing = self.growing.reserve(1).await?;
         loop {
-            if let Some(taken) = self.state().take(units) {
-                return Ok(taken);
-            }
-            let _growing = self.growing.reserve(1).await?;
             // Somebody else may have grown the file meanwhile.
-            if let Some(taken) = self.state().take(units) {
+            let taken = self.state().take(units);
+            if let Some(taken) = taken {
+                self.forget_unused_parts(quota);
                 return Ok(taken);
             }
             self.state().is_growing = true;
             let mut growing = Growing { file: self, quota, has_grown: false };
-            self.grow(units, quota).await?;
+            if let Err(error) = self.grow(units, quota).await {
+                // Or given something back.
+                return self.state().take(units).ok_or(error);
+            }
             growing.has_grown = true;
         }
     }
@@ -132,6 +137,10 @@ impl SpillFile {
             }
         };
         let needed = units - tail.min(units);
+        if needed == 0 {
+            // It was given back just now.
+            return Ok(());
+        }
         let mut full = None;
         // A disk that is nearly full may have room for what is needed and no more.
         for added in [GROW_UNITS.max(needed), needed] {
@@ -225,6 +234,23 @@ impl SpillFile {
         }
     }
 
+    /// Parts of a block device go back of which nobody has anything: others have given back what they were taken for.
+    fn forget_unused_parts(&self, quota: &Quota) {
+        let is_unused = |part: &mut Part| part.free.units() == part.of_device.extent().units;
+        let unused: Vec<Part> = self
+            .state()
+            .parts
+            .extract_if(.., |_, part| is_unused(part))
+            .map(|(_, part)| part)
+            .collect();
+        for part in unused {
+            let part_units = part.of_device.extent().units;
+            // Before the quota: who gets that finds the space.
+            drop(part);
+            quota.give_back(part_units);
+        }
+    }
+
     fn forget_unused(&self, mut state: MutexGuard<'_, State>, quota: &Quota) {
         // Parts of a block device go one by one.
         let Kind::Directory(_) = self.place.kind else { return };
@@ -281,5 +307,33 @@ impl State {
             .chain(std::iter::once(&mut self.free));
         let start = sets.find_map(|free| free.take(units))?;
         Some((self.file.clone().expect("what is free lies in a file"), start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_rt::{Runtime, RuntimeOptions};
+
+    use super::*;
+
+    /// Who finds nothing free, and has to have the file grow, finds that others have given back enough, when there can be no more.
+    #[test]
+    fn what_was_given_back_meanwhile_is_enough() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = SpillPlace::from(Directory::Os(directory.path().into()));
+        let limit_bytes = (GROW_UNITS * UNIT_BYTES).into();
+        let quota = Quota { limit_bytes, taken_bytes: AtomicU64::new(0) };
+        let file = SpillFile::new(place);
+        let options = RuntimeOptions { workers: 1, ..RuntimeOptions::default() };
+        let runtime = Runtime::new(&options).unwrap();
+        let takes = runtime.spawn(|| async move {
+            let (_, start) = file.take(16, &quota).await.unwrap();
+            file.grow(8, &quota).await.unwrap();
+            let problem = file.take(GROW_UNITS, &quota).await.unwrap_err();
+            assert!(matches!(problem, StoreError::SpillLimit { .. }), "{problem}");
+            file.give_back(start, 16, &quota);
+            assert_eq!(quota.taken_bytes.load(Ordering::Relaxed), 0);
+        });
+        runtime.block_on(|| takes).unwrap().unwrap();
     }
 }
