@@ -55,6 +55,14 @@ pub enum ExecError {
         /// The budget.
         limit_bytes: u64,
     },
+    /// Something takes more bytes than anything can, in memory of any size.
+    #[error("{what} of more than {bytes_max} bytes, the most that there can be")]
+    TooLong {
+        /// What it is.
+        what: &'static str,
+        /// What it may take.
+        bytes_max: u64,
+    },
     /// Strings that were to be stored by their numbers, because few were known to be different, are too many.
     #[error(
         "more than {texts_max} different texts in a column that has few as far as its table's statistics tell"

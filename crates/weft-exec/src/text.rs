@@ -22,6 +22,9 @@ pub struct Str(u128);
 const LENGTH_MASK: u128 = u32::MAX as u128;
 
 impl Str {
+    /// Most bytes of a string.
+    pub const BYTES_MAX: usize = u32::MAX as usize;
+
     /// The empty string.
     pub const EMPTY: Str = Str(0);
 

@@ -308,3 +308,29 @@ fn tiny_budgets_are_refused_clearly() {
         assert_eq!(ledger.used(), 0);
     }
 }
+
+/// No page has room for texts of 4 GiB and more in one row, however much memory there is.
+#[test]
+fn rows_of_too_long_texts_are_refused() {
+    let fields = [(Lane::Str, false, Storage::Whole); 3];
+    let mut registers = Registers::of(&[Lane::Str, Lane::Str, Lane::Str, Lane::U64]);
+    registers.begin(2);
+    for field in 0..3 {
+        let vector = registers.vector_mut(Register(field));
+        vector.validity.set_all();
+        let head = u64::from(b'x') << 32 | 2_000_000_000;
+        // Nobody gets to read it.
+        let long = Str::at(head, std::ptr::dangling());
+        vector.values_mut::<Str>()[..2].copy_from_slice(&[Str::new(b"short"), long]);
+    }
+    registers.vector_mut(Register(3)).values_mut::<u64>()[..2].fill(7);
+    for mode in MODES {
+        let ledger = Ledger::new(1 << 40);
+        let layout = Arc::new(Layout::compact(&fields));
+        let mut materializer = Materializer::new(layout, "a test", &ledger, mode, false);
+        let registers_of = [0, 1, 2].map(Register);
+        let stored = materializer.store(&registers, Register(3), &registers_of);
+        let problem = futures::executor::block_on(stored).unwrap_err();
+        assert!(matches!(problem, ExecError::TooLong { .. }), "{problem}");
+    }
+}

@@ -24,12 +24,14 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Without groups: 2^`bits` entries in 2^`range_bits` ranges, for hashes whose first `skipped_bits` are the same.
+    /// Without groups: 2^`bits` entries in 2^`range_bits` ranges, for hashes whose first `skipped_bits` are the same. Fewer of them
+    /// are skipped if the hash does not have so many bits left.
     ///
     /// # Panics
     /// If there are more ranges than entries.
     pub(super) fn new(bits: u32, range_bits: u32, skipped_bits: u32) -> Table {
-        assert!(bits > range_bits && bits + skipped_bits < u64::BITS, "ranges of entries");
+        assert!(bits > range_bits, "ranges of entries");
+        let skipped_bits = skipped_bits.min(u64::BITS - 1 - bits);
         Table {
             entries: Zeroed::new(1 << bits),
             groups: vec![0; 1 << range_bits],

@@ -261,6 +261,7 @@ impl ArrowColumn {
             Values::Offsets64(offsets, values) => {
                 let offsets = &offsets[start..=start + rows];
                 let bounds = offsets.windows(2).map(|pair| (pair[0] as usize, pair[1] as usize));
+                bounds.clone().try_for_each(|(start, end)| check_length(end - start))?;
                 slices(bounds, values, vector);
             }
             Values::Fixed(values, width) => {
@@ -273,7 +274,9 @@ impl ArrowColumn {
             Values::Rows(encoded) => {
                 let out = vector.values_mut::<Str>();
                 for (row, value) in (start..start + rows).zip(out) {
-                    *value = Str::new(encoded.row(row).data());
+                    let encoded = encoded.row(row);
+                    check_length(encoded.data().len())?;
+                    *value = Str::new(encoded.data());
                 }
             }
         }
@@ -361,6 +364,13 @@ fn from_view(view: u128, buffers: &[Buffer]) -> Str {
     let address =
         buffers[buffer.min(buffers.len() - 1)].as_ptr().wrapping_add((view >> 96) as usize);
     if is_inline { Str::from_inline(view) } else { Str::at(view as u64, address) }
+}
+
+fn check_length(bytes: usize) -> Result<()> {
+    if bytes > Str::BYTES_MAX {
+        return Err(ExecError::TooLong { what: "a value", bytes_max: Str::BYTES_MAX as u64 });
+    }
+    Ok(())
 }
 
 fn slices(bounds: impl Iterator<Item = (usize, usize)>, values: &Buffer, vector: &mut Vector) {

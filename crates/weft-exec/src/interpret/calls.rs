@@ -25,6 +25,9 @@ use crate::vector::Vector;
 
 /// What a row counts as, beside the bytes of its strings.
 const ROW_UNITS: usize = 64;
+
+/// So many are at most calculated at once on another thread: arrays have 32 bits for where a string begins.
+const APART_UNITS: usize = 1 << 30;
 /// Calls for a single row, by which it is known what any call takes.
 const PROBES: u32 = 2;
 /// Units of the first call for more rows.
@@ -169,13 +172,11 @@ pub(super) async fn run_in_turns(
     let (mut done, mut units_left) = (0, units.iter().sum::<usize>());
     while done < rows.len() {
         let way = if has_long { Way::Apart } else { speed.way(units_left) };
-        let (mut count, mut count_units) = (rows.len() - done, units_left);
-        if let Way::Piece(most) = way {
-            (count, count_units) = (0, 0);
-            while done + count < rows.len() && count_units < most {
-                count_units += units[done + count];
-                count += 1;
-            }
+        let most = if let Way::Piece(most) = way { most } else { APART_UNITS };
+        let (mut count, mut count_units) = (0, 0);
+        while done + count < rows.len() && count_units < most {
+            count_units += units[done + count];
+            count += 1;
         }
         let piece = &rows[done..][..count];
         let (column, took) = match way {

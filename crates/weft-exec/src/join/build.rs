@@ -217,11 +217,11 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
     // Filters are of use, but nobody needs them.
     let workers = if count <= TUPLES_ALONE { 1 } else { context.workers };
     for filter in &mut filling.filters {
-        let memory = filter.begin(distinct, workers, &of_keys, &context.ledger);
-        memory.into_iter().for_each(|memory| filling.reservation.merge(memory));
+        filter.begin(distinct, workers, &of_keys, &context.ledger);
     }
     let filling = make_filters(filling, count, context).await?;
     let Filling { mut tuples, chains, filters, mut reservation, .. } = filling;
+    let filter_bytes: u64 = filters.iter().map(Making::bytes).sum();
     filters.into_iter().for_each(|filter| filter.finish(&of_keys));
     let spills = join.spills(context);
     let is_hybrid = !spilled.is_empty() || partitions.is_some();
@@ -238,7 +238,8 @@ async fn finish(join: &Arc<Join>, tuples: Materialized, context: &Context) -> Re
         assert!(join.partitioned.set(partitioned).is_ok(), "a build side is finished once");
     }
     reservation.merge(tuples.reservation);
-    let settled = spills.map(|spills| Settled::new(&spills.spilling, reservation.bytes()));
+    let settled_bytes = reservation.bytes() + filter_bytes;
+    let settled = spills.map(|spills| Settled::new(&spills.spilling, settled_bytes));
     let pages = tuples.pages.into_iter().map(|stored| AnyPage::Stored(stored.page)).collect();
     let (directory, unknown) = chains.finish();
     let table = Table { directory, pages, unknown, whole, reservation, _settled: settled };

@@ -33,12 +33,15 @@ pub struct Wanted {
     rows: AtomicBool,
     bounds: AtomicBool,
     filter: OnceLock<Filter>,
+    /// The filter's.
+    memory: OnceLock<Reservation>,
 }
 
 impl Wanted {
     /// Over these keys, by their numbers in the join. Nothing is wanted of it yet.
     pub fn new(keys: Vec<usize>) -> Wanted {
-        Wanted { keys, rows: false.into(), bounds: false.into(), filter: OnceLock::new() }
+        let (rows, bounds) = (false.into(), false.into());
+        Wanted { keys, rows, bounds, filter: OnceLock::new(), memory: OnceLock::new() }
     }
 
     /// The keys, by their numbers in the join.
@@ -128,6 +131,7 @@ pub(crate) struct Making {
     fields: Vec<(Field, Nulls)>,
     /// They are all of the join's keys, whose hash is the tuple's.
     is_whole: bool,
+    memory: Option<Reservation>,
     /// Memory of the parts that it is made in, but for the one that is left.
     parts: Option<Reservation>,
 }
@@ -157,7 +161,8 @@ impl Making {
             let is_whole = wanted.keys.iter().copied().eq(0..keys.len());
             let field = |key: &usize| (*layout.field(keys[*key].field), keys[*key].nulls);
             let fields = wanted.keys.iter().map(field).collect();
-            Making { wanted: wanted.clone(), rows: None, fields, is_whole, parts: None }
+            let (rows, memory, parts) = (None, None, None);
+            Making { wanted: wanted.clone(), rows, fields, is_whole, memory, parts }
         };
         wanted.iter().filter(is_asked).map(making).collect()
     }
@@ -178,17 +183,28 @@ impl Making {
     }
 
     /// Begins with what is wanted of rows: of a build side with so many different tuples, whose keys have these bounds,
-    /// as far as they are known, by so many workers. Its memory; `None` if there is not enough, and nothing is made then.
+    /// as far as they are known, by so many workers. Nothing is made if there is not enough memory.
     pub fn begin(
         &mut self,
         distinct: usize,
         workers: usize,
         bounds: &[Option<Bounds>],
         ledger: &Ledger,
-    ) -> Option<Reservation> {
-        if !self.wanted.rows.load(Ordering::Relaxed) {
-            return None;
+    ) {
+        if self.wanted.rows.load(Ordering::Relaxed)
+            && let Some((rows, memory)) = self.rows_for(distinct, workers, bounds, ledger)
+        {
+            (self.rows, self.memory) = (Some(rows), Some(memory));
         }
+    }
+
+    fn rows_for(
+        &mut self,
+        distinct: usize,
+        workers: usize,
+        bounds: &[Option<Bounds>],
+        ledger: &Ledger,
+    ) -> Option<(MakingRows, Reservation)> {
         let of_words = |words: usize| ledger.try_reserve(Words::bytes(words) as u64);
         let bounds = self.only_integer().and_then(|_| bounds[self.wanted.keys[0]].as_ref());
         let of_keys = bounds.and_then(|bounds| {
@@ -201,13 +217,17 @@ impl Making {
             let bytes = (parts - 1) as u64 * Words::bytes(words) as u64;
             self.parts = ledger.try_reserve(bytes);
             let parts = if self.parts.is_some() { parts } else { 1 };
-            self.rows = Some(MakingRows::Keys(MakingKeys::new(least, words, parts).ok()?));
-            return Some(memory);
+            let keys = MakingKeys::new(least, words, parts).ok()?;
+            return Some((MakingRows::Keys(keys), memory));
         }
         let words = Bloom::words_for(distinct);
         let memory = of_words(words)?;
-        self.rows = Some(MakingRows::Bloom(Bloom::new(words).ok()?));
-        Some(memory)
+        Some((MakingRows::Bloom(Bloom::new(words).ok()?), memory))
+    }
+
+    /// Bytes of memory that the filter takes.
+    pub fn bytes(&self) -> u64 {
+        self.memory.as_ref().map_or(0, Reservation::bytes)
     }
 
     /// True if tuples are to be added.
@@ -307,5 +327,7 @@ impl Making {
         });
         let is_first = self.wanted.filter.set(Filter::new(rows, bounds)).is_ok();
         debug_assert!(is_first, "a filter is made once");
+        // Whoever asks may do so when the join is gone.
+        self.memory.into_iter().for_each(|memory| drop(self.wanted.memory.set(memory)));
     }
 }

@@ -90,7 +90,7 @@ impl Gathering {
         }
         loop {
             let allowance = &mut self.allowance;
-            done = self.materializer.store_some(registers, bits, fields, done, allowance);
+            done = self.materializer.store_some(registers, bits, fields, done, allowance)?;
             if done == count {
                 return Ok(has_spilled);
             }

@@ -75,6 +75,9 @@ impl Allowance {
 impl Materializer {
     /// Stores tuples as [`Materializer::store`] does, of those that are selected the ones from the `done`th on, as long as
     /// there is memory that is free and allowed. Returns how many are done then. Tuples are not partitioned.
+    ///
+    /// # Errors
+    /// [`ExecError::TooLong`](crate::ExecError::TooLong)
     pub(crate) fn store_some(
         &mut self,
         registers: &Registers,
@@ -82,11 +85,11 @@ impl Materializer {
         fields: &[Register],
         mut done: usize,
         allowance: &mut Allowance,
-    ) -> usize {
+    ) -> crate::Result<usize> {
         let rows = registers.selected();
         let hashes = registers.values::<u64>(hash);
         let first = done;
-        self.measure_strings(registers, rows, fields);
+        self.measure_strings(registers, rows, fields)?;
         loop {
             done += self.place(rows, hashes, done);
             let is_done = done == rows.count();
@@ -99,7 +102,7 @@ impl Materializer {
         } else {
             self.write_some(registers, rows, hashes, fields, first..done);
         }
-        done
+        Ok(done)
     }
 
     /// Has a new page filled; false if its memory is not free, or not allowed.

@@ -38,6 +38,9 @@ pub const PARTITIONS: usize = 256;
 pub const PAGE_BYTES_MIN: usize = 4 << 10;
 /// Bytes of the largest page of a partition, but for tuples that need a larger one.
 pub const PAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes of a row's long strings: its page is to go to disk in one piece, which has less than 4 GiB.
+const ROW_STRINGS_MAX: u32 = u32::MAX - (16 << 20);
 /// Each page is so many times as large as the one before.
 const GROWTH: usize = 2;
 
@@ -288,7 +291,7 @@ impl Materializer {
         hashes: &[u64],
         fields: &[Register],
     ) -> Result<()> {
-        self.measure_strings(registers, rows, fields);
+        self.measure_strings(registers, rows, fields)?;
         let (mut done, mut written) = (0, 0);
         while done < rows.count() {
             let placed = self.place(rows, hashes, done);
@@ -459,13 +462,17 @@ impl Materializer {
     }
 
     /// Sums up what the long strings of each row take.
+    ///
+    /// # Errors
+    /// [`ExecError::TooLong`] if no page has room for those of one.
     pub(super) fn measure_strings(
         &mut self,
         registers: &Registers,
         rows: Selected<'_>,
         fields: &[Register],
-    ) {
-        self.long_bytes[..rows.count()].fill(0);
+    ) -> Result<()> {
+        let count = rows.count();
+        self.long_bytes[..count].fill(0);
         for (field, register) in self.layout.fields().iter().zip(fields) {
             if field.lane != Lane::Str {
                 continue;
@@ -481,6 +488,13 @@ impl Materializer {
                 number += 1;
             });
         }
+        if self.long_bytes[..count].iter().any(|bytes| *bytes > ROW_STRINGS_MAX) {
+            return Err(ExecError::TooLong {
+                what: "a row with texts",
+                bytes_max: ROW_STRINGS_MAX.into(),
+            });
+        }
+        Ok(())
     }
 
     /// Finds slots for the rows from the `done`th on, until a page is full; returns for how many.

@@ -198,6 +198,14 @@ pub(super) fn translate_exec(error: &ExecError) -> SqlError {
             SqlError::new(ErrorKind::OutOfMemory, message)
                 .with_hint("raise the setting memory_limit")
         }
+        ExecError::TooLong { what, bytes_max } => {
+            let most = human_bytes(*bytes_max);
+            SqlError::new(
+                ErrorKind::Data,
+                format!("{what} takes more than {most}, which is the most"),
+            )
+            .with_hint("leave long texts out of what is sorted, joined or grouped, or shorten them")
+        }
         // Planned again, it is DataFusion's operators that execute it.
         ExecError::TooManyTexts { .. } => out_of_memory(&format!("out of memory: {error}")),
         ExecError::Store(error) => from_store(error),
