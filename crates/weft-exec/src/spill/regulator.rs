@@ -42,7 +42,7 @@ const ALONE: f64 = 0.2;
 /// Compression begins if it is better by more than this factor: the processor is there for others, too, and what
 /// is expected is not what happens. Once it has begun the first place of the scale is taken that costs little more than the best.
 const SLACK_OFF: f64 = 1.05;
-const SLACK: f64 = 1.03;
+const SLACK: f64 = 1.02;
 
 /// How a database compresses what is spilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,11 +25,18 @@ const BUSY_PART: u64 = 2;
 /// Bytes after which what was known before counts half.
 const WINDOW_BYTES: f64 = (8 << 20) as f64;
 
+/// So many pieces are compared with others, for how the time of a piece depends on its size: the last may have ended, or not, when
+/// the worker looks.
+const COMPARED_PIECES: f64 = 64.0;
+
 /// The same of how the time of a piece depends on its size, which is the device's way.
-const SHAPE_BYTES: f64 = (64 << 20) as f64;
+const SHAPE_BYTES: f64 = (128 << 20) as f64;
 
 /// Until sizes differ by more than this part, pieces are taken to need as long as their bytes.
-const SIZES_DIFFER: f64 = 0.03;
+const SIZES_DIFFER: f64 = 0.01;
+
+/// If a piece takes by more than this part longer or shorter than its size can say, the device has become another.
+const DEVICE_DIFFERS: f64 = 0.5;
 
 /// How much faster than known a device may be that has delivered a window while no worker slept.
 const DRIFT: f64 = 1.1;
@@ -110,7 +117,7 @@ struct Shape {
 impl Shape {
     fn add(&mut self, moved: Busy) {
         // What is seen with others, when a worker wakes, has no time of its own.
-        if moved.seconds > 0.0 && self.now.pieces >= BUSY_PIECES as f64 {
+        if moved.seconds > 0.0 && self.now.pieces >= COMPARED_PIECES {
             let observed = std::mem::take(&mut self.now);
             self.observe(observed);
         }
@@ -125,6 +132,10 @@ impl Shape {
             2.0 * (now - before) / (now + before)
         };
         let (size, time) = (differs(0), differs(1));
+        // It is between none and all of the time that depends on the size.
+        if (time - size / 2.0).abs() > size.abs() / 2.0 + DEVICE_DIFFERS {
+            return;
+        }
         self.bytes += now.bytes;
         self.observed += 1.0;
         self.sizes += size * size;
