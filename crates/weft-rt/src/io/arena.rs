@@ -253,7 +253,7 @@ unsafe fn unmap(start: usize, bytes: usize) {
 mod tests {
     use super::*;
 
-    /// There may be some ten thousand mappings.
+    /// The system allows a process some ten thousand mappings.
     #[test]
     fn arenas_are_few_mappings() {
         let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
