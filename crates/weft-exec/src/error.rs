@@ -88,5 +88,16 @@ pub enum ExecError {
     Join(#[from] JoinError),
 }
 
+/// Checks that `what` has no more bytes than there can be.
+///
+/// # Errors
+/// [`ExecError::TooLong`]
+pub(crate) fn check_length(what: &'static str, bytes: usize, bytes_max: usize) -> Result<()> {
+    if bytes > bytes_max {
+        return Err(ExecError::TooLong { what, bytes_max: bytes_max as u64 });
+    }
+    Ok(())
+}
+
 /// What this crate's functions give.
 pub type Result<T, E = ExecError> = std::result::Result<T, E>;

@@ -13,7 +13,7 @@ use super::quantile::{Quantile, between};
 use super::state::{Needs, Outcome, Tuple};
 use super::sum::Number;
 use super::turns::{self, AT_ONCE};
-use crate::error::{ExecError, Result};
+use crate::error::{Result, check_length};
 use crate::lane::{Lane, Value};
 use crate::pace::{Pace, at_once};
 use crate::text::Str;
@@ -236,12 +236,7 @@ impl Joined {
     /// Writes what was joined, NULL if there are no texts, and begins anew.
     fn write(&mut self, at: usize, out: &mut Vector) -> Result<()> {
         out.validity.set(at, self.texts > 0);
-        if self.bytes.len() > Str::BYTES_MAX {
-            return Err(ExecError::TooLong {
-                what: "a text of string_agg",
-                bytes_max: Str::BYTES_MAX as u64,
-            });
-        }
+        check_length("a text of string_agg", self.bytes.len(), Str::BYTES_MAX)?;
         let text = out.arena.add_made(&mut self.bytes);
         out.values_mut::<Str>()[at] = text;
         self.texts = 0;

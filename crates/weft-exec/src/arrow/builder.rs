@@ -19,7 +19,7 @@ use arrow_schema::{ArrowError, DataType};
 
 use super::{dictionary, is_encoded};
 use crate::apart::LONG_BYTES;
-use crate::error::{ExecError, Result};
+use crate::error::{Result, check_length};
 use crate::for_lane;
 use crate::lane::{Lane, Value};
 use crate::pace::Pace;
@@ -273,12 +273,7 @@ fn strings(
     let array = unsafe { BinaryViewArray::new_unchecked(views, blocks, nulls) };
     if matches!(data_type, DataType::Binary | DataType::Utf8) {
         let bytes: usize = array.lengths().map(|bytes| bytes as usize).sum();
-        if bytes > i32::MAX as usize {
-            return Err(ExecError::TooLong {
-                what: "an array of texts",
-                bytes_max: i32::MAX as u64,
-            });
-        }
+        check_length("an array of texts", bytes, i32::MAX as usize)?;
     }
     Ok(match data_type {
         DataType::BinaryView => Arc::new(array),

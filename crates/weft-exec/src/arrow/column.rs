@@ -15,7 +15,7 @@ use arrow_schema::DataType;
 
 use super::is_encoded;
 use crate::apart::LONG_BYTES;
-use crate::error::{ExecError, Result};
+use crate::error::{ExecError, Result, check_length};
 use crate::for_lane;
 use crate::lane::{Bool, Lane, Value};
 use crate::text::{INLINE_BYTES_MAX, Str};
@@ -261,7 +261,7 @@ impl ArrowColumn {
             Values::Offsets64(offsets, values) => {
                 let offsets = &offsets[start..=start + rows];
                 let bounds = offsets.windows(2).map(|pair| (pair[0] as usize, pair[1] as usize));
-                bounds.clone().try_for_each(|(start, end)| check_length(end - start))?;
+                bounds.clone().try_for_each(|(start, end)| check_value(end - start))?;
                 slices(bounds, values, vector);
             }
             Values::Fixed(values, width) => {
@@ -275,7 +275,7 @@ impl ArrowColumn {
                 let out = vector.values_mut::<Str>();
                 for (row, value) in (start..start + rows).zip(out) {
                     let encoded = encoded.row(row);
-                    check_length(encoded.data().len())?;
+                    check_value(encoded.data().len())?;
                     *value = Str::new(encoded.data());
                 }
             }
@@ -366,11 +366,8 @@ fn from_view(view: u128, buffers: &[Buffer]) -> Str {
     if is_inline { Str::from_inline(view) } else { Str::at(view as u64, address) }
 }
 
-fn check_length(bytes: usize) -> Result<()> {
-    if bytes > Str::BYTES_MAX {
-        return Err(ExecError::TooLong { what: "a value", bytes_max: Str::BYTES_MAX as u64 });
-    }
-    Ok(())
+fn check_value(bytes: usize) -> Result<()> {
+    check_length("a value", bytes, Str::BYTES_MAX)
 }
 
 fn slices(bounds: impl Iterator<Item = (usize, usize)>, values: &Buffer, vector: &mut Vector) {

@@ -21,7 +21,7 @@ use super::pack::Form;
 use super::page::{Page, Slot};
 use super::pressure::Pressure;
 use super::through::Through;
-use crate::error::{ExecError, Result};
+use crate::error::{ExecError, Result, check_length};
 use crate::lane::Lane;
 use crate::program::Register;
 use crate::query::PartitionMode;
@@ -40,7 +40,8 @@ pub const PAGE_BYTES_MIN: usize = 4 << 10;
 pub const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of a row's long strings: its page is to go to disk in one piece, which has less than 4 GiB.
-const ROW_STRINGS_MAX: u32 = u32::MAX - (16 << 20);
+const ROW_STRINGS_MAX: usize = Str::BYTES_MAX - (16 << 20);
+
 /// Each page is so many times as large as the one before.
 const GROWTH: usize = 2;
 
@@ -488,13 +489,8 @@ impl Materializer {
                 number += 1;
             });
         }
-        if self.long_bytes[..count].iter().any(|bytes| *bytes > ROW_STRINGS_MAX) {
-            return Err(ExecError::TooLong {
-                what: "a row with texts",
-                bytes_max: ROW_STRINGS_MAX.into(),
-            });
-        }
-        Ok(())
+        let longest = self.long_bytes[..count].iter().max().map_or(0, |bytes| *bytes as usize);
+        check_length("a row with texts", longest, ROW_STRINGS_MAX)
     }
 
     /// Finds slots for the rows from the `done`th on, until a page is full; returns for how many.

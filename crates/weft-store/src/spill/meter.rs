@@ -25,12 +25,11 @@ const BUSY_PART: u64 = 2;
 /// Bytes after which what was known before counts half.
 const WINDOW_BYTES: f64 = (8 << 20) as f64;
 
-/// So many pieces are compared with others, for how the time of a piece depends on its size: the last may have ended, or not, when
-/// the worker looks.
-const COMPARED_PIECES: f64 = 64.0;
-
 /// The same of how the time of a piece depends on its size, which is the device's way.
 const SHAPE_BYTES: f64 = (128 << 20) as f64;
+
+/// So many pieces at a time are compared with the ones before, for that: the last may have ended, or not, when the worker looks.
+const COMPARED_PIECES: f64 = 64.0;
 
 /// Until sizes differ by more than this part, pieces are taken to need as long as their bytes.
 const SIZES_DIFFER: f64 = 0.01;
