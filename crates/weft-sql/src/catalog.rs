@@ -23,6 +23,7 @@ use crate::error::{ErrorKind, Result, SqlError, unknown_table};
 use crate::files::{FileSet, ReadOptions, looks_like_file};
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::once::{evaluated_once, mark};
+use crate::relation::{Relation, RelationTable};
 use crate::same_names::name_beside_wildcards;
 use crate::statement::{fold, inner_statement, parse_query};
 use crate::suggest;
@@ -44,6 +45,8 @@ pub(crate) struct StatementCatalog {
     /// The session's state, without a catalog.
     state: Arc<SessionState>,
     snapshot: Arc<Snapshot>,
+    /// Relations that the program has handed to the session or the statement, by their names.
+    relations: Arc<HashMap<String, Relation>>,
     context: ScanContext,
     /// The views that this one is inside of, from the outermost on.
     within: Vec<String>,
@@ -57,8 +60,27 @@ impl StatementCatalog {
         snapshot: Arc<Snapshot>,
         context: ScanContext,
     ) -> StatementCatalog {
-        let (within, pending) = (Vec::new(), None);
-        StatementCatalog { state: Arc::new(state), snapshot, context, within, pending }
+        let (relations, within, pending) = (Arc::default(), Vec::new(), None);
+        StatementCatalog { state: Arc::new(state), snapshot, relations, context, within, pending }
+    }
+
+    /// The same with more relations that the program has handed over.
+    pub(crate) fn with_relations(self, more: &Arc<HashMap<String, Relation>>) -> StatementCatalog {
+        let relations = match (self.relations.is_empty(), more.is_empty()) {
+            (_, true) => Arc::clone(&self.relations),
+            (true, false) => Arc::clone(more),
+            (false, false) => {
+                let mut all = self.relations.as_ref().clone();
+                all.extend(more.iter().map(|(name, relation)| (name.clone(), relation.clone())));
+                Arc::new(all)
+            }
+        };
+        StatementCatalog { relations, ..self }
+    }
+
+    /// The relation of this name that the program has handed over. Views do not see it.
+    fn relation(&self, name: &str) -> Option<&Relation> {
+        self.relations.get(name).filter(|_| self.within.is_empty())
     }
 
     /// The same with a view that is about to be made.
@@ -119,7 +141,11 @@ impl StatementCatalog {
     /// The names of the tables and views.
     fn names(&self) -> Vec<String> {
         let tables = self.snapshot.tables().map(str::to_owned);
-        tables.chain(self.snapshot.views().map(|(name, _)| name.to_owned())).collect()
+        let relations = self.relations.keys().cloned();
+        tables
+            .chain(self.snapshot.views().map(|(name, _)| name.to_owned()))
+            .chain(relations)
+            .collect()
     }
 
     /// The defaults of a table's columns.
@@ -135,6 +161,9 @@ impl StatementCatalog {
     }
 
     async fn table_of(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(relation) = self.relation(name) {
+            return Ok(Some(Arc::new(RelationTable::new(name, relation.clone()))));
+        }
         if let Some(table) = self.snapshot.table(name) {
             let defaults = self.defaults(&table)?;
             let learned = table.statistics().await?;
@@ -160,7 +189,7 @@ impl StatementCatalog {
     }
 
     fn is_view(&self, name: &str) -> bool {
-        self.snapshot.view(name).is_some()
+        self.snapshot.view(name).is_some() && self.relation(name).is_none()
     }
 
     /// The functions that return tables.
@@ -326,6 +355,7 @@ impl SchemaProvider for StatementCatalog {
         Self: 'f,
     {
         Box::pin(ready(Ok(match (self.snapshot.table(name), self.snapshot.view(name)) {
+            _ if self.relation(name).is_some() => Some(TableType::Temporary),
             (Some(_), _) => Some(TableType::Base),
             (None, Some(_)) => Some(TableType::View),
             (None, None) => None,
@@ -333,7 +363,9 @@ impl SchemaProvider for StatementCatalog {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.snapshot.table(name).is_some() || self.snapshot.view(name).is_some()
+        self.relation(name).is_some()
+            || self.snapshot.table(name).is_some()
+            || self.snapshot.view(name).is_some()
     }
 }
 

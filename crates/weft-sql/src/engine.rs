@@ -239,6 +239,14 @@ impl Engine {
         SpillFiles::new(runtime, ledger, spilling, control).environment(&self.environment)
     }
 
+    /// A directory for temporary files: that which operators spill to, if it is one, and the system's otherwise.
+    pub fn temp_directory(&self) -> PathBuf {
+        match self.spill_directory.is_dir() {
+            true => self.spill_directory.clone(),
+            false => std::env::temp_dir(),
+        }
+    }
+
     /// The database directory.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store

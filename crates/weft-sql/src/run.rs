@@ -1,5 +1,6 @@
 //! Runs one statement: parse, plan, execute, and tell the one who waits.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringViewArray};
@@ -23,6 +24,8 @@ use crate::error::{Result, SqlError, internal};
 use crate::explain;
 use crate::insert;
 use crate::locate::locate;
+use crate::parameters::Bindings;
+use crate::relation::Relation;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
 use crate::spill_files::task_context;
@@ -38,8 +41,10 @@ pub(crate) struct Run {
     pub(crate) session: Arc<Session>,
     pub(crate) control: Arc<Control>,
     pub(crate) sql: Arc<str>,
-    /// The values of the parameters, as SQL.
-    pub(crate) parameters: Vec<String>,
+    /// The values of the parameters.
+    pub(crate) parameters: Bindings,
+    /// Relations of this statement alone, by their names.
+    pub(crate) relations: Arc<HashMap<String, Relation>>,
     pub(crate) economy: Economy,
 }
 
@@ -184,7 +189,8 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
                     return Err(SqlError::not_supported("EXECUTE of an EXECUTE"));
                 }
                 let sql = run.session.prepared(&name)?;
-                let parameters = values.iter().map(|value| format!("({value})")).collect();
+                let parameters = values.iter().map(|value| format!("({value})"));
+                let parameters = Bindings::Positional(parameters.collect());
                 let inner = Run { sql: sql.into(), parameters, ..run.clone() };
                 start(&inner, depth + 1).await
             }
@@ -197,7 +203,10 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
 impl Run {
     async fn start_sql(&self, statement: DfStatement) -> Result<Started> {
         unsupported::check(&statement)?;
-        let catalog = self.session.statement_catalog(&self.control, self.economy)?;
+        let catalog = self
+            .session
+            .statement_catalog(&self.control, self.economy)?
+            .with_relations(&self.relations);
         let statement = match statement {
             DfStatement::Statement(statement) => match *statement {
                 ast::Statement::CreateTable(create) => {
@@ -284,7 +293,10 @@ impl Run {
     }
 
     async fn start_with_catalog(&self, parsed: Parsed) -> Result<Started> {
-        let catalog = self.session.statement_catalog(&self.control, self.economy)?;
+        let catalog = self
+            .session
+            .statement_catalog(&self.control, self.economy)?
+            .with_relations(&self.relations);
         match parsed {
             Parsed::CopyFrom { table, columns, path, options } => {
                 self.copy_from(&catalog, table, columns, path, options).await

@@ -99,7 +99,11 @@ impl Running {
         std::future::poll_fn(|context| self.poll_ready(context)).await
     }
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+    /// Looks whether the statement is planned.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(receiver) = &mut self.header_receiver else { return Poll::Ready(Ok(())) };
         let answer = match receiver.poll_unpin(context) {
             Poll::Ready(Ok(answer)) => answer,

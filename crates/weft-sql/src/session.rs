@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::{ConfigField, ConfigNonZeroUsize};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::functions_aggregate::median::median_udaf;
@@ -20,13 +21,14 @@ use crate::distinct_groups::{DistinctGroups, DistinctOptions};
 use crate::duplicates::CountedDuplicates;
 use crate::economy::Economy;
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result, SqlError};
+use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::exact_quantiles::exact_quantiles;
 use crate::exclusions;
 use crate::file_readers::FileReaders;
 use crate::filters;
 use crate::float_extremes::float_extremes;
 use crate::floats::CanonicalFloats;
+use crate::foreign_function::ScalarFunction;
 use crate::functions;
 use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
@@ -43,10 +45,12 @@ use crate::ordered_lists::ordered_lists;
 use crate::ordered_texts::ordered_texts;
 use crate::overflow::CheckedIntegers;
 use crate::own_functions::own_functions;
+use crate::parameters::{Bindings, Parameters};
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
 use crate::query_comparisons::any_row;
 use crate::range_frames::RangeFrames;
+use crate::relation::Relation;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
@@ -86,6 +90,10 @@ struct Inner {
     state: SessionState,
     /// Texts of prepared statements by their names.
     prepared: HashMap<String, String>,
+    /// Relations that the program has handed over, by their names.
+    relations: Arc<HashMap<String, Relation>>,
+    /// Functions that the program has added, by their names.
+    functions: HashMap<String, ScalarFunction>,
 }
 
 impl Session {
@@ -180,7 +188,13 @@ impl Session {
         {
             state.register_udf(function)?;
         }
-        let inner = Inner { settings, state, prepared: HashMap::new() };
+        let inner = Inner {
+            settings,
+            state,
+            prepared: HashMap::new(),
+            relations: Arc::default(),
+            functions: HashMap::new(),
+        };
         Ok(Session {
             engine: Arc::clone(engine),
             inner: Mutex::new(inner),
@@ -190,7 +204,17 @@ impl Session {
 
     /// Starts one statement with these parameters. Its result comes from what is returned.
     pub fn start(self: &Arc<Session>, sql: &str, parameters: Vec<Value>) -> Running {
-        let running = self.start_with(sql, parameters.iter().map(Value::sql).collect());
+        self.start_on(sql, &Parameters::Positional(parameters), HashMap::new())
+    }
+
+    /// Starts one statement with these parameters, which sees relations of its own beside those of the session.
+    pub fn start_on(
+        self: &Arc<Session>,
+        sql: &str,
+        parameters: &Parameters,
+        relations: HashMap<String, Relation>,
+    ) -> Running {
+        let running = self.start_with(sql, parameters.into(), relations);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         *current = Some(running.cancel_handle());
         running
@@ -198,10 +222,15 @@ impl Session {
 
     /// Starts a statement of the system's own: it is not the session's current one.
     fn start_apart(self: &Arc<Session>, sql: &str) -> Running {
-        self.start_with(sql, Vec::new())
+        self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new())
     }
 
-    fn start_with(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
+    fn start_with(
+        self: &Arc<Session>,
+        sql: &str,
+        parameters: Bindings,
+        relations: HashMap<String, Relation>,
+    ) -> Running {
         let control = Arc::new(Control::of(&self.engine));
         let (header, header_receiver) = oneshot::channel();
         let (messages, message_receiver) = mpsc::channel(MESSAGES_MAX);
@@ -210,6 +239,7 @@ impl Session {
             control: Arc::clone(&control),
             sql: sql.into(),
             parameters,
+            relations: Arc::new(relations),
             economy: Economy::InMemory,
         };
         let executor = self.engine.executor();
@@ -261,6 +291,12 @@ impl Session {
         names
     }
 
+    /// True if there is a table or view of this name.
+    pub fn has_relation(&self, name: &str) -> bool {
+        let snapshot = self.engine.store().snapshot();
+        snapshot.table(name).is_some() || snapshot.view(name).is_some()
+    }
+
     /// The names of the tables and views with those of their columns, in order.
     pub fn relations(self: &Arc<Session>) -> Vec<(String, Vec<String>)> {
         let snapshot = self.engine.store().snapshot();
@@ -287,6 +323,67 @@ impl Session {
         }
         found.sort_unstable();
         found
+    }
+
+    /// Has statements that start from now on find a relation by this name, in place of one that had it. It hides
+    /// tables and views of the name, but not from views.
+    pub fn register(&self, name: &str, relation: Relation) {
+        Arc::make_mut(&mut self.lock().relations).insert(name.to_owned(), relation);
+    }
+
+    /// Has statements that start from now on find the relation no more; false if there was none of the name.
+    pub fn unregister(&self, name: &str) -> bool {
+        Arc::make_mut(&mut self.lock().relations).remove(name).is_some()
+    }
+
+    /// The relations that the program has handed over, with their columns.
+    pub fn registered(&self) -> Vec<(String, SchemaRef)> {
+        let inner = self.lock();
+        inner.relations.iter().map(|(name, relation)| (name.clone(), relation.schema())).collect()
+    }
+
+    /// Adds a function for statements that start from now on, in place of one that has its name and was added so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if it has the name of a function of Weft.
+    pub fn add_function(&self, function: ScalarFunction) -> Result<()> {
+        let name = function.name.clone();
+        let is_known = self.functions().contains(&name);
+        let mut inner = self.lock();
+        if is_known && !inner.functions.contains_key(&name) {
+            let message = format!("there is a function {name} already");
+            return Err(SqlError::new(ErrorKind::AlreadyExists, message)
+                .with_hint("give yours another name"));
+        }
+        inner.state.register_udf(Arc::new(function.clone().into_udf()))?;
+        inner.functions.insert(name, function);
+        Ok(())
+    }
+
+    /// Removes a function that was added; false if there was none of the name.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub fn remove_function(&self, name: &str) -> Result<bool> {
+        let mut inner = self.lock();
+        let is_known = inner.functions.remove(name).is_some();
+        if is_known {
+            inner.state.deregister_udf(name)?;
+        }
+        Ok(is_known)
+    }
+
+    /// The type that a name of SQL stands for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Syntax`] and [`ErrorKind::NotSupported`] if there is none.
+    pub fn data_type(self: &Arc<Session>, name: &str) -> Result<DataType> {
+        let mut running = self.start_apart(&format!("SELECT CAST(NULL AS {name})"));
+        weft_rt::sync::block_on(running.ready())?;
+        match running.schema().fields().first() {
+            Some(field) => Ok(field.data_type().clone()),
+            None => Err(internal("a cast has no column")),
+        }
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -328,9 +425,11 @@ impl Session {
             config.extensions.insert(StatementOption(by_pipelines));
         }
         economy.configure(config, self.engine.ledger.limit())?;
+        let relations = Arc::clone(&inner.relations);
         drop(inner);
         state.mark_start_execution();
-        Ok(StatementCatalog::new(state, self.engine.store().snapshot(), context))
+        let snapshot = self.engine.store().snapshot();
+        Ok(StatementCatalog::new(state, snapshot, context).with_relations(&relations))
     }
 
     /// SET.
@@ -366,7 +465,11 @@ impl Session {
             let fresh = Session::new(&self.engine)?;
             let mut inner = self.lock();
             inner.settings = defaults;
-            inner.state = fresh.lock().state.clone();
+            let mut state = fresh.lock().state.clone();
+            for function in inner.functions.values() {
+                state.register_udf(Arc::new(function.clone().into_udf()))?;
+            }
+            inner.state = state;
             return Ok(());
         };
         match scope(name)? {

@@ -16,6 +16,7 @@ use crate::grammar::{
     take_string, take_word,
 };
 use crate::materialized;
+use crate::parameters::{Bindings, bound};
 use crate::rewrite;
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
@@ -67,17 +68,20 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed> {
     parse_checked(sql, tokens)
 }
 
-/// Parses one statement whose parameters have these values, given as expressions of SQL.
+/// Parses one statement whose parameters have these values.
 ///
 /// # Errors
-/// As [`parse`], and [`ErrorKind::Semantic`] if there are more or fewer values than parameters.
-pub(crate) fn parse_with(sql: &str, values: &[String]) -> Result<Parsed> {
-    let mut tokens = text::tokenize(sql)?;
-    text::number_placeholders(&mut tokens);
-    parse_checked(sql, text::bind(tokens, values)?)
+/// As [`parse`], and [`ErrorKind::Semantic`] if there are more or fewer values than parameters, or none of a
+/// parameter's name.
+pub(crate) fn parse_with(sql: &str, values: &Bindings) -> Result<Parsed> {
+    parse_checked(sql, bound(text::tokenize(sql)?, values)?)
 }
 
-fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+/// Parses the tokens of one statement.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     check_is_one(&tokens)?;
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);

@@ -208,7 +208,7 @@ pub(crate) fn column_type_name(column: &Column) -> String {
 }
 
 /// What people call a type.
-pub(crate) fn type_name(data_type: &DataType) -> String {
+pub fn type_name(data_type: &DataType) -> String {
     let simple = match data_type {
         DataType::Null => "NULL",
         DataType::Boolean => "BOOLEAN",

@@ -35,6 +35,10 @@ pub enum Value {
     TimestampUtc(i64),
     /// Months, days and nanoseconds.
     Interval(i32, i32, i64),
+    /// Values of one type.
+    List(Vec<Value>),
+    /// Values with names.
+    Struct(Vec<(String, Value)>),
 }
 
 impl Value {
@@ -66,6 +70,17 @@ impl Value {
             }
             Value::Interval(months, days, nanoseconds) => {
                 format!("CAST('{months} months {days} days {nanoseconds} nanoseconds' AS INTERVAL)")
+            }
+            Value::List(values) => {
+                let values: Vec<String> = values.iter().map(Value::sql).collect();
+                format!("make_array({})", values.join(", "))
+            }
+            Value::Struct(fields) => {
+                let field = |(name, value): &(String, Value)| {
+                    format!("'{}', {}", name.replace('\'', "''"), value.sql())
+                };
+                let fields: Vec<String> = fields.iter().map(field).collect();
+                format!("named_struct({})", fields.join(", "))
             }
         }
     }

@@ -191,6 +191,11 @@ impl Database {
         }
     }
 
+    /// A directory for temporary files of this database.
+    pub(crate) fn temp_directory(&self) -> PathBuf {
+        self.engine.temp_directory()
+    }
+
     /// Drops this handle. The database is closed when the last one is gone.
     pub fn close(self) {}
 

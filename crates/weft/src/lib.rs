@@ -50,6 +50,7 @@
 
 mod complete;
 mod database;
+mod kept;
 mod prepared;
 mod result;
 mod session;
@@ -58,6 +59,7 @@ mod text;
 pub use arrow;
 pub use complete::{Completions, keywords};
 pub use database::{Database, DatabaseOptions, DatabaseStats};
+pub use kept::{Keep, KeptResult};
 pub use prepared::Prepared;
 pub use result::QueryResult;
 pub use session::Session;
@@ -66,6 +68,8 @@ pub use weft_rt::memory::heap::{CountingAllocator, give_back_promptly};
 pub use weft_rt::memory::kept::KeepingAllocator;
 pub use weft_rt::progress::ProgressSnapshot;
 pub use weft_sql::{
-    CancelHandle, ErrorKind, Position, Result, ResultKind, SPILL_LEVELS, Setting,
-    SqlError as Error, Statement, Value, grouped, is_incomplete, quoted, spill_level_name,
+    BatchReader, BatchSource, CancelHandle, ErrorKind, FunctionCode, Parameters, Position,
+    Relation, Result, ResultKind, SPILL_LEVELS, ScalarFunction, Setting, SqlError as Error,
+    Statement, Value, grouped, insert_of_rows, is_incomplete, quoted, relation_names,
+    spill_level_name, split_statements, type_name,
 };

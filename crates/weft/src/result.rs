@@ -37,6 +37,14 @@ impl QueryResult {
         self.running.kind()
     }
 
+    /// Looks whether the statement is planned: then its columns and its kind are known.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub fn poll_planned(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.running.poll_ready(context)
+    }
+
     /// Waits for the next batch, which has at least one row. Nothing comes after the last one; for a
     /// command that means that it has run, and is durable.
     ///

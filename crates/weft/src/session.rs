@@ -1,12 +1,18 @@
 //! A session with a database.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, SchemaRef};
 use weft_rt::sync::block_on;
-use weft_sql::{CancelHandle, Position, Result, ResultKind, Setting, SqlError, Statement, Value};
+use weft_sql::{
+    CancelHandle, Parameters, Position, Relation, Result, ResultKind, ScalarFunction, Setting,
+    SqlError, Statement, Value,
+};
 
 use crate::complete::Completions;
 use crate::database::Database;
+use crate::kept::{Keep, KeptResult};
 use crate::prepared::Prepared;
 use crate::result::QueryResult;
 
@@ -59,6 +65,65 @@ impl Session {
     /// result. What [`Session::current`] returns cancels it even while it is being planned.
     pub fn start(&self, sql: &str, parameters: &[Value]) -> QueryResult {
         QueryResult::new(self.inner.start(sql, parameters.to_vec()))
+    }
+
+    /// Starts one statement without waiting for anything, as [`Session::start`], with relations of its own beside
+    /// those of the session, and keeps its result as `keep` says.
+    pub fn start_kept(
+        &self,
+        sql: &str,
+        parameters: &Parameters,
+        relations: HashMap<String, Relation>,
+        keep: Keep,
+    ) -> KeptResult {
+        let result = QueryResult::new(self.inner.start_on(sql, parameters, relations));
+        KeptResult::new(result, keep, self.database.temp_directory())
+    }
+
+    /// Has statements that start from now on find a relation by this name, in place of one that had it. It hides
+    /// tables and views of the name, but not from views.
+    pub fn register(&self, name: &str, relation: Relation) {
+        self.inner.register(name, relation);
+    }
+
+    /// Has statements that start from now on find the relation no more; false if there was none of the name.
+    pub fn unregister(&self, name: &str) -> bool {
+        self.inner.unregister(name)
+    }
+
+    /// The relations that were registered, with their columns.
+    pub fn registered(&self) -> Vec<(String, SchemaRef)> {
+        self.inner.registered()
+    }
+
+    /// Adds a function for statements that start from now on, in place of one that has its name and was added so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`](crate::ErrorKind::AlreadyExists) if it has the name of a function of Weft.
+    pub fn add_function(&self, function: ScalarFunction) -> Result<()> {
+        self.inner.add_function(function)
+    }
+
+    /// Removes a function that was added; false if there was none of the name.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub fn remove_function(&self, name: &str) -> Result<bool> {
+        self.inner.remove_function(name)
+    }
+
+    /// The Arrow type that a name of SQL stands for, such as `DECIMAL(12, 2)`. To be called from a plain thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Syntax`](crate::ErrorKind::Syntax) and
+    /// [`ErrorKind::NotSupported`](crate::ErrorKind::NotSupported) if there is none.
+    pub fn data_type(&self, name: &str) -> Result<DataType> {
+        self.inner.data_type(name)
+    }
+
+    /// True if there is a table or view of this name.
+    pub fn has_relation(&self, name: &str) -> bool {
+        self.inner.has_relation(name)
     }
 
     /// Runs one statement to its end and returns how many rows it affected; what it returns is

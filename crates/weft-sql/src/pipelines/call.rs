@@ -4,20 +4,24 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result as DfResult, not_impl_err};
 use datafusion::physical_expr::expressions::Column;
 use weft_exec::program::{Function, Step};
 use weft_exec::{ExecError, Lane};
 
 use super::expressions::{Expr, Expressions};
 use super::term::Term;
+use crate::foreign_function::foreign_call;
 
 /// The value of an expression by a call.
 ///
 /// # Errors
-/// If it is no expression over these columns.
+/// If it is no expression over these columns, or calls a function that no worker executes.
 pub(super) fn call(code: &mut Expressions<'_>, expr: &Expr) -> DfResult<Term> {
+    if let Some(name) = foreign_call(expr) {
+        return not_impl_err!("no worker executes the function {name}");
+    }
     let mut columns: Vec<usize> = Vec::new();
     let over_inputs = expr.clone().transform_up(|node| {
         let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };

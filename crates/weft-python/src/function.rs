@@ -1,0 +1,101 @@
+//! Scalar functions whose code is Python's.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::DataType;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use weft::{Error, ErrorKind, FunctionCode, Value};
+
+use crate::build;
+use crate::error::in_words;
+use crate::parameter::value_of;
+use crate::read::Reader;
+use crate::stream::{array_capsules, array_of};
+
+/// How the code is called.
+pub(crate) enum Style {
+    /// Once for many rows, with arrays.
+    Arrow,
+    /// Once for each row, with its values.
+    Native {
+        /// Rows with NULL among the values get NULL.
+        skip_nulls: bool,
+    },
+}
+
+/// The code of a function.
+pub(crate) struct Code {
+    name: String,
+    code: Py<PyAny>,
+    style: Style,
+    returns: DataType,
+}
+
+impl Code {
+    pub(crate) fn new(name: String, code: Py<PyAny>, style: Style, returns: DataType) -> Code {
+        Code { name, code, style, returns }
+    }
+
+    fn failed(&self, why: &str) -> Error {
+        Error::new(ErrorKind::Data, format!("the function {} failed: {why}", self.name))
+    }
+
+    fn of_values(
+        &self,
+        py: Python<'_>,
+        arguments: &[ArrayRef],
+        rows: usize,
+        skip_nulls: bool,
+    ) -> weft::Result<ArrayRef> {
+        let raised = |error: PyErr| self.failed(&in_words(py, &error));
+        let readers = arguments.iter().map(|argument| Reader::new(py, argument));
+        let readers = readers.collect::<PyResult<Vec<_>>>().map_err(raised)?;
+        let mut values = Vec::with_capacity(rows);
+        for row in 0..rows {
+            if skip_nulls && arguments.iter().any(|argument| argument.is_null(row)) {
+                values.push(Value::Null);
+                continue;
+            }
+            let given = readers.iter().map(|reader| reader.value(row));
+            let given =
+                given.collect::<PyResult<Vec<_>>>().and_then(|given| PyTuple::new(py, given));
+            let returned = self.code.bind(py).call1(given.map_err(raised)?).map_err(raised)?;
+            values.push(value_of(&returned).map_err(|error| self.failed(&error.in_words(py)))?);
+        }
+        build::array_of(&values)
+            .ok_or_else(|| self.failed("it returned values of types that have nothing in common"))
+    }
+
+    fn of_arrays(&self, py: Python<'_>, arguments: &[ArrayRef]) -> weft::Result<ArrayRef> {
+        let raised = |error: PyErr| self.failed(&in_words(py, &error));
+        let call = || -> PyResult<ArrayRef> {
+            let given = PyList::empty(py);
+            for argument in arguments {
+                given.append(array_capsules(py, argument)?)?;
+            }
+            // The package makes arrays of PyArrow of the capsules, and an array of what the code returns.
+            let returned = self.code.bind(py).call1((given,))?;
+            array_of(&returned)
+        };
+        call().map_err(raised)
+    }
+}
+
+impl FunctionCode for Code {
+    fn call(&self, arguments: &[ArrayRef], rows: usize) -> weft::Result<ArrayRef> {
+        let called = Python::try_attach(|py| match self.style {
+            Style::Arrow => self.of_arrays(py, arguments),
+            Style::Native { skip_nulls } => self.of_values(py, arguments, rows, skip_nulls),
+        });
+        let array = called.unwrap_or_else(|| Err(self.failed("the interpreter has ended")))?;
+        if *array.data_type() == self.returns {
+            return Ok(array);
+        }
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let cast = cast_with_options(&array, &self.returns, &options);
+        cast.map(Arc::from).map_err(|error| self.failed(&error.to_string()))
+    }
+}

@@ -1,0 +1,131 @@
+"""Scalar functions in Python."""
+
+import datetime
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow
+import pyarrow.compute
+import pytest
+import weft
+from weft import Connection
+
+
+def test_values(con: Connection) -> None:
+    con.create_function("plus_one", lambda x: x + 1, ["BIGINT"], "BIGINT")
+    sql = "SELECT sum(plus_one(value)) FROM generate_series(1, 10000)"
+    assert con.execute(sql).fetchone() == (sum(range(2, 10002)),)
+    assert con.execute("SELECT plus_one(NULL), plus_one(1)").fetchone() == (None, 2)
+    assert con.execute("SELECT plus_one(CAST('4' AS INTEGER))").fetchone() == (5,)
+    with pytest.raises(weft.ProgrammingError):
+        con.execute("SELECT plus_one('4')")
+
+
+def test_annotations(con: Connection) -> None:
+    def named(name: str, day: datetime.date, count: int | None) -> str:
+        return f"{name} {day} {count}"
+
+    con.create_function("named", named, null_handling="special")
+    sql = "SELECT named('a', DATE '2020-01-01', NULL)"
+    assert con.execute(sql).fetchone() == ("a 2020-01-01 None",)
+    with pytest.raises(weft.InterfaceError):
+        con.create_function("unknown", lambda x: x)
+
+
+def test_arrays(con: Connection) -> None:
+    def double(values: pyarrow.Array) -> pyarrow.Array:
+        return pyarrow.compute.multiply(values, 2)
+
+    con.create_function("double_of", double, [pyarrow.int64()], pyarrow.int64(), type="arrow")
+    sql = "SELECT sum(double_of(value)) FROM generate_series(1, 100000)"
+    assert con.execute(sql).fetchone() == (100_000 * 100_001,)
+
+
+@pytest.mark.parametrize("engine", ["auto", "weft", "datafusion"])
+def test_in_all_places(con: Connection, engine: str) -> None:
+    con.execute(f"SET engine = '{engine}'")
+    con.create_function("half", lambda x: x // 2, ["BIGINT"], "BIGINT")
+    con.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 1000)")
+    for sql, answer in [
+        ("SELECT count(*) FROM t WHERE half(a) = 3", 2),
+        ("SELECT count(DISTINCT half(a)) FROM t", 501),
+        ("SELECT count(*) FROM (SELECT half(a) AS h FROM t GROUP BY half(a)) AS g", 501),
+        ("SELECT count(*) FROM t AS x JOIN t AS y ON half(x.a) = y.a", 999),
+        ("SELECT half(a) FROM t ORDER BY half(a) DESC LIMIT 1", 500),
+        ("SELECT max(half(a) + half(a + 1)) FROM t", 1000),
+    ]:
+        assert con.execute(sql).fetchone() == (answer,), sql
+
+
+def test_errors(con: Connection) -> None:
+    con.create_function("fails", lambda x: 1 // x, ["BIGINT"], "BIGINT")
+    with pytest.raises(weft.DataError, match="ZeroDivisionError"):
+        con.execute("SELECT fails(value) FROM generate_series(0, 3)").fetchall()
+    con.create_function("wrong", lambda x: "text", ["BIGINT"], "BIGINT")
+    with pytest.raises(weft.DataError, match="wrong"):
+        con.execute("SELECT wrong(1)").fetchall()
+    con.create_function("short", lambda x: x[:1], ["BIGINT"], "BIGINT", type="arrow")
+    with pytest.raises(weft.DataError, match="short"):
+        con.execute("SELECT short(value) FROM generate_series(0, 3)").fetchall()
+
+
+def test_names(con: Connection) -> None:
+    with pytest.raises(weft.ProgrammingError):
+        con.create_function("sum", lambda x: x, ["BIGINT"], "BIGINT")
+    con.create_function("f", lambda: 1, [], "BIGINT")
+    con.create_function("f", lambda: 2, [], "BIGINT")
+    assert con.execute("SELECT f()").fetchone() == (2,)
+    con.remove_function("f")
+    with pytest.raises(weft.ProgrammingError):
+        con.execute("SELECT f()")
+    with pytest.raises(weft.ProgrammingError):
+        con.remove_function("f")
+    with pytest.raises(weft.Error):
+        con.create_function("g", lambda: 1, [], "NONSENSE")
+
+
+def test_side_effects(con: Connection) -> None:
+    calls = []
+    con.create_function("call", lambda: calls.append(1) or len(calls), [], "BIGINT", side_effects=True)
+    con.execute("SELECT call() FROM generate_series(1, 10)").fetchall()
+    assert len(calls) == 10
+
+
+def test_other_statements_go_on() -> None:
+    with weft.connect(threads=1) as con:
+        is_waiting, go = threading.Event(), threading.Event()
+
+        def waits(x: int) -> int:
+            is_waiting.set()
+            go.wait(30)
+            return x
+
+        con.create_function("waits", waits)
+        with ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(lambda: con.execute("SELECT waits(1)").fetchall())
+            assert is_waiting.wait(30)
+            assert con.execute("SELECT 2").fetchall() == [(2,)]
+            go.set()
+            assert slow.result(30) == [(1,)]
+
+
+def test_a_function_may_query(con: Connection) -> None:
+    con.execute("CREATE TABLE t AS SELECT 42 AS a")
+
+    def asks(x: int) -> int:
+        row = con.execute("SELECT a + ? FROM t", [x]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    con.create_function("asks", asks)
+    assert con.execute("SELECT asks(1)").fetchone() == (43,)
+
+
+def test_cancelled_while_it_runs(con: Connection) -> None:
+    con.create_function("slow", lambda x: time.sleep(0.01) or x, ["BIGINT"], "BIGINT")
+    timer = threading.Timer(0.2, con.interrupt)
+    timer.start()
+    with pytest.raises(weft.QueryCancelledError):
+        con.execute("SELECT sum(slow(value)) FROM generate_series(1, 100000)").fetchall()
+    timer.join()
