@@ -1,10 +1,9 @@
-//! Scalar functions whose code is Python's.
+//! Functions whose code is Python's.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::array::{Array, ArrayRef, BooleanArray, new_null_array};
+use arrow::compute::{CastOptions, and, cast_with_options, filter, is_not_null};
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use weft::{Error, ErrorKind, FunctionCode, Value};
@@ -19,6 +18,13 @@ use crate::stream::{array_capsules, array_of};
 pub(crate) enum Style {
     /// Once for many rows, with arrays.
     Arrow,
+    /// Once for each group, with arrays of its values, or lists of them.
+    Aggregate {
+        /// With arrays.
+        arrow: bool,
+        /// Rows with NULL among the values are left out, and a group without rows gets NULL.
+        skip_nulls: bool,
+    },
     /// Once for each row, with its values.
     Native {
         /// Rows with NULL among the values get NULL.
@@ -69,6 +75,36 @@ impl Code {
             .ok_or_else(|| self.failed("it returned values of types that have nothing in common"))
     }
 
+    fn of_group(
+        &self,
+        py: Python<'_>,
+        arguments: &[ArrayRef],
+        arrow: bool,
+        skip_nulls: bool,
+    ) -> weft::Result<ArrayRef> {
+        let raised = |error: PyErr| self.failed(&in_words(py, &error));
+        let mut arguments = arguments.to_vec();
+        if skip_nulls {
+            arguments =
+                without_nulls(&arguments).map_err(|error| self.failed(&error.to_string()))?;
+            if arguments.first().is_some_and(|argument| argument.is_empty()) {
+                return Ok(new_null_array(&self.returns, 1));
+            }
+        }
+        if arrow {
+            return self.of_arrays(py, &arguments);
+        }
+        let lists = arguments.iter().map(|argument| {
+            let reader = Reader::new(py, argument)?;
+            let values = (0..argument.len()).map(|row| reader.value(row));
+            PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
+        });
+        let given = lists.collect::<PyResult<Vec<_>>>().and_then(|lists| PyTuple::new(py, lists));
+        let returned = self.code.bind(py).call1(given.map_err(raised)?).map_err(raised)?;
+        let value = value_of(&returned).map_err(|error| self.failed(&error.in_words(py)))?;
+        build::array_of(&[value]).ok_or_else(|| self.failed("it returned a value without a type"))
+    }
+
     fn of_arrays(&self, py: Python<'_>, arguments: &[ArrayRef]) -> weft::Result<ArrayRef> {
         let raised = |error: PyErr| self.failed(&in_words(py, &error));
         let call = || -> PyResult<ArrayRef> {
@@ -84,10 +120,31 @@ impl Code {
     }
 }
 
+/// The rows of arrays that have no NULL in any of them.
+fn without_nulls(arguments: &[ArrayRef]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let mut kept: Option<BooleanArray> = None;
+    for argument in arguments {
+        if argument.logical_null_count() > 0 {
+            let valid = is_not_null(argument)?;
+            kept = Some(match kept {
+                Some(kept) => and(&kept, &valid)?,
+                None => valid,
+            });
+        }
+    }
+    match kept {
+        Some(kept) => arguments.iter().map(|argument| filter(argument, &kept)).collect(),
+        None => Ok(arguments.to_vec()),
+    }
+}
+
 impl FunctionCode for Code {
     fn call(&self, arguments: &[ArrayRef], rows: usize) -> weft::Result<ArrayRef> {
         let called = Python::try_attach(|py| match self.style {
             Style::Arrow => self.of_arrays(py, arguments),
+            Style::Aggregate { arrow, skip_nulls } => {
+                self.of_group(py, arguments, arrow, skip_nulls)
+            }
             Style::Native { skip_nulls } => self.of_values(py, arguments, rows, skip_nulls),
         });
         let array = called.unwrap_or_else(|| Err(self.failed("the interpreter has ended")))?;
@@ -96,6 +153,6 @@ impl FunctionCode for Code {
         }
         let options = CastOptions { safe: false, ..CastOptions::default() };
         let cast = cast_with_options(&array, &self.returns, &options);
-        cast.map(Arc::from).map_err(|error| self.failed(&error.to_string()))
+        cast.map_err(|error| self.failed(&error.to_string()))
     }
 }

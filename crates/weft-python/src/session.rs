@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PySequence};
-use weft::{Keep, Parameters, ScalarFunction};
+use weft::{Keep, Parameters, SessionFunction};
 
 use crate::build::array_of;
 use crate::error::{OrRaise, of_kind};
@@ -125,7 +125,8 @@ impl Session {
         Ok(py.detach(|| session.tables()))
     }
 
-    /// Adds a scalar function. How it is called: `arrow` (with arrays) or `native` (with the values of each row), whether rows with a
+    /// Adds a function. How it is called: `arrow` (with arrays), `native` (with the values of each row), `arrow aggregate` or `aggregate`
+    /// (once for each group, with arrays or lists), whether rows with a
     /// NULL among the values are left out, and whether it may give different values for one row.
     fn add_function(
         &self,
@@ -140,14 +141,24 @@ impl Session {
         let (style, skip_nulls, is_volatile) = how;
         let style = match style.as_str() {
             "arrow" => Style::Arrow,
+            "aggregate" => Style::Aggregate { arrow: false, skip_nulls },
+            "arrow aggregate" => Style::Aggregate { arrow: true, skip_nulls },
             _ => Style::Native { skip_nulls },
         };
+        let is_aggregate = matches!(style, Style::Aggregate { .. });
         let added = py.detach(|| {
             let parameters = parameters.iter().map(|name| session.data_type(name));
             let parameters = parameters.collect::<weft::Result<Vec<_>>>()?;
             let returns = session.data_type(returns)?;
             let code = Arc::new(Code::new(name.clone(), code, style, returns.clone()));
-            session.add_function(ScalarFunction { name, parameters, returns, is_volatile, code })
+            session.add_function(SessionFunction {
+                name,
+                parameters,
+                returns,
+                is_volatile,
+                is_aggregate,
+                code,
+            })
         });
         added.or_raise()
     }

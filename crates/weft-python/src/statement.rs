@@ -63,6 +63,9 @@ impl Statement {
     }
 }
 
+/// A column for `description`: name, type, precision, scale, whether there may be NULLs.
+type Column = (String, String, Option<u8>, Option<i8>, bool);
+
 /// What SQL calls a type, for `description`.
 fn type_code(data_type: &DataType) -> String {
     match data_type {
@@ -188,7 +191,7 @@ impl Statement {
     }
 
     /// The columns: name, type in SQL, precision, scale, whether there may be NULLs.
-    fn columns(&self) -> PyResult<Vec<(String, String, Option<u8>, Option<i8>, bool)>> {
+    fn columns(&self) -> PyResult<Vec<Column>> {
         let schema = self.result.get()?.schema();
         let column = |field: &std::sync::Arc<arrow::datatypes::Field>| {
             let (precision, scale) = match field.data_type() {

@@ -47,9 +47,9 @@ def test_many_at_once(con: Connection) -> None:
         return int(row[0])
 
     async def main() -> list[int]:
-        return await asyncio.gather(*(query(number) for number in range(300)))
+        return await asyncio.gather(*(query(number) for number in range(100)))
 
-    assert asyncio.run(main()) == [500500 + number for number in range(300)]
+    assert asyncio.run(main()) == [500500 + number for number in range(100)]
     assert threading.active_count() == threads
 
 

@@ -129,3 +129,28 @@ def test_cancelled_while_it_runs(con: Connection) -> None:
     with pytest.raises(weft.QueryCancelledError):
         con.execute("SELECT sum(slow(value)) FROM generate_series(1, 100000)").fetchall()
     timer.join()
+
+
+@pytest.mark.parametrize("engine", ["auto", "weft", "datafusion"])
+def test_aggregates(con: Connection, engine: str) -> None:
+    con.execute(f"SET engine = '{engine}'")
+    con.create_aggregate("largest", lambda values: max(values), ["BIGINT"], "BIGINT")
+    con.create_aggregate("pairs", lambda a, b: sum(x * y for x, y in zip(a, b, strict=True)), ["BIGINT", "BIGINT"], "BIGINT")
+    con.create_aggregate("total", pyarrow.compute.sum, ["BIGINT"], "BIGINT", type="arrow")
+    con.create_aggregate("rows_of", len, ["BIGINT"], "BIGINT", null_handling="special")
+    con.execute("CREATE TABLE t AS SELECT value AS a, CASE WHEN value % 10 > 0 THEN value END AS b FROM generate_series(1, 20000)")
+    for sql, answer in [
+        ("SELECT largest(a), pairs(a, a), total(b), rows_of(b) FROM t",
+         [(20000, sum(n * n for n in range(20001)), sum(n for n in range(20001) if n % 10), 20000)]),
+        ("SELECT largest(a), total(a), rows_of(a) FROM t WHERE false", [(None, None, 0)]),
+        ("SELECT a % 3 AS k, largest(a), total(b) = sum(b) FROM t GROUP BY 1 ORDER BY 1",
+         [(0, 19998, True), (1, 19999, True), (2, 20000, True)]),
+        ("SELECT largest(a) FILTER (WHERE a < 5), largest(a % 7) FROM t", [(4, 6)]),
+        ("SELECT DISTINCT largest(a) OVER (PARTITION BY a % 2) AS m FROM t ORDER BY m", [(19999,), (20000,)]),
+    ]:
+        assert con.execute(sql).fetchall() == answer, sql
+    with pytest.raises(weft.DataError, match="largest"):
+        con.create_aggregate("largest", lambda values: 1 // 0, ["BIGINT"], "BIGINT")
+        con.execute("SELECT largest(a) FROM t").fetchall()
+    con.create_function("largest", lambda a: a, ["BIGINT"], "BIGINT")
+    assert con.execute("SELECT largest(a) FROM t WHERE a = 3").fetchall() == [(3,)]

@@ -43,6 +43,13 @@ def test_names_keep_their_case(con: Connection) -> None:
     del Frame
 
 
+def test_comprehensions_see_variables(con: Connection) -> None:
+    frame = pandas.DataFrame({"a": [1, 2]})
+    found = [con.execute("SELECT sum(a) + ? FROM frame", [n]).fetchone() for n in range(2)]
+    assert found == [(3,), (4,)]
+    del frame
+
+
 def test_tables_come_first(con: Connection) -> None:
     con.execute("CREATE TABLE frame AS SELECT 1 AS a")
     frame = pandas.DataFrame({"a": [2]})

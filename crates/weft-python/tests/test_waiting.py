@@ -56,24 +56,17 @@ def test_ctrl_c_in_a_stream(con: Connection) -> None:
 
 
 def test_other_threads_run_meanwhile(con: Connection) -> None:
-    ticks = 0
-    stop = threading.Event()
-
     def tick() -> None:
-        nonlocal ticks
-        while not stop.is_set():
-            ticks += 1
-            time.sleep(0.001)
+        for _ in range(20):
+            time.sleep(0.01)
+        con.interrupt()
 
     thread = threading.Thread(target=tick)
     thread.start()
-    timer = after(0.5, con.interrupt)
+    # The statement ends only because the other thread has run.
     with pytest.raises(weft.QueryCancelledError):
         con.execute(LONG).fetchall()
-    stop.set()
     thread.join()
-    timer.join()
-    assert ticks > 10
 
 
 def test_threads_share_a_connection(con: Connection) -> None:
@@ -83,7 +76,7 @@ def test_threads_share_a_connection(con: Connection) -> None:
         return int(row[0])
 
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(query, range(100))) == [500500 + number for number in range(100)]
+        assert list(pool.map(query, range(40))) == [500500 + number for number in range(40)]
 
 
 def test_threads_share_a_result(con: Connection) -> None:

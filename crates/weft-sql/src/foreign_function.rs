@@ -25,9 +25,9 @@ pub trait FunctionCode: Send + Sync {
     fn call(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef>;
 }
 
-/// A scalar function of a session.
+/// A function that a program adds to a session.
 #[derive(Clone)]
-pub struct ScalarFunction {
+pub struct SessionFunction {
     /// Its name in SQL.
     pub name: String,
     /// The types of its parameters. Arguments are cast to them.
@@ -36,11 +36,13 @@ pub struct ScalarFunction {
     pub returns: DataType,
     /// It may give different values for one row.
     pub is_volatile: bool,
+    /// It is an aggregate function: its code gets all values of a group, and returns one.
+    pub is_aggregate: bool,
     /// The code.
     pub code: Arc<dyn FunctionCode>,
 }
 
-impl ScalarFunction {
+impl SessionFunction {
     /// The function as DataFusion calls it.
     pub(crate) fn into_udf(self) -> ScalarUDF {
         let volatility = match self.is_volatile {
@@ -56,7 +58,7 @@ impl ScalarFunction {
 }
 
 struct ForeignFunction {
-    function: ScalarFunction,
+    function: SessionFunction,
     signature: Signature,
 }
 

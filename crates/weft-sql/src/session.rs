@@ -28,7 +28,8 @@ use crate::file_readers::FileReaders;
 use crate::filters;
 use crate::float_extremes::float_extremes;
 use crate::floats::CanonicalFloats;
-use crate::foreign_function::ScalarFunction;
+use crate::foreign_aggregate::into_udaf;
+use crate::foreign_function::SessionFunction;
 use crate::functions;
 use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
@@ -93,7 +94,7 @@ struct Inner {
     /// Relations that the program has handed over, by their names.
     relations: Arc<HashMap<String, Relation>>,
     /// Functions that the program has added, by their names.
-    functions: HashMap<String, ScalarFunction>,
+    functions: HashMap<String, SessionFunction>,
 }
 
 impl Session {
@@ -346,7 +347,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] if it has the name of a function of Weft.
-    pub fn add_function(&self, function: ScalarFunction) -> Result<()> {
+    pub fn add_function(&self, function: SessionFunction) -> Result<()> {
         let name = function.name.clone();
         let is_known = self.functions().contains(&name);
         let mut inner = self.lock();
@@ -355,7 +356,8 @@ impl Session {
             return Err(SqlError::new(ErrorKind::AlreadyExists, message)
                 .with_hint("give yours another name"));
         }
-        inner.state.register_udf(Arc::new(function.clone().into_udf()))?;
+        remove_from(&mut inner.state, &name)?;
+        add_to(&mut inner.state, function.clone())?;
         inner.functions.insert(name, function);
         Ok(())
     }
@@ -368,7 +370,7 @@ impl Session {
         let mut inner = self.lock();
         let is_known = inner.functions.remove(name).is_some();
         if is_known {
-            inner.state.deregister_udf(name)?;
+            remove_from(&mut inner.state, name)?;
         }
         Ok(is_known)
     }
@@ -467,7 +469,7 @@ impl Session {
             inner.settings = defaults;
             let mut state = fresh.lock().state.clone();
             for function in inner.functions.values() {
-                state.register_udf(Arc::new(function.clone().into_udf()))?;
+                add_to(&mut state, function.clone())?;
             }
             inner.state = state;
             return Ok(());
@@ -510,6 +512,26 @@ impl Session {
     pub(crate) fn forget_prepared(&self, name: &str) -> Result<()> {
         self.lock().prepared.remove(name).map(drop).ok_or_else(|| unknown_prepared(name))
     }
+}
+
+/// Has statements find a function that was added.
+fn add_to(state: &mut SessionState, function: SessionFunction) -> Result<()> {
+    match function.is_aggregate {
+        true => drop(state.register_udaf(Arc::new(into_udaf(function)))?),
+        false => drop(state.register_udf(Arc::new(function.into_udf()))?),
+    }
+    Ok(())
+}
+
+/// Has statements find a function that was added no more.
+fn remove_from(state: &mut SessionState, name: &str) -> Result<()> {
+    if state.scalar_functions().contains_key(name) {
+        state.deregister_udf(name)?;
+    }
+    if state.aggregate_functions().contains_key(name) {
+        state.deregister_udaf(name)?;
+    }
+    Ok(())
 }
 
 fn unknown_prepared(name: &str) -> SqlError {

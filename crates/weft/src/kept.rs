@@ -11,10 +11,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, AsArray, UInt64Array};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
-use arrow::record_batch::RecordBatch;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use futures::Stream;
 use weft_rt::progress::ProgressSnapshot;
 use weft_sql::{CancelHandle, ErrorKind, Result, ResultKind, SqlError};
@@ -201,7 +204,7 @@ impl KeptResult {
             Keep::Nothing => u64::MAX,
         };
         state.rows += batch.num_rows() as u64;
-        let bytes = batch.get_array_memory_size() as u64;
+        let bytes = bytes_of(&batch);
         if state.file.is_none() && state.memory_bytes + bytes <= limit {
             state.memory_bytes += bytes;
             state.kept.push(Place::Memory(batch));
@@ -267,9 +270,8 @@ impl State {
                 let mut buffer = vec![0; usize::try_from(*bytes).unwrap_or(usize::MAX)];
                 file.read_exact_at(&mut buffer, *offset).map_err(|error| unreadable(&error))?;
                 let batch = StreamReader::try_new(Cursor::new(buffer), None)?.next();
-                batch
-                    .ok_or_else(|| unreadable(&"it is shorter than it was"))?
-                    .map_err(SqlError::from)
+                let batch = batch.ok_or_else(|| unreadable(&"it is shorter than it was"))??;
+                Ok(with_types(&batch, &self.result.schema())?)
             }
             _ => Err(SqlError::new(ErrorKind::Semantic, "the rows of the result were read before")
                 .with_hint("a result that is not kept can be read once")),
@@ -278,9 +280,10 @@ impl State {
 
     fn write(&mut self, batch: &RecordBatch, directory: &PathBuf) -> std::io::Result<Place> {
         let mut written = Vec::new();
-        let other = |error: arrow::error::ArrowError| std::io::Error::other(error);
+        let other = |error: ArrowError| std::io::Error::other(error);
+        let batch = compact(batch).map_err(other)?;
         let mut writer = StreamWriter::try_new(&mut written, &batch.schema()).map_err(other)?;
-        writer.write(batch).map_err(other)?;
+        writer.write(&batch).map_err(other)?;
         writer.finish().map_err(other)?;
         drop(writer);
         let file = match &mut self.file {
@@ -293,6 +296,74 @@ impl State {
         self.file_bytes += written.len() as u64;
         Ok(place)
     }
+}
+
+/// Bytes of memory that the rows of a batch need. (The arrays may be pieces of larger ones.)
+fn bytes_of(batch: &RecordBatch) -> u64 {
+    let bytes = batch.columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => {
+            let views = column.as_string_view();
+            size_of_val(&views.views()[..]) + views.total_buffer_bytes_used()
+        }
+        DataType::BinaryView => {
+            let views = column.as_binary_view();
+            size_of_val(&views.views()[..]) + views.total_buffer_bytes_used()
+        }
+        _ => {
+            let bytes = column.to_data().get_slice_memory_size();
+            bytes.unwrap_or_else(|_| column.get_array_memory_size())
+        }
+    });
+    bytes.sum::<usize>() as u64
+}
+
+/// The type in which values are written: without views, which would bring all of the buffers that they refer to.
+fn written_type(data_type: &DataType) -> DataType {
+    let item = |field: &FieldRef| {
+        let field = field.as_ref().clone();
+        let data_type = written_type(field.data_type());
+        Arc::new(field.with_data_type(data_type))
+    };
+    match data_type {
+        DataType::Utf8View => DataType::LargeUtf8,
+        DataType::BinaryView => DataType::LargeBinary,
+        DataType::List(field) => DataType::List(item(field)),
+        DataType::LargeList(field) => DataType::LargeList(item(field)),
+        DataType::FixedSizeList(field, length) => DataType::FixedSizeList(item(field), *length),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(item).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The rows of a batch, with nothing beside them, in the types in which they are written.
+fn compact(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = batch.schema();
+    let fields: Vec<Field> = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_data_type(written_type(field.data_type())))
+        .collect();
+    let rows = UInt64Array::from_iter_values(0..batch.num_rows() as u64);
+    let columns = batch.columns().iter().map(|column| match column.data_type().is_nested() {
+        true => take(column, &rows, None),
+        false => Ok(Arc::clone(column)),
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+    with_types(&batch, &Arc::new(Schema::new(fields)))
+}
+
+/// The batch with the types of a schema.
+fn with_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| match column.data_type() == field.data_type() {
+        true => Ok(Arc::clone(column)),
+        false => cast(column, field.data_type()),
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
 fn unreadable(why: &dyn fmt::Display) -> SqlError {

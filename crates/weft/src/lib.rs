@@ -69,7 +69,7 @@ pub use weft_rt::memory::kept::KeepingAllocator;
 pub use weft_rt::progress::ProgressSnapshot;
 pub use weft_sql::{
     BatchReader, BatchSource, CancelHandle, ErrorKind, FunctionCode, Parameters, Position,
-    Relation, Result, ResultKind, SPILL_LEVELS, ScalarFunction, Setting, SqlError as Error,
+    Relation, Result, ResultKind, SPILL_LEVELS, SessionFunction, Setting, SqlError as Error,
     Statement, Value, grouped, insert_of_rows, is_incomplete, quoted, relation_names,
     spill_level_name, split_statements, type_name,
 };

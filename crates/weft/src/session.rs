@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use weft_rt::sync::block_on;
 use weft_sql::{
-    CancelHandle, Parameters, Position, Relation, Result, ResultKind, ScalarFunction, Setting,
+    CancelHandle, Parameters, Position, Relation, Result, ResultKind, SessionFunction, Setting,
     SqlError, Statement, Value,
 };
 
@@ -100,7 +100,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`](crate::ErrorKind::AlreadyExists) if it has the name of a function of Weft.
-    pub fn add_function(&self, function: ScalarFunction) -> Result<()> {
+    pub fn add_function(&self, function: SessionFunction) -> Result<()> {
         self.inner.add_function(function)
     }
 

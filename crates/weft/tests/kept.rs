@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use weft::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use weft::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use weft::arrow::datatypes::{DataType, Int64Type};
 use weft::{
     Database, DatabaseOptions, ErrorKind, FunctionCode, Keep, KeptResult, Parameters, Relation,
-    Result, ScalarFunction, Session, Value,
+    Result, Session, SessionFunction, Value,
 };
 use weft_rt::sync::block_on;
 
@@ -43,6 +43,31 @@ fn what_is_beyond_memory_is_kept_in_a_file() {
         }
         assert_eq!(result.rows(), Some(100_000));
     }
+}
+
+#[test]
+fn texts_and_lists_come_back_from_the_file() {
+    let session = session();
+    let texts = (0..50_000).map(|n| format!("a text of number {n}"));
+    let texts = Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef;
+    let batch = RecordBatch::try_from_iter([("s", texts)]).unwrap();
+    session.register("texts", Relation::of_batches(batch.schema(), vec![batch]).unwrap());
+    let sql = "SELECT s, [s, NULL, 'x'] AS l, named_struct('t', s) AS t FROM texts";
+    let rows = |result: &KeptResult| {
+        let (mut rows, mut number) = (Vec::new(), 0);
+        let read = |number| block_on(poll_fn(|context| result.poll_batch(number, context)));
+        while let Some(batch) = read(number).unwrap() {
+            assert_eq!(batch.schema(), result.schema());
+            rows.extend(weft::to_text(&[batch]).unwrap());
+            number += 1;
+        }
+        rows.sort_unstable();
+        rows
+    };
+    let in_memory = rows(&start(&session, sql, Keep::All { memory_bytes_max: u64::MAX }));
+    assert_eq!(in_memory.len(), 50_000);
+    let result = start(&session, sql, Keep::All { memory_bytes_max: 0 });
+    assert!(rows(&result) == in_memory && rows(&result) == in_memory);
 }
 
 #[test]
@@ -122,11 +147,12 @@ impl FunctionCode for Doubles {
 #[test]
 fn functions_are_called() {
     let session = session();
-    let function = |name: &str| ScalarFunction {
+    let function = |name: &str| SessionFunction {
         name: name.to_owned(),
         parameters: vec![DataType::Int64],
         returns: DataType::Int64,
         is_volatile: false,
+        is_aggregate: false,
         code: Arc::new(Doubles),
     };
     session.add_function(function("double_of")).unwrap();

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     _shared: Connection
     append = _shared.append
+    create_aggregate = _shared.create_aggregate
     create_function = _shared.create_function
     execute = _shared.execute
     execute_async = _shared.execute_async
@@ -88,6 +89,15 @@ paramstyle = "qmark"
 _default: Connection | None = None
 _default_lock = threading.Lock()
 
+
+def _after_fork() -> None:
+    """Begins anew in a child: another thread may have held the lock."""
+    global _default, _default_lock
+    _default, _default_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 atexit.register(close_all)
 
 
@@ -102,7 +112,7 @@ def default_connection() -> Connection:
 
 _FORWARDED = frozenset(
     {
-        "append", "create_function", "execute", "execute_async", "executemany", "query",
+        "append", "create_aggregate", "create_function", "execute", "execute_async", "executemany", "query",
         "read_csv", "read_json", "read_parquet", "register", "remove_function", "sql", "table",
         "unregister",
     }

@@ -241,6 +241,15 @@ def _let_go(database: _OpenDatabase) -> None:
     database.core.close()
 
 
+def _after_fork() -> None:
+    """Begins anew in a child: another thread may have held the lock."""
+    global _open_lock
+    _open_lock = threading.Lock()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
@@ -269,7 +278,8 @@ class Connection:
         self._database: _OpenDatabase | None = database
         self._process = os.getpid()
         self._session = database.core.session()
-        self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
+        self._statements: weakref.WeakSet[_weft.Statement] = weakref.WeakSet()
+        self._lock = threading.Lock()
         #: Whether progress bars are drawn; ``None`` leaves that to where the program runs.
         self.progress = progress
         _connections.add(self)
@@ -291,7 +301,16 @@ class Connection:
         keep: bool,
     ) -> _weft.Statement:
         self._check()
-        return self._session.start(sql, parameters, sources, keep)
+        statement = self._session.start(sql, parameters, sources or None, keep)
+        with self._lock:
+            self._statements.add(statement)
+        return statement
+
+    def _cancel(self) -> None:
+        with self._lock:
+            statements = list(self._statements)
+        for statement in statements:
+            statement.cancel()
 
     def _start(
         self,
@@ -299,15 +318,12 @@ class Connection:
         parameters: Parameters | None,
         frame: types.FrameType | None,
         keep: bool,
-        more: dict[str, _weft.Relation] | None = None,
     ) -> _weft.Statement:
         self._check()
-        sources = dict(more or {})
-        sources.update(self._sources(sql, frame, sources) or {})
-        return self._session.start(sql, parameters, sources or None, keep)
+        return self._session_start(sql, parameters, self._sources(sql, frame), keep)
 
     def _sources(
-        self, sql: str, frame: types.FrameType | None, known: Mapping[str, object]
+        self, sql: str, frame: types.FrameType | None
     ) -> dict[str, _weft.Relation] | None:
         """The relations among the caller's variables that a statement names."""
         try:
@@ -315,18 +331,12 @@ class Connection:
         except Error:
             # The statement itself tells what is wrong with it.
             return None
-
-        def is_known(name: str) -> bool:
-            return name in known or self._session.has_relation(name)
-
-        return sources_named(names, is_known, frame)
+        return sources_named(names, self._session.has_relation, frame)
 
     def cursor(self) -> Cursor:
         """A new cursor of this connection. Its settings and registered relations are those of the connection."""
         self._check()
-        cursor = Cursor(self)
-        self._cursors.add(cursor)
-        return cursor
+        return Cursor(self)
 
     def execute(
         self, operation: str, parameters: Parameters | None = None, *, keep: bool = True
@@ -442,7 +452,7 @@ class Connection:
         null_handling: str = "default",
         side_effects: bool = False,
     ) -> Connection:
-        """Adds a scalar function that SQL can call: see :mod:`weft.functional`.
+        """Adds a scalar function that SQL can call.
 
         Types are names of SQL, types of PyArrow, or classes such as ``int``; where they are left out, those of the
         function's annotations. With ``type="arrow"`` the function is called with arrays of PyArrow, and returns one.
@@ -462,6 +472,34 @@ class Connection:
         )
         return self
 
+    def create_aggregate(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        parameters: Sequence[Any] | None = None,
+        returns: Any = None,
+        *,
+        type: str = "native",  # noqa: A002 - as others name it
+        null_handling: str = "default",
+    ) -> Connection:
+        """Adds an aggregate function, which is called once for each group, with a list of values for each parameter.
+
+        With ``type="arrow"`` it is called with arrays of PyArrow. Rows with NULL are left out, and a group without rows
+        gets NULL; with ``null_handling="special"`` the function gets all rows. The values of a group are in memory.
+
+        >>> import statistics, weft
+        >>> con = weft.connect().create_aggregate("middle", statistics.median, ["DOUBLE"], "DOUBLE")
+        >>> con.execute("SELECT middle(n) FROM (VALUES (1), (2), (10)) AS t(n)").fetchone()
+        (2.0,)
+        """
+        from ._functions import add_function
+
+        self._check()
+        add_function(
+            self._session, name, function, parameters, returns, type, null_handling, False, True
+        )
+        return self
+
     def remove_function(self, name: str) -> Connection:
         """Removes a function that was added."""
         self._check()
@@ -478,9 +516,9 @@ class Connection:
         return Connection(self._database, self.progress)
 
     def interrupt(self) -> None:
-        """Cancels the statement that was started last, from any thread. Whoever waits for it gets :class:`weft.QueryCancelledError`."""
+        """Cancels the statements that still run, from any thread. Whoever waits for one gets :class:`weft.QueryCancelledError`."""
         self._check()
-        self._session.cancel()
+        self._cancel()
 
     def tables(self) -> list[str]:
         """The names of the tables and views, in order."""
@@ -525,8 +563,7 @@ class Connection:
         database, self._database = self._database, None
         if database is None:
             return
-        for cursor in list(self._cursors):
-            cursor.close()
+        self._cancel()
         self._session.close()
         _let_go(database)
 

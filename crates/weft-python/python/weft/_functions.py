@@ -1,4 +1,4 @@
-"""Scalar functions in Python, which SQL can call."""
+"""Functions in Python, which SQL can call."""
 
 from __future__ import annotations
 
@@ -92,6 +92,17 @@ def _over_arrays(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return called
 
 
+def _of_group(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its value as an array of one."""
+    arrow = pyarrow()
+
+    def called(*arguments: Any) -> Any:
+        value = function(*arguments)
+        return arrow.array([value.as_py() if isinstance(value, arrow.Scalar) else value])
+
+    return called
+
+
 def add_function(
     session: _weft.Session,
     name: str,
@@ -101,6 +112,7 @@ def add_function(
     style: str,
     null_handling: str,
     side_effects: bool,
+    is_aggregate: bool = False,
 ) -> None:
     """Adds a function to a session."""
     if style not in ("native", "arrow"):
@@ -111,7 +123,11 @@ def add_function(
         annotated, returned = _annotated(function)
         parameters = annotated if parameters is None else parameters
         returns = returned if returns is None else returns
-    code = _over_arrays(function) if style == "arrow" else function
+    code = function
+    if style == "arrow":
+        code = _over_arrays(_of_group(function) if is_aggregate else function)
+    if is_aggregate:
+        style = "arrow aggregate" if style == "arrow" else "aggregate"
     how = (style, null_handling == "default", side_effects)
     session.add_function(
         name.lower(), code, [type_name(kind) for kind in parameters], type_name(returns), how

@@ -278,7 +278,7 @@ def relation_of_query(
 ) -> Relation:
     """A query as a relation, once it is planned. A command is executed."""
     text = query.strip().rstrip(";")
-    sources = connection._sources(text, frame, {}) or {}
+    sources = connection._sources(text, frame) or {}
     statement = connection._session_start(text, parameters, sources, True)
     relation = Relation(connection, text, parameters, sources, statement=statement)
     relation._started()

@@ -207,6 +207,9 @@ class Rows:
 
     def _as_text(self) -> str:
         columns, rows, has_more = self._shown()
+        if not columns:
+            command = self._started().command()
+            return "" if command is None else command[0]
         cells = [[name for name, _ in columns], [data_type for _, data_type in columns]]
         cells += [[_text(value) for value in row] for row in rows]
         widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]

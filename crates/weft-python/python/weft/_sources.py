@@ -27,6 +27,8 @@ def pyarrow() -> Any:
     return pyarrow
 
 
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
 #: Readers that were read.
 _read: weakref.WeakSet[Any] = weakref.WeakSet()
 _read_lock = threading.Lock()
@@ -155,6 +157,16 @@ def required_source(value: Any) -> Source:
     return source
 
 
+def _variable(frame: types.FrameType, name: str) -> Any:
+    """The value of a variable; ``None`` if there is none. A comprehension may have a frame of its own."""
+    inner: types.FrameType | None = frame
+    while inner is not None and name not in inner.f_locals and inner.f_code.co_name in _COMPREHENSIONS:
+        inner = inner.f_back
+    if inner is not None and name in inner.f_locals:
+        return inner.f_locals[name]
+    return frame.f_globals.get(name)
+
+
 def sources_named(
     names: list[tuple[str, str]], is_known: Callable[[str], bool], frame: types.FrameType | None
 ) -> dict[str, Source] | None:
@@ -163,13 +175,7 @@ def sources_named(
     for written, name in names:
         if frame is None or is_known(name):
             continue
-        if written in frame.f_locals:
-            value = frame.f_locals[written]
-        elif written in frame.f_globals:
-            value = frame.f_globals[written]
-        else:
-            continue
-        source = source_of(value)
+        source = source_of(_variable(frame, written))
         if source is not None:
             found = found or {}
             found[name] = source

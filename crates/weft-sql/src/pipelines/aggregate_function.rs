@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::common::{Result as DfResult, ScalarValue, not_impl_err};
 use datafusion::logical_expr::Accumulator;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use weft_exec::aggregate::{Aggregate, External, Function, Group, Moment, Quantile};
@@ -16,6 +16,7 @@ use super::compare::{have_one_order, is_ordered, text};
 use super::expressions::{Expr, Expressions, is_costly, literal};
 use super::row_keys::row_keys;
 use super::term::Term;
+use crate::foreign_aggregate::is_foreign;
 
 /// An aggregate of the rows for which `filter` is true. Each group has a row if it `has_rows`.
 ///
@@ -216,6 +217,9 @@ fn external(
             (out, output_type)
         }
     };
+    if is_foreign(expr.fun()) {
+        return not_impl_err!("no worker executes the function {}", expr.fun().name());
+    }
     let is_packed = inputs.len() != 1;
     let function = Accumulated { expr: expr.clone(), input_type, is_packed };
     let lane = Lane::of(expr.field().data_type());

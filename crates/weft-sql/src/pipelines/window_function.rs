@@ -25,6 +25,7 @@ use super::window_accumulator::Accumulated;
 use super::window_way::Way;
 use super::{aggregate_function, window_frame, window_varying};
 use crate::exclusions;
+use crate::foreign_aggregate::is_foreign;
 
 /// The fields of tuples that expressions become.
 pub(super) struct Fields<'a, 'b> {
@@ -153,6 +154,9 @@ fn foreign(
     expr: &AggregateFunctionExpr,
     fields: &mut Fields<'_, '_>,
 ) -> DfResult<Option<Own>> {
+    if is_foreign(expr.fun()) {
+        return not_impl_err!("no worker executes the function {}", expr.fun().name());
+    }
     let Some(frame) = window_frame::frame(call, fields)? else { return Ok(None) };
     let (mut arguments, mut input_types) = (Vec::new(), Vec::new());
     for arg in expr.expressions() {
