@@ -28,6 +28,9 @@ _MANY = 1 << 16
 #: The relation that executemany inserts from.
 _PARAMETERS = "weft parameters"
 
+#: Statements of a connection from which on it looks which of them are gone.
+_STATEMENTS_MIN = 64
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -278,7 +281,9 @@ class Connection:
         self._database: _OpenDatabase | None = database
         self._process = os.getpid()
         self._session = database.core.session()
-        self._statements: weakref.WeakSet[_weft.Statement] = weakref.WeakSet()
+        # Without callbacks: one of them would swallow a KeyboardInterrupt that comes when a statement goes.
+        self._statements: list[weakref.ref[_weft.Statement]] = []
+        self._swept_at = _STATEMENTS_MIN
         self._lock = threading.Lock()
         #: Whether progress bars are drawn; ``None`` leaves that to where the program runs.
         self.progress = progress
@@ -303,14 +308,18 @@ class Connection:
         self._check()
         statement = self._session.start(sql, parameters, sources or None, keep)
         with self._lock:
-            self._statements.add(statement)
+            self._statements.append(weakref.ref(statement))
+            if len(self._statements) >= self._swept_at:
+                self._statements = [known for known in self._statements if known() is not None]
+                self._swept_at = max(_STATEMENTS_MIN, 2 * len(self._statements))
         return statement
 
     def _cancel(self) -> None:
         with self._lock:
-            statements = list(self._statements)
-        for statement in statements:
-            statement.cancel()
+            known = list(self._statements)
+        for statement in (statement() for statement in known):
+            if statement is not None:
+                statement.cancel()
 
     def _start(
         self,
