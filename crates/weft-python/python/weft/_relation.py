@@ -301,7 +301,7 @@ def relation_of_file(
 ) -> Relation:
     """Files as a relation."""
     if options or not isinstance(path, (str, os.PathLike)):
-        given = "".join(f", {name} => {_literal(value)}" for name, value in options.items())
+        given = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
         return Relation(connection, f"SELECT * FROM {function}({_literal(path)}{given})").execute()
     name = os.fspath(path)
     try:
