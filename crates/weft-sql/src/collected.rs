@@ -1,4 +1,4 @@
-//! Aggregate functions that DataFusion lacks: `mode` and `quantile_disc`, which need all values of a group at once, and
+//! Aggregate functions that DataFusion lacks: `mode`, `quantile_disc`, `histogram`, `entropy` and `mad`, which need all values of a group at once, and
 //! `product`, `kurtosis`, `kurtosis_pop` and `skewness`, which do not (`moments.rs`) unless they are DISTINCT.
 //!
 //! The values are kept and sorted in the end, so that results do not depend on the order in which they came.
@@ -7,9 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::cast::AsArray;
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, MapArray, RecordBatch, StructArray, UInt64Array, new_empty_array,
+};
+use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{concat, filter, is_not_null, partition, sort, take};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -24,12 +27,19 @@ use crate::types::type_name;
 /// The functions.
 pub(crate) fn collected() -> impl Iterator<Item = Arc<AggregateUDF>> {
     let moments = [Moments::Kurtosis, Moments::KurtosisPop, Moments::Product, Moments::Skewness];
-    let kinds = moments.map(Kind::Moments).into_iter().chain([Kind::Mode, Kind::QuantileDisc]);
+    let others = [Kind::Entropy, Kind::Histogram, Kind::Mad, Kind::Mode, Kind::QuantileDisc];
+    let kinds = moments.map(Kind::Moments).into_iter().chain(others);
     kinds.map(|kind| Arc::new(AggregateUDF::from(Collected::new(kind))))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
+    /// The entropy of the values' frequencies, in bits.
+    Entropy,
+    /// A map of the values with the number of times that each occurs.
+    Histogram,
+    /// The median distance of numbers from their median.
+    Mad,
     /// What is made of numbers one after the other.
     Moments(Moments),
     /// The most frequent value, the least one of several.
@@ -52,15 +62,17 @@ impl Collected {
             _ => Vec::new(),
         };
         let signature = match kind {
-            Kind::Moments(_) => Signature::user_defined(Volatility::Immutable),
-            Kind::Mode => Signature::any(1, Volatility::Immutable),
+            Kind::Moments(_) | Kind::Mad => Signature::user_defined(Volatility::Immutable),
+            Kind::Entropy | Kind::Histogram | Kind::Mode => {
+                Signature::any(1, Volatility::Immutable)
+            }
             Kind::QuantileDisc => Signature::any(2, Volatility::Immutable),
         };
         Collected { kind, signature, aliases }
     }
 
     fn is_of_numbers(&self) -> bool {
-        matches!(self.kind, Kind::Moments(_))
+        matches!(self.kind, Kind::Moments(_) | Kind::Mad)
     }
 }
 
@@ -87,6 +99,9 @@ pub(crate) fn quantile(name: &str, args: &AccumulatorArgs) -> DfResult<Quantile>
 impl AggregateUDFImpl for Collected {
     fn name(&self) -> &str {
         match self.kind {
+            Kind::Entropy => "entropy",
+            Kind::Histogram => "histogram",
+            Kind::Mad => "mad",
             Kind::Moments(moments) => moments.name(),
             Kind::Mode => "mode",
             Kind::QuantileDisc => "quantile_disc",
@@ -107,6 +122,8 @@ impl AggregateUDFImpl for Collected {
                 true => Ok(DataType::Float64),
                 false => plan_err!("{} takes numbers, not {}", self.name(), type_name(number)),
             },
+            Some(_) if self.kind == Kind::Entropy => Ok(DataType::Float64),
+            Some(value) if self.kind == Kind::Histogram => Ok(counts_of(value)),
             Some(value) => Ok(value.clone()),
             None => plan_err!("{} has an argument", self.name()),
         }
@@ -122,7 +139,7 @@ impl AggregateUDFImpl for Collected {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> DfResult<Vec<FieldRef>> {
-        if self.is_of_numbers() && !args.is_distinct {
+        if matches!(self.kind, Kind::Moments(_)) && !args.is_distinct {
             return Ok(Numbers::state_fields());
         }
         let item = Field::new_list_field(args.input_fields[0].data_type().clone(), true);
@@ -149,8 +166,49 @@ impl AggregateUDFImpl for Collected {
     }
 
     fn supports_within_group_clause(&self) -> bool {
-        !self.is_of_numbers()
+        matches!(self.kind, Kind::Mode | Kind::QuantileDisc)
     }
+}
+
+/// The type of a map of values with their counts.
+fn counts_of(value: &DataType) -> DataType {
+    let key = Field::new("key", value.clone(), false);
+    let count = Field::new("value", DataType::UInt64, true);
+    let entries = DataType::Struct(vec![key, count].into());
+    DataType::Map(Arc::new(Field::new("entries", entries, false)), false)
+}
+
+/// The map of distinct values with these counts.
+fn histogram(values: ArrayRef, counts: Vec<u64>, to: &DataType) -> DfResult<ScalarValue> {
+    let DataType::Map(entries, _) = to else {
+        return plan_err!("histogram is a map, not {}", type_name(to));
+    };
+    let DataType::Struct(fields) = entries.data_type() else {
+        return plan_err!("a map has entries, not {}", type_name(entries.data_type()));
+    };
+    let offsets = OffsetBuffer::from_lengths([values.len()]);
+    let columns: Vec<ArrayRef> = vec![values, Arc::new(UInt64Array::from(counts))];
+    let structs = StructArray::try_new(fields.clone(), columns, None)?;
+    let map = MapArray::try_new(Arc::clone(entries), offsets, structs, None, false)?;
+    ScalarValue::try_from_array(&map, 0)
+}
+
+/// The median of sorted numbers.
+fn middle(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    match sorted.len() % 2 {
+        0 => f64::midpoint(sorted[half - 1], sorted[half]),
+        _ => sorted[half],
+    }
+}
+
+/// The median distance of sorted numbers from their median.
+fn median_distance(sorted: &ArrayRef) -> f64 {
+    let numbers = sorted.as_primitive::<Float64Type>().values();
+    let median = middle(numbers);
+    let mut distances: Vec<f64> = numbers.iter().map(|number| (number - median).abs()).collect();
+    distances.sort_by(f64::total_cmp);
+    middle(&distances)
 }
 
 /// The values of a group.
@@ -202,12 +260,39 @@ impl Accumulator for Values {
     fn evaluate(&mut self) -> DfResult<ScalarValue> {
         let mut sorted = sort(&self.all()?, None)?;
         let equal = partition(&[Arc::clone(&sorted)])?.ranges();
+        if self.kind == Kind::Entropy && sorted.is_empty() {
+            return Ok(ScalarValue::Float64(Some(0.0)));
+        }
         if sorted.is_empty() || sorted.data_type().is_null() {
             return ScalarValue::try_new_null(&self.to);
         }
         if self.is_distinct {
             let firsts = equal.iter().map(|range| range.start as u64);
             sorted = take(&sorted, &UInt64Array::from_iter_values(firsts), None)?;
+        }
+        let counts = || {
+            let counts = equal.iter().map(|range| range.len() as u64);
+            counts.map(|count| if self.is_distinct { 1 } else { count }).collect::<Vec<u64>>()
+        };
+        match self.kind {
+            Kind::Entropy => {
+                let counts = counts();
+                let all = counts.iter().sum::<u64>() as f64;
+                let shares = counts.iter().map(|&count| count as f64 / all);
+                let entropy = -shares.map(|share| share * share.log2()).sum::<f64>();
+                return Ok(ScalarValue::Float64(Some(entropy.abs())));
+            }
+            Kind::Histogram => {
+                let firsts = equal.iter().map(|range| range.start as u64);
+                let firsts = UInt64Array::from_iter_values(firsts);
+                let values = match self.is_distinct {
+                    true => sorted,
+                    false => take(&sorted, &firsts, None)?,
+                };
+                return histogram(values, counts(), &self.to);
+            }
+            Kind::Mad => return Ok(ScalarValue::Float64(Some(median_distance(&sorted)))),
+            _ => {}
         }
         let Kind::Moments(moments) = self.kind else {
             return ScalarValue::try_from_array(&sorted, self.place(&equal, sorted.len()));

@@ -6,145 +6,72 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Value, VisitMut, VisitorMut,
+    FunctionArguments, Ident, ObjectName, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::error::{ErrorKind, SqlError};
+use crate::error::SqlError;
 use crate::text::DIALECT;
 
-/// `name(parameters) = expression`, one for each number of arguments.
-const DEFINITIONS: &str = "
-sign(x) = CAST(CASE WHEN x > 0 THEN 1 WHEN x < 0 THEN -1 WHEN x IS NOT NULL THEN 0 END AS TINYINT)
-mod(x, y) = x % y
-fmod(x, y) = CAST(x AS DOUBLE) % CAST(y AS DOUBLE)
-fdiv(x, y) = floor(CAST(x AS DOUBLE) / CAST(y AS DOUBLE))
-divide(x, y) = x / y
-multiply(x, y) = x * y
-add(x, y) = x + y
-subtract(x, y) = x - y
-xor(x, y) = (x | y) - (x & y)
-ceiling(x) = ceil(x)
-isinf(x) = abs(x) = CAST('inf' AS DOUBLE)
-isfinite(x) = abs(x) < CAST('inf' AS DOUBLE)
-greatest_common_divisor(x, y) = gcd(x, y)
-least_common_multiple(x, y) = lcm(x, y)
-if(condition, x, y) = CASE WHEN condition THEN x ELSE y END
-iff(condition, x, y) = CASE WHEN condition THEN x ELSE y END
-pg_typeof(x) = typeof(x)
-gen_random_uuid() = uuid()
-uuidv4() = uuid()
-len(x) = character_length(x)
-strlen(x) = octet_length(x)
-lcase(x) = lower(x)
-ucase(x) = upper(x)
-unicode(x) = CASE WHEN x = '' THEN -1 ELSE ascii(x) END
-ord(x) = CASE WHEN x = '' THEN -1 ELSE ascii(x) END
-prefix(x, y) = starts_with(x, y)
-suffix(x, y) = ends_with(x, y)
-editdist3(x, y) = levenshtein(x, y)
-split(x, separator) = string_to_array(x, separator)
-str_split(x, separator) = string_to_array(x, separator)
-string_split(x, separator) = string_to_array(x, separator)
-regexp_matches(x, pattern) = regexp_like(x, pattern)
-regexp_matches(x, pattern, flags) = regexp_like(x, pattern, flags)
-regexp_full_match(x, pattern) = regexp_like(x, '^(?:' || pattern || ')$')
-regexp_extract(x, pattern) = CASE WHEN x IS NOT NULL THEN coalesce(regexp_match(x, '(' || pattern || ')')[1], '') END
-regexp_extract(x, pattern, place) = CASE WHEN x IS NOT NULL THEN coalesce(regexp_match(x, '(' || pattern || ')')[place + 1], '') END
-to_base64(x) = encode(x, 'base64pad')
-base64(x) = encode(x, 'base64pad')
-from_base64(x) = decode(x, 'base64pad')
-unhex(x) = decode(x, 'hex')
-from_hex(x) = decode(x, 'hex')
-century(x) = CASE WHEN date_part('year', x) > 0 THEN (CAST(date_part('year', x) AS BIGINT) + 99) / 100 ELSE CAST(date_part('year', x) AS BIGINT) / 100 - 1 END
-millennium(x) = CASE WHEN date_part('year', x) > 0 THEN (CAST(date_part('year', x) AS BIGINT) + 999) / 1000 ELSE CAST(date_part('year', x) AS BIGINT) / 1000 - 1 END
-year(x) = CAST(date_part('year', x) AS BIGINT)
-quarter(x) = CAST(date_part('quarter', x) AS BIGINT)
-month(x) = CAST(date_part('month', x) AS BIGINT)
-week(x) = CAST(date_part('week', x) AS BIGINT)
-weekofyear(x) = CAST(date_part('week', x) AS BIGINT)
-day(x) = CAST(date_part('day', x) AS BIGINT)
-dayofmonth(x) = CAST(date_part('day', x) AS BIGINT)
-dayofweek(x) = CAST(date_part('dow', x) AS BIGINT)
-weekday(x) = CAST(date_part('dow', x) AS BIGINT)
-isodow(x) = CAST((date_part('dow', x) + 6) % 7 + 1 AS BIGINT)
-last_day(x) = CAST(date_trunc('month', x) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)
-dayofyear(x) = CAST(date_part('doy', x) AS BIGINT)
-hour(x) = CAST(date_part('hour', x) AS BIGINT)
-minute(x) = CAST(date_part('minute', x) AS BIGINT)
-second(x) = CAST(date_part('second', x) AS BIGINT)
-decade(x) = CAST(date_part('year', x) AS BIGINT) / 10
-epoch(x) = date_part('epoch', x)
-epoch_us(x) = CAST(CAST(x AS TIMESTAMP) AS BIGINT)
-epoch_ms(x) = CAST(CAST(x AS TIMESTAMP) AS BIGINT) / 1000
-epoch_ns(x) = CAST(CAST(x AS TIMESTAMP) AS BIGINT) * 1000
-dayname(x) = to_char(x, '%A')
-monthname(x) = to_char(x, '%B')
-strftime(x, format) = to_char(x, format)
-strptime(x, format) = CAST(to_timestamp(x, format) AS TIMESTAMP)
-make_timestamp(x) = CAST(CAST(x AS BIGINT) AS TIMESTAMP)
-make_timestamp(y, mo, d, h, mi, s) = CAST(CAST(make_date(y, mo, d) AS VARCHAR) || ' ' || lpad(CAST(h AS VARCHAR), 2, '0') || ':' || lpad(CAST(mi AS VARCHAR), 2, '0') || ':' || CASE WHEN s < 10 THEN '0' ELSE '' END || CAST(CAST(s AS DECIMAL(8, 6)) AS VARCHAR) AS TIMESTAMP)
-last_day(x) = CAST(date_trunc('month', x) + INTERVAL '1' MONTH - INTERVAL '1' DAY AS DATE)
-date_add(x, y) = x + y
-transaction_timestamp() = now()
-get_current_timestamp() = now()
-localtimestamp() = CAST(now() AS TIMESTAMP)
-current_localtimestamp() = CAST(now() AS TIMESTAMP)
-to_years(x) = CAST(CAST(x AS VARCHAR) || ' years' AS INTERVAL)
-to_months(x) = CAST(CAST(x AS VARCHAR) || ' months' AS INTERVAL)
-to_weeks(x) = CAST(CAST(x AS VARCHAR) || ' weeks' AS INTERVAL)
-to_days(x) = CAST(CAST(x AS VARCHAR) || ' days' AS INTERVAL)
-to_hours(x) = CAST(CAST(x AS VARCHAR) || ' hours' AS INTERVAL)
-to_minutes(x) = CAST(CAST(x AS VARCHAR) || ' minutes' AS INTERVAL)
-to_seconds(x) = CAST(CAST(x AS VARCHAR) || ' seconds' AS INTERVAL)
-date_diff_decade(x, y) = CAST(date_part('year', y) / 10 - date_part('year', x) / 10 AS BIGINT)
-date_diff_year(x, y) = CAST(date_part('year', y) - date_part('year', x) AS BIGINT)
-date_diff_quarter(x, y) = CAST((date_part('year', y) - date_part('year', x)) * 4 + date_part('quarter', y) - date_part('quarter', x) AS BIGINT)
-date_diff_month(x, y) = CAST((date_part('year', y) - date_part('year', x)) * 12 + date_part('month', y) - date_part('month', x) AS BIGINT)
-date_diff_week(x, y) = CAST(CAST(y AS DATE) - CAST(x AS DATE) AS BIGINT) / 7
-date_diff_day(x, y) = CAST(CAST(y AS DATE) - CAST(x AS DATE) AS BIGINT)
-date_diff_hour(x, y) = (CAST(date_trunc('hour', CAST(y AS TIMESTAMP)) AS BIGINT) - CAST(date_trunc('hour', CAST(x AS TIMESTAMP)) AS BIGINT)) / 3600000000
-date_diff_minute(x, y) = (CAST(date_trunc('minute', CAST(y AS TIMESTAMP)) AS BIGINT) - CAST(date_trunc('minute', CAST(x AS TIMESTAMP)) AS BIGINT)) / 60000000
-date_diff_second(x, y) = (CAST(date_trunc('second', CAST(y AS TIMESTAMP)) AS BIGINT) - CAST(date_trunc('second', CAST(x AS TIMESTAMP)) AS BIGINT)) / 1000000
-date_diff_millisecond(x, y) = (CAST(date_trunc('millisecond', CAST(y AS TIMESTAMP)) AS BIGINT) - CAST(date_trunc('millisecond', CAST(x AS TIMESTAMP)) AS BIGINT)) / 1000
-date_diff_microsecond(x, y) = CAST(CAST(y AS TIMESTAMP) AS BIGINT) - CAST(CAST(x AS TIMESTAMP) AS BIGINT)
-list_unique(x) = array_length(array_distinct(x))
-list_reverse_sort(x) = array_sort(x, 'DESC')
-array_reverse_sort(x) = array_sort(x, 'DESC')
-approx_count_distinct(x) = approx_distinct(x)
-approx_quantile(x, fraction) = approx_percentile_cont(x, fraction)
-arbitrary(x) = first_value(x)
-first(x) = first_value(x)
-last(x) = last_value(x)
-arg_max(x, y) = first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
-argmax(x, y) = first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
-max_by(x, y) = first_value(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
-arg_min(x, y) = first_value(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
-argmin(x, y) = first_value(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
-min_by(x, y) = first_value(x ORDER BY y ASC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
-count_star() = count(*)
-count_if(condition) = count(CASE WHEN condition THEN 1 END)
-countif(condition) = count(CASE WHEN condition THEN 1 END)
-every(condition) = bool_and(condition)
-variance(x) = var_samp(x)
-sem(x) = stddev_pop(x) / sqrt(CAST(count(x) AS DOUBLE))
-geomean(x) = exp(avg(ln(x)))
-geometric_mean(x) = exp(avg(ln(x)))
-list(x) = array_agg(x)
-group_concat(x) = string_agg(x, ',')
-group_concat(x, separator) = string_agg(x, separator)
-listagg(x) = string_agg(x, ',')
-listagg(x, separator) = string_agg(x, separator)
-string_agg(x) = string_agg(x, ',')
-rank_dense() = dense_rank()
-";
+pub(crate) mod attempts;
+mod calendar;
+mod definitions;
+mod distances;
+mod elements;
+mod formats;
+pub(crate) mod lambda_syntax;
+pub(crate) mod lambdas;
+pub(crate) mod list_aggregates;
+mod list_facts;
+mod list_orders;
+mod list_types;
+mod lists;
+mod maps;
+mod numbers;
+mod paths;
+mod patterns;
+mod scalar;
+mod slices;
+mod structs;
+mod syntactic;
+mod texts;
+mod time_formats;
+mod time_parsing;
+mod vectors;
+
+use definitions::DEFINITIONS;
+
+/// The scalar functions in the modules below.
+pub(crate) fn scalar_functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    [
+        calendar::functions,
+        distances::functions,
+        formats::functions,
+        list_facts::functions,
+        list_orders::functions,
+        lists::functions,
+        maps::functions,
+        numbers::functions,
+        paths::functions,
+        patterns::functions,
+        slices::functions,
+        structs::functions,
+        texts::functions,
+        time_formats::functions,
+        time_parsing::functions,
+        vectors::functions,
+    ]
+    .into_iter()
+    .flat_map(|functions| functions())
+}
 
 /// Aggregate and window functions in the definitions.
-const AGGREGATES: [&str; 14] = [
+const AGGREGATES: [&str; 17] = [
     "approx_distinct",
     "approx_percentile_cont",
     "array_agg",
@@ -154,6 +81,9 @@ const AGGREGATES: [&str; 14] = [
     "dense_rank",
     "first_value",
     "last_value",
+    "percentile_cont",
+    "quantile_cont",
+    "quantile_disc",
     "stddev_pop",
     "string_agg",
     "sum",
@@ -174,12 +104,20 @@ static FUNCTIONS: LazyLock<HashMap<(String, usize), Definition>> =
 /// Names in the list that DataFusion does not have, for completion.
 pub(crate) fn names() -> impl Iterator<Item = String> {
     let names = FUNCTIONS.keys().map(|(name, _)| name);
-    let names = names.filter(|name| !name.starts_with(DATE_DIFF)).cloned();
-    names.chain(["date_diff".to_owned(), "datediff".to_owned()])
+    names.cloned().chain(SYNTACTIC.map(str::to_owned))
 }
 
-/// Start of the names of definitions for `date_diff` with one part of a date each.
-const DATE_DIFF: &str = "date_diff_";
+/// Functions that become others by their arguments, not by a definition.
+const SYNTACTIC: [&str; 8] = [
+    "list_aggregate",
+    "list_aggr",
+    "array_aggregate",
+    "list_value",
+    "list_pack",
+    "array_value",
+    "struct_pack",
+    "timezone",
+];
 
 fn parse(line: &str) -> ((String, usize), Definition) {
     let definition = || {
@@ -200,18 +138,33 @@ fn parse(line: &str) -> ((String, usize), Definition) {
 /// Replaces a call of one of the functions by what stands for it.
 pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
     let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+    lambda_syntax::rewrite(function)?;
+    syntactic::take_names(function);
+    syntactic::name_unit(function);
     let mut name = function.name.to_string().to_lowercase();
     let Some(mut arguments) = arguments_of(function) else { return ControlFlow::Continue(()) };
-    if matches!(name.as_str(), "date_diff" | "datediff") && arguments.len() == 3 {
-        name = format!("{DATE_DIFF}{}", date_part(&arguments.remove(0))?);
+    if syntactic::is_aggregate_of_list(&mut name, &mut arguments) {
+        *expr = call(&name, arguments);
+        return rewrite(expr);
     }
-    if matches!(name.as_str(), "date_part" | "datepart")
-        && let [Expr::Value(part), _] = &arguments[..]
-        && let Some(part) = part.value.clone().into_string().map(|part| part.to_lowercase())
-        && matches!(part.as_str(), "century" | "decade" | "millennium")
-    {
-        name = part;
-        arguments.remove(0);
+    if let Some(other) = syntactic::instead(&name, &arguments) {
+        *expr = other;
+        return ControlFlow::Continue(());
+    }
+    syntactic::check_count(&name, &arguments)?;
+    if syntactic::take_part(&mut name, &mut arguments) {
+        *expr = call(&name, arguments);
+        return match name.as_str() {
+            "date_part" => ControlFlow::Continue(()),
+            _ => rewrite(expr),
+        };
+    }
+    if let Some(body) = syntactic::of_each(&name, &arguments) {
+        let mut body = body;
+        let mut call = Call { parameters: &[], arguments: &[], outer: function };
+        body.visit(&mut call)?;
+        *expr = body;
+        return ControlFlow::Continue(());
     }
     let Some(definition) = FUNCTIONS.get(&(name, arguments.len())) else {
         return ControlFlow::Continue(());
@@ -260,30 +213,6 @@ fn arguments_of(function: &Function) -> Option<Vec<Expr>> {
                 _ => None,
             })
             .collect(),
-    }
-}
-
-/// The part of a date that `date_diff` counts.
-fn date_part(expr: &Expr) -> ControlFlow<SqlError, String> {
-    let part = match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(part) => Some(part.to_lowercase()),
-            _ => None,
-        },
-        Expr::Identifier(part) => Some(part.value.to_lowercase()),
-        _ => None,
-    };
-    let part = part.map(|part| part.trim_end_matches('s').to_owned());
-    match part {
-        Some(part) if FUNCTIONS.contains_key(&(format!("{DATE_DIFF}{part}"), 2)) => {
-            ControlFlow::Continue(part)
-        }
-        _ => ControlFlow::Break(
-            SqlError::new(ErrorKind::Semantic, format!("date_diff cannot count {expr}")).with_hint(
-                "the first argument is 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute', \
-                 'second', 'millisecond' or 'microsecond'",
-            ),
-        ),
     }
 }
 
@@ -374,8 +303,22 @@ mod tests {
     }
 
     #[test]
-    fn differences_of_dates_are_counted_in_parts() {
-        assert!(rewritten("date_diff('days', a, b)").contains("CAST((b) AS DATE)"));
-        assert_eq!(rewritten("date_diff('fortnight', a, b)"), "date_diff cannot count 'fortnight'");
+    fn units_are_texts_and_columns_stay() {
+        assert_eq!(rewritten("date_diff(day, a, b)"), "date_diff('day', a, b)");
+        assert_eq!(rewritten("date_diff(unit, a, b)"), "date_diff(unit, a, b)");
+        assert_eq!(rewritten("date_part('yrs', a)"), "date_part('year', a)");
+        assert_eq!(rewritten("date_part('isoyear', a)"), "isoyear(a)");
+    }
+
+    #[test]
+    fn arguments_choose_functions() {
+        assert_eq!(rewritten("list_aggregate(l, 'sum')"), "list_sum(l)");
+        assert_eq!(rewritten("struct_pack(a := 1, b)"), "named_struct('a', 1, 'b', b)");
+        assert_eq!(
+            rewritten("quantile_disc(x, [0.1, 0.9]) FILTER (WHERE y)"),
+            "CASE WHEN count(x) FILTER (WHERE y) > 0 THEN make_array(quantile_disc(x, 0.1) FILTER (WHERE y), \
+             quantile_disc(x, 0.9) FILTER (WHERE y)) END"
+        );
+        assert!(rewritten("max(x, 0)").contains("more than 0"));
     }
 }

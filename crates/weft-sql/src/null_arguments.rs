@@ -1,4 +1,5 @@
-//! `sum(NULL)` and `avg(NULL)`: NULL without a type is a BIGINT for sum, a DOUBLE for avg. DataFusion has none of them.
+//! `sum(NULL)` and `avg(NULL)`: NULL without a type is a BIGINT for sum, a DOUBLE for avg. `sum` of truths counts those that
+//! are true. DataFusion has none of them.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -32,21 +33,22 @@ fn rewrite(mut expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
         },
         _ => return Ok(Transformed::no(expr)),
     };
-    let (Some(data_type), [argument]) = (type_of_null(function.name()), &mut args[..]) else {
-        return Ok(Transformed::no(expr));
-    };
-    if argument.get_type(schema)? != DataType::Null {
+    let [argument] = &mut args[..] else { return Ok(Transformed::no(expr)) };
+    if !matches!(function.name(), "sum" | "avg") {
         return Ok(Transformed::no(expr));
     }
+    let Some(data_type) = other_type(function.name(), &[argument.get_type(schema)?]) else {
+        return Ok(Transformed::no(expr));
+    };
     *argument = cast(std::mem::take(argument), data_type);
     Ok(Transformed::yes(expr))
 }
 
-/// What NULL is for a function.
-pub(crate) fn type_of_null(function: &str) -> Option<DataType> {
-    match function {
-        "sum" => Some(DataType::Int64),
-        "avg" => Some(DataType::Float64),
+/// The type that an argument of a function gets: that of NULL, and of truths, which `sum` counts.
+pub(crate) fn other_type(function: &str, types: &[DataType]) -> Option<DataType> {
+    match (function, types) {
+        ("sum", [DataType::Null | DataType::Boolean]) => Some(DataType::Int64),
+        ("avg", [DataType::Null]) => Some(DataType::Float64),
         _ => None,
     }
 }

@@ -12,10 +12,10 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, TypeSignature,
 };
 
-use crate::null_arguments::type_of_null;
+use crate::null_arguments::other_type;
 
 /// Another representation of the values of some types.
 pub(crate) trait Representation: Copy + Debug + Eq + Hash + Send + Sync + 'static {
@@ -40,13 +40,23 @@ pub(crate) fn represented(
     inner: Arc<AggregateUDF>,
     representation: impl Representation,
 ) -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::from(Represented { inner, representation }))
+    let signature = inner.signature();
+    let signature = match inner.name() {
+        "sum" => {
+            let truths = TypeSignature::Exact(vec![DataType::Boolean]);
+            let types = vec![signature.type_signature.clone(), truths];
+            Signature::one_of(types, signature.volatility)
+        }
+        _ => signature.clone(),
+    };
+    Arc::new(AggregateUDF::from(Represented { inner, representation, signature }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Represented<R> {
     inner: Arc<AggregateUDF>,
     representation: R,
+    signature: Signature,
 }
 
 impl<R: Representation> Represented<R> {
@@ -68,7 +78,7 @@ impl<R: Representation> AggregateUDFImpl for Represented<R> {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
     }
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
@@ -77,8 +87,8 @@ impl<R: Representation> AggregateUDFImpl for Represented<R> {
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         // It is given another type before anything is computed.
-        match (types, type_of_null(self.name())) {
-            ([DataType::Null], Some(data_type)) => self.inner.return_type(&[data_type]),
+        match (types, other_type(self.name(), types)) {
+            ([_], Some(data_type)) => self.inner.return_type(&[data_type]),
             _ => self.inner.return_type(types),
         }
     }

@@ -165,6 +165,19 @@ impl VisitorMut for Rewriter {
             Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: bits } => {
                 *expr = call("bitwise_not", [(**bits).clone()]);
             }
+            Expr::BinaryOp {
+                left,
+                op:
+                    op @ (BinaryOperator::PGOverlap | BinaryOperator::AtArrow | BinaryOperator::ArrowAt),
+                right,
+            } => {
+                let (left, right) = ((**left).clone(), (**right).clone());
+                *expr = match op {
+                    BinaryOperator::PGOverlap => call("list_has_any", [left, right]),
+                    BinaryOperator::AtArrow => call("list_has_all", [left, right]),
+                    _ => call("list_has_all", [right, left]),
+                };
+            }
             Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => {
                 // Integers are divided as such anyway.
                 *op = BinaryOperator::Divide;
@@ -195,7 +208,17 @@ impl VisitorMut for Rewriter {
 
 /// True of what DataFusion cannot extract from a date, and `functions.rs` has a function for.
 fn has_function(field: &DateTimeField) -> bool {
-    matches!(field, DateTimeField::Century | DateTimeField::Decade | DateTimeField::Millennium)
+    match field {
+        DateTimeField::Century
+        | DateTimeField::Decade
+        | DateTimeField::Millennium
+        | DateTimeField::Isoyear
+        | DateTimeField::Julian => true,
+        DateTimeField::Custom(name) => {
+            ["yearweek", "era"].iter().any(|known| name.value.eq_ignore_ascii_case(known))
+        }
+        _ => false,
+    }
 }
 
 /// True of a number with an exponent, and of one with more digits than a decimal has.

@@ -31,6 +31,9 @@ use crate::floats::CanonicalFloats;
 use crate::foreign_aggregate::into_udaf;
 use crate::foreign_function::SessionFunction;
 use crate::functions;
+use crate::functions::attempts::attempt;
+use crate::functions::lambdas::lambda_functions;
+use crate::functions::list_aggregates::list_aggregates;
 use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
 use crate::interval_products::IntervalProducts;
@@ -186,8 +189,16 @@ impl Session {
             .chain(with_rows())
             .chain([any_row()])
             .chain(exclusions::marks())
+            .chain(functions::scalar_functions())
         {
             state.register_udf(function)?;
+        }
+        let aggregates = state.aggregate_functions().clone();
+        for function in list_aggregates(|name| aggregates.get(name).cloned()) {
+            state.register_udf(function)?;
+        }
+        for function in lambda_functions().chain([attempt()]) {
+            state.register_higher_order_function(function)?;
         }
         let inner = Inner {
             settings,

@@ -11,6 +11,7 @@ use crate::copy_statement::{parse_copy, parse_explain_copy};
 use crate::error::{ErrorKind, Position, Result, SqlError, translate};
 use crate::exclusions;
 use crate::foreign;
+use crate::functions::lambda_syntax;
 use crate::grammar::{
     RECURSION_MAX, expect_end, expect_eof, expected, is, is_word, parser, skip_word, slice, syntax,
     take_string, take_word,
@@ -86,6 +87,7 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
     exclusions::rewrite(&mut tokens);
+    lambda_syntax::rewrite_tokens(&mut tokens);
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
         match &mut parsed {
             Parsed::Sql(statement) => {
@@ -207,6 +209,7 @@ pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
     exclusions::rewrite(&mut tokens);
+    lambda_syntax::rewrite_tokens(&mut tokens);
     let mut parser = parser(tokens);
     let mut query = parser.parse_query().map_err(syntax)?;
     expect_eof(&mut parser)?;
