@@ -62,11 +62,11 @@ impl<'py> Reader<'py> {
 ///
 /// # Errors
 /// As for [`Reader::value`].
-pub(crate) fn append_rows<'py>(
-    py: Python<'py>,
+pub(crate) fn append_rows(
+    py: Python<'_>,
     batch: &RecordBatch,
     rows: std::ops::Range<usize>,
-    list: &Bound<'py, PyList>,
+    list: &Bound<'_, PyList>,
 ) -> PyResult<()> {
     let readers = batch.columns().iter().map(|column| Reader::new(py, column));
     let readers = readers.collect::<PyResult<Vec<_>>>()?;

@@ -1,6 +1,7 @@
 //! Statements that were started, and their results.
 
-use std::sync::{Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
@@ -24,15 +25,56 @@ pub(crate) struct Statement {
 }
 
 /// The row that is fetched next.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct NextRow {
     batch: usize,
     row: usize,
+    /// The batch, once it is there.
+    current: Option<RecordBatch>,
+}
+
+impl NextRow {
+    /// Notes the batch with this number, if its rows are the next ones.
+    fn offer(&mut self, number: usize, batch: RecordBatch) {
+        if self.batch == number {
+            self.current = Some(batch);
+        }
+    }
+
+    /// Takes up to `count` rows of the batch that is there.
+    fn take(&mut self, count: usize) -> Option<(RecordBatch, Range<usize>)> {
+        let batch = self.current.clone()?;
+        let end = batch.num_rows().min(self.row.saturating_add(count));
+        let rows = self.row..end;
+        match end == batch.num_rows() {
+            true => *self = NextRow { batch: self.batch + 1, ..NextRow::default() },
+            false => self.row = end,
+        }
+        Some((batch, rows))
+    }
 }
 
 impl Statement {
     pub(crate) fn new(result: KeptResult) -> Statement {
         Statement { result: OfProcess::new(result), next: Mutex::default() }
+    }
+
+    fn next(&self) -> MutexGuard<'_, NextRow> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends up to `count` rows of those that are there, and returns how many.
+    fn append_ready(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        rows: &Bound<'_, PyList>,
+    ) -> PyResult<usize> {
+        let taken = self.next().take(count);
+        let Some((batch, range)) = taken else { return Ok(0) };
+        let taken_rows = range.len();
+        append_rows(py, &batch, range, rows)?;
+        Ok(taken_rows)
     }
 
     fn wait<T: Send>(
@@ -108,30 +150,46 @@ impl Statement {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let rows = PyList::empty(py);
-        let mut next = *self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = count.unwrap_or(usize::MAX);
-        let mut batch = None;
         while left > 0 {
-            if batch.is_none() {
-                batch = self.batch(py, next.batch, progress)?;
+            let number = self.next().batch;
+            if self.next().current.is_none() {
+                // Another thread may have fetched meanwhile.
+                match self.batch(py, number, progress) {
+                    Ok(Some(batch)) => self.next().offer(number, batch),
+                    Ok(None) if self.next().batch == number => break,
+                    Err(error) if self.next().batch == number => match self.next().current {
+                        Some(_) => {}
+                        None => return Err(error),
+                    },
+                    Ok(None) | Err(_) => {}
+                }
             }
-            let Some(found) = &batch else { break };
-            let end = found.num_rows().min(next.row.saturating_add(left));
-            append_rows(py, found, next.row..end, &rows)?;
-            left -= end - next.row;
-            next.row = end;
-            if next.row == found.num_rows() {
-                next = NextRow { batch: next.batch + 1, row: 0 };
-                batch = None;
-            }
+            left -= self.append_ready(py, left, &rows)?;
         }
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(rows)
     }
 
-    /// The number of the batch that the next row is fetched from.
-    fn next_batch(&self) -> usize {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner).batch
+    /// Fetches up to `count` rows of those that are there already.
+    fn fetch_ready<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyList>> {
+        let rows = PyList::empty(py);
+        self.append_ready(py, count, &rows)?;
+        Ok(rows)
+    }
+
+    /// Looks whether there are rows to be fetched, or all of them were fetched; if that is not known, the wait with this key is woken
+    /// later.
+    fn poll_fetch(&self, py: Python<'_>, wakeups: &Wakeups, key: u64) -> PyResult<bool> {
+        if self.next().current.is_some() {
+            return Ok(true);
+        }
+        let number = self.next().batch;
+        let polled =
+            self.polled(py, wakeups, key, |result, context| result.poll_batch(number, context))?;
+        if let Some(Some(batch)) = &polled {
+            self.next().offer(number, batch.clone());
+        }
+        Ok(polled.is_some())
     }
 
     /// Looks whether the statement is planned; if it is not, the wait with this key is woken later.

@@ -28,6 +28,19 @@ def test_await(con: Connection) -> None:
     asyncio.run(main())
 
 
+def test_rows_that_are_not_kept(con: Connection) -> None:
+    async def main() -> None:
+        sql = "SELECT value FROM generate_series(1, 100000) ORDER BY value"
+        result = await con.execute_async(sql, keep=False)
+        assert await result.fetchone() == (1,)
+        assert await result.fetchmany(2) == [(2,), (3,)]
+        assert len(await result.fetchall()) == 100_000 - 3
+        result = await con.execute_async(sql, keep=False)
+        assert (await result.arrow()).num_rows == 100_000
+
+    asyncio.run(main())
+
+
 def test_batches(con: Connection) -> None:
     async def main() -> int:
         result = con.execute_async("SELECT value FROM generate_series(1, 100000)")

@@ -1,6 +1,7 @@
 """Results as frames, tables, arrays and streams."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import numpy
@@ -118,3 +119,26 @@ def test_they_are_shown(con: Connection) -> None:
     assert "BIGINT" in repr(result)
     assert "&lt;b&gt;" in result._repr_html_()
     assert "…" in repr(con.sql(NUMBERS))
+
+
+def test_rows_that_are_not_kept_are_fetched(con: Connection) -> None:
+    result = con.execute(NUMBERS, keep=False)
+    assert result.fetchone() == (1, "1")
+    assert result.fetchmany(2) == [(2, "2"), (3, "3")]
+    assert len(result.fetchall()) == 100_000 - 3
+    assert result.fetchone() is None
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_threads_fetch_each_row_once(con: Connection, keep: bool) -> None:
+    result = con.execute(NUMBERS, keep=keep)
+
+    def fetch(_: int) -> list[int]:
+        found = []
+        while rows := result.fetchmany(1000):
+            found += [row[0] for row in rows]
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [number for part in pool.map(fetch, range(4)) for number in part]
+    assert sorted(found) == list(range(1, 100_001))

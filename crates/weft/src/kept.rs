@@ -32,7 +32,7 @@ pub enum Keep {
         /// Bytes of batches in memory, at most.
         memory_bytes_max: u64,
     },
-    /// Nothing: each batch is read once.
+    /// Nothing but the last batch: rows are read once.
     Nothing,
 }
 
@@ -160,7 +160,11 @@ impl KeptResult {
                 Some(Ok(batch)) => {
                     if self.shared.keep == Keep::Nothing && number == state.kept.len() {
                         state.rows += batch.num_rows() as u64;
-                        state.kept.push(Place::Gone);
+                        // The last one stays until the next one is read: threads may ask for it at once.
+                        if let Some(last) = state.kept.last_mut() {
+                            *last = Place::Gone;
+                        }
+                        state.kept.push(Place::Memory(batch.clone()));
                         return Poll::Ready(Ok(Some(batch)));
                     }
                     if let Err(error) = self.keep(&mut state, batch) {

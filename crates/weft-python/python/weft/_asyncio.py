@@ -159,58 +159,54 @@ class AsyncResult:
         count = self._statement.row_count() if command is None else command[1]
         return -1 if count is None else count
 
+    async def _fetch(self, count: float) -> list[Row]:
+        await self._started()
+        rows: list[Row] = []
+        while len(rows) < count:
+            await self._wait(
+                lambda wakeups, key: self._statement.poll_fetch(wakeups, key) or _PENDING
+            )
+            left = min(count - len(rows), 1 << 30)
+            part = self._statement.fetch_ready(int(left))
+            if not part:
+                break
+            rows += part
+        return rows
+
     async def fetchall(self) -> list[Row]:
         """All rows that were not fetched before."""
-        await self._started()
-        await self._ended()
-        return self._statement.fetch(None)
+        return await self._fetch(float("inf"))
 
     async def fetchmany(self, size: int = 1) -> list[Row]:
         """The next rows that were not fetched before, ``size`` at most."""
-        rows: list[Row] = []
-        await self._started()
-        while len(rows) < size:
-            row = await self.fetchone()
-            if row is None:
-                break
-            rows.append(row)
-        return rows
+        return await self._fetch(size)
 
     async def fetchone(self) -> Row | None:
         """The next row that was not fetched before; ``None`` behind the last one."""
-        await self._started()
-
-        def poll(wakeups: _weft.Wakeups, key: int) -> Any:
-            is_known, _ = self._statement.poll_batch(
-                self._statement.next_batch(), wakeups, key
-            )
-            return True if is_known else _PENDING
-
-        await self._wait(poll)
-        rows = self._statement.fetch(1)
+        rows = await self._fetch(1)
         return rows[0] if rows else None
 
     async def arrow(self) -> Table:
         """The rows as a table of PyArrow."""
+        arrow = pyarrow()
         await self._started()
-        await self._ended()
-        return pyarrow().table(self._statement)
+        if self._statement.is_kept():
+            await self._ended()
+            return arrow.table(self._statement)
+        batches = [arrow.record_batch(batch) async for batch in self]
+        return arrow.Table.from_batches(batches, arrow.schema(self._statement))
 
     async def pl(self) -> polars.DataFrame:
         """The rows as a frame of Polars."""
         import polars
 
-        await self._started()
-        await self._ended()
-        return polars.DataFrame(self._statement)
+        return polars.DataFrame(await self.arrow())
 
-    async def df(self) -> pandas.DataFrame:
+    async def df(self, *, decimals: str = "float64") -> pandas.DataFrame:
         """The rows as a frame of pandas: see :meth:`Rows.df`."""
-        from ._relation import Relation
+        from ._result import frame_of
 
-        await self._started()
-        await self._ended()
-        return Relation(self._connection, "", statement=self._statement).df()
+        return frame_of(await self.arrow(), decimals)
 
     def cancel(self) -> None:
         """Cancels the statement, if it still runs."""

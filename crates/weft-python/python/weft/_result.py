@@ -155,21 +155,7 @@ class Rows:
         Decimals come as ``float64``, or with ``decimals="arrow"`` as exact decimals of PyArrow, or with
         ``decimals="object"`` as objects of the class :class:`decimal.Decimal`.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise InterfaceError("this needs pandas: pip install pandas") from error
-        if decimals not in ("float64", "arrow", "object"):
-            raise InterfaceError("decimals is float64, arrow or object")
-        arrow = pyarrow()
-        table = _plain(self.arrow(), decimals == "float64")
-
-        def mapped(data_type: Any) -> Any:
-            return pandas.ArrowDtype(data_type) if arrow.types.is_decimal(data_type) else None
-
-        return table.to_pandas(
-            types_mapper=mapped if decimals == "arrow" else None, date_as_object=False
-        )
+        return frame_of(self.arrow(), decimals)
 
     def numpy(self) -> dict[str, numpy.ndarray]:
         """The columns as arrays of NumPy, masked ones where there are NULLs. Decimals come as ``float64``.
@@ -244,6 +230,25 @@ def _text(value: object) -> str:
     text = "NULL" if value is None else str(value)
     text = text.replace("\n", "⏎")
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+def frame_of(table: Table, decimals: str) -> pandas.DataFrame:
+    """A table as a frame of pandas: see :meth:`Rows.df`."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise InterfaceError("this needs pandas: pip install pandas") from error
+    if decimals not in ("float64", "arrow", "object"):
+        raise InterfaceError("decimals is float64, arrow or object")
+    arrow = pyarrow()
+    table = _plain(table, decimals == "float64")
+
+    def mapped(data_type: Any) -> Any:
+        return pandas.ArrowDtype(data_type) if arrow.types.is_decimal(data_type) else None
+
+    return table.to_pandas(
+        types_mapper=mapped if decimals == "arrow" else None, date_as_object=False
+    )
 
 
 def _plain(table: Table, with_floats: bool) -> Table:
