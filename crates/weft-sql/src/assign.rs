@@ -15,6 +15,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use weft_store::{Column, TableSchema};
 
 use crate::error::{ErrorKind, Result, SqlError, internal};
+use crate::optimize::analyzed;
 
 /// The name of what is assigned, while the casts are planned.
 const SOURCE: &str = "source";
@@ -97,7 +98,7 @@ fn plan_cast(
     let value = Expr::Column(ColumnName::new(Some(SOURCE), SOURCE));
     let cast = value.cast_to(to, scan.schema())?;
     let plan = scan.project([cast])?.build()?;
-    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+    let plan = analyzed(state, plan, || {})?;
     match plan {
         LogicalPlan::Projection(plan) => match plan.expr.as_slice() {
             [cast] => Ok(state.create_physical_expr(cast.clone(), plan.input.schema())?),

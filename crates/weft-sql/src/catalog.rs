@@ -29,6 +29,7 @@ use crate::statement::{fold, inner_statement, parse_query};
 use crate::suggest;
 use crate::table::{ScanContext, StoredTable};
 use crate::using_joins;
+use crate::whole_tables::{take_wildcard, with_all_columns};
 
 /// The name of the only catalog.
 pub(crate) const CATALOG: &str = "weft";
@@ -248,8 +249,12 @@ async fn planned(
             mark(inner, state, &|name| catalog.is_view(name));
         }
         let state = with_tables.as_ref().unwrap_or(state);
+        let is_whole = take_wildcard(&mut written);
         let error = match state.statement_to_plan(written).await {
-            Ok(plan) => return Ok(evaluated_once(state, plan)?),
+            Ok(plan) => {
+                let plan = if is_whole { with_all_columns(plan) } else { plan };
+                return Ok(evaluated_once(state, plan)?);
+            }
             Err(error) => SqlError::from(error),
         };
         if !name_beside_wildcards(&mut statement, &error) {

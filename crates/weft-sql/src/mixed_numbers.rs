@@ -203,7 +203,7 @@ fn is_exact(data_type: &DataType) -> bool {
 }
 
 /// An integer or a decimal as a floating point number, one that is written out as the nearest one.
-fn to_float(expr: Expr, data_type: &DataType) -> Expr {
+pub(crate) fn to_float(expr: Expr, data_type: &DataType) -> Expr {
     if !is_exact(data_type) {
         return expr;
     }

@@ -22,6 +22,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, SubqueryAlias, TableScan};
 
 use crate::exclusions;
+use crate::optimize::analyzed;
 use crate::plan_walk::recompute_all;
 pub(crate) use exec::OnceExec;
 pub(crate) use mark::mark;
@@ -147,9 +148,8 @@ impl Once<'_> {
         let input = self.replaced(alias.input.as_ref().clone())?;
         let named = SubqueryAlias::try_new(Arc::new(input), alias.alias.clone())?;
         let plan = LogicalPlan::SubqueryAlias(named);
-        let options = self.state.config_options();
         // Its types are final only now.
-        let plan = self.state.analyzer().execute_and_check(plan, options, |_, _| {})?;
+        let plan = analyzed(self.state, plan, || {})?;
         let table = Arc::new(OnceTable::new(alias.alias.table(), plan));
         self.tables.insert(key, Arc::clone(&table));
         Ok(table)

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result as DfResult};
+use datafusion::common::{DFSchema, DFSchemaRef, Result as DfResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, Union};
@@ -25,12 +25,16 @@ pub(crate) fn rewrite_expressions(
         if matches!(plan, LogicalPlan::Limit(_)) {
             return recompute(Transformed::no(plan), &any_changed);
         }
-        let mut schema = merge_schema(&plan.inputs());
-        if let LogicalPlan::TableScan(scan) = &plan {
-            schema.merge(&scan.projected_schema);
+        if let LogicalPlan::Union(_) | LogicalPlan::SubqueryAlias(_) = &plan {
+            return recompute(Transformed::no(plan), &any_changed);
         }
+        let schema = known_columns(&plan);
         let names = NamePreserver::new(&plan);
         let mapped = plan.map_expressions(|expr| {
+            // Wide tables have thousands of columns.
+            if is_plain(&expr) {
+                return Ok(Transformed::no(expr));
+            }
             let name = names.save(&expr);
             let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
             Ok(rewritten.update_data(|expr| name.restore(expr)))
@@ -39,6 +43,24 @@ pub(crate) fn rewrite_expressions(
         recompute(mapped, &any_changed)
     })?;
     Ok(rewritten.data)
+}
+
+/// The columns that the expressions of a node may use.
+fn known_columns(plan: &LogicalPlan) -> DFSchemaRef {
+    match (plan, plan.inputs().as_slice()) {
+        (LogicalPlan::TableScan(scan), _) => Arc::clone(&scan.projected_schema),
+        (_, [input]) => Arc::clone(input.schema()),
+        (_, inputs) => Arc::new(merge_schema(inputs)),
+    }
+}
+
+/// True of an expression that is the same for all rules.
+fn is_plain(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Literal(..) => true,
+        Expr::Alias(alias) => is_plain(&alias.expr),
+        _ => false,
+    }
 }
 
 /// Computes the columns of all nodes of a plan, and of the subqueries in it, anew.

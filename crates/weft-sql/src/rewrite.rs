@@ -90,7 +90,7 @@ impl VisitorMut for Rewriter {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        check_queries(&query.body)?;
+        check_queries(&mut query.body)?;
         if let (Some(_), SetExpr::Select(select)) = (&query.order_by, &mut *query.body) {
             name_casts(&mut select.projection);
         }

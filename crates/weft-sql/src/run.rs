@@ -24,6 +24,7 @@ use crate::error::{Result, SqlError, internal};
 use crate::explain;
 use crate::insert;
 use crate::locate::locate;
+use crate::optimize::optimized;
 use crate::parameters::Bindings;
 use crate::relation::Relation;
 use crate::running::{Header, Message, ResultKind};
@@ -348,12 +349,9 @@ impl Run {
         // Each stage of planning needs code of its own, and what lies idle in the heap since the statement before is not needed.
         let ledger = self.session.engine().ledger();
         ledger.trim();
-        let analyzed =
-            state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {
-                ledger.trim_code_of_small();
-            })?;
-        let optimized =
-            state.optimizer().optimize(analyzed, state, |_, _| ledger.trim_code_of_small())?;
+        let optimized = optimized(state, plan.clone(), || {
+            ledger.trim_code_of_small();
+        })?;
         ledger.trim_code();
         let physical = state.query_planner().create_physical_plan(&optimized, state).await?;
         self.prepare(&physical);

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::checked_sum::checked_sum;
 use crate::collected::collected;
+use crate::constant_unions::ConstantUnions;
 use crate::control::{CancelHandle, Control};
 use crate::date_times::DateTimes;
 use crate::decimal_digits::CheckedDecimals;
@@ -39,6 +40,7 @@ use crate::hex::hex_functions;
 use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
+use crate::long_sums::{LongSums, in_turn};
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
 use crate::narrowing_casts::NarrowingCasts;
@@ -133,6 +135,7 @@ impl Session {
         analyzer_rules.insert(10, Arc::new(DistinctGroups));
         analyzer_rules.insert(11, Arc::new(GroupingSets::new()));
         analyzer_rules.insert(12, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(0, Arc::new(LongSums));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(NarrowingCasts::new()));
@@ -143,6 +146,7 @@ impl Session {
         analyzer_rules.push(Arc::new(OuterAggregates::default()));
         analyzer_rules.push(Arc::new(NoValue::new()));
         analyzer_rules.push(Arc::new(Subqueries::default()));
+        analyzer_rules.push(Arc::new(ConstantUnions));
         let mut optimizer_rules = filters::optimizer_rules();
         optimizer_rules.push(Arc::new(JoinOrder));
         let physical_rules = known_aggregates::replaced(pushed_filters::physical_rules());
@@ -187,7 +191,7 @@ impl Session {
             .chain(hex_functions())
             .chain(pattern_functions())
             .chain(with_rows())
-            .chain([any_row()])
+            .chain([any_row(), in_turn()])
             .chain(exclusions::marks())
             .chain(functions::scalar_functions())
         {

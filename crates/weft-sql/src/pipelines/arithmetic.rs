@@ -67,15 +67,48 @@ pub(super) fn numbers(
     data_type: &DataType,
     overflow: Overflow,
 ) -> DfResult<Option<Term>> {
-    let lane = Lane::of(data_type);
-    if lane.width() < size_of::<i32>() {
+    if Lane::of(data_type).width() < size_of::<i32>() {
         return Ok(None);
     }
     let (left, right) = (code.term(left)?, code.term(right)?);
-    if left.place == Place::Null || right.place == Place::Null {
-        return Ok(Some(Term::null(data_type)));
+    Ok(Some(number(code, op, (&left, &right), data_type, overflow)))
+}
+
+/// Numbers of one type, no decimals, of 32 bits at least, computed from left to right; `None` for others.
+///
+/// # Errors
+/// Those of [`Expressions::term`].
+pub(super) fn in_turn(
+    code: &mut Expressions<'_>,
+    operators: &[Arithmetic],
+    operands: &[Expr],
+    data_type: &DataType,
+) -> DfResult<Option<Term>> {
+    let Some((first, rest)) = operands.split_first() else { return Ok(None) };
+    if Lane::of(data_type).width() < size_of::<i32>() {
+        return Ok(None);
     }
-    let computed = bounds(op, &left, &right).filter(|bounds| bounds.fit(lane));
+    let overflow = if data_type.is_integer() { Overflow::Error } else { Overflow::Impossible };
+    let mut computed = code.term(first)?;
+    for (op, operand) in operators.iter().zip(rest) {
+        let operand = code.term(operand)?;
+        computed = number(code, *op, (&computed, &operand), data_type, overflow);
+    }
+    Ok(Some(computed))
+}
+
+fn number(
+    code: &mut Expressions<'_>,
+    op: Arithmetic,
+    (left, right): (&Term, &Term),
+    data_type: &DataType,
+    overflow: Overflow,
+) -> Term {
+    let lane = Lane::of(data_type);
+    if left.place == Place::Null || right.place == Place::Null {
+        return Term::null(data_type);
+    }
+    let computed = bounds(op, left, right).filter(|bounds| bounds.fit(lane));
     // Only a division by -1 overflows, which bounds know nothing of.
     let is_division = matches!(op, Arithmetic::Divide | Arithmetic::Remainder);
     let overflow = match (is_division, computed) {
@@ -83,11 +116,11 @@ pub(super) fn numbers(
         (false, Some(_)) => Overflow::Impossible,
         (false, None) => overflow,
     };
-    let (a, b) = (code.operand(&left), code.operand(&right));
+    let (a, b) = (code.operand(left), code.operand(right));
     let out = code.register(lane);
     code.push(Step::Arithmetic { op, a, b, out, overflow });
     let term = Term::new(out, lane, data_type, left.is_nullable || right.is_nullable);
-    Ok(Some(Term { bounds: computed.or(term.bounds), ..term }))
+    Term { bounds: computed.or(term.bounds), ..term }
 }
 
 fn bounds(op: Arithmetic, left: &Term, right: &Term) -> Option<Bounds> {

@@ -7,12 +7,13 @@ use weft_exec::Lane;
 use weft_exec::kernels::like::Pattern;
 use weft_exec::program::{Arithmetic, DatePart, DateUnit, LengthUnit, Overflow, Step};
 
-use super::arithmetic::{numbers, rescale};
+use super::arithmetic::{in_turn, numbers, rescale};
 use super::bounds::Bounds;
 use super::compare::{have_one_order, matches, text};
 use super::expressions::{Expr, Expressions, literal};
 use super::term::{Place, Term};
 use crate::decimal_digits::IN_38_DIGITS;
+use crate::long_sums::IN_TURN;
 use crate::narrowing_casts::AS_CAST;
 
 /// A call of a function; `None` if it has no steps.
@@ -28,6 +29,15 @@ pub(super) fn function(
         ("+", [a, b]) => numbers(code, Arithmetic::Add, a, b, to, Overflow::Error),
         ("-", [a, b]) => numbers(code, Arithmetic::Subtract, a, b, to, Overflow::Error),
         ("*", [a, b]) => numbers(code, Arithmetic::Multiply, a, b, to, Overflow::Error),
+        (IN_TURN, [operators, operands @ ..]) => {
+            let operators = literal(operators).and_then(text).unwrap_or_default();
+            let steps = operators.chars().map(|operator| match operator {
+                '-' => Arithmetic::Subtract,
+                '*' => Arithmetic::Multiply,
+                _ => Arithmetic::Add,
+            });
+            in_turn(code, &steps.collect::<Vec<_>>(), operands, to)
+        }
         (AS_CAST, [arg]) => code.term(arg).map(Some),
         (IN_38_DIGITS, [arg]) => in_38_digits(code, arg),
         ("canonical", [arg]) => canonical(code, arg),
