@@ -95,8 +95,11 @@ fn check_subquery(node: &LogicalPlan, expr: &Expr) -> DfResult<()> {
     }
 }
 
-/// Applies DataFusion's rules until nothing changes any more.
-fn apply_rules(
+/// Applies DataFusion's rules to an analyzed plan until nothing changes any more.
+///
+/// # Errors
+/// As [`optimized`].
+pub(crate) fn apply_rules(
     state: &SessionState,
     mut plan: LogicalPlan,
     between: impl Fn(),

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::exec::OnceExec;
 use super::rows::OnceRows;
+use crate::optimize::apply_rules;
 
 /// The rows of a query.
 #[derive(Debug)]
@@ -42,8 +43,7 @@ impl OnceTable {
 
     async fn rows(&self, state: &SessionState) -> DfResult<&Arc<OnceRows>> {
         let planned = || async {
-            let options = state.optimizer();
-            let query = options.optimize(self.query.clone(), state, |_, _| {})?;
+            let query = apply_rules(state, self.query.clone(), || {})?;
             let plan = state.query_planner().create_physical_plan(&query, state).await?;
             Ok(Arc::new(OnceRows::new(plan)))
         };
