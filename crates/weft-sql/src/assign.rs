@@ -10,11 +10,13 @@ use datafusion::catalog::empty::EmptyTable;
 use datafusion::common::{Column as ColumnName, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_expr::PhysicalExpr;
+use weft_json::is_json;
 use weft_store::{Column, TableSchema};
 
 use crate::error::{ErrorKind, Result, SqlError, internal};
+use crate::json::{JSON_LENGTH, marked};
 use crate::optimize::analyzed;
 
 /// The name of what is assigned, while the casts are planned.
@@ -43,15 +45,16 @@ impl Assignment {
         source: &Schema,
     ) -> Result<Assignment> {
         let arrow = schema.arrow_schema();
+        let marked = marked_schema(schema);
         if source.fields().len() != arrow.fields().len() {
             return Err(internal("a query has not as many columns as the table that it fills"));
         }
-        let pairs = source.fields().iter().zip(arrow.fields());
+        let pairs = source.fields().iter().zip(marked.fields());
         let casts = pairs
             .map(|(from, to)| {
-                let same = from.data_type() == to.data_type();
+                let same = from.data_type() == to.data_type() && is_json(from) == is_json(to);
                 let cast = || {
-                    plan_cast(state, from.data_type(), to.data_type())
+                    plan_cast(state, from, to)
                         .map_err(|error| in_column(&error, &schema.name, to.name()))
                 };
                 (!same).then(cast).transpose()
@@ -86,17 +89,25 @@ impl Assignment {
     }
 }
 
+/// The schema of a table's rows, in which JSON is marked.
+pub(crate) fn marked_schema(schema: &TableSchema) -> SchemaRef {
+    let arrow = schema.arrow_schema();
+    let fields = arrow.fields().iter().zip(&schema.columns);
+    let fields = fields.map(|(field, column)| marked(field.as_ref().clone(), column.max_length));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
 /// A cast of a batch's column, after all rules that change what casts do.
-fn plan_cast(
-    state: &SessionState,
-    from: &DataType,
-    to: &DataType,
-) -> Result<Arc<dyn PhysicalExpr>> {
-    let schema = Arc::new(Schema::new(vec![Field::new(SOURCE, from.clone(), true)]));
+fn plan_cast(state: &SessionState, from: &Field, to: &Field) -> Result<Arc<dyn PhysicalExpr>> {
+    let from = from.clone().with_name(SOURCE).with_nullable(true);
+    let schema = Arc::new(Schema::new(vec![from]));
     let source = provider_as_source(Arc::new(EmptyTable::new(schema)));
     let scan = LogicalPlanBuilder::scan(TableReference::bare(SOURCE), source, None)?;
     let value = Expr::Column(ColumnName::new(Some(SOURCE), SOURCE));
-    let cast = value.cast_to(to, scan.schema())?;
+    let cast = match is_json(to) {
+        true => Expr::Cast(Cast::new_from_field(Box::new(value), Arc::new(to.clone()))),
+        false => value.cast_to(to.data_type(), scan.schema())?,
+    };
     let plan = scan.project([cast])?.build()?;
     let plan = analyzed(state, plan, || {})?;
     match plan {
@@ -128,7 +139,8 @@ pub(crate) fn not_null(table: &str, column: &str) -> SqlError {
 
 /// Checks that no value is longer than its column allows.
 fn check_length(table: &str, column: &Column, array: &ArrayRef) -> Result<()> {
-    let Some(max) = column.max_length.and_then(|max| usize::try_from(max).ok()) else {
+    let declared = column.max_length.filter(|max| *max != JSON_LENGTH);
+    let Some(max) = declared.and_then(|max| usize::try_from(max).ok()) else {
         return Ok(());
     };
     let (unit, found) = match array.data_type() {

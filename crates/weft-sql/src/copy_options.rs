@@ -6,7 +6,7 @@ use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, ReadOptions};
 
 /// Names that COPY knows.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 14] = [
     "format",
     "header",
     "delimiter",
@@ -17,6 +17,10 @@ const NAMES: [&str; 10] = [
     "null",
     "nullstr",
     "compression",
+    "compression_level",
+    "row_group_size",
+    "partition_by",
+    "overwrite",
 ];
 
 /// What follows the file's name in COPY.
@@ -25,6 +29,14 @@ pub(crate) struct CopyOptions {
     pub(crate) read: ReadOptions,
     /// As written: Parquet and Arrow have names of their own.
     pub(crate) compression: Option<String>,
+    /// How hard it is compressed, as its own format counts that.
+    pub(crate) compression_level: Option<u32>,
+    /// Rows of a row group of Parquet, at most.
+    pub(crate) row_group_rows: Option<u64>,
+    /// Columns by whose values the rows are divided among directories, `column=value`.
+    pub(crate) partition_by: Vec<String>,
+    /// A directory that is not empty is replaced.
+    pub(crate) overwrite: bool,
 }
 
 impl CopyOptions {
@@ -56,13 +68,21 @@ impl CopyOptions {
             "escape" => self.read.escape = Some(byte(name, needed()?)?),
             "null" | "nullstr" => self.read.null = Some(needed()?.to_owned()),
             "compression" => self.compression = Some(needed()?.to_ascii_lowercase()),
+            "compression_level" => self.compression_level = Some(number(name, needed()?)?),
+            "row_group_size" => self.row_group_rows = Some(number::<u64>(name, needed()?)?.max(1)),
+            "partition_by" => {
+                let columns = needed()?.split(',').map(|column| column.trim().to_owned());
+                self.partition_by = columns.filter(|column| !column.is_empty()).collect();
+            }
+            "overwrite" | "overwrite_or_ignore" => self.overwrite = flag(name, value)?,
             _ => {
                 return Err(SqlError::new(
                     ErrorKind::NotSupported,
                     format!("there is no COPY option {name}"),
                 )
                 .with_hint(
-                    "options: FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION",
+                    "options: FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, \
+                     COMPRESSION_LEVEL, ROW_GROUP_SIZE, PARTITION_BY, OVERWRITE",
                 ));
             }
         }
@@ -104,6 +124,15 @@ fn flag(name: &str, value: Option<&str>) -> Result<bool> {
             format!("the COPY option {name} cannot be '{other}': it is true or false"),
         )),
     }
+}
+
+fn number<N: std::str::FromStr>(name: &str, value: &str) -> Result<N> {
+    value.replace('_', "").parse().map_err(|_| {
+        SqlError::new(
+            ErrorKind::Semantic,
+            format!("the COPY option {name} cannot be '{value}': it is a whole number"),
+        )
+    })
 }
 
 fn byte(name: &str, value: &str) -> Result<u8> {

@@ -118,6 +118,12 @@ fn parse_copy_option(parser: &mut Parser<'_>, options: &mut CopyOptions) -> Resu
             Some(option_text(&parser.next_token())?)
         }
         Token::Comma | Token::RParen | Token::EOF | Token::SemiColon => None,
+        Token::LParen => {
+            parser.next_token();
+            let names = parser.parse_comma_separated(Parser::parse_identifier).map_err(syntax)?;
+            parser.expect_token(&Token::RParen).map_err(syntax)?;
+            Some(names.into_iter().map(|name| name.value).collect::<Vec<_>>().join(","))
+        }
         Token::Word(word) if CopyOptions::is_name(&word.value) => None,
         _ => Some(option_text(&parser.next_token())?),
     };

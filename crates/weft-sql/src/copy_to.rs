@@ -1,13 +1,12 @@
-//! COPY query TO file: written under another name, and renamed when it is whole.
+//! COPY query TO file: written under another name, and renamed when it is whole (`copy_target.rs`).
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::AsArray;
-use arrow::datatypes::UInt64Type;
+use arrow::datatypes::{DataType, FieldRef, TimeUnit, UInt64Type};
+use datafusion::common::Column;
 use datafusion::common::file_options::file_type::FileType;
 use datafusion::datasource::file_format::arrow::ArrowFormatFactory;
 use datafusion::datasource::file_format::csv::CsvFormatFactory;
@@ -15,8 +14,8 @@ use datafusion::datasource::file_format::json::JsonFormatFactory;
 use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
 use datafusion::datasource::file_format::{FileFormatFactory, format_as_file_type};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::dml::CopyTo;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
@@ -24,12 +23,11 @@ use futures::{FutureExt, StreamExt};
 
 use crate::catalog::StatementCatalog;
 use crate::copy_options::CopyOptions;
+use crate::copy_target::CopyTarget;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, kind_of};
 use crate::run::{Run, Started};
 use crate::spill_files::task_context;
-
-static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Run {
     /// Starts COPY TO.
@@ -57,11 +55,16 @@ impl Run {
                 .about(path));
             }
         };
-        let partial = Partial::new(target)?;
+        let input = match kind {
+            FileKind::Parquet => with_logical_types(input)?,
+            _ => input,
+        };
+        let partition_by = partition_columns(&input, &options)?;
+        let target = CopyTarget::new(target, !partition_by.is_empty(), options.overwrite)?;
         let copy = CopyTo::new(
             Arc::new(input),
-            partial.path.display().to_string(),
-            Vec::new(),
+            target.url()?,
+            partition_by,
             file_type(kind),
             write_options(kind, &options, told.map(|(_, compression)| compression))?,
         );
@@ -70,7 +73,7 @@ impl Run {
         let work = async move {
             let rows = write(&state, physical).await?;
             run.control.begin_commit()?;
-            partial.finish()?;
+            target.finish().await?;
             Ok(Some(rows))
         };
         Ok(Started::Command { tag: "COPY", work: work.boxed() })
@@ -113,16 +116,20 @@ fn write_options(
     let read = &options.read;
     match kind {
         FileKind::Parquet => {
+            let level = |default: u32| options.compression_level.unwrap_or(default);
             put(
                 "compression",
                 match options.compression.as_deref() {
-                    None | Some("zstd") => "zstd(3)".to_owned(),
-                    Some("gzip") => "gzip(6)".to_owned(),
-                    Some("brotli") => "brotli(5)".to_owned(),
+                    None | Some("zstd") => format!("zstd({})", level(3)),
+                    Some("gzip") => format!("gzip({})", level(6)),
+                    Some("brotli") => format!("brotli({})", level(5)),
                     Some("none") => "uncompressed".to_owned(),
                     Some(other) => other.to_owned(),
                 },
             );
+            if let Some(rows) = options.row_group_rows {
+                put("max_row_group_size", rows.to_string());
+            }
         }
         FileKind::Arrow => {}
         FileKind::Csv | FileKind::Tsv | FileKind::Json => {
@@ -153,62 +160,58 @@ fn write_options(
     Ok(found)
 }
 
-/// A file under a temporary name beside its own. It is removed unless it is finished.
-struct Partial {
-    path: PathBuf,
-    target: PathBuf,
-}
-
-impl Partial {
-    fn new(target: PathBuf) -> Result<Partial> {
-        let cannot = |problem: &str| {
-            SqlError::new(ErrorKind::Io, format!("cannot write '{}': {problem}", target.display()))
-        };
-        let Some(name) = target.file_name() else { return Err(cannot("it is no name of a file")) };
-        if target.is_dir() {
-            return Err(cannot("it is a directory"));
-        }
-        let directory = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let directory = fs::canonicalize(directory)
-            .map_err(|error| cannot(&format!("its directory: {error}")))?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // With an extension, or it would be taken for a directory.
-        let partial =
-            format!(".{}-{}-{number}.partial", name.to_string_lossy(), std::process::id());
-        let path = directory.join(partial);
-        fs::write(&path, b"").map_err(|error| cannot(&error.to_string()))?;
-        Ok(Partial { path, target: directory.join(name) })
-    }
-
-    /// Makes the file durable and gives it its name.
-    fn finish(self) -> Result<()> {
-        let renamed = fs::File::open(&self.path)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(&self.path, &self.target));
-        renamed.map_err(|error| {
-            let message = format!("cannot write '{}': {error}", self.target.display());
-            SqlError::new(ErrorKind::Io, message)
+/// The columns by whose values the rows are divided among directories.
+fn partition_columns(input: &LogicalPlan, options: &CopyOptions) -> Result<Vec<String>> {
+    let fields = input.schema().fields();
+    let columns = options.partition_by.iter().map(|name| {
+        let found = fields.iter().find(|field| field.name() == name);
+        let found = found.or(fields.iter().find(|field| field.name().eq_ignore_ascii_case(name)));
+        found.map(|field| field.name().clone()).ok_or_else(|| {
+            let message = format!("PARTITION_BY names {name}, which is no column of the result");
+            SqlError::new(ErrorKind::Semantic, message).about(name.as_str())
         })
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    if columns.len() == fields.len() {
+        let message = "PARTITION_BY names all columns: none is left for the files";
+        return Err(SqlError::new(ErrorKind::Semantic, message));
     }
+    Ok(columns)
 }
 
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // Gone already if it was finished.
-        let _ = fs::remove_file(&self.path);
-        // The writer stages its parts beside it, under names that it appends numbers to.
-        let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return;
+/// The plan with types that Parquet has names for: it knows neither timestamps in seconds nor dates in milliseconds, and
+/// what is written for them is a number without a meaning.
+fn with_logical_types(input: LogicalPlan) -> Result<LogicalPlan> {
+    let schema = Arc::clone(input.schema());
+    if schema.fields().iter().all(|field| logical_type(field.data_type()) == *field.data_type()) {
+        return Ok(input);
+    }
+    let exprs = schema.iter().map(|(qualifier, field)| {
+        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        let wanted = logical_type(field.data_type());
+        let cast = match wanted == *field.data_type() {
+            true => column,
+            false => column.cast_to(&wanted, &schema)?,
         };
-        let prefix = format!("{}#", name.to_string_lossy());
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                // A part that cannot be removed stays, and keeps nobody from anything.
-                let _ = fs::remove_file(entry.path());
-            }
+        Ok(cast.alias_qualified(qualifier.cloned(), field.name()))
+    });
+    let exprs = exprs.collect::<Result<Vec<_>>>()?;
+    Ok(LogicalPlanBuilder::from(input).project(exprs)?.build()?)
+}
+
+fn logical_type(data_type: &DataType) -> DataType {
+    let within = |field: &FieldRef| -> FieldRef {
+        Arc::new(field.as_ref().clone().with_data_type(logical_type(field.data_type())))
+    };
+    match data_type {
+        DataType::Timestamp(TimeUnit::Second, zone) => {
+            DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
         }
+        DataType::Date64 => DataType::Date32,
+        DataType::List(item) => DataType::List(within(item)),
+        DataType::LargeList(item) => DataType::LargeList(within(item)),
+        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(within(item), *len),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(within).collect()),
+        other => other.clone(),
     }
 }

@@ -10,6 +10,7 @@ use datafusion::physical_plan::collect;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
+use weft_json::is_json;
 use weft_store::{Change, Column, Snapshot, TableSchema};
 
 use crate::assign::Assignment;
@@ -18,9 +19,10 @@ use crate::char_length::column_limit;
 use crate::constraints;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
+use crate::json::JSON_LENGTH;
 use crate::run::{Run, Started};
 use crate::spill_files::task_context;
-use crate::types::stored_type;
+use crate::types::{is_json_name, stored_type};
 use crate::write::write_rows;
 
 /// What happens to the views that need what is dropped.
@@ -261,7 +263,10 @@ struct Declared {
 impl Declared {
     fn of(column: &ast::ColumnDef) -> Result<Declared> {
         let name = &column.name.value;
-        let max_length = column_limit(&column.data_type).map_err(|error| error.about(name))?;
+        let max_length = match is_json_name(&column.data_type) {
+            true => Some(JSON_LENGTH),
+            false => column_limit(&column.data_type).map_err(|error| error.about(name))?,
+        };
         Ok(Declared { default: constraints::default_of(column), max_length })
     }
 }
@@ -286,7 +291,7 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
         }
         let (default, max_length) = match declared.next() {
             Some(declared) => (declared.default, declared.max_length),
-            None => (None, None),
+            None => (None, is_json(field).then_some(JSON_LENGTH)),
         };
         columns.push(Column {
             name: field.name().clone(),

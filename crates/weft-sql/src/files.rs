@@ -17,7 +17,6 @@ use datafusion::datasource::file_format::arrow::ArrowFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::json::JsonFormat;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
@@ -26,6 +25,7 @@ use datafusion::object_store::ObjectMeta;
 use url::Url;
 
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::parquet_files::ParquetFiles;
 
 /// Rows from which the types of CSV and JSON columns are guessed.
 const INFER_ROWS: usize = 20_000;
@@ -211,6 +211,9 @@ impl FileSet {
         let objects = self.paths.iter().map(|path| object_of(path)).collect::<Result<Vec<_>>>()?;
         let schema = format.infer_schema(state, &store, &objects).await.map_err(|error| {
             let error = SqlError::from(error);
+            if error.message().contains("cannot read '") {
+                return error;
+            }
             let name = self.paths[0].display();
             SqlError::new(error.kind(), format!("cannot read '{name}': {error}"))
         })?;
@@ -227,7 +230,7 @@ impl FileSet {
         Ok(match self.kind {
             FileKind::Parquet => {
                 let parquet = state.default_table_options().parquet;
-                Arc::new(ParquetFormat::default().with_options(parquet))
+                Arc::new(ParquetFiles::new(parquet))
             }
             FileKind::Arrow => Arc::new(ArrowFormat),
             FileKind::Csv | FileKind::Tsv => {

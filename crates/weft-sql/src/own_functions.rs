@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 
 use crate::date_trunc::DateTrunc;
 use crate::one_argument::compute_one;
-use crate::types::{ZONE, type_name};
+use crate::types::{ZONE, field_type_name, type_name};
 
 /// All of them.
 pub(crate) fn own_functions() -> Vec<Arc<ScalarUDF>> {
@@ -183,6 +183,6 @@ impl ScalarUDFImpl for TypeOf {
         let Some(field) = args.arg_fields.first() else {
             return plan_err!("typeof has one argument");
         };
-        Ok(ColumnarValue::Scalar(ScalarValue::Utf8View(Some(type_name(field.data_type())))))
+        Ok(ColumnarValue::Scalar(ScalarValue::Utf8View(Some(field_type_name(field)))))
     }
 }

@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 use futures::Stream;
 use weft_store::{Scan, ScanOptions, ScanStats, Table};
 
+use crate::assign::marked_schema;
 use crate::error::from_store;
 use crate::plan_node::plan_node;
 use crate::pushdown::{Condition, share};
@@ -61,7 +62,7 @@ impl ScanExec {
         partitions: usize,
         context: ScanContext,
     ) -> DfResult<ScanExec> {
-        let schema = project(&table.arrow_schema(), &projection);
+        let schema = project(&marked_schema(table.schema()), &projection);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions),

@@ -40,6 +40,7 @@ use crate::hex::hex_functions;
 use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
+use crate::json::{JsonCasts, JsonOperators, json_aggregates, json_functions};
 use crate::long_sums::{LongSums, in_turn};
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mixed_numbers::MixedNumbers;
@@ -125,16 +126,17 @@ impl Session {
         analyzer_rules.insert(0, Arc::new(CountedDuplicates));
         analyzer_rules.insert(1, Arc::new(DateTimes));
         analyzer_rules.insert(2, Arc::new(Nullif));
-        analyzer_rules.insert(3, Arc::new(MixedNumbers));
-        analyzer_rules.insert(4, Arc::new(RangeFrames));
-        analyzer_rules.insert(5, Arc::new(IntervalWindows::new()));
-        analyzer_rules.insert(6, Arc::new(WindowFilters));
-        analyzer_rules.insert(7, Arc::new(WindowArguments));
-        analyzer_rules.insert(8, Arc::new(NullArguments));
+        analyzer_rules.insert(3, Arc::new(JsonCasts::new()));
+        analyzer_rules.insert(4, Arc::new(MixedNumbers));
+        analyzer_rules.insert(5, Arc::new(RangeFrames));
+        analyzer_rules.insert(6, Arc::new(IntervalWindows::new()));
+        analyzer_rules.insert(7, Arc::new(WindowFilters));
+        analyzer_rules.insert(8, Arc::new(WindowArguments));
+        analyzer_rules.insert(9, Arc::new(NullArguments));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(10, Arc::new(DistinctGroups));
-        analyzer_rules.insert(11, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(12, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(11, Arc::new(DistinctGroups));
+        analyzer_rules.insert(12, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(13, Arc::new(RoundedDigits::new()));
         analyzer_rules.insert(0, Arc::new(LongSums));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
@@ -157,7 +159,10 @@ impl Session {
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))
             .with_type_planner(Arc::new(WeftTypes))
-            .with_expr_planners(vec![Arc::new(IntervalProducts::new())])
+            .with_expr_planners(vec![
+                Arc::new(IntervalProducts::new()),
+                Arc::new(JsonOperators::new()),
+            ])
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
@@ -183,12 +188,16 @@ impl Session {
         for function in state.aggregate_functions().values().cloned().collect::<Vec<_>>() {
             state.register_udaf(sliding(function))?;
         }
+        for function in json_aggregates() {
+            state.register_udaf(function)?;
+        }
         for function in signed_ranks() {
             state.register_udwf(function)?;
         }
         for function in own_functions()
             .into_iter()
             .chain(hex_functions())
+            .chain(json_functions())
             .chain(pattern_functions())
             .chain(with_rows())
             .chain([any_row(), in_turn()])

@@ -2,11 +2,13 @@
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
+use weft_json::is_json;
 use weft_store::TableSchema;
 
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::error::Result;
 use crate::identifiers::quoted;
+use crate::json::JSON_LENGTH;
 use crate::run::{Run, Started, text_rows};
 use crate::statement::parse_query;
 use crate::types::column_type_name;
@@ -57,7 +59,7 @@ impl Run {
             data_type: field.data_type().clone(),
             nullable: field.is_nullable(),
             default: None,
-            max_length: None,
+            max_length: is_json(field).then_some(JSON_LENGTH),
         });
         describe(&TableSchema { name: String::new(), columns: columns.collect() })
     }

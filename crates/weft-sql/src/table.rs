@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use weft_exec::spill::Turn;
 use weft_store::Table;
 
+use crate::assign::marked_schema;
 use crate::control::Control;
 use crate::error::from_store;
 use crate::pushdown::{self, scalar_value};
@@ -48,7 +49,7 @@ impl StoredTable {
         context: ScanContext,
         learned: Option<Arc<weft_store::Statistics>>,
     ) -> StoredTable {
-        let schema = table.arrow_schema();
+        let schema = marked_schema(table.schema());
         StoredTable { table, schema, defaults, context, learned }
     }
 

@@ -11,10 +11,12 @@ use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
 
+use weft_json::{is_json, json_field};
 use weft_store::Column;
 
 use crate::error::SqlError;
 use crate::identifiers::quoted;
+use crate::json::JSON_LENGTH;
 
 /// Digits of a decimal number, at most.
 const DECIMAL_DIGITS_MAX: u64 = 38;
@@ -28,11 +30,19 @@ pub(crate) struct WeftTypes;
 
 impl TypePlanner for WeftTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> DfResult<Option<FieldRef>> {
+        if is_json_name(sql_type) {
+            return Ok(Some(Arc::new(json_field("item", true))));
+        }
         let Some(data_type) = plan(sql_type).map_err(DataFusionError::from)? else {
             return Ok(None);
         };
         Ok(Some(Arc::new(Field::new("item", data_type, true))))
     }
+}
+
+/// True for the name of the type of JSON.
+pub(crate) fn is_json_name(sql_type: &SqlType) -> bool {
+    matches!(sql_type, SqlType::JSON | SqlType::JSONB)
 }
 
 /// The type that a name stands for, or nothing where DataFusion's rules apply.
@@ -108,7 +118,7 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
 /// What stands for a type that there is not.
 fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
     Some(match sql_type {
-        SqlType::Uuid | SqlType::JSON | SqlType::JSONB | SqlType::Enum(..) => "VARCHAR",
+        SqlType::Uuid | SqlType::Enum(..) => "VARCHAR",
         SqlType::Bit(_) | SqlType::BitVarying(_) => "VARCHAR or BLOB",
         SqlType::Int128 | SqlType::Int256 | SqlType::UInt128 | SqlType::UInt256 => "HUGEINT",
         SqlType::UHugeInt => "HUGEINT",
@@ -117,7 +127,7 @@ fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
         SqlType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
             "serial" | "bigserial" | "smallserial" => "BIGINT",
             "money" => "DECIMAL(19, 4)",
-            "uuid" | "json" | "jsonb" | "xml" | "citext" | "name" | "inet" => "VARCHAR",
+            "uuid" | "xml" | "citext" | "name" | "inet" => "VARCHAR",
             _ => return None,
         },
         _ => return None,
@@ -181,6 +191,9 @@ pub(crate) fn stored_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        DataType::Float16 => DataType::Float32,
+        DataType::Date64 => DataType::Date32,
+        DataType::Time32(_) => DataType::Time64(TimeUnit::Microsecond),
         DataType::Dictionary(_, values) => stored_type(values),
         DataType::RunEndEncoded(_, values) => stored_type(values.data_type()),
         DataType::List(field)
@@ -202,8 +215,17 @@ fn nested_type(data_type: &DataType) -> DataType {
 pub(crate) fn column_type_name(column: &Column) -> String {
     let name = type_name(&column.data_type);
     match column.max_length {
+        Some(JSON_LENGTH) => "JSON".to_owned(),
         Some(length) => format!("{name}({length})"),
         None => name,
+    }
+}
+
+/// What people call the type of a field.
+pub(crate) fn field_type_name(field: &Field) -> String {
+    match is_json(field) {
+        true => "JSON".to_owned(),
+        false => type_name(field.data_type()),
     }
 }
 
@@ -246,14 +268,14 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
-        | DataType::LargeListView(item) => return format!("{}[]", type_name(item.data_type())),
+        | DataType::LargeListView(item) => return format!("{}[]", field_type_name(item)),
         DataType::FixedSizeList(item, len) => {
             return format!("{}[{len}]", type_name(item.data_type()));
         }
         DataType::Struct(fields) => {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|field| format!("{} {}", quoted(field.name()), type_name(field.data_type())))
+                .map(|field| format!("{} {}", quoted(field.name()), field_type_name(field)))
                 .collect();
             return format!("STRUCT({})", fields.join(", "));
         }

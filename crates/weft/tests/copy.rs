@@ -260,3 +260,84 @@ fn what_cannot_be_written_is_said() {
     let error = session.execute("COPY t FROM '/dev/null' (FORMAT csv").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Syntax);
 }
+
+// Relatives that were tried: chains of links, links to nothing, links into another directory, `?` and `*` in names and in the names
+// of directories, devices, pipes with a reader that comes late, sockets.
+#[test]
+fn what_is_there_stays_what_it_is() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    let session = database().session().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let copy = |to: &Path, value: u32| {
+        session.execute(&format!("COPY (SELECT {value} AS x) TO {} (FORMAT csv)", quoted(to)))
+    };
+
+    fs::write(path("real.csv"), "old").unwrap();
+    fs::set_permissions(path("real.csv"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("real.csv", path("link.csv")).unwrap();
+    symlink("link.csv", path("link2.csv")).unwrap();
+    copy(&path("link2.csv"), 7).unwrap();
+    assert_eq!(fs::read_to_string(path("real.csv")).unwrap(), "x\n7\n");
+    assert!(fs::symlink_metadata(path("link2.csv")).unwrap().is_symlink());
+    assert_eq!(fs::metadata(path("real.csv")).unwrap().permissions().mode() & 0o777, 0o600);
+
+    symlink(path("new.csv"), path("dangling.csv")).unwrap();
+    copy(&path("dangling.csv"), 8).unwrap();
+    assert_eq!(fs::read_to_string(path("new.csv")).unwrap(), "x\n8\n");
+
+    fs::create_dir(path("d[1]*")).unwrap();
+    for name in ["r[1].csv", "r?.csv", "r*.csv", "d[1]*/r%20.csv"] {
+        copy(&path(name), 9).unwrap();
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), "x\n9\n", "{name}");
+    }
+    assert_eq!(fs::read_dir(path("d[1]*")).unwrap().count(), 1);
+
+    copy(Path::new("/dev/null"), 10).unwrap();
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+
+    let made = std::process::Command::new("mkfifo").arg(path("pipe.csv")).status().unwrap();
+    assert!(made.success());
+    let reader = std::thread::spawn({
+        let pipe = path("pipe.csv");
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    copy(&path("pipe.csv"), 11).unwrap();
+    assert_eq!(reader.join().unwrap(), "x\n11\n");
+    assert!(fs::metadata(path("pipe.csv")).unwrap().file_type().is_fifo());
+
+    let _socket = UnixListener::bind(path("socket.csv")).unwrap();
+    let refused = copy(&path("socket.csv"), 12).unwrap_err();
+    assert!(refused.message().contains("neither a file nor a pipe"), "{refused}");
+}
+
+#[test]
+fn foreign_parquet_files_are_read_or_refused_by_name() {
+    let session = database().session().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let good = directory.path().join("good.parquet");
+    session
+        .execute(&format!("COPY (SELECT 1 AS x, 'a' AS s, 1.5 AS d) TO {}", quoted(&good)))
+        .unwrap();
+    let bytes = fs::read(&good).unwrap();
+    let bad = directory.path().join("bad.parquet");
+    let query = format!("SELECT * FROM {}", quoted(&bad));
+    let small: [&[u8]; 3] = [b"PAR1PAR1", b"", b"PAR1\0\0\0\0PAR1"];
+    for content in small {
+        fs::write(&bad, content).unwrap();
+        let error = session.query(&query).and_then(|result| result.collect()).unwrap_err();
+        assert!(error.message().contains("bad.parquet"), "{error}");
+    }
+    // Each byte changed: an answer or an error that names the file, and neither a panic nor an abort.
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= [0x01, 0x80][at % 2];
+        fs::write(&bad, &damaged).unwrap();
+        if let Err(error) = session.query(&query).and_then(|result| result.collect()) {
+            let text = error.to_string();
+            assert!(text.contains("bad.parquet"), "byte {at}: {text}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Values to Arrow arrays of a given type.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListArray, NullArray,
+    StringViewBuilder, StructArray,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::util::display::FormatOptions;
+
+use crate::parts::compact;
+use crate::pull::{Peek, Pull};
+use crate::{DEPTH_MAX, JsonError, Result, is_json};
+
+/// Collects values of a field.
+pub struct Decoder {
+    field: FieldRef,
+    column: Column,
+    /// A value that does not fit is NULL rather than an error.
+    is_lenient: bool,
+    /// A key that the type has no field for is an error rather than left out.
+    keys_known: bool,
+}
+
+enum Column {
+    Null(usize),
+    Boolean(BooleanBuilder),
+    Integer(Int64Builder),
+    Double(Float64Builder),
+    /// Texts, or what is cast from texts at the end.
+    Text(StringViewBuilder),
+    /// The values' own texts.
+    Json(StringViewBuilder),
+    List {
+        item: FieldRef,
+        column: Box<Column>,
+        offsets: Vec<i32>,
+        valid: Vec<bool>,
+    },
+    Struct {
+        fields: Fields,
+        numbers: HashMap<String, usize>,
+        columns: Vec<Column>,
+        valid: Vec<bool>,
+    },
+}
+
+impl Decoder {
+    /// A decoder of values of this field. With `is_lenient`, what does not fit its type is NULL, with `keys_known` a key
+    /// that the type lacks is an error.
+    pub fn new(field: FieldRef, is_lenient: bool, keys_known: bool) -> Decoder {
+        Decoder { column: Column::new(&field), field, is_lenient, keys_known }
+    }
+
+    /// Adds NULL.
+    pub fn push_null(&mut self) {
+        self.column.push_null();
+    }
+
+    /// Adds the value that `text` is.
+    ///
+    /// # Errors
+    /// If the text is no JSON, or the value does not fit.
+    pub fn push_text(&mut self, text: &str) -> Result<()> {
+        let mut pull = Pull::new(text);
+        let peek = pull.peek()?;
+        let rules = Rules { text, is_lenient: self.is_lenient, keys_known: self.keys_known };
+        rules.push(&mut self.column, &mut pull, peek, 0)?;
+        pull.finish()
+    }
+
+    /// Adds the value that begins at byte `start` of the text, or after blanks. Returns the byte after the value; `None` if only
+    /// blanks follow.
+    ///
+    /// # Errors
+    /// If the text is no JSON, or the value does not fit.
+    pub fn push_next(&mut self, text: &str, start: usize) -> Result<Option<usize>> {
+        let rest = &text[start..];
+        if rest.trim_ascii_start().is_empty() {
+            return Ok(None);
+        }
+        let mut pull = Pull::new(rest);
+        let rules = Rules { text: rest, is_lenient: self.is_lenient, keys_known: self.keys_known };
+        let pushed = pull.peek();
+        let pushed = pushed.and_then(|peek| rules.push(&mut self.column, &mut pull, peek, 0));
+        pushed.map_err(|error| error.moved(start))?;
+        Ok(Some(start + pull.current_index()))
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.column.len()
+    }
+
+    /// True if there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The array of all values.
+    ///
+    /// # Errors
+    /// If one does not fit.
+    pub fn finish(self) -> Result<ArrayRef> {
+        self.column.finish(self.field.name(), self.field.data_type(), self.is_lenient)
+    }
+}
+
+impl Column {
+    fn new(field: &Field) -> Column {
+        match field.data_type() {
+            DataType::Null => Column::Null(0),
+            DataType::Boolean => Column::Boolean(BooleanBuilder::new()),
+            DataType::Int64 => Column::Integer(Int64Builder::new()),
+            DataType::Float64 => Column::Double(Float64Builder::new()),
+            DataType::List(item) => Column::List {
+                item: Arc::clone(item),
+                column: Box::new(Column::new(item)),
+                offsets: vec![0],
+                valid: Vec::new(),
+            },
+            DataType::Struct(fields) => Column::Struct {
+                fields: fields.clone(),
+                numbers: fields
+                    .iter()
+                    .enumerate()
+                    .map(|(number, field)| (field.name().clone(), number))
+                    .collect(),
+                columns: fields.iter().map(|field| Column::new(field)).collect(),
+                valid: Vec::new(),
+            },
+            _ if is_json(field) => Column::Json(StringViewBuilder::new()),
+            _ => Column::Text(StringViewBuilder::new()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        use arrow::array::ArrayBuilder;
+        match self {
+            Column::Null(len) => *len,
+            Column::Boolean(builder) => builder.len(),
+            Column::Integer(builder) => builder.len(),
+            Column::Double(builder) => builder.len(),
+            Column::Text(builder) | Column::Json(builder) => builder.len(),
+            Column::List { valid, .. } | Column::Struct { valid, .. } => valid.len(),
+        }
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            Column::Null(len) => *len += 1,
+            Column::Boolean(builder) => builder.append_null(),
+            Column::Integer(builder) => builder.append_null(),
+            Column::Double(builder) => builder.append_null(),
+            Column::Text(builder) | Column::Json(builder) => builder.append_null(),
+            Column::List { offsets, valid, .. } => {
+                offsets.push(offsets[offsets.len() - 1]);
+                valid.push(false);
+            }
+            Column::Struct { columns, valid, .. } => {
+                columns.iter_mut().for_each(Column::push_null);
+                valid.push(false);
+            }
+        }
+    }
+
+    fn finish(self, name: &str, data_type: &DataType, is_lenient: bool) -> Result<ArrayRef> {
+        let nulls = |valid: Vec<bool>| Some(NullBuffer::from(valid)).filter(|n| n.null_count() > 0);
+        let fail = |error: arrow::error::ArrowError| misfit(name, 0, &error.to_string());
+        Ok(match self {
+            Column::Null(len) => Arc::new(NullArray::new(len)),
+            Column::Boolean(mut builder) => Arc::new(builder.finish()),
+            Column::Integer(mut builder) => Arc::new(builder.finish()),
+            Column::Double(mut builder) => Arc::new(builder.finish()),
+            Column::Json(mut builder) => Arc::new(builder.finish()),
+            Column::Text(mut builder) => {
+                let texts = builder.finish();
+                if *data_type == DataType::Utf8View {
+                    return Ok(Arc::new(texts));
+                }
+                let format_options = FormatOptions::default();
+                let options = CastOptions { safe: is_lenient, format_options };
+                cast_with_options(&texts, data_type, &options).map_err(fail)?
+            }
+            Column::List { item, column, offsets, valid } => {
+                let values = column.finish(item.name(), item.data_type(), is_lenient)?;
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+                let list = ListArray::try_new(item, offsets, values, nulls(valid));
+                Arc::new(list.map_err(fail)?)
+            }
+            Column::Struct { fields, columns, valid, .. } => {
+                let arrays = fields.iter().zip(columns);
+                let arrays = arrays.map(|(field, column)| {
+                    column.finish(field.name(), field.data_type(), is_lenient)
+                });
+                let (arrays, len) = (arrays.collect::<Result<Vec<_>>>()?, valid.len());
+                let made = StructArray::try_new_with_length(fields, arrays, nulls(valid), len);
+                Arc::new(made.map_err(fail)?)
+            }
+        })
+    }
+}
+
+fn misfit(column: &str, offset: usize, problem: &str) -> JsonError {
+    JsonError { offset, problem: problem.to_owned(), column: Some(column.to_owned()) }
+}
+
+/// How values are taken.
+struct Rules<'a> {
+    text: &'a str,
+    is_lenient: bool,
+    keys_known: bool,
+}
+
+impl Rules<'_> {
+    fn push(
+        &self,
+        column: &mut Column,
+        pull: &mut Pull<'_>,
+        peek: Peek,
+        depth: usize,
+    ) -> Result<()> {
+        let start = pull.current_index();
+        if depth > DEPTH_MAX {
+            return Err(JsonError::too_deep(start));
+        }
+        if peek == Peek::Null {
+            pull.known_null()?;
+            column.push_null();
+            return Ok(());
+        }
+        match (column, peek) {
+            (Column::Boolean(builder), Peek::True | Peek::False) => {
+                builder.append_value(pull.known_bool(peek)?);
+            }
+            (Column::Integer(builder), peek) if peek == Peek::Number => {
+                let digits = pull.known_number()?;
+                match digits.parse().ok() {
+                    Some(number) => builder.append_value(number),
+                    None if self.is_lenient => builder.append_null(),
+                    None => return Err(self.no_fit(start, pull, "BIGINT")),
+                }
+            }
+            (Column::Double(builder), peek) if peek == Peek::Number => {
+                let digits = pull.known_number()?;
+                let number = digits.parse().ok();
+                builder.append_option(number);
+            }
+            (Column::Text(builder), Peek::Text) => builder.append_value(pull.known_str()?),
+            (Column::Text(builder) | Column::Json(builder), peek) => {
+                pull.known_skip(peek)?;
+                builder.append_value(compact(&self.text[start..pull.current_index()]));
+            }
+            (Column::List { column, offsets, valid, .. }, Peek::Array) => {
+                let mut next = pull.known_array()?;
+                while let Some(peek) = next {
+                    self.push(column, pull, peek, depth + 1)?;
+                    next = pull.array_step()?;
+                }
+                let end = i32::try_from(column.len());
+                offsets.push(end.map_err(|_| misfit("", start, "lists of over 2^31 elements"))?);
+                valid.push(true);
+            }
+            (Column::Struct { numbers, columns, valid, .. }, Peek::Object) => {
+                self.push_members(numbers, columns, pull, valid.len(), depth)?;
+                valid.push(true);
+            }
+            (column, peek) => {
+                pull.known_skip(peek)?;
+                self.push_other(column, start, pull)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_members(
+        &self,
+        numbers: &HashMap<String, usize>,
+        columns: &mut [Column],
+        pull: &mut Pull<'_>,
+        row: usize,
+        depth: usize,
+    ) -> Result<()> {
+        let start = pull.current_index();
+        let mut key = pull.known_object()?;
+        while let Some(name) = key {
+            let number = numbers.get(name).copied();
+            if number.is_none() && self.keys_known {
+                let name = name.to_owned();
+                return Err(misfit(&name, start, "this key was not known before"));
+            }
+            let peek = pull.peek()?;
+            match number.map(|number| &mut columns[number]) {
+                Some(column) if column.len() == row => self.push(column, pull, peek, depth + 1)?,
+                // Of a key that occurs twice, the first one counts.
+                _ => pull.known_skip(peek)?,
+            }
+            key = pull.next_key()?;
+        }
+        columns.iter_mut().filter(|column| column.len() == row).for_each(Column::push_null);
+        Ok(())
+    }
+
+    /// Adds a value of another kind: from a text, what it says; else NULL or an error.
+    fn push_other(&self, column: &mut Column, start: usize, pull: &Pull<'_>) -> Result<()> {
+        let value = &self.text[start..pull.current_index()];
+        let said = crate::text_of(value)?.unwrap_or_default();
+        let wanted = match column {
+            Column::Boolean(builder) => match said.to_ascii_lowercase().parse() {
+                Ok(value) => {
+                    builder.append_value(value);
+                    return Ok(());
+                }
+                Err(_) => "BOOLEAN",
+            },
+            Column::Integer(builder) => match said.trim().parse() {
+                Ok(value) => {
+                    builder.append_value(value);
+                    return Ok(());
+                }
+                Err(_) => "BIGINT",
+            },
+            Column::Double(builder) => match said.trim().parse() {
+                Ok(value) => {
+                    builder.append_value(value);
+                    return Ok(());
+                }
+                Err(_) => "DOUBLE",
+            },
+            Column::List { .. } => "a list",
+            Column::Struct { .. } => "a STRUCT",
+            _ => "NULL",
+        };
+        match self.is_lenient {
+            true => {
+                column.push_null();
+                Ok(())
+            }
+            false => Err(self.no_fit(start, pull, wanted)),
+        }
+    }
+
+    fn no_fit(&self, start: usize, pull: &Pull<'_>, wanted: &str) -> JsonError {
+        let value = &self.text[start..pull.current_index()];
+        let shown: String = value.chars().take(60).collect();
+        let more = if shown.len() < value.len() { "…" } else { "" };
+        misfit("", start, &format!("{shown}{more} is no {wanted}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Array;
+    use arrow::util::display::array_value_to_string;
+
+    use super::*;
+    use crate::Shape;
+
+    fn round_trip(values: &[&str]) -> Vec<String> {
+        let mut shape = Shape::Nothing;
+        values.iter().for_each(|value| shape.see_text(value).unwrap());
+        let mut decoder = Decoder::new(shape.field("x"), false, true);
+        values.iter().for_each(|value| decoder.push_text(value).unwrap());
+        let array = decoder.finish().unwrap();
+        (0..array.len()).map(|row| array_value_to_string(&array, row).unwrap()).collect()
+    }
+
+    #[test]
+    fn values_become_arrays() {
+        assert_eq!(round_trip(&["1", "18446744073709551615"]), ["1", "18446744073709551615"]);
+        assert_eq!(round_trip(&["-1", "18446744073709551615"]), ["-1", "18446744073709551615"]);
+        assert_eq!(round_trip(&["1", "\"x\"", "[1, 2]"]), ["1", "\"x\"", "[1,2]"]);
+        assert_eq!(round_trip(&["[[1],null]", "[]"]), ["[[1], ]", "[]"]);
+        assert_eq!(
+            round_trip(&["{\"a\":1}", "{\"b\":{\"c\":\"x\"},\"a\":2,\"a\":3}"]),
+            ["{a: 1, b: }", "{a: 2, b: {c: x}}"]
+        );
+        assert_eq!(round_trip(&["\"2020-01-01T12:00:00+02:00\""]), ["2020-01-01T10:00:00Z"]);
+        assert_eq!(round_trip(&["\"10:00:00.5\""]), ["10:00:00.500"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_or_null() {
+        let field = Arc::new(Field::new("x", DataType::Int64, true));
+        let mut strict = Decoder::new(Arc::clone(&field), false, false);
+        assert!(strict.push_text("1.5").is_err());
+        assert!(strict.push_text("\"x\"").is_err());
+        let mut lenient = Decoder::new(field, true, false);
+        for value in ["1.5", "\"x\"", "[1]", "\"7\""] {
+            lenient.push_text(value).unwrap();
+        }
+        let array = lenient.finish().unwrap();
+        assert_eq!((array.len(), array.null_count()), (4, 3));
+    }
+}

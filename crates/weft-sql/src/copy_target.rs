@@ -1,0 +1,224 @@
+//! What COPY TO writes to: a file, which appears under its name when it is whole, a directory of files, or a pipe or device,
+//! which gets the bytes of a file that is whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use url::Url;
+
+use crate::error::{ErrorKind, Result, SqlError};
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// How many symbolic links lead to a file, at most.
+const LINKS_MAX: usize = 40;
+
+/// How long to wait before looking again whether a pipe has a reader.
+const READER_PAUSE: Duration = Duration::from_millis(10);
+
+/// The system's flag of an open that does not wait for a pipe's other end: that of Linux.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// What becomes of the file that was written.
+#[derive(Debug)]
+enum Place {
+    /// It gets this name, and the mode of the file that has it now.
+    File { mode: Option<fs::Permissions> },
+    /// A directory: it gets this name. What is there is removed if that was asked for.
+    Directory { overwrite: bool },
+    /// Its bytes go there.
+    Pipe,
+}
+
+/// A file or directory under a temporary name. It is removed unless it is finished.
+#[derive(Debug)]
+pub(crate) struct CopyTarget {
+    partial: PathBuf,
+    target: PathBuf,
+    place: Place,
+}
+
+impl CopyTarget {
+    /// The target of this name, whose parts are directories if `is_directory`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it is nothing that can be written to, or its directory is missing.
+    pub(crate) fn new(name: PathBuf, is_directory: bool, overwrite: bool) -> Result<CopyTarget> {
+        let cannot = |problem: &str| cannot_write(&name, &problem);
+        let target = behind_links(&name).map_err(|error| cannot(&error.to_string()))?;
+        let Some(file_name) = target.file_name() else {
+            return Err(cannot("it is no name of a file"));
+        };
+        let place = match (fs::metadata(&target), is_directory) {
+            (Ok(found), true) if !found.is_dir() => {
+                return Err(cannot("it is a file, and PARTITION_BY writes a directory"));
+            }
+            (found, true) => {
+                let is_full = found.is_ok() && !is_empty_directory(&target);
+                if is_full && !overwrite {
+                    return Err(cannot("the directory is not empty")
+                        .with_hint("write (OVERWRITE true) to replace all that is in it"));
+                }
+                Place::Directory { overwrite }
+            }
+            (Ok(found), false) if found.is_dir() => return Err(cannot("it is a directory")),
+            (Ok(_), false) if is_descriptor(&target) => Place::Pipe,
+            (Ok(found), false) => {
+                let kind = found.file_type();
+                match (kind.is_file(), kind.is_fifo() || kind.is_char_device()) {
+                    (true, _) => Place::File { mode: Some(found.permissions()) },
+                    (_, true) => Place::Pipe,
+                    _ => return Err(cannot("it is neither a file nor a pipe")),
+                }
+            }
+            (Err(_), false) => Place::File { mode: None },
+        };
+        let directory = match (&place, target.parent()) {
+            (Place::Pipe, _) => std::env::temp_dir(),
+            (_, Some(parent)) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let directory = fs::canonicalize(directory)
+            .map_err(|error| cannot(&format!("its directory: {error}")))?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // With an extension, or a file would be taken for a directory.
+        let partial = directory.join(format!(".weft-{}-{number}.partial", std::process::id()));
+        let made = match place {
+            Place::Directory { .. } => fs::create_dir(&partial),
+            _ => fs::write(&partial, b""),
+        };
+        made.map_err(|error| cannot(&error.to_string()))?;
+        let target = match place {
+            Place::Pipe => target,
+            _ => directory.join(file_name),
+        };
+        Ok(CopyTarget { partial, target, place })
+    }
+
+    /// Where to write, as a URL: in a path, some characters would make a pattern.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the path has no URL.
+    pub(crate) fn url(&self) -> Result<String> {
+        let url = match self.place {
+            Place::Directory { .. } => Url::from_directory_path(&self.partial),
+            _ => Url::from_file_path(&self.partial),
+        };
+        let url = url.map_err(|()| cannot_write(&self.target, &"it is no path of a file"))?;
+        Ok(url.to_string())
+    }
+
+    /// Makes what was written durable and gives it its name, or writes it to the pipe.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if that fails.
+    pub(crate) async fn finish(self) -> Result<()> {
+        let finished = match &self.place {
+            Place::File { mode } => self.rename_file(mode.as_ref()),
+            Place::Directory { overwrite } => self.rename_directory(*overwrite),
+            Place::Pipe => self.send().await,
+        };
+        finished.map_err(|error| cannot_write(&self.target, &error))
+    }
+
+    fn rename_file(&self, mode: Option<&fs::Permissions>) -> io::Result<()> {
+        if let Some(mode) = mode {
+            fs::set_permissions(&self.partial, mode.clone())?;
+        }
+        File::open(&self.partial)?.sync_all()?;
+        fs::rename(&self.partial, &self.target)
+    }
+
+    fn rename_directory(&self, overwrite: bool) -> io::Result<()> {
+        match fs::metadata(&self.target) {
+            Ok(_) if overwrite => fs::remove_dir_all(&self.target)?,
+            // Refused by the system if something has come into it.
+            Ok(_) => fs::remove_dir(&self.target)?,
+            Err(_) => {}
+        }
+        fs::rename(&self.partial, &self.target)
+    }
+
+    /// Waits for a reader, so that the statement can be cancelled meanwhile, and writes.
+    async fn send(&self) -> io::Result<()> {
+        let waiting = loop {
+            let opened = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&self.target);
+            match opened {
+                Err(error) if error.raw_os_error() == Some(ENXIO) => {
+                    tokio::time::sleep(READER_PAUSE).await;
+                }
+                other => break other?,
+            }
+        };
+        let (from, to) = (self.partial.clone(), self.target.clone());
+        let sent = tokio::task::spawn_blocking(move || {
+            let mut pipe = OpenOptions::new().append(true).open(to)?;
+            drop(waiting);
+            io::copy(&mut File::open(from)?, &mut pipe)
+        });
+        sent.await.map_err(io::Error::other)?.map(|_| ())
+    }
+}
+
+/// The system's answer where a pipe has no reader: that of Linux.
+const ENXIO: i32 = 6;
+
+/// The path that symbolic links lead to, whether something is there or not.
+fn behind_links(name: &Path) -> io::Result<PathBuf> {
+    let mut path = name.to_owned();
+    for _ in 0..LINKS_MAX {
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+        // A link to a pipe, such as those of `/proc/self/fd`, has a text that is no path.
+        let is_special = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        if !is_link || is_special || is_descriptor(&path) {
+            return Ok(path);
+        }
+        let next = fs::read_link(&path)?;
+        path = match path.parent() {
+            Some(parent) if next.is_relative() => parent.join(next),
+            _ => next,
+        };
+    }
+    Err(io::Error::other("too many symbolic links lead to it"))
+}
+
+/// True for the names of the process's open files, whatever these are: what is written there comes after what they have.
+fn is_descriptor(path: &Path) -> bool {
+    let names = ["/dev/stdout", "/dev/stderr"];
+    names.iter().any(|name| path == Path::new(name))
+        || ["/dev/fd", "/proc/self/fd"].iter().any(|directory| path.starts_with(directory))
+}
+
+fn is_empty_directory(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn cannot_write(target: &Path, problem: &dyn std::fmt::Display) -> SqlError {
+    SqlError::new(ErrorKind::Io, format!("cannot write '{}': {problem}", target.display()))
+}
+
+impl Drop for CopyTarget {
+    fn drop(&mut self) {
+        // Gone already if it was finished.
+        let _ = match self.place {
+            Place::Directory { .. } => fs::remove_dir_all(&self.partial),
+            _ => fs::remove_file(&self.partial),
+        };
+        // The writer stages its parts beside it, under names that it appends numbers to.
+        let (Some(directory), Some(name)) = (self.partial.parent(), self.partial.file_name())
+        else {
+            return;
+        };
+        let prefix = format!("{}#", name.to_string_lossy());
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                // A part that cannot be removed stays, and keeps nothing from anything.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
