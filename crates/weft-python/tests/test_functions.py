@@ -123,7 +123,7 @@ def test_a_function_may_query(con: Connection) -> None:
 
 
 def test_cancelled_while_it_runs(con: Connection) -> None:
-    con.create_function("slow", lambda x: time.sleep(0.01) or x, ["BIGINT"], "BIGINT")
+    con.create_function("slow", lambda x: time.sleep(0.001) or x, ["BIGINT"], "BIGINT")
     timer = threading.Timer(0.2, con.interrupt)
     timer.start()
     with pytest.raises(weft.QueryCancelledError):
