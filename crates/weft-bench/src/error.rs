@@ -173,7 +173,9 @@ impl BenchError {
 fn of_buffer(error: &BufferError) -> &'static str {
     match error {
         BufferError::Read(error) | BufferError::WriteBack { source: error, .. } => of_file(error),
-        BufferError::Page { .. } => "delete the file and run again, which writes it anew",
+        BufferError::Page { .. } | BufferError::Vacant { .. } => {
+            "delete the file and run again, which writes it anew"
+        }
         BufferError::Memory { .. } | BufferError::Budget(_) => {
             "use a lower --depth or fewer --threads"
         }

@@ -24,6 +24,12 @@ pub enum BufferError {
         /// What is wrong with it.
         source: PageError,
     },
+    /// The table has no page of this number now.
+    #[error("there is no page {page} in the table")]
+    Vacant {
+        /// Number of the page in its table.
+        page: usize,
+    },
     /// A changed page could not be written to its device; it stays in memory, changed.
     #[error("cannot write the changed {id:?}, which stays in memory: {source}")]
     WriteBack {

@@ -13,6 +13,9 @@
 //! exclusive phase no pin is taken, and none while somebody waits for that phase (draining). Pages of a
 //! table that is gone are orphans: whoever makes one idle evicts it, dirty or not.
 //!
+//! Who reads a page without a pin (an *optimistic* reader) remembers the generation and asks afterwards
+//! whether it is still the same, and the page open. So a change of a page begins a generation, too.
+//!
 //! A pin is taken only if the generation is the one under which the swip was seen to lead here:
 //! a frame that was reused meanwhile is never pinned by mistake.
 
@@ -21,7 +24,7 @@ use std::ptr::NonNull;
 use weft_rt::sync::ParkingLot;
 
 use crate::page::PageId;
-use crate::primitives::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering, fence};
 use crate::swip::{Swip, SwipState};
 
 /// What a frame is at.
@@ -120,6 +123,16 @@ fn with_phase(state: u64, phase: Phase) -> u64 {
     state & !PHASE_MASK | phase_bits(phase)
 }
 
+/// What an optimistic reader saw a frame hold: a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameVersion(u64);
+
+/// The generation of a frame that holds a page which nobody has alone.
+fn open_version(state: u64) -> Option<FrameVersion> {
+    let is_open = matches!(phase(state), Phase::Loaded | Phase::Draining);
+    is_open.then_some(FrameVersion(state & GENERATION_MASK))
+}
+
 /// True if who wants the page has to wait.
 fn is_busy(state: u64, wanted: Use) -> bool {
     let is_used = state & PIN_MASK > PIN;
@@ -151,10 +164,44 @@ impl FrameState {
     /// may do so.
     pub(crate) fn begin_loading(&self) {
         let state = self.0.load(Ordering::Relaxed);
-        assert!(phase(state) == Phase::Free && state & PIN_MASK == 0, "the frame is in use");
+        assert!(
+            phase(state) == Phase::Free && state & PIN_MASK == 0,
+            "the frame is in use: {state:#x}"
+        );
         let generation = (state & GENERATION_MASK).wrapping_add(GENERATION);
         let loading = generation | phase_bits(Phase::Loading) | (2 * PIN);
         self.0.store(loading, Ordering::Release);
+        // An optimistic reader who sees what the device writes sees the phase, too.
+        fence(Ordering::Release);
+    }
+
+    /// Begins to read the page that `swip`, in state `leads_here`, leads to, without a pin. `None` if
+    /// somebody has the page alone, or the swip leads elsewhere by now. The page is spared when the clock
+    /// hand comes by next.
+    ///
+    /// What is then read may be another page's, or half changed: it is read through atomics (relaxed
+    /// suffices), and nothing is concluded from it before [`FrameState::validate`] has said that it was not.
+    #[inline]
+    pub(crate) fn optimistic(&self, swip: &Swip, leads_here: SwipState) -> Option<FrameVersion> {
+        let state = self.0.load(Ordering::Acquire);
+        let version = open_version(state)?;
+        if swip.state() != leads_here {
+            return None;
+        }
+        if state & REFERENCED == 0 {
+            // Not of a frame that has been reused meanwhile.
+            self.exchange(state, state | REFERENCED);
+        }
+        Some(version)
+    }
+
+    /// True if the frame has held the page, unchanged, since `version` was read.
+    #[inline]
+    pub(crate) fn validate(&self, version: FrameVersion) -> bool {
+        // Pairs with the release fences of whoever changes or reuses the frame: if any of the reads before
+        // saw what they wrote, the load below sees their phase or a later generation.
+        fence(Ordering::Acquire);
+        open_version(self.0.load(Ordering::Relaxed)) == Some(version)
     }
 
     /// Pins the frame if it is in phase `expected` while `swip` is in state `leads_here`. False if
@@ -308,6 +355,8 @@ impl FrameState {
         let state = self.0.load(Ordering::Relaxed);
         assert!(phase(state) == Phase::Evicting, "evicted without a claim");
         self.0.store(state & GENERATION_MASK, Ordering::Release);
+        // As in `begin_loading`: the memory may go back to the system.
+        fence(Ordering::Release);
     }
 
     /// Keeps further coroutines from the page, if `swip` leads here and others have guards on it, so
@@ -340,10 +389,27 @@ impl FrameState {
     /// Takes the page for the caller alone, if nobody has a guard on it and `swip` leads here.
     pub(crate) fn lock(&self, swip: &Swip, leads_here: SwipState) -> bool {
         let state = self.0.load(Ordering::Acquire);
-        matches!(phase(state), Phase::Loaded | Phase::Draining)
+        let locked = matches!(phase(state), Phase::Loaded | Phase::Draining)
             && state & PIN_MASK == PIN
             && swip.state() == leads_here
-            && self.exchange(state, with_phase(state, Phase::Exclusive) | REFERENCED)
+            && self.exchange(state, with_phase(state, Phase::Exclusive) | REFERENCED);
+        // An optimistic reader who sees what the caller writes sees the phase, too.
+        fence(Ordering::Release);
+        locked
+    }
+
+    /// As [`FrameState::loaded`], of a page that was made in memory and is not on the device.
+    #[cfg(not(loom))]
+    pub(crate) fn created(&self, swip: &Swip, page: NonNull<u8>) {
+        self.0.fetch_or(DIRTY | REFERENCED, Ordering::AcqRel);
+        self.loaded(swip, page, true);
+    }
+
+    /// The page, which the caller has alone, will not be wanted again: whoever makes it idle evicts it.
+    #[cfg(not(loom))]
+    pub(crate) fn orphan(&self) {
+        let before = self.0.fetch_or(ORPHAN, Ordering::AcqRel);
+        assert!(phase(before) == Phase::Exclusive, "a page of others was given up");
     }
 
     /// Takes a dirty page for being written. False if it is in use; `None` if there is none.
@@ -361,15 +427,15 @@ impl FrameState {
         }
     }
 
-    /// Ends the exclusive phase and wakes who waited for it. The page is `dirty` from now on, or clean.
-    /// True if it is an orphan: the caller evicts it.
+    /// Ends the exclusive phase and wakes who waited for it. The page is `dirty` from now on, which begins a
+    /// generation, or clean. True if it is an orphan: the caller evicts it.
     pub(crate) fn unlock(&self, dirty: bool) -> bool {
         let mut state = self.0.load(Ordering::Relaxed);
         loop {
             assert!(phase(state) == Phase::Exclusive, "unlocked, but not locked");
             let mut open = state & !(PHASE_MASK | WANTED | DIRTY) | phase_bits(Phase::Loaded);
             if dirty {
-                open |= DIRTY;
+                open = (open | DIRTY).wrapping_add(GENERATION);
             }
             if state & WANTED != 0 {
                 open |= REFERENCED;

@@ -100,6 +100,12 @@ impl Frames {
     /// The frame whose memory starts at `page`; `None` if the address is no frame's.
     #[inline]
     pub(crate) fn at(&self, page: NonNull<u8>) -> Option<u32> {
+        self.sized_at(page).map(|(frame, _)| frame)
+    }
+
+    /// The frame whose memory starts at `page`, and its size.
+    #[inline]
+    pub(crate) fn sized_at(&self, page: NonNull<u8>) -> Option<(u32, FrameSize)> {
         let offset = page.as_ptr().addr().wrapping_sub(self.arena.as_ptr().as_ptr().addr());
         let index = offset >> self.range_bits;
         if index >= FRAME_SIZES {
@@ -108,7 +114,7 @@ impl Frames {
         let size = FrameSize::of_index(index);
         // Fits, as a range has at most 2^29 units.
         let unit = ((offset & ((1 << self.range_bits) - 1)) / PAGE_UNIT_BYTES) as u32;
-        Some(self.first[index] + unit / size.units() as u32)
+        Some((self.first[index] + unit / size.units() as u32, size))
     }
 
     pub(crate) fn size(&self, frame: u32) -> FrameSize {
@@ -141,9 +147,9 @@ impl Frames {
 
 impl Frame {
     /// Notes the page that a free frame, the caller's, is about to load.
-    pub(crate) fn settle(&self, pages: Arc<Pages>, page: usize) {
+    pub(crate) fn settle(&self, pages: Arc<Pages>, page: usize, id: PageId) {
         // Nobody looks at these before the frame is loading.
-        self.id.store(pages.ids[page].to_bits(), Ordering::Relaxed);
+        self.id.store(id.to_bits(), Ordering::Relaxed);
         self.page.store(page as u32, Ordering::Relaxed);
         let before = self.pages.swap(Arc::into_raw(pages).cast_mut(), Ordering::Relaxed);
         assert!(before.is_null(), "the frame belongs to a page");
@@ -153,6 +159,16 @@ impl Frame {
     pub(crate) fn id(&self) -> PageId {
         let id = self.id.load(Ordering::Relaxed);
         PageId::from_bits(id).expect("the id of a loaded page")
+    }
+
+    /// The page has another place from now on; for whoever has it alone.
+    pub(crate) fn relocate(&self, id: PageId) {
+        let pages = self.pages.load(Ordering::Relaxed);
+        assert!(!pages.is_null(), "a frame without a page was relocated");
+        // SAFETY: the reference that `settle` counted, which stays while the frame is locked.
+        let pages = unsafe { &*pages };
+        pages.set_id(self.page.load(Ordering::Relaxed) as usize, id);
+        self.id.store(id.to_bits(), Ordering::Relaxed);
     }
 
     /// The page leaves: its swip turns cold if it led to `hot`. For whoever has claimed the frame, or has

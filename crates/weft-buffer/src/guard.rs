@@ -3,8 +3,9 @@
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::page::{self, PAGE_HEADER_BYTES, PageHeader};
+use crate::page::{self, PAGE_HEADER_BYTES, PageHeader, PageId};
 use crate::page_cache::PageCache;
 
 /// Keeps a pool's memory mapped. A pool has several, so that threads do not count their guards in one
@@ -106,6 +107,50 @@ impl PageGuardMut {
     /// too.
     pub fn mark_dirty(&mut self) {
         self.dirty = true;
+    }
+
+    /// Where the page lies, or will when it is written.
+    pub fn id(&self) -> PageId {
+        self.cache.frames.get(self.frame).id()
+    }
+
+    /// Gives the page another place: it is dirty, and what lies at the old one stays as it is.
+    ///
+    /// # Panics
+    /// If `id` has another size.
+    pub fn relocate(&mut self, id: PageId) {
+        assert_eq!(id.bytes(), self.bytes, "bytes of the page and of its new place");
+        self.dirty = true;
+        self.cache.frames.get(self.frame).relocate(id);
+    }
+
+    /// The page is no more: its number is vacant, and it leaves memory without being written, as soon as
+    /// those have looked at it who found it before.
+    pub fn vacate(self) {
+        let frame = self.cache.frames.get(self.frame);
+        frame.relocate(PageId::vacant(self.bytes));
+        frame.state.orphan();
+    }
+
+    /// Makes the page's bytes behind the header those of `image`, for optimistic readers, too: they see
+    /// each word as it was or as it will be. Tuples and kind are those of the image's header.
+    ///
+    /// # Panics
+    /// If `image` has another length.
+    pub fn replace(&mut self, image: &[u8]) {
+        assert_eq!(image.len(), self.bytes, "bytes of the page and of its image");
+        let words = image.chunks_exact(4).enumerate().skip(PAGE_HEADER_BYTES / 4);
+        for (index, word) in words {
+            let word = u32::from_ne_bytes(word.try_into().expect("4 bytes"));
+            // SAFETY: the word lies in the page, which is aligned; whoever reads it now does so by atomics of
+            // this size.
+            let place = unsafe { AtomicU32::from_ptr(self.page.as_ptr().cast::<u32>().add(index)) };
+            if place.load(Ordering::Relaxed) != word {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+        // Nobody else looks at the header.
+        self[4..7].copy_from_slice(&image[4..7]);
     }
 }
 

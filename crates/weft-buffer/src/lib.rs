@@ -5,6 +5,10 @@
 //! [`PageId`] if it is not. [`BufferPool::fix`] turns that into a guard on the page's bytes, and suspends
 //! the coroutine while they are read. The pool keeps pages of all sizes in memory within the budget.
 //!
+//! Pages of a table may change their places, and come and go: [`PageGuardMut::relocate`],
+//! [`BufferPool::create`], [`PageGuardMut::vacate`]. [`BufferPool::try_optimistic`] reads a page in memory
+//! without a pin.
+//!
 //! [`StaticPool`] is the pool of the ADMS experiments, with a chosen fraction of permanent pages.
 
 #[cfg(not(loom))]
@@ -25,6 +29,8 @@ mod give_back;
 pub mod guard;
 #[cfg(not(loom))]
 mod hits;
+#[cfg(not(loom))]
+pub mod optimistic;
 pub mod page;
 #[cfg(not(loom))]
 mod page_cache;
@@ -55,7 +61,8 @@ pub use {
     devices::Devices,
     error::BufferError,
     guard::{PageGuard, PageGuardMut},
-    page_table::PageTable,
+    optimistic::OptimisticPage,
+    page_table::{PageCheck, PageTable},
     pool::{BufferPool, CacheStats, PoolOptions},
     static_cache::{Choice, StaticCache},
     static_pool::{PoolStats, StaticGuard, StaticPool},
@@ -64,7 +71,7 @@ pub use {
 /// The atomics of swips and frames: the standard library's, or loom's when it model-checks them.
 mod primitives {
     #[cfg(loom)]
-    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
     #[cfg(not(loom))]
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }

@@ -30,6 +30,7 @@ pub struct PageId(u64);
 
 const OFFSET_BITS: u32 = 47;
 const UNITS_BITS: u32 = 8;
+const VACANT_OFFSET: u64 = ((1 << OFFSET_BITS) - 1) * 4096;
 
 impl PageId {
     /// The page of `bytes` bytes at byte `offset` of `device`.
@@ -54,6 +55,20 @@ impl PageId {
     /// The id as an integer below 2^63.
     pub const fn to_bits(self) -> u64 {
         self.0
+    }
+
+    /// The id of a page of `bytes` bytes that has no place: see [`PageId::is_vacant`].
+    ///
+    /// # Panics
+    /// If `bytes` is not a page's size.
+    pub const fn vacant(bytes: usize) -> PageId {
+        PageId::new(u8::MAX, VACANT_OFFSET, bytes)
+    }
+
+    /// True of the ids that stand for a page that does not exist: a table may have such, to be made later.
+    /// They are the last place of the last device.
+    pub const fn is_vacant(self) -> bool {
+        self.device() == u8::MAX && self.offset() == VACANT_OFFSET
     }
 
     /// Number of the device in its database or data set.
@@ -124,6 +139,12 @@ pub enum PageError {
     Misplaced {
         /// The header found.
         found: PageHeader,
+    },
+    /// A whole page of the right place, which does not hold what its table's pages do.
+    #[error("its content is impossible: {reason}")]
+    Content {
+        /// What is wrong.
+        reason: &'static str,
     },
     /// The checksum fits a header that no writer of ours makes.
     #[error("the page's header is impossible (length {units} x 4 KiB, page id {id:#x})")]

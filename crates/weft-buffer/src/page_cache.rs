@@ -15,6 +15,7 @@ use crate::devices::Devices;
 use crate::frame_state::{Claim, Phase, Unpinned, Use};
 use crate::frames::Frames;
 use crate::hits::Hits;
+use crate::page::PageId;
 use crate::page_table::{Home, PageTable, Pages};
 use crate::shelf::Shelf;
 use crate::swip::{Swip, SwipState};
@@ -113,17 +114,18 @@ impl PageCache {
         self.tell_waiting();
     }
 
-    /// Begins to load a page of `table` into a free frame that is the caller's. The frame has two pins:
+    /// Begins to load a page of `table`, which lies at `id`, into a free frame that is the caller's. The frame has two pins:
     /// one of the buffer returned, which the device fills, and one of the caller.
     pub(crate) fn begin<'a>(
         self: &'a Arc<PageCache>,
         frame: u32,
         table: &'a PageTable,
         page: usize,
+        id: PageId,
     ) -> (Pin<'a>, IoBuf) {
         let cache = Arc::downgrade(self);
         table.settle_in(move || cache);
-        self.frames.get(frame).settle(table.pages().clone(), page);
+        self.frames.get(frame).settle(table.pages().clone(), page, id);
         self.frames.state(frame).begin_loading();
         (Pin { cache: self, swip: table.swip(page), frame }, self.buffer(frame))
     }
@@ -316,6 +318,14 @@ impl Pin<'_> {
         assert_eq!(page, self.page(), "the buffer is this frame's");
         self.cache.frames.state(self.frame).loaded(self.swip, page, true);
         self.cache.shelf().push(&self.cache.frames, self.frame, on_probation);
+    }
+
+    /// As [`Pin::loaded`], of a page that was made in memory and is not on the device.
+    pub(crate) fn created(&self, buffer: IoBuf) {
+        let (page, _) = buffer.into_raw();
+        assert_eq!(page, self.page(), "the buffer is this frame's");
+        self.cache.frames.state(self.frame).created(self.swip, page);
+        self.cache.shelf().push(&self.cache.frames, self.frame, false);
     }
 
     /// Loading failed or was given up: turns the swip cold again and wakes the coroutines that wait

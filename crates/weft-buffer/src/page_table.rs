@@ -3,10 +3,14 @@
 //! Whoever uses the pages holds the [`PageTable`]. A buffer pool that has pages of it in memory holds
 //! the swips alone, so that it learns from the table's end that nobody will want its pages again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::page::PageId;
 use crate::swip::Swip;
+
+/// What a page's bytes have to be like, apart from the checksum: says what is wrong with them.
+pub type PageCheck = fn(&[u8]) -> Result<(), &'static str>;
 
 /// One swip per page, in the order of the pages, which may differ in size.
 #[derive(Debug)]
@@ -14,13 +18,28 @@ pub struct PageTable {
     pages: Arc<Pages>,
     /// The pool that has, or had, pages of it in memory.
     home: OnceLock<Weak<dyn Home>>,
+    /// Put to each page that is read.
+    check: Option<PageCheck>,
 }
 
 /// The ids of a table's pages, and their swips.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    pub(crate) ids: Box<[PageId]>,
+    ids: Box<[AtomicU64]>,
     pub(crate) swips: Box<[Swip]>,
+}
+
+impl Pages {
+    /// Where page number `page` lies now.
+    #[inline]
+    pub(crate) fn id(&self, page: usize) -> PageId {
+        PageId::from_bits(self.ids[page].load(Ordering::Acquire)).expect("the id of a page")
+    }
+
+    /// Page number `page` has another place from now on; for whoever has the page alone.
+    pub(crate) fn set_id(&self, page: usize, id: PageId) {
+        self.ids[page].store(id.to_bits(), Ordering::Release);
+    }
 }
 
 /// A pool that keeps pages in memory after their last use.
@@ -33,9 +52,21 @@ impl PageTable {
     /// A table of pages on the device. It may be dropped at any time, while its pages are in memory or
     /// guarded too; then changes of a page that were not flushed are forgotten.
     pub fn new(ids: impl IntoIterator<Item = PageId>) -> Arc<PageTable> {
-        let ids: Box<[PageId]> = ids.into_iter().collect();
+        PageTable::make(ids, None)
+    }
+
+    /// The same, of pages that are not believed before `check` has approved of them, whatever their
+    /// checksum says: it is put to each page that is read, before anybody sees it.
+    pub fn with_check(ids: impl IntoIterator<Item = PageId>, check: PageCheck) -> Arc<PageTable> {
+        PageTable::make(ids, Some(check))
+    }
+
+    fn make(ids: impl IntoIterator<Item = PageId>, check: Option<PageCheck>) -> Arc<PageTable> {
+        let ids: Vec<PageId> = ids.into_iter().collect();
         let swips = ids.iter().map(|&id| Swip::cold(id)).collect();
-        Arc::new(PageTable { pages: Arc::new(Pages { ids, swips }), home: OnceLock::new() })
+        let ids = ids.iter().map(|id| AtomicU64::new(id.to_bits())).collect();
+        let pages = Arc::new(Pages { ids, swips });
+        Arc::new(PageTable { pages, home: OnceLock::new(), check })
     }
 
     /// Number of pages.
@@ -50,7 +81,7 @@ impl PageTable {
 
     /// Bytes of all pages.
     pub fn bytes(&self) -> u64 {
-        self.pages.ids.iter().map(|id| id.bytes() as u64).sum()
+        (0..self.len()).map(|page| self.id(page).bytes() as u64).sum()
     }
 
     /// The swip of page number `page`.
@@ -62,17 +93,22 @@ impl PageTable {
         &self.pages.swips[page]
     }
 
-    /// The id of page number `page`, wherever the page is now.
+    /// The id of page number `page`, whether the page is in memory or not.
     ///
     /// # Panics
     /// If there is no such page.
     pub fn id(&self, page: usize) -> PageId {
-        self.pages.ids[page]
+        self.pages.id(page)
     }
 
     /// All swips.
     pub fn swips(&self) -> &[Swip] {
         &self.pages.swips
+    }
+
+    /// What its pages are checked by.
+    pub(crate) fn check(&self) -> Option<PageCheck> {
+        self.check
     }
 
     pub(crate) fn pages(&self) -> &Arc<Pages> {

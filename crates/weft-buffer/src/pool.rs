@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_rt::io::File;
 use weft_rt::memory::Ledger;
-use weft_rt::{announce, yield_now};
+use weft_rt::{announce, prefetch_line, yield_now};
 
 use crate::cooling::Turn;
 use crate::devices::Devices;
@@ -18,9 +18,10 @@ use crate::frame_state::{Phase, Use};
 use crate::frames::Frames;
 use crate::guard::{Anchor, PageGuard, PageGuardMut};
 use crate::hits::thread_number;
-use crate::page::{self, PageId};
+use crate::optimistic::OptimisticPage;
+use crate::page::{self, PageError, PageId};
 use crate::page_cache::{PageCache, Pin};
-use crate::page_table::PageTable;
+use crate::page_table::{PageCheck, PageTable};
 use crate::swip::SwipState;
 
 /// Pages from this size on are announced before they are verified; smaller ones come faster than
@@ -172,7 +173,7 @@ impl BufferPool {
         let SwipState::Hot(address) = state else { return None };
         let pin = self.cache.pin(address, Phase::Loaded, swip, state, wanted)?;
         self.cache.hits.add_one();
-        Some(self.guard(pin, address, table.id(page)))
+        Some(self.guard(pin, address, table.id(page).bytes()))
     }
 
     /// Page number `page` of `table`, read from its device if it is not in memory. There is one read per
@@ -257,6 +258,84 @@ impl BufferPool {
         }
     }
 
+    /// Makes page number `page` of `table`, which is vacant, at the place `id` out of `image`: it is in memory,
+    /// and dirty. The image's header need only have tuples and kind. The caller sees to it that nobody else makes the page
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`BufferError::Device`], [`BufferError::Budget`] and [`BufferError::WriteBack`] as
+    /// [`BufferPool::fix`]; the page stays vacant.
+    ///
+    /// # Panics
+    /// If the page exists, if table, place or image have another size, or if another pool has pages of the table.
+    pub async fn create(
+        &self,
+        table: &Arc<PageTable>,
+        page: usize,
+        id: PageId,
+        image: &[u8],
+    ) -> Result<(), BufferError> {
+        let swip = table.swip(page);
+        let vacant = PageId::vacant(id.bytes());
+        self.cache.device(id)?;
+        // Those who came too late for a page of this number may still look at it.
+        while let SwipState::Hot(_) = swip.state() {
+            assert!(table.id(page).is_vacant(), "page {page} exists");
+            yield_now().await;
+        }
+        let frame = self.cache.obtain(FrameSize::of_units(id.units())).await?;
+        let (pin, mut buffer) = self.cache.begin(frame, table, page, id);
+        let led = swip.change(SwipState::Cold(vacant), SwipState::Loading(pin.page()));
+        assert!(led, "page {page} exists");
+        buffer.copy_from_slice(image);
+        table.pages().set_id(page, id);
+        self.cache.note_changer();
+        pin.created(buffer);
+        Ok(())
+    }
+
+    /// Page number `page` of `table`, if it is in memory and nobody has it alone, to be read without a
+    /// pin: no guard, no atomic exchange, and no promise but [`OptimisticPage::validate`].
+    ///
+    /// # Panics
+    /// As [`BufferPool::try_fix`].
+    #[inline]
+    pub fn try_optimistic(&self, table: &PageTable, page: usize) -> Option<OptimisticPage<'_>> {
+        let swip = table.swip(page);
+        let leads_here = swip.state();
+        let SwipState::Hot(address) = leads_here else { return None };
+        let frames = &self.cache.frames;
+        let (frame, size) = frames.sized_at(address).expect("the table is in use by another pool");
+        let state = frames.state(frame);
+        let version = state.optimistic(swip, leads_here)?;
+        Some(OptimisticPage::new(address, size.bytes(), state, version))
+    }
+
+    /// Asks for the first `lines` cache lines of page number `page` of `table`, and for what is known of
+    /// its frame, if it is in memory; false if it is not. Suspends nobody.
+    ///
+    /// # Panics
+    /// As [`BufferPool::try_fix`].
+    #[inline]
+    pub fn prefetch_page(&self, table: &PageTable, page: usize, lines: usize) -> bool {
+        let SwipState::Hot(address) = table.swip(page).state() else { return false };
+        prefetch_line(std::ptr::from_ref(self.cache.frames.state(self.cache.frame_at(address))));
+        for line in 0..lines {
+            prefetch_line(address.as_ptr().wrapping_add(line * 64));
+        }
+        true
+    }
+
+    /// Writes those pages of `table` that are dirty now to their devices; says nothing about what makes them
+    /// durable. Waits for guards on them, so the caller must have none on a dirty page, and no exclusive
+    /// one. Goes on after an error.
+    ///
+    /// # Errors
+    /// The first one: [`BufferError::WriteBack`], and the page stays dirty.
+    pub async fn write_table(&self, table: &PageTable) -> Result<(), BufferError> {
+        self.cache.write_pages(table).await
+    }
+
     /// Writes all pages that are dirty now to their devices and makes them durable. Waits for guards on
     /// them, so the caller must have none on a dirty page, and no exclusive one. Goes on after an error.
     ///
@@ -278,9 +357,9 @@ impl BufferPool {
     }
 
     #[inline]
-    fn guard(&self, pin: Pin<'_>, address: std::ptr::NonNull<u8>, id: PageId) -> PageGuard {
+    fn guard(&self, pin: Pin<'_>, address: std::ptr::NonNull<u8>, bytes: usize) -> PageGuard {
         let anchor = self.anchors[thread_number().min(ANCHORS)].clone();
-        PageGuard::new(address, id.bytes(), pin.into_frame(), anchor)
+        PageGuard::new(address, bytes, pin.into_frame(), anchor)
     }
 
     async fn fix_in_line(
@@ -301,7 +380,7 @@ impl BufferPool {
         wanted: Use,
         patience: Patience<'_>,
     ) -> Result<Option<PageGuard>, BufferError> {
-        let (swip, id) = (table.swip(page), table.id(page));
+        let (swip, bytes) = (table.swip(page), table.id(page).bytes());
         let cache = &self.cache;
         loop {
             let state = swip.state();
@@ -319,12 +398,15 @@ impl BufferPool {
                     if let Some(pin) = cache.pin(address, Phase::Loading, swip, state, wanted) {
                         cache.counts.shared.fetch_add(1, Ordering::Relaxed);
                         if pin.wait().await {
-                            return Ok(Some(self.guard(pin, address, id)));
+                            return Ok(Some(self.guard(pin, address, bytes)));
                         }
                         continue; // The read failed: this coroutine tries next, or waits for who does.
                     }
                 }
-                SwipState::Cold(_) => {
+                SwipState::Cold(id) => {
+                    if id.is_vacant() {
+                        return Err(BufferError::Vacant { page });
+                    }
                     let size = FrameSize::of_units(id.units());
                     let frame = match patience {
                         Patience::None => cache.obtain_now(size),
@@ -332,7 +414,7 @@ impl BufferPool {
                         Patience::InTurn(turn) => Some(cache.obtain_in_turn(size, turn).await?),
                     };
                     let Some(frame) = frame else { return Ok(None) };
-                    if let Some(guard) = self.load(frame, table, page, wanted).await? {
+                    if let Some(guard) = self.load(frame, table, page, id, wanted).await? {
                         return Ok(Some(guard));
                     }
                 }
@@ -348,10 +430,11 @@ impl BufferPool {
         frame: u32,
         table: &Arc<PageTable>,
         page: usize,
+        id: PageId,
         wanted: Use,
     ) -> Result<Option<PageGuard>, BufferError> {
-        let (swip, id) = (table.swip(page), table.id(page));
-        let (pin, buffer) = self.cache.begin(frame, table, page);
+        let swip = table.swip(page);
+        let (pin, buffer) = self.cache.begin(frame, table, page, id);
         let address = pin.page();
         if !swip.change(SwipState::Cold(id), SwipState::Loading(address)) {
             return Ok(None);
@@ -361,7 +444,7 @@ impl BufferPool {
         self.cache.note_read(1, id.bytes());
         let (result, buffer) = device.read_exact(buffer, id.offset()).await;
         result?;
-        self.finish(loading, buffer, id, wanted).await.map(Some)
+        self.finish(loading, buffer, id, table.check(), wanted).await.map(Some)
     }
 
     /// Verifies what was read and opens the page to everybody.
@@ -370,20 +453,25 @@ impl BufferPool {
         loading: Loading<'_>,
         buffer: weft_rt::io::IoBuf,
         id: PageId,
+        check: Option<PageCheck>,
         wanted: Use,
     ) -> Result<PageGuard, BufferError> {
         if buffer.len() >= ANNOUNCED_BYTES_MIN {
             // The bytes are in memory, not in a cache: others run while they come.
             announce(&buffer).await;
         }
-        page::verify(&buffer, id).map_err(|source| {
+        let verified = page::verify(&buffer, id).and_then(|_| match check {
+            Some(check) => check(&buffer).map_err(|reason| PageError::Content { reason }),
+            None => Ok(()),
+        });
+        verified.map_err(|source| {
             let path = self.cache.devices.of(id).path().into();
             BufferError::Page { path, id, source }
         })?;
         let pin = loading.succeeded();
         pin.loaded(buffer, wanted == Use::Scan);
         let address = pin.page();
-        Ok(self.guard(pin, address, id))
+        Ok(self.guard(pin, address, id.bytes()))
     }
 }
 

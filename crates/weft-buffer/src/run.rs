@@ -102,7 +102,7 @@ impl BufferPool {
                 let request = requests.next()?;
                 let run = &run;
                 Some(async move {
-                    if let Err(error) = self.read_together(request, run).await {
+                    if let Err(error) = self.read_together(request, run, table).await {
                         run.borrow_mut().error.get_or_insert(error);
                     }
                     Ok::<(), Infallible>(())
@@ -138,15 +138,16 @@ impl BufferPool {
         let run = run.borrow();
         let mut cold = Vec::new();
         for (at, page) in pages.enumerate() {
-            let (swip, id) = (table.swip(page), table.id(page));
-            if run.guards[at].is_some() || swip.state() != SwipState::Cold(id) {
+            let swip = table.swip(page);
+            let SwipState::Cold(id) = swip.state() else { continue };
+            if run.guards[at].is_some() || id.is_vacant() {
                 continue;
             }
             self.cache.device(id)?;
             let Some(frame) = self.cache.obtain_now(FrameSize::of_units(id.units())) else {
                 return Ok(None);
             };
-            let (pin, buffer) = self.cache.begin(frame, table, page);
+            let (pin, buffer) = self.cache.begin(frame, table, page, id);
             if swip.change(SwipState::Cold(id), SwipState::Loading(pin.page())) {
                 cold.push(Cold { at, id, loading: Loading { pin: Some(pin) }, buffer });
             }
@@ -159,6 +160,7 @@ impl BufferPool {
         &self,
         request: Vec<Cold<'_>>,
         run: &RefCell<Run>,
+        table: &PageTable,
     ) -> Result<(), BufferError> {
         let first = request[0].id;
         let device = self.cache.device(first)?;
@@ -174,7 +176,7 @@ impl BufferPool {
         let (result, buffers) = device.read_vectored_exact(buffers, first.offset()).await;
         result?;
         for ((at, id, loading), buffer) in loads.into_iter().zip(buffers) {
-            let guard = self.finish(loading, buffer, id, Use::Scan).await?;
+            let guard = self.finish(loading, buffer, id, table.check(), Use::Scan).await?;
             run.borrow_mut().guards[at] = Some(guard);
         }
         Ok(())

@@ -10,6 +10,8 @@ use crate::error::BufferError;
 use crate::frame_state::Use;
 use crate::page::{self, PageHeader};
 use crate::page_cache::PageCache;
+use crate::page_table::PageTable;
+use crate::swip::SwipState;
 
 /// Writes in flight while pages are flushed.
 const FLUSH_DEPTH: usize = 64;
@@ -53,7 +55,30 @@ impl PageCache {
     /// first.
     pub(crate) async fn flush(self: &Arc<PageCache>) -> Result<(), BufferError> {
         let pages = self.shelf().pages(&self.frames);
-        let mut pages = pages.into_iter().filter(|&frame| {
+        let mut outcome = self.write_frames(pages.into_iter()).await;
+        for device in self.devices.files() {
+            outcome = outcome.and(device.sync().await.map_err(BufferError::from));
+        }
+        outcome
+    }
+
+    /// Writes those pages of a table that are dirty now; goes on after errors and returns the first.
+    pub(crate) async fn write_pages(
+        self: &Arc<PageCache>,
+        table: &PageTable,
+    ) -> Result<(), BufferError> {
+        let hot = table.swips().iter().filter_map(|swip| match swip.state() {
+            SwipState::Hot(page) => Some(self.frame_at(page)),
+            SwipState::Cold(_) | SwipState::Loading(_) => None,
+        });
+        self.write_frames(hot).await
+    }
+
+    async fn write_frames(
+        self: &Arc<PageCache>,
+        frames: impl Iterator<Item = u32>,
+    ) -> Result<(), BufferError> {
+        let mut pages = frames.filter(|&frame| {
             let state = self.frames.state(frame);
             state.is_dirty()
         });
@@ -68,10 +93,6 @@ impl PageCache {
             })
         });
         let Ok(()) = writes.await;
-        let mut outcome = first_error.take().map_or(Ok(()), Err);
-        for device in self.devices.files() {
-            outcome = outcome.and(device.sync().await.map_err(BufferError::from));
-        }
-        outcome
+        first_error.take().map_or(Ok(()), Err)
     }
 }

@@ -470,3 +470,51 @@ fn loom_abandoning_races_with_unlocking() {
         world.assert_at_rest(1, 0);
     });
 }
+
+/// An optimistic reader races with one who changes the page, then with eviction and reuse: what it has
+/// validated is what one of them left.
+#[test]
+fn loom_optimistic_reads_are_whole() {
+    use loom::sync::atomic::AtomicU64 as Word;
+    check(|| {
+        let frame = Arc::new((FrameState::new(), Swip::cold(id(0)), [Word::new(7), Word::new(7)]));
+        frame.0.begin_loading();
+        assert!(frame.1.change(SwipState::Cold(id(0)), SwipState::Loading(page())));
+        frame.0.loaded(&frame.1, page(), true);
+        frame.0.unpin(|| unreachable!("the pool's pin stays"));
+        let reading = frame.clone();
+        let reader = thread::spawn(move || {
+            let (state, swip, words) = &*reading;
+            let leads_here = swip.state();
+            if !matches!(leads_here, SwipState::Hot(_)) {
+                return;
+            }
+            let Some(version) = state.optimistic(swip, leads_here) else { return };
+            let read = [words[1].load(Ordering::Relaxed), words[0].load(Ordering::Relaxed)];
+            if state.validate(version) {
+                assert!(read == [7, 7] || read == [8, 8], "{read:?} was validated");
+            }
+        });
+        let (state, swip, words) = &*frame;
+        let hot = SwipState::Hot(page());
+        // The reader may just have marked the page as wanted.
+        while !state.lock(swip, hot) {
+            thread::yield_now();
+        }
+        words[0].store(8, Ordering::Relaxed);
+        words[1].store(8, Ordering::Relaxed);
+        state.unlock(true);
+        // Written to the device, which changes nothing that is read.
+        if state.claim(true, true) == Claim::Dirty {
+            state.unlock(false);
+        }
+        if state.claim(true, true) == Claim::Evicting {
+            swip.set(SwipState::Cold(id(0)));
+            state.evicted();
+            state.begin_loading();
+            words[1].store(9, Ordering::Relaxed);
+            words[0].store(9, Ordering::Relaxed);
+        }
+        reader.join().unwrap();
+    });
+}
