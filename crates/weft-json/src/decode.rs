@@ -237,7 +237,7 @@ impl Rules<'_> {
             (Column::Boolean(builder), Peek::True | Peek::False) => {
                 builder.append_value(pull.known_bool(peek)?);
             }
-            (Column::Integer(builder), peek) if peek == Peek::Number => {
+            (Column::Integer(builder), Peek::Number) => {
                 let digits = pull.known_number()?;
                 match digits.parse().ok() {
                     Some(number) => builder.append_value(number),
@@ -245,7 +245,7 @@ impl Rules<'_> {
                     None => return Err(self.no_fit(start, pull, "BIGINT")),
                 }
             }
-            (Column::Double(builder), peek) if peek == Peek::Number => {
+            (Column::Double(builder), Peek::Number) => {
                 let digits = pull.known_number()?;
                 let number = digits.parse().ok();
                 builder.append_option(number);

@@ -18,7 +18,7 @@ mod write;
 
 pub use decode::Decoder;
 pub use merge::{contains, merge_patch};
-pub use parts::{Kind, check, compact, elements, kind, members, text_of, unescaped};
+pub use parts::{Kind, Members, check, compact, elements, kind, members, text_of, unescaped};
 pub use path::{Path, Step};
 pub use print::{pretty, quoted, structure, write_quoted};
 pub use shape::Shape;

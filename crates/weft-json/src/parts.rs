@@ -129,11 +129,14 @@ pub fn elements(value: &str) -> Result<Option<Vec<&str>>> {
     Ok(Some(found))
 }
 
+/// The keys of an object, without escapes, and the texts of their values.
+pub type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
+
 /// The keys and values of an object, in order; of another value, nothing.
 ///
 /// # Errors
 /// If the text is no JSON.
-pub fn members(value: &str) -> Result<Option<Vec<(Cow<'_, str>, &str)>>> {
+pub fn members(value: &str) -> Result<Option<Members<'_>>> {
     let mut pull = Pull::new(value);
     let peek = pull.peek()?;
     if peek != Peek::Object {

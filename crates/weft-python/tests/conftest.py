@@ -16,6 +16,6 @@ def con() -> Iterator[weft.Connection]:
 #: A query that takes much longer than any test.
 LONG = """
     SELECT count(*) FROM
-        (SELECT value AS a FROM generate_series(1, 1000000)) AS x
-        JOIN (SELECT value AS b FROM generate_series(1, 1000000)) AS y ON a * 7919 % 1000003 < b * 104729 % 999983
+        (SELECT value AS a FROM generate_series(1, 1000000) AS g(value)) AS x
+        JOIN (SELECT value AS b FROM generate_series(1, 1000000) AS g(value)) AS y ON a * 7919 % 1000003 < b * 104729 % 999983
 """

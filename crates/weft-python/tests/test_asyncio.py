@@ -30,7 +30,7 @@ def test_await(con: Connection) -> None:
 
 def test_rows_that_are_not_kept(con: Connection) -> None:
     async def main() -> None:
-        sql = "SELECT value FROM generate_series(1, 100000) ORDER BY value"
+        sql = "SELECT value FROM generate_series(1, 100000) AS g(value) ORDER BY value"
         result = await con.execute_async(sql, keep=False)
         assert await result.fetchone() == (1,)
         assert await result.fetchmany(2) == [(2,), (3,)]
@@ -43,14 +43,14 @@ def test_rows_that_are_not_kept(con: Connection) -> None:
 
 def test_batches(con: Connection) -> None:
     async def main() -> int:
-        result = con.execute_async("SELECT value FROM generate_series(1, 100000)")
+        result = con.execute_async("SELECT value FROM generate_series(1, 100000) AS g(value)")
         return sum([len(batch) async for batch in result])
 
     assert asyncio.run(main()) == 100_000
 
 
 def test_many_at_once(con: Connection) -> None:
-    con.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 1000)")
+    con.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 1000) AS g(value)")
     threads = threading.active_count()
 
     async def query(number: int) -> int:

@@ -99,7 +99,7 @@ def test_description(con: Connection) -> None:
 
 
 def test_fetch(con: Connection) -> None:
-    cursor = con.execute("SELECT value FROM generate_series(1, 20000) ORDER BY value")
+    cursor = con.execute("SELECT value FROM generate_series(1, 20000) AS g(value) ORDER BY value")
     assert cursor.fetchone() == (1,)
     assert cursor.fetchmany(3) == [(2,), (3,), (4,)]
     cursor.arraysize = 2
@@ -116,7 +116,7 @@ def test_fetch(con: Connection) -> None:
 
 
 def test_rows_of_a_cursor_are_iterated(con: Connection) -> None:
-    cursor = con.execute("SELECT value FROM generate_series(1, 3000) ORDER BY value")
+    cursor = con.execute("SELECT value FROM generate_series(1, 3000) AS g(value) ORDER BY value")
     assert next(iter(cursor)) == (1,)
     assert list(con.execute("SELECT 1 WHERE false")) == []
 

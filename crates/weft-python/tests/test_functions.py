@@ -14,7 +14,7 @@ from weft import Connection
 
 def test_values(con: Connection) -> None:
     con.create_function("plus_one", lambda x: x + 1, ["BIGINT"], "BIGINT")
-    sql = "SELECT sum(plus_one(value)) FROM generate_series(1, 10000)"
+    sql = "SELECT sum(plus_one(value)) FROM generate_series(1, 10000) AS g(value)"
     assert con.execute(sql).fetchone() == (sum(range(2, 10002)),)
     assert con.execute("SELECT plus_one(NULL), plus_one(1)").fetchone() == (None, 2)
     assert con.execute("SELECT plus_one(CAST('4' AS INTEGER))").fetchone() == (5,)
@@ -38,7 +38,7 @@ def test_arrays(con: Connection) -> None:
         return pyarrow.compute.multiply(values, 2)
 
     con.create_function("double_of", double, [pyarrow.int64()], pyarrow.int64(), type="arrow")
-    sql = "SELECT sum(double_of(value)) FROM generate_series(1, 100000)"
+    sql = "SELECT sum(double_of(value)) FROM generate_series(1, 100000) AS g(value)"
     assert con.execute(sql).fetchone() == (100_000 * 100_001,)
 
 
@@ -46,7 +46,7 @@ def test_arrays(con: Connection) -> None:
 def test_in_all_places(con: Connection, engine: str) -> None:
     con.execute(f"SET engine = '{engine}'")
     con.create_function("half", lambda x: x // 2, ["BIGINT"], "BIGINT")
-    con.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 1000)")
+    con.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 1000) AS g(value)")
     for sql, answer in [
         ("SELECT count(*) FROM t WHERE half(a) = 3", 2),
         ("SELECT count(DISTINCT half(a)) FROM t", 501),
@@ -61,13 +61,13 @@ def test_in_all_places(con: Connection, engine: str) -> None:
 def test_errors(con: Connection) -> None:
     con.create_function("fails", lambda x: 1 // x, ["BIGINT"], "BIGINT")
     with pytest.raises(weft.DataError, match="ZeroDivisionError"):
-        con.execute("SELECT fails(value) FROM generate_series(0, 3)").fetchall()
+        con.execute("SELECT fails(value) FROM generate_series(0, 3) AS g(value)").fetchall()
     con.create_function("wrong", lambda x: "text", ["BIGINT"], "BIGINT")
     with pytest.raises(weft.DataError, match="wrong"):
         con.execute("SELECT wrong(1)").fetchall()
     con.create_function("short", lambda x: x[:1], ["BIGINT"], "BIGINT", type="arrow")
     with pytest.raises(weft.DataError, match="short"):
-        con.execute("SELECT short(value) FROM generate_series(0, 3)").fetchall()
+        con.execute("SELECT short(value) FROM generate_series(0, 3) AS g(value)").fetchall()
 
 
 def test_names(con: Connection) -> None:
@@ -127,7 +127,7 @@ def test_cancelled_while_it_runs(con: Connection) -> None:
     timer = threading.Timer(0.2, con.interrupt)
     timer.start()
     with pytest.raises(weft.QueryCancelledError):
-        con.execute("SELECT sum(slow(value)) FROM generate_series(1, 100000)").fetchall()
+        con.execute("SELECT sum(slow(value)) FROM generate_series(1, 100000) AS g(value)").fetchall()
     timer.join()
 
 
@@ -138,7 +138,7 @@ def test_aggregates(con: Connection, engine: str) -> None:
     con.create_aggregate("pairs", lambda a, b: sum(x * y for x, y in zip(a, b, strict=True)), ["BIGINT", "BIGINT"], "BIGINT")
     con.create_aggregate("total", pyarrow.compute.sum, ["BIGINT"], "BIGINT", type="arrow")
     con.create_aggregate("rows_of", len, ["BIGINT"], "BIGINT", null_handling="special")
-    con.execute("CREATE TABLE t AS SELECT value AS a, CASE WHEN value % 10 > 0 THEN value END AS b FROM generate_series(1, 20000)")
+    con.execute("CREATE TABLE t AS SELECT value AS a, CASE WHEN value % 10 > 0 THEN value END AS b FROM generate_series(1, 20000) AS g(value)")
     for sql, answer in [
         ("SELECT largest(a), pairs(a, a), total(b), rows_of(b) FROM t",
          [(20000, sum(n * n for n in range(20001)), sum(n for n in range(20001) if n % 10), 20000)]),

@@ -96,5 +96,5 @@ def test_commands(con: Connection) -> None:
 def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft._progress._SHOWN_AFTER", 0.0)
     with weft.connect(threads=2, progress=True) as con:
-        con.execute("SELECT count(*) FROM generate_series(1, 30000000) WHERE value % 7 = 3").fetchall()
+        con.execute("SELECT count(*) FROM generate_series(1, 30000000) AS g(value) WHERE value % 7 = 3").fetchall()
     assert "rows" in capsys.readouterr().err

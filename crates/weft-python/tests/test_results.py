@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft import Connection
 
-NUMBERS = "SELECT value AS n, CAST(value AS VARCHAR) AS s FROM generate_series(1, 100000) ORDER BY 1"
+NUMBERS = "SELECT value AS n, CAST(value AS VARCHAR) AS s FROM generate_series(1, 100000) AS g(value) ORDER BY 1"
 
 
 def test_a_result_is_read_as_often_as_one_likes(con: Connection) -> None:
@@ -87,7 +87,7 @@ def test_nothing_is_kept(con: Connection) -> None:
 
 def test_results_may_be_larger_than_memory() -> None:
     with weft.connect(memory_limit="32MiB", threads=2) as con:
-        result = con.execute("SELECT value, value * 2 AS b FROM generate_series(1, 3000000)")
+        result = con.execute("SELECT value, value * 2 AS b FROM generate_series(1, 3000000) AS g(value)")
         rows = sum(batch.num_rows for batch in result.batches())
         assert rows == 3_000_000
         # What did not fit into memory is read again from a file.
@@ -96,7 +96,7 @@ def test_results_may_be_larger_than_memory() -> None:
 
 
 def test_errors_come_in_the_midst(con: Connection) -> None:
-    result = con.execute("SELECT 1 / (value - 90000) FROM generate_series(1, 100000)")
+    result = con.execute("SELECT 1 / (value - 90000) FROM generate_series(1, 100000) AS g(value)")
     for _ in range(2):
         with pytest.raises(weft.DataError, match="zero"):
             list(result.rows())

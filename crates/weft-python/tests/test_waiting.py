@@ -56,7 +56,7 @@ def test_other_threads_run_meanwhile(con: Connection) -> None:
 
 def test_threads_share_a_connection(con: Connection) -> None:
     def query(number: int) -> int:
-        row = con.execute("SELECT sum(value) + ? FROM generate_series(1, 1000)", [number]).fetchone()
+        row = con.execute("SELECT sum(value) + ? FROM generate_series(1, 1000) AS g(value)", [number]).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -65,7 +65,7 @@ def test_threads_share_a_connection(con: Connection) -> None:
 
 
 def test_threads_share_a_result(con: Connection) -> None:
-    result = con.execute("SELECT value FROM generate_series(1, 100000)")
+    result = con.execute("SELECT value FROM generate_series(1, 100000) AS g(value)")
     with ThreadPoolExecutor(4) as pool:
         counts = list(pool.map(lambda _: sum(1 for _ in result.rows()), range(4)))
     assert counts == [100_000] * 4
@@ -81,7 +81,7 @@ def test_closing_cancels(con: Connection) -> None:
 def test_out_of_memory() -> None:
     with weft.connect(memory_limit="16MiB", threads=2) as con:
         with pytest.raises(weft.OutOfMemoryError) as raised:
-            con.execute("SELECT array_agg(value) FROM generate_series(1, 20000000)").arrow()
+            con.execute("SELECT array_agg(value) FROM generate_series(1, 20000000) AS g(value)").arrow()
         assert isinstance(raised.value, MemoryError)
         assert con.execute("SELECT 1").fetchall() == [(1,)]
 

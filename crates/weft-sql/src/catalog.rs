@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::ready;
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, SchemaProvider, TableFunction, TableProvider,
 };
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DFSchema, DataFusionError, Result as DfResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
@@ -19,10 +21,14 @@ use futures::future::BoxFuture;
 use weft_store::{Snapshot, Table};
 
 use crate::control::units_of_files;
-use crate::error::{ErrorKind, Result, SqlError, unknown_table};
-use crate::files::{FileSet, ReadOptions, looks_like_file};
+use crate::error::{ErrorKind, Result, SqlError, internal, unknown_table};
+use crate::file_functions::{self, BoundFiles};
+use crate::files::{FileKind, FileSet, ReadOptions, looks_like_file};
+use crate::forms;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
+use crate::letter_case;
 use crate::once::{evaluated_once, mark};
+use crate::recursive_terms;
 use crate::relation::{Relation, RelationTable};
 use crate::same_names::name_beside_wildcards;
 use crate::statement::{fold, inner_statement, parse_query};
@@ -53,6 +59,8 @@ pub(crate) struct StatementCatalog {
     within: Vec<String>,
     /// A view that is about to be made, and its query.
     pending: Option<(String, String)>,
+    /// Tables in files that the statement reads.
+    bound: Arc<BoundFiles>,
 }
 
 impl StatementCatalog {
@@ -62,7 +70,8 @@ impl StatementCatalog {
         context: ScanContext,
     ) -> StatementCatalog {
         let (relations, within, pending) = (Arc::default(), Vec::new(), None);
-        StatementCatalog { state: Arc::new(state), snapshot, relations, context, within, pending }
+        let (state, bound) = (Arc::new(state), Arc::default());
+        StatementCatalog { state, snapshot, relations, context, within, pending, bound }
     }
 
     /// The same with more relations that the program has handed over.
@@ -116,6 +125,11 @@ impl StatementCatalog {
         &self.snapshot
     }
 
+    /// What the scans of the statement share.
+    pub(crate) fn context(&self) -> &ScanContext {
+        &self.context
+    }
+
     /// The table of this name.
     ///
     /// # Errors
@@ -165,6 +179,9 @@ impl StatementCatalog {
         if let Some(relation) = self.relation(name) {
             return Ok(Some(Arc::new(RelationTable::new(name, relation.clone()))));
         }
+        if let Some(table) = self.bound.get(name) {
+            return Ok(Some(table));
+        }
         if let Some(table) = self.snapshot.table(name) {
             let defaults = self.defaults(&table)?;
             let learned = table.statistics().await?;
@@ -182,11 +199,56 @@ impl StatementCatalog {
         }
         if looks_like_file(name) {
             let options = ReadOptions::default();
-            let files = FileSet::find(name, &options).map_err(|error| error.about(name))?;
-            self.context.control.progress.add_total(units_of_files(files.bytes()));
-            return files.table(&self.state, &options, None).await.map(Some);
+            let files = match FileSet::find(name, &options) {
+                // A directory without tables may have the name of a table that is about to be made.
+                Err(_) if !name.contains('/') && Path::new(name).is_dir() => return Ok(None),
+                found => found.map_err(|error| error.about(name))?,
+            };
+            let table =
+                self.files(name, files, &options).await.map_err(|error| error.about(name))?;
+            self.bound.insert(name, Arc::clone(&table));
+            return Ok(Some(table));
         }
         Ok(None)
+    }
+
+    /// The table in files, which `key` names.
+    async fn files(
+        &self,
+        key: &str,
+        files: FileSet,
+        options: &ReadOptions,
+    ) -> Result<Arc<dyn TableProvider>> {
+        self.context.control.progress.add_total(units_of_files(files.bytes()));
+        if !matches!(files.kind, FileKind::Csv | FileKind::Tsv) {
+            return files.table(&self.state, options, None).await;
+        }
+        let (key, options, context) = (key.to_owned(), options.clone(), self.context.clone());
+        let found = SpawnedTask::spawn_blocking(move || files.csv_table(&options, &key, &context));
+        let (table, _) = found.await.map_err(|error| internal(&error.to_string()))??;
+        Ok(table)
+    }
+
+    /// Makes tables of the files that functions read.
+    async fn bind(&self, statement: &mut DfStatement) -> Result<()> {
+        for call in file_functions::take_calls(statement)? {
+            if self.bound.get(call.name()).is_some() {
+                continue;
+            }
+            let options = call.read_options()?;
+            let files = call.find(&options)?;
+            let table = match call.reads_tables() {
+                true => self.files(call.name(), files, &options).await?,
+                false => {
+                    let (call, context) = (call.clone(), self.context.clone());
+                    let rows =
+                        SpawnedTask::spawn_blocking(move || call.rows(&files, &options, &context));
+                    rows.await.map_err(|error| internal(&error.to_string()))??
+                }
+            };
+            self.bound.insert(call.name(), table);
+        }
+        Ok(())
     }
 
     fn is_view(&self, name: &str) -> bool {
@@ -229,17 +291,25 @@ impl StatementCatalog {
     }
 }
 
-/// Plans a statement, with its joins with USING and NATURAL written out. What is written beside `*` and is
+/// Plans a statement, with its forms that depend on columns and its joins with USING and NATURAL written out. What is written beside `*` and is
 /// among its columns as well gets another name then.
-async fn planned(
+pub(crate) async fn planned(
     catalog: &StatementCatalog,
     state: &SessionState,
     mut statement: DfStatement,
 ) -> Result<LogicalPlan> {
-    let with_tables = match using_joins::are_in(&mut statement) {
+    catalog.bind(&mut statement).await?;
+    if forms::values::are_needed(&mut statement) {
+        forms::values::evaluate(catalog, state, &mut statement).await?;
+    }
+    let has_forms = forms::are_in(&mut statement);
+    let with_tables = match has_forms || using_joins::are_in(&mut statement) {
         true => using_joins::with_tables(state, &statement).await,
         false => None,
     };
+    if let Some(state) = with_tables.as_ref().filter(|_| has_forms) {
+        forms::write_out(&mut statement, state)?;
+    }
     loop {
         let mut written = statement.clone();
         if let Some(state) = &with_tables {
@@ -252,9 +322,11 @@ async fn planned(
         let is_whole = take_wildcard(&mut written);
         let error = match state.statement_to_plan(written).await {
             Ok(plan) => {
+                recursive_terms::check(&plan)?;
                 let plan = if is_whole { with_all_columns(plan) } else { plan };
-                return Ok(evaluated_once(state, plan)?);
+                return Ok(evaluated_once(state, forms::planned(plan)?)?);
             }
+            Err(error) if letter_case::adopt(&mut statement, &error)? => continue,
             Err(error) => SqlError::from(error),
         };
         if !name_beside_wildcards(&mut statement, &error) {

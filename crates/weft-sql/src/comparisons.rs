@@ -3,6 +3,7 @@
 //! - `a IS DISTINCT FROM b AND c` compares with `b`, not with `b AND c`.
 //! - `IS UNKNOWN` is IS NULL.
 //! - Rows are compared column by column, with SQL's rules for NULL.
+//! - `x = ANY(list)` is NULL if no element is equal but one is NULL.
 //! - Those with the rows of a query are `query_comparisons.rs`' business.
 
 use std::ops::ControlFlow;
@@ -40,12 +41,37 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
                 *expr = if *negated { not(found) } else { found };
             }
         }
+        Expr::AnyOp { right, .. } if !matches!(**right, Expr::Subquery(_)) => any_element(expr),
         Expr::AnyOp { .. } | Expr::AllOp { .. } | Expr::InSubquery { .. } => {
             query_comparisons::rewrite(expr)?;
         }
         _ => {}
     }
     ControlFlow::Continue(())
+}
+
+/// Puts a comparison with any element of a list as IN, or as the opposite with all of them: DataFusion knows what is unknown
+/// of those alone.
+fn any_element(expr: &mut Expr) {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    let Expr::AnyOp { left, compare_op, right, .. } = expr else { return };
+    if let (Eq, Expr::Array(array)) = (&*compare_op, &**right)
+        && !array.elem.is_empty()
+    {
+        let list = array.elem.clone();
+        *expr = Expr::InList { expr: left.clone(), list, negated: false };
+        return;
+    }
+    let compare_op = match compare_op {
+        Eq => NotEq,
+        NotEq => Eq,
+        Lt => GtEq,
+        LtEq => Gt,
+        Gt => LtEq,
+        GtEq => Lt,
+        _ => return,
+    };
+    *expr = not(nested(Expr::AllOp { left: left.clone(), compare_op, right: right.clone() }));
 }
 
 /// The columns of a row.

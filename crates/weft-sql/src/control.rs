@@ -12,6 +12,7 @@ use weft_rt::progress::{Progress, ProgressSnapshot};
 
 use crate::engine::Engine;
 use crate::error::{Result, SqlError};
+use crate::file_types::FileTypes;
 use crate::plan_node::sources;
 
 const RUNNING: u8 = 0;
@@ -48,6 +49,8 @@ pub(crate) struct Control {
     pub(crate) progress: Arc<Progress>,
     /// The part of each worker's time that it gets.
     pub(crate) share: Share,
+    /// What it knows of the types of files.
+    pub(crate) files: FileTypes,
     /// What DataFusion's operators spill.
     pub(crate) spilled: Arc<SpillCounts>,
     stage: AtomicU8,
@@ -75,6 +78,11 @@ impl Control {
 
     pub(crate) fn handle(self: &Arc<Control>) -> CancelHandle {
         CancelHandle { control: Arc::clone(self) }
+    }
+
+    /// The memory limit in bytes, while the database is open.
+    pub(crate) fn memory_limit(&self) -> Option<u64> {
+        Some(self.engine.upgrade()?.ledger().limit())
     }
 
     /// Notes that pipelines execute some of the statement.

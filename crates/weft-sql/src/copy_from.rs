@@ -7,19 +7,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
-use datafusion::functions::core::expr_fn::{coalesce, nullif};
+use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
+use weft_files::csv::{self, ColumnKey, CsvOptions, FirstRecord};
+use weft_files::{FileReader, Input, Union};
 use weft_store::{Change, Table};
 
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::control::units_of_files;
 use crate::copy_options::CopyOptions;
-use crate::csv_diagnosis::{self, first_record};
+use crate::csv_diagnosis;
+use crate::csv_files::csv_options;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, FileSet, ReadOptions, kind_of};
 use crate::run::{Run, Started};
@@ -36,6 +40,8 @@ pub(crate) struct Mapping {
     pub(crate) file: SchemaRef,
     /// For each column of the table, the number of the file's column.
     pub(crate) source: Vec<Option<usize>>,
+    /// For each CSV file, the columns of the table that its values go to, in order.
+    pub(crate) orders: Vec<Vec<usize>>,
 }
 
 impl Run {
@@ -57,25 +63,34 @@ impl Run {
         }
         let files = FileSet::find(&path, &read).map_err(|error| error.about(path))?;
         let state = catalog.planning_state();
-        let mapping = match files.kind {
-            FileKind::Csv | FileKind::Tsv => csv_mapping(&files, &mut read, &table, &targets)?,
-            _ => named_mapping(&state, &files, &read, &table, &targets).await?,
+        let (mapping, provider) = match files.kind {
+            FileKind::Csv | FileKind::Tsv => {
+                csv_load(catalog, &files, &mut read, &table, &targets)?
+            }
+            _ => {
+                let mapping = named_mapping(&state, &files, &read, &table, &targets).await?;
+                let provider = files.table(&state, &read, Some(Arc::clone(&mapping.file))).await?;
+                (mapping, provider)
+            }
         };
-        let provider = files.table(&state, &read, Some(Arc::clone(&mapping.file))).await?;
         let plan = LogicalPlanBuilder::scan(
             TableReference::bare(FILE),
             provider_as_source(provider),
             None,
         )?;
         let defaults = catalog.defaults(&table)?;
-        let null = null_text(&read);
-        let plan = project(plan.build()?, &table, &mapping, null, &defaults)?;
+        let plan = project(plan.build()?, &table, &mapping, &read, &defaults)?;
         self.control.progress.add_total(units_of_files(files.bytes()));
         let run = self.clone();
         let work = async move {
             let written = run.write(&state, &plan, table.schema()).await;
             let groups = match written {
-                Err(error) if is_text(files.kind) && error.kind() == ErrorKind::Data => {
+                // What the reader found has its place.
+                Err(error)
+                    if is_text(files.kind)
+                        && error.kind() == ErrorKind::Data
+                        && !error.message().starts_with('\'') =>
+                {
                     return Err(csv_diagnosis::explain(error, &files, &read, &table, &mapping));
                 }
                 other => other?,
@@ -103,8 +118,9 @@ pub(crate) fn target_columns(table: &Table, columns: Vec<ast::Ident>) -> Result<
     }
     let mut numbers = Vec::with_capacity(columns.len());
     for column in columns {
-        let name = fold(column.value, column.quote_style);
-        let Some(number) = table.schema().index_of(&name) else {
+        let name = fold(column.value.clone(), column.quote_style);
+        let is_quoted = column.quote_style.is_some();
+        let Some(number) = index_of(table, &name, is_quoted) else {
             return Err(unknown_column(table, &name).about(name));
         };
         if numbers.contains(&number) {
@@ -118,6 +134,19 @@ pub(crate) fn target_columns(table: &Table, columns: Vec<ast::Ident>) -> Result<
     Ok(numbers)
 }
 
+/// The number of a column: the one of exactly this name, or without quotes the only one that differs in the case of its letters.
+fn index_of(table: &Table, name: &str, is_quoted: bool) -> Option<usize> {
+    let schema = table.schema();
+    let exact = schema.index_of(name);
+    if exact.is_some() || is_quoted {
+        return exact;
+    }
+    let columns = schema.columns.iter().enumerate();
+    let mut alike = columns.filter(|(_, column)| column.name.to_lowercase() == name.to_lowercase());
+    let (number, _) = alike.next()?;
+    alike.next().is_none().then_some(number)
+}
+
 fn unknown_column(table: &Table, name: &str) -> SqlError {
     let schema = table.schema();
     let message = format!("table {} has no column {name}", schema.name);
@@ -129,64 +158,123 @@ fn unknown_column(table: &Table, name: &str) -> SqlError {
     }
 }
 
-/// The mapping of a CSV file, after a look at its first line.
-fn csv_mapping(
+/// The columns of CSV files, after a look at their first lines, and their reader.
+fn csv_load(
+    catalog: &StatementCatalog,
     files: &FileSet,
     read: &mut ReadOptions,
     table: &Table,
     targets: &[usize],
-) -> Result<Mapping> {
+) -> Result<(Mapping, Arc<dyn TableProvider>)> {
     let schema = table.arrow_schema();
-    // The reader knows no text for NULL but the empty one.
-    let as_text = null_text(read).is_some();
-    let all_by_position = || Mapping {
-        file: csv_schema(&schema, as_text, targets.iter().map(|target| Some(*target))),
-        source: sources(&schema, targets.iter().map(|target| Some(*target))),
-    };
-    let Some(first) = first_record(files, read)? else {
-        // An empty file: no rows, whatever the columns.
-        read.header = Some(false);
-        return Ok(all_by_position());
-    };
-    let named: Vec<Option<usize>> = first
-        .iter()
-        .map(|name| {
-            let of_name =
-                |target: &&usize| schema.field(**target).name().eq_ignore_ascii_case(name.trim());
-            targets.iter().find(of_name).copied()
-        })
-        .collect();
-    let all_named = named.iter().all(Option::is_some) && distinct(&named);
-    if read.header.is_none() {
-        read.header = Some(all_named);
-    }
-    if read.header == Some(true) && all_named {
-        return Ok(Mapping {
-            file: csv_schema(&schema, as_text, named.iter().copied()),
-            source: sources(&schema, named.into_iter()),
+    let csv = csv_options(read);
+    // What is in front of the first record is said, or there is nothing.
+    let csv = CsvOptions { skip: Some(csv.skip.unwrap_or(0)), ..csv };
+    let inputs = files.inputs(read);
+    let probe =
+        CsvOptions { all_text: csv.all_text, names: Vec::new(), types: Vec::new(), ..csv.clone() };
+    let found = csv::open(&inputs, &probe)?;
+    let is_all_text =
+        targets.iter().all(|target| *schema.field(*target).data_type() == DataType::Utf8View);
+    let mut orders = Vec::with_capacity(inputs.len());
+    let mut members = Vec::with_capacity(inputs.len());
+    for (input, first) in inputs.iter().zip(&found.firsts) {
+        let names = NamedBy::of(&first.record, &schema, targets);
+        let has_header = match read.header {
+            Some(said) => said,
+            None if is_all_text && first.is_likely_header() && !names.are_all() => {
+                return Err(unclear_header(input, table));
+            }
+            None => names.are_all(),
+        };
+        let order = match has_header && names.are_all() {
+            true => names.order(),
+            // Without records, columns do not matter.
+            false if first.record.is_empty() => targets.to_vec(),
+            false => by_position(input, first, targets)?,
+        };
+        let types = order.iter().enumerate().map(|(number, target)| {
+            (ColumnKey::Number(number), csv_type(schema.field(*target).data_type()))
         });
+        let options = CsvOptions {
+            header: Some(has_header),
+            names: order.iter().map(|target| schema.field(*target).name().clone()).collect(),
+            types: types.collect(),
+            types_are_all: true,
+            ..csv.clone()
+        };
+        let opened = csv::open(std::slice::from_ref(input), &options)?;
+        members.extend(opened.files.into_iter().map(|file| Arc::new(file) as Arc<dyn FileReader>));
+        orders.push(order);
+        read.header = read.header.or(Some(has_header));
     }
-    if first.len() != targets.len() {
-        let path = files.paths[0].display();
-        return Err(SqlError::new(
-            ErrorKind::Data,
-            format!(
-                "'{path}', line 1 has {} values, but {} columns are to be filled",
-                first.len(),
-                targets.len()
-            ),
-        )
-        .with_hint(
-            "name the columns to fill: COPY table (a, b) FROM …; or the separator: \
-                    (DELIMITER ';')",
-        ));
-    }
-    Ok(all_by_position())
+    let described = &found.description;
+    let byte = |letter: Option<char>| letter.and_then(|letter| u8::try_from(letter).ok());
+    read.delimiter = byte(Some(described.delimiter));
+    read.quote = byte(described.quote);
+    read.escape = byte(described.escape);
+    let paths = files.paths.iter().cloned().zip(members).collect();
+    let union = Union::by_name(paths, read.union_by_name)?;
+    let file = union.schema();
+    let order = file.fields().iter().map(|field| schema.index_of(field.name()).ok());
+    let source = sources(&schema, order);
+    let provider = files.provider(Arc::new(union), &table.schema().name, catalog.context());
+    Ok((Mapping { file, source, orders }, provider))
 }
 
-/// What stands for NULL in a CSV file, if it is not the empty text.
-fn null_text(read: &ReadOptions) -> Option<&str> {
-    read.null.as_deref().filter(|null| !null.is_empty())
+/// Which columns of a table the values of a first line name.
+struct NamedBy {
+    targets: Vec<Option<usize>>,
+}
+
+impl NamedBy {
+    fn of(first: &[String], schema: &Schema, targets: &[usize]) -> NamedBy {
+        let target = |name: &String| {
+            let is_exact = |target: &&usize| schema.field(**target).name() == name.trim();
+            let is_it =
+                |target: &&usize| schema.field(**target).name().eq_ignore_ascii_case(name.trim());
+            targets.iter().find(is_exact).or_else(|| targets.iter().find(is_it)).copied()
+        };
+        NamedBy { targets: first.iter().map(target).collect() }
+    }
+
+    /// True if all values are names of columns, each of another one.
+    fn are_all(&self) -> bool {
+        !self.targets.is_empty()
+            && self.targets.iter().all(Option::is_some)
+            && distinct(&self.targets)
+    }
+
+    fn order(&self) -> Vec<usize> {
+        self.targets.iter().flatten().copied().collect()
+    }
+}
+
+/// The columns to be filled, if a first line has as many values.
+fn by_position(input: &Input, first: &FirstRecord, targets: &[usize]) -> Result<Vec<usize>> {
+    if first.record.len() == targets.len() {
+        return Ok(targets.to_vec());
+    }
+    let message = format!(
+        "'{}', line 1 has {} values, but {} columns are to be filled",
+        input.path().display(),
+        first.record.len(),
+        targets.len()
+    );
+    Err(SqlError::new(ErrorKind::Data, message).with_hint(
+        "name the columns to fill: COPY table (a, b) FROM …; or the separator: (DELIMITER ';')",
+    ))
+}
+
+/// A first line that looks like names, but not those of the table, whose columns hold any text.
+fn unclear_header(input: &Input, table: &Table) -> SqlError {
+    let message = format!(
+        "'{}', line 1 looks like names of columns, but not like those of table {}",
+        input.path().display(),
+        table.schema().name
+    );
+    SqlError::new(ErrorKind::Data, message)
+        .with_hint("say what it is: (HEADER true) leaves the line out, (HEADER false) loads it")
 }
 
 fn distinct(numbers: &[Option<usize>]) -> bool {
@@ -195,37 +283,14 @@ fn distinct(numbers: &[Option<usize>]) -> bool {
     sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// The schema in which a CSV file is read whose columns go to these of the table.
-fn csv_schema(
-    schema: &Schema,
-    as_text: bool,
-    targets: impl Iterator<Item = Option<usize>>,
-) -> SchemaRef {
-    let fields: Vec<Field> = targets
-        .flatten()
-        .map(|target| {
-            let field = schema.field(target);
-            let data_type = if as_text { DataType::Utf8View } else { csv_type(field.data_type()) };
-            Field::new(field.name(), data_type, true)
-        })
-        .collect();
-    Arc::new(Schema::new(fields))
-}
-
-/// The type in which a CSV column is read: its own where the reader knows it, else text to be cast.
+/// The type in which a CSV column is read: its own where the reader knows it, else text to be cast, as is what depends on the
+/// session's time zone.
 fn csv_type(data_type: &DataType) -> DataType {
-    let known = data_type.is_integer()
-        || matches!(
-            data_type,
-            DataType::Boolean
-                | DataType::Float32
-                | DataType::Float64
-                | DataType::Date32
-                | DataType::Decimal128(..)
-                | DataType::Timestamp(_, None)
-                | DataType::Time64(_)
-        );
-    if known { data_type.clone() } else { DataType::Utf8View }
+    match data_type {
+        DataType::Timestamp(_, Some(_)) => DataType::Utf8View,
+        other if csv::is_native(other) => other.clone(),
+        _ => DataType::Utf8View,
+    }
 }
 
 /// For each column of the table, the number of the file's column that goes there.
@@ -252,9 +317,11 @@ async fn named_mapping(
     let mut source = vec![None; schema.fields().len()];
     let mut fields = Vec::with_capacity(file.fields().len());
     for (number, field) in file.fields().iter().enumerate() {
+        let is_exact = |target: &&usize| schema.field(**target).name() == field.name();
         let of_name =
             |target: &&usize| schema.field(**target).name().eq_ignore_ascii_case(field.name());
-        let Some(target) = targets.iter().find(of_name) else {
+        let exact = targets.iter().find(is_exact);
+        let Some(target) = exact.or_else(|| targets.iter().find(of_name)) else {
             let name = field.name();
             let error = unknown_column(table, name);
             let message =
@@ -269,7 +336,7 @@ async fn named_mapping(
         };
         fields.push(Field::new(field.name(), read_as, true));
     }
-    Ok(Mapping { file: Arc::new(Schema::new(fields)), source })
+    Ok(Mapping { file: Arc::new(Schema::new(fields)), source, orders: Vec::new() })
 }
 
 /// The type in which a JSON column is read: the table's where the reader knows it, else what it looks
@@ -291,7 +358,7 @@ fn project(
     plan: LogicalPlan,
     table: &Table,
     mapping: &Mapping,
-    null: Option<&str>,
+    read: &ReadOptions,
     defaults: &std::collections::HashMap<String, Expr>,
 ) -> Result<LogicalPlan> {
     let schema = table.arrow_schema();
@@ -302,15 +369,15 @@ fn project(
                 let name = mapping.file.field(*number).name();
                 let column = Expr::Column(Column::new(Some(FILE), name));
                 let read_as = mapping.file.field(*number).data_type();
-                let is_text = *read_as == DataType::Utf8View;
                 let empty = lit(ScalarValue::Utf8View(Some(String::new())));
-                match null {
-                    Some(null) if is_text => nullif(coalesce(vec![column, empty]), lit(null)),
-                    // CSV has no way to tell an empty text from none, unless there may be none.
-                    _ if is_text && !field.is_nullable() && field.data_type() == read_as => {
-                        coalesce(vec![column, empty])
-                    }
-                    _ => column,
+                // Others than Weft write empty texts without quotes.
+                let is_empty_text = read.null.is_none()
+                    && *read_as == DataType::Utf8View
+                    && !field.is_nullable()
+                    && field.data_type() == read_as;
+                match is_empty_text {
+                    true => coalesce(vec![column, empty]),
+                    false => column,
                 }
             }
             None => match defaults.get(field.name()) {

@@ -3,6 +3,7 @@
 use datafusion::common::parsers::CompressionTypeVariant;
 
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::file_options::{self, OptionValue};
 use crate::files::{FileKind, ReadOptions};
 
 /// Names that COPY knows.
@@ -42,7 +43,7 @@ pub(crate) struct CopyOptions {
 impl CopyOptions {
     /// True for the name of an option, so that a flag can be told from the option after it.
     pub(crate) fn is_name(word: &str) -> bool {
-        NAMES.iter().any(|name| word.eq_ignore_ascii_case(name))
+        NAMES.iter().any(|name| word.eq_ignore_ascii_case(name)) || file_options::is_name(word)
     }
 
     /// Sets one option; a flag has no value.
@@ -76,14 +77,20 @@ impl CopyOptions {
             }
             "overwrite" | "overwrite_or_ignore" => self.overwrite = flag(name, value)?,
             _ => {
-                return Err(SqlError::new(
-                    ErrorKind::NotSupported,
-                    format!("there is no COPY option {name}"),
-                )
-                .with_hint(
-                    "options: FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, \
-                     COMPRESSION_LEVEL, ROW_GROUP_SIZE, PARTITION_BY, OVERWRITE",
-                ));
+                let value = match value {
+                    Some(text) => OptionValue::Text(text.to_owned()),
+                    None => OptionValue::Flag(true),
+                };
+                if !file_options::set(&mut self.read, lower, &value)? {
+                    return Err(SqlError::new(
+                        ErrorKind::NotSupported,
+                        format!("there is no COPY option {name}"),
+                    )
+                    .with_hint(
+                        "options: FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, \
+                         COMPRESSION_LEVEL, ROW_GROUP_SIZE, PARTITION_BY, OVERWRITE, and those of read_csv",
+                    ));
+                }
             }
         }
         Ok(())
@@ -94,25 +101,31 @@ impl CopyOptions {
     /// # Errors
     /// [`ErrorKind::NotSupported`] for unknown names.
     pub(crate) fn text_compression(&self) -> Result<Option<CompressionTypeVariant>> {
-        let Some(name) = &self.compression else { return Ok(None) };
-        let variant = match name.as_str() {
-            "none" | "uncompressed" => CompressionTypeVariant::UNCOMPRESSED,
-            "gzip" | "gz" => CompressionTypeVariant::GZIP,
-            "bzip2" | "bz2" => CompressionTypeVariant::BZIP2,
-            "xz" => CompressionTypeVariant::XZ,
-            "zstd" | "zst" => CompressionTypeVariant::ZSTD,
-            other => {
-                return Err(SqlError::new(
-                    ErrorKind::NotSupported,
-                    format!(
-                        "text files cannot be compressed with {other}: it is none, gzip, \
-                             bzip2, xz or zstd"
-                    ),
-                ));
-            }
-        };
-        Ok(Some(variant))
+        self.compression.as_deref().map(text_compression).transpose()
     }
+}
+
+/// How a text file is compressed, by name.
+///
+/// # Errors
+/// [`ErrorKind::NotSupported`] for unknown names.
+pub(crate) fn text_compression(name: &str) -> Result<CompressionTypeVariant> {
+    Ok(match name {
+        "none" | "uncompressed" => CompressionTypeVariant::UNCOMPRESSED,
+        "gzip" | "gz" => CompressionTypeVariant::GZIP,
+        "bzip2" | "bz2" => CompressionTypeVariant::BZIP2,
+        "xz" => CompressionTypeVariant::XZ,
+        "zstd" | "zst" => CompressionTypeVariant::ZSTD,
+        other => {
+            return Err(SqlError::new(
+                ErrorKind::NotSupported,
+                format!(
+                    "text files cannot be compressed with {other}: it is none, gzip, \
+                             bzip2, xz or zstd"
+                ),
+            ));
+        }
+    })
 }
 
 fn flag(name: &str, value: Option<&str>) -> Result<bool> {

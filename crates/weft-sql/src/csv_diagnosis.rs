@@ -26,23 +26,6 @@ const LINES: usize = 4_096;
 /// Longest value that a message repeats, in characters.
 const SHOWN_MAX: usize = 60;
 
-/// The values of the first line of the first file; nothing if it is empty.
-///
-/// # Errors
-/// [`ErrorKind::Io`] if it cannot be read.
-pub(crate) fn first_record(files: &FileSet, read: &ReadOptions) -> Result<Option<Vec<String>>> {
-    let Some(path) = files.paths.first() else { return Ok(None) };
-    let mut reader = open(path, files, read, false)?;
-    let mut record = csv::ByteRecord::new();
-    match reader.read_byte_record(&mut record) {
-        Ok(true) => {
-            Ok(Some(record.iter().map(|v| String::from_utf8_lossy(v).into_owned()).collect()))
-        }
-        Ok(false) => Ok(None),
-        Err(error) => Err(bad_csv(path, &error)),
-    }
-}
-
 /// Says where the files do not fit the table; the `error` itself if no such place is found.
 pub(crate) fn explain(
     error: SqlError,
@@ -51,8 +34,11 @@ pub(crate) fn explain(
     table: &Table,
     mapping: &Mapping,
 ) -> SqlError {
-    for path in &files.paths {
-        match explain_file(path, files, read, table, mapping) {
+    if read.csv.skip.is_some() || read.csv.comment.is_some() || read.csv.encoding.is_some() {
+        return error;
+    }
+    for (path, order) in files.paths.iter().zip(&mapping.orders) {
+        match explain_file(path, order, files, read, table, mapping) {
             Ok(None) => {}
             Ok(Some(found)) | Err(found) => return found,
         }
@@ -62,13 +48,14 @@ pub(crate) fn explain(
 
 fn explain_file(
     path: &Path,
+    order: &[usize],
     files: &FileSet,
     read: &ReadOptions,
     table: &Table,
     mapping: &Mapping,
 ) -> Result<Option<SqlError>> {
     let mut reader = open(path, files, read, read.header.unwrap_or(false))?;
-    let mut lines = Lines::new(mapping.file.fields().len());
+    let mut lines = Lines::new(order.len());
     let mut record = csv::ByteRecord::new();
     loop {
         let more = reader.read_byte_record(&mut record).map_err(|error| bad_csv(path, &error))?;
@@ -76,11 +63,11 @@ fn explain_file(
             let line = record.position().map_or(0, csv::Position::line);
             if let Err(error) = lines.push(path, line, &record) {
                 // What comes before it may be wrong, too.
-                return Ok(lines.check(path, read, table, mapping)?.or(Some(error)));
+                return Ok(lines.check(path, order, read, table, mapping)?.or(Some(error)));
             }
         }
         if (!more || lines.numbers.len() == LINES)
-            && let Some(error) = lines.check(path, read, table, mapping)?
+            && let Some(error) = lines.check(path, order, read, table, mapping)?
         {
             return Ok(Some(error));
         }
@@ -140,6 +127,7 @@ impl Lines {
     fn check(
         &mut self,
         path: &Path,
+        order: &[usize],
         read: &ReadOptions,
         table: &Table,
         mapping: &Mapping,
@@ -147,11 +135,11 @@ impl Lines {
         let schema = table.arrow_schema();
         let null = read.null.as_deref().unwrap_or("");
         let mut first: Option<(usize, SqlError)> = None;
-        for (target, source) in mapping.source.iter().enumerate() {
-            let Some(source) = source else { continue };
-            let field = schema.field(target);
-            let values = &self.columns[*source];
-            let max_length = table.schema().columns[target].max_length;
+        for (source, target) in order.iter().enumerate() {
+            let field = schema.field(*target);
+            let values = &self.columns[source];
+            let max_length = table.schema().columns[*target].max_length;
+            let read_as = mapping.file.field_with_name(field.name())?.data_type();
             let may_be_empty = *field.data_type() == DataType::Utf8View;
             for (row, value) in values.iter().enumerate() {
                 if first.as_ref().is_some_and(|(earlier, _)| *earlier <= row) {
@@ -162,7 +150,7 @@ impl Lines {
                 let problem = match is_null {
                     true if field.is_nullable() || may_be_empty => continue,
                     true => "has no value, but the column is NOT NULL".to_owned(),
-                    false if !fits(value, field, mapping.file.field(*source).data_type()) => {
+                    false if !fits(value, field, read_as) => {
                         let name = type_name(field.data_type());
                         format!("'{}' is no {name}", shortened(value))
                     }

@@ -1,5 +1,8 @@
 //! A date and an interval with a time of day make a timestamp: DataFusion drops the time.
 //!
+//! A date minus a date is a difference of numbers: DataFusion takes it for a duration where it estimates how many rows a
+//! condition leaves.
+//!
 //! A date plus whole days, months or years stays a date, as the conditions of queries on dates want it.
 
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
@@ -36,7 +39,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
         |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32 | DataType::Date64));
     let timestamp =
         |date: Expr| Box::new(cast(date, DataType::Timestamp(TimeUnit::Microsecond, None)));
+    let is_day = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    let days = |date: Expr| Box::new(cast(cast(date, DataType::Int32), DataType::Int64));
     let (left, right, changed) = match op {
+        Operator::Minus if is_day(&left) && is_day(&right) => (days(*left), days(*right), true),
         Operator::Plus | Operator::Minus if is_date(&left) && has_time(&right, schema) => {
             (timestamp(*left), right, true)
         }

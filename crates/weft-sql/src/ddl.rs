@@ -20,6 +20,7 @@ use crate::constraints;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::json::JSON_LENGTH;
+use crate::result_types::result_schema;
 use crate::run::{Run, Started};
 use crate::spill_files::task_context;
 use crate::types::{is_json_name, stored_type};
@@ -81,7 +82,10 @@ impl Run {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(plan)) = plan else {
             return Err(internal("CREATE TABLE is planned as something else"));
         };
-        let schema = table_schema(name, plan.input.schema().as_arrow(), declared)?;
+        let schema = match has_query {
+            true => table_schema(name, &result_schema(&state, &plan.input)?, declared)?,
+            false => table_schema(name, plan.input.schema().as_arrow(), declared)?,
+        };
         check_defaults(catalog, &schema).await?;
         let run = self.clone();
         let work = async move {

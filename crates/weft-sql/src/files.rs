@@ -10,28 +10,34 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use datafusion::common::config::{CsvOptions, JsonOptions};
+use datafusion::catalog::view::ViewTable;
+use datafusion::common::config::JsonOptions;
 use datafusion::common::parsers::CompressionTypeVariant;
+use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
-use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
+use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use datafusion::object_store::ObjectMeta;
 use url::Url;
 
-use crate::error::{ErrorKind, Result, SqlError};
+use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::parquet_files::ParquetFiles;
 
-/// Rows from which the types of CSV and JSON columns are guessed.
+/// The name under which one of several files is scanned.
+const FILE: &str = "file";
+
+/// Rows from which the types of JSON columns are guessed.
 const INFER_ROWS: usize = 20_000;
 
 /// Extensions and what they mean, as error messages list them.
-const KNOWN: &str = ".parquet, .csv, .tsv, .json, .ndjson, .jsonl, .arrow, .feather, .ipc (CSV and \
+const KNOWN: &str = ".parquet, .csv, .tsv, .psv, .txt, .dat, .json, .ndjson, .jsonl, .arrow, .feather, .ipc (CSV and \
                      JSON also with .gz, .bz2, .xz or .zst)";
 
 /// A format of files.
@@ -68,10 +74,21 @@ impl FileKind {
         })
     }
 
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FileKind::Parquet => "parquet",
+            FileKind::Csv => "csv",
+            FileKind::Tsv => "tsv",
+            FileKind::Json => "json",
+            FileKind::Arrow => "arrow",
+        }
+    }
+
     fn of_extension(extension: &str) -> Option<FileKind> {
         let kind = match extension.to_ascii_lowercase().as_str() {
             "parquet" | "pq" | "parq" => FileKind::Parquet,
-            "csv" => FileKind::Csv,
+            "csv" | "psv" | "txt" | "dat" | "tbl" => FileKind::Csv,
             "tsv" | "tab" => FileKind::Tsv,
             "json" | "ndjson" | "jsonl" => FileKind::Json,
             "arrow" | "ipc" | "feather" => FileKind::Arrow,
@@ -112,12 +129,39 @@ pub(crate) struct ReadOptions {
     pub(crate) escape: Option<u8>,
     pub(crate) null: Option<String>,
     pub(crate) compression: Option<CompressionTypeVariant>,
+    /// What else is said of CSV files.
+    pub(crate) csv: weft_files::csv::CsvOptions,
+    /// The name of a column for the names of files.
+    pub(crate) filename: Option<String>,
+    /// Whether parts `key=value` of paths are columns; where it is not said, if all files have the same keys.
+    pub(crate) hive: Option<bool>,
+    /// The values of these columns are texts.
+    pub(crate) hive_as_text: bool,
+    /// Files need not have the same columns.
+    pub(crate) union_by_name: bool,
+}
+
+impl ReadOptions {
+    /// True if something is said of CSV files.
+    pub(crate) fn has_csv_options(&self) -> bool {
+        self.header.is_some()
+            || self.delimiter.is_some()
+            || self.quote.is_some()
+            || self.escape.is_some()
+    }
+
+    /// True if the table has columns that are the same in all rows of a file, or files with different columns.
+    fn has_columns_by_file(&self) -> bool {
+        self.filename.is_some() || self.hive == Some(true) || self.union_by_name
+    }
 }
 
 /// Existing files of one format.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSet {
     pub(crate) paths: Vec<PathBuf>,
+    /// As the statement names the files, or patterns match them.
+    pub(crate) names: Vec<String>,
     pub(crate) kind: FileKind,
     pub(crate) compression: CompressionTypeVariant,
 }
@@ -134,22 +178,29 @@ impl FileSet {
     /// [`ErrorKind::Io`] if there are none or they cannot be listed, [`ErrorKind::NotSupported`] if
     /// their format cannot be told.
     pub(crate) fn find(name: &str, options: &ReadOptions) -> Result<FileSet> {
-        let path = Path::new(name.strip_prefix("file://").unwrap_or(name));
-        let paths = if path.is_dir() {
-            files_below(path)?
-        } else if path.exists() {
-            vec![path.to_owned()]
-        } else if name.contains(['*', '?', '[']) {
-            matching(name)?
-        } else {
-            return Err(SqlError::new(ErrorKind::Io, format!("file '{name}' does not exist")));
-        };
-        let mut kinds: Vec<_> = paths.iter().map(|path| kind_of(path)).collect();
+        FileSet::find_all(&[name.to_owned()], options)
+    }
+
+    /// Finds the files that these names stand for, in the order of the names.
+    ///
+    /// # Errors
+    /// As [`FileSet::find`].
+    pub(crate) fn find_all(names: &[String], options: &ReadOptions) -> Result<FileSet> {
+        let mut found = Vec::new();
+        for name in names {
+            found.extend(paths_of(name, options.kind)?);
+        }
+        let mut kinds: Vec<_> = found.iter().map(|path| kind_of(path)).collect();
         kinds.dedup();
         let told = kinds.first().copied().flatten();
+        let are_one_kind =
+            kinds.iter().all(|kind| kind.map(|(kind, _)| kind) == told.map(|(kind, _)| kind));
+        let name = names.join(", ");
         let kind = match (options.kind, told) {
+            // What is between values is told from the file.
+            (Some(FileKind::Csv), Some((FileKind::Tsv, _))) => FileKind::Tsv,
             (Some(kind), _) => kind,
-            (None, Some((kind, _))) if kinds.len() == 1 => kind,
+            (None, Some((kind, _))) if are_one_kind => kind,
             (None, Some(_)) => {
                 return Err(SqlError::new(
                     ErrorKind::NotSupported,
@@ -157,14 +208,55 @@ impl FileSet {
                 )
                 .with_hint("name those of one format, such as 'dir/*.parquet'"));
             }
-            (None, None) => return Err(unknown_kind(name)),
+            (None, None) => return Err(unknown_kind(&name)),
         };
         let compression = options
             .compression
-            .or(told.map(|(_, compression)| compression))
+            .or_else(|| compression_of(found.first()?.extension()?.to_str()?))
             .unwrap_or(CompressionTypeVariant::UNCOMPRESSED);
-        let paths = paths.iter().map(|path| absolute(path)).collect::<Result<_>>()?;
-        Ok(FileSet { paths, kind, compression })
+        FileSet::of(found, kind, compression)
+    }
+
+    /// Finds the files that these names stand for, whatever their format.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if there are none or they cannot be listed.
+    pub(crate) fn find_any(names: &[String]) -> Result<FileSet> {
+        let mut found = Vec::new();
+        for name in names {
+            found.extend(paths_of(name, None)?);
+        }
+        FileSet::of(found, FileKind::Csv, CompressionTypeVariant::UNCOMPRESSED)
+    }
+
+    fn of(
+        found: Vec<PathBuf>,
+        kind: FileKind,
+        compression: CompressionTypeVariant,
+    ) -> Result<FileSet> {
+        let names = found.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let paths = found.iter().map(|path| absolute(path)).collect::<Result<_>>()?;
+        Ok(FileSet { paths, names, kind, compression })
+    }
+
+    /// How the file of this number is compressed.
+    pub(crate) fn compression_of(
+        &self,
+        number: usize,
+        options: &ReadOptions,
+    ) -> CompressionTypeVariant {
+        let told = || {
+            let extension = self.paths[number].extension()?.to_str()?;
+            compression_of(extension)
+        };
+        match self.compression {
+            CompressionTypeVariant::UNCOMPRESSED
+                if options.compression.is_none() && self.paths.len() == 1 =>
+            {
+                self.compression
+            }
+            _ => options.compression.or_else(told).unwrap_or(CompressionTypeVariant::UNCOMPRESSED),
+        }
     }
 
     /// Bytes of the files.
@@ -182,7 +274,10 @@ impl FileSet {
         options: &ReadOptions,
         schema: Option<SchemaRef>,
     ) -> Result<Arc<dyn TableProvider>> {
-        let format = self.format(state, options)?;
+        if schema.is_none() && options.has_columns_by_file() {
+            return self.by_file(state, options).await;
+        }
+        let format = self.format(state)?;
         let urls = self.paths.iter().map(|path| url_of(path)).collect::<Result<Vec<_>>>()?;
         let schema = match schema {
             Some(schema) => schema,
@@ -195,6 +290,63 @@ impl FileSet {
         let table = ListingTable::try_new(config)?
             .with_cache(state.runtime_env().cache_manager.get_file_statistic_cache());
         Ok(Arc::new(table))
+    }
+
+    /// The files as a table of which columns are found by name, with those that are the same in all rows of a file.
+    async fn by_file(
+        &self,
+        state: &SessionState,
+        options: &ReadOptions,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let plain = ReadOptions { compression: options.compression, ..ReadOptions::default() };
+        let mut scans = Vec::with_capacity(self.paths.len());
+        for (number, path) in self.paths.iter().enumerate() {
+            let alone = FileSet {
+                paths: vec![path.clone()],
+                names: vec![self.names[number].clone()],
+                ..self.clone()
+            };
+            let provider = Box::pin(alone.table(state, &plain, None)).await?;
+            let scan = LogicalPlanBuilder::scan(FILE, provider_as_source(provider), None)?;
+            scans.push(scan.build()?);
+        }
+        let constants = self.constants(options);
+        let mut names: Vec<String> = Vec::new();
+        for scan in &scans {
+            for field in scan.schema().fields() {
+                let is_there = |name: &String| name == field.name();
+                let is_constant = constants.iter().any(|(name, _)| name == field.name());
+                if !is_constant && !names.iter().any(is_there) {
+                    names.push(field.name().clone());
+                }
+            }
+        }
+        let mut united: Option<LogicalPlanBuilder> = None;
+        for (number, scan) in scans.into_iter().enumerate() {
+            let mut exprs = Vec::with_capacity(names.len() + constants.len());
+            for name in &names {
+                exprs.push(match scan.schema().has_column_with_unqualified_name(name) {
+                    true => Expr::Column(Column::new(Some(FILE), name)).alias(name),
+                    false if options.union_by_name => lit(ScalarValue::Null).alias(name),
+                    false => {
+                        let message = format!("'{}' has no column {name}", self.names[number]);
+                        return Err(SqlError::new(ErrorKind::Data, message).with_hint(
+                            "read files with different columns by union_by_name = true",
+                        ));
+                    }
+                });
+            }
+            for (name, values) in &constants {
+                exprs.push(lit(ScalarValue::try_from_array(values, number)?).alias(name));
+            }
+            let part = LogicalPlanBuilder::from(scan).project(exprs)?;
+            united = Some(match united {
+                None => part,
+                Some(before) => before.union(part.build()?)?,
+            });
+        }
+        let plan = united.ok_or_else(|| internal("a set of files has none"))?.build()?;
+        Ok(Arc::new(ViewTable::new(plan, None)))
     }
 
     /// The files' common schema.
@@ -226,7 +378,7 @@ impl FileSet {
         Ok(schema)
     }
 
-    fn format(&self, state: &SessionState, options: &ReadOptions) -> Result<Arc<dyn FileFormat>> {
+    fn format(&self, state: &SessionState) -> Result<Arc<dyn FileFormat>> {
         Ok(match self.kind {
             FileKind::Parquet => {
                 let parquet = state.default_table_options().parquet;
@@ -234,11 +386,7 @@ impl FileSet {
             }
             FileKind::Arrow => Arc::new(ArrowFormat),
             FileKind::Csv | FileKind::Tsv => {
-                let csv = self.csv_options(options)?;
-                let compression = FileCompressionType::from(self.compression);
-                Arc::new(
-                    CsvFormat::default().with_options(csv).with_file_compression_type(compression),
-                )
+                return Err(internal("CSV files have a reader of their own"));
             }
             FileKind::Json => {
                 let json = JsonOptions {
@@ -254,41 +402,6 @@ impl FileSet {
                 )
             }
         })
-    }
-
-    fn csv_options(&self, options: &ReadOptions) -> Result<CsvOptions> {
-        let delimiter = if self.kind == FileKind::Tsv { b'\t' } else { b',' };
-        let quote = options.quote.unwrap_or(b'"');
-        let mut csv = CsvOptions::default()
-            .with_has_header(options.header.unwrap_or(true))
-            .with_delimiter(options.delimiter.unwrap_or(delimiter))
-            .with_quote(quote)
-            .with_escape(options.escape.filter(|escape| *escape != quote));
-        csv.schema_infer_max_rec = Some(INFER_ROWS);
-        csv.newlines_in_values = Some(self.contains(quote)?);
-        Ok(csv)
-    }
-
-    /// True if a file contains this byte. Quotes may enclose line ends, so that only a file without
-    /// them can be cut at its lines and read by several threads.
-    fn contains(&self, byte: u8) -> Result<bool> {
-        if self.compression != CompressionTypeVariant::UNCOMPRESSED {
-            return Ok(false);
-        }
-        let mut buffer = vec![0; 1 << 18];
-        for path in &self.paths {
-            let mut file = fs::File::open(path).map_err(|error| cannot_read(path, &error))?;
-            loop {
-                let count = file.read(&mut buffer).map_err(|error| cannot_read(path, &error))?;
-                if count == 0 {
-                    break;
-                }
-                if memchr::memchr(byte, &buffer[..count]).is_some() {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
     }
 
     /// True if the first file holds one JSON array rather than an object per line.
@@ -317,8 +430,23 @@ fn unknown_kind(name: &str) -> SqlError {
     .with_hint(format!("known extensions: {KNOWN}"))
 }
 
-/// The files below a directory, without hidden ones, in order.
-fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
+/// The files that a name stands for, in order: one, those that match a pattern, or those below a directory.
+fn paths_of(name: &str, kind: Option<FileKind>) -> Result<Vec<PathBuf>> {
+    let path = Path::new(name.strip_prefix("file://").unwrap_or(name));
+    if path.is_dir() {
+        files_below(path, kind)
+    } else if path.exists() {
+        Ok(vec![path.to_owned()])
+    } else if name.contains(['*', '?', '[']) {
+        matching(name)
+    } else {
+        Err(SqlError::new(ErrorKind::Io, format!("file '{name}' does not exist")))
+    }
+}
+
+/// The files below a directory, without hidden ones, in order: those of a known format; of that which is asked for, if there are
+/// some; and those with extensions that notes have, too, if there are no others.
+fn files_below(directory: &Path, kind: Option<FileKind>) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
     while let Some(next) = directories.pop() {
@@ -333,6 +461,16 @@ fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
                 false if kind_of(&path).is_some() => found.push(path),
                 false => {}
             }
+        }
+    }
+    let is_wanted = |path: &PathBuf| kind.is_some() && kind_of(path).map(|(kind, _)| kind) == kind;
+    let is_no_note = |path: &PathBuf| {
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        ![".txt", ".dat"].iter().any(|part| name.contains(part))
+    };
+    for is_chosen in [&is_wanted as &dyn Fn(&PathBuf) -> bool, &is_no_note] {
+        if found.iter().any(is_chosen) {
+            found.retain(is_chosen);
         }
     }
     if found.is_empty() {

@@ -13,11 +13,15 @@ use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 
-/// DataFusion's rules for logical plans, of which three are applied with care.
+use crate::known_lists;
+
+/// DataFusion's rules for logical plans, of which four are applied with care.
 pub(crate) fn optimizer_rules() -> Vec<Arc<Rule>> {
-    let careful: [(Arc<Rule>, Rewrite); 3] = [
+    let careful: [(Arc<Rule>, Rewrite); 4] = [
+        (Arc::new(SimplifyExpressions::new()), simplify),
         (Arc::new(PushDownFilter::new()), push_down),
         (Arc::new(ExtractEquijoinPredicate::new()), extract_keys),
         (Arc::new(EliminateCrossJoin::new()), eliminate_cross_join),
@@ -60,6 +64,16 @@ impl OptimizerRule for Careful {
     ) -> DfResult<Transformed<LogicalPlan>> {
         (self.rewrite)(self.inner.as_ref(), plan, config)
     }
+}
+
+/// Simplifies expressions as DataFusion does, with the lists of a value kept apart.
+fn simplify(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> DfResult<Transformed<LogicalPlan>> {
+    let simplified = rule.rewrite(known_lists::kept_apart(plan)?, config)?;
+    simplified.map_data(known_lists::put_together)
 }
 
 /// Pushes conditions down as DataFusion does, but those without columns not below an aggregate that has a row even if

@@ -1,17 +1,19 @@
-//! `min` and `max` of floating point numbers, infinities and NaN included, and of intervals: DataFusion's start from the
-//! largest finite numbers, and compare months first, then days.
+//! `min` and `max` of floating point numbers, infinities and NaN included, of intervals, and of lists and structs: DataFusion's
+//! start from the largest finite numbers, compare months first, then days, and not what lies nested in each other.
 //!
 //! Numbers are compared as integers of the same order, in which NaN is greater than everything, intervals by their
-//! lengths (`intervals.rs`).
+//! lengths (`intervals.rs`), lists and structs as rows of bytes of the same order.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::array::cast::AsArray;
+use datafusion::arrow::array::{Array, ArrayRef, BinaryArray, new_null_array};
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::compute::kernels::arity::unary;
 use datafusion::arrow::datatypes::{
     DataType, Float32Type, Float64Type, Int32Type, Int64Type, IntervalUnit,
 };
+use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::AggregateUDF;
@@ -34,6 +36,10 @@ impl Representation for Ordered {
             DataType::Float32 => Some(DataType::Int32),
             DataType::Float64 => Some(DataType::Int64),
             DataType::Interval(IntervalUnit::MonthDayNano) => Some(EXACT_LENGTH),
+            nested if nested.is_nested() => {
+                let fields = [SortField::new(nested.clone())];
+                RowConverter::supports_fields(&fields).then_some(DataType::Binary)
+            }
             _ => None,
         }
     }
@@ -51,6 +57,12 @@ impl Representation for Ordered {
                 })))
             }
             DataType::Interval(IntervalUnit::MonthDayNano) => exact_lengths(values),
+            nested if nested.is_nested() => {
+                let rows = converter(nested)?.convert_columns(&[Arc::clone(values)])?;
+                let bytes = rows.iter().enumerate();
+                let bytes = bytes.map(|(at, row)| values.is_valid(at).then(|| row.data().to_vec()));
+                Ok(Arc::new(bytes.collect::<BinaryArray>()))
+            }
             other => internal_err!("{other} has its own order"),
         }
     }
@@ -68,6 +80,20 @@ impl Representation for Ordered {
                 })))
             }
             DataType::Interval(IntervalUnit::MonthDayNano) => Ok(of_exact_lengths(results)),
+            nested if nested.is_nested() => {
+                let converter = converter(nested)?;
+                let null = converter.convert_columns(&[new_null_array(nested, 1)])?;
+                let parser = converter.parser();
+                let rows = results.as_binary::<i32>().iter().map(|bytes| match bytes {
+                    Some(bytes) => parser.parse(bytes),
+                    None => null.row(0),
+                });
+                let restored = converter.convert_rows(rows)?;
+                match restored.into_iter().next() {
+                    Some(values) => Ok(values),
+                    None => internal_err!("rows of one column have none"),
+                }
+            }
             other => internal_err!("{other} has its own order"),
         }
     }
@@ -75,6 +101,12 @@ impl Representation for Ordered {
     fn slides_distinct(self) -> bool {
         true
     }
+}
+
+/// Makes rows of bytes of lists and structs that are ordered as these are, with NULL last.
+fn converter(nested: &DataType) -> DfResult<RowConverter> {
+    let options = SortOptions { descending: false, nulls_first: false };
+    Ok(RowConverter::new(vec![SortField::new_with_options(nested.clone(), options)])?)
 }
 
 /// Bits of a number as an integer of the same order, and back.

@@ -3,7 +3,7 @@
 use crate::error::SqlError;
 
 /// The first words of a statement, and what does the same here.
-const STATEMENTS: [(&str, &str); 24] = [
+const STATEMENTS: [(&str, &str); 23] = [
     ("ANALYZE", "statistics are kept up to date by themselves"),
     ("ATTACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
     ("CHECKPOINT", "each statement is durable when it ends"),
@@ -26,7 +26,6 @@ const STATEMENTS: [(&str, &str); 24] = [
     ("REINDEX", "there are no indexes"),
     ("RENAME", "write CREATE TABLE new AS SELECT * FROM old, then DROP TABLE old"),
     ("REPLACE", "there are no keys yet, so that no row replaces another: write INSERT INTO"),
-    ("SUMMARIZE", "write SELECT min(x), max(x), count(x), avg(x) FROM table"),
     ("VACUUM", "space that a statement frees is used again by itself"),
 ];
 

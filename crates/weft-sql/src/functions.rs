@@ -108,7 +108,7 @@ pub(crate) fn names() -> impl Iterator<Item = String> {
 }
 
 /// Functions that become others by their arguments, not by a definition.
-const SYNTACTIC: [&str; 8] = [
+const SYNTACTIC: [&str; 7] = [
     "list_aggregate",
     "list_aggr",
     "array_aggregate",
@@ -116,7 +116,6 @@ const SYNTACTIC: [&str; 8] = [
     "list_pack",
     "array_value",
     "struct_pack",
-    "timezone",
 ];
 
 fn parse(line: &str) -> ((String, usize), Definition) {
@@ -142,6 +141,7 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
     syntactic::take_names(function);
     syntactic::name_unit(function);
     let mut name = function.name.to_string().to_lowercase();
+    check_scale(&name, function)?;
     let Some(mut arguments) = arguments_of(function) else { return ControlFlow::Continue(()) };
     if syntactic::is_aggregate_of_list(&mut name, &mut arguments) {
         *expr = call(&name, arguments);
@@ -179,6 +179,23 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
         body => body,
     };
     ControlFlow::Continue(())
+}
+
+/// Refuses casts to decimals of hundreds and the like, which DataFusion goes wrong with, and panics.
+fn check_scale(name: &str, function: &Function) -> ControlFlow<SqlError> {
+    let is_negative = |argument: &Expr| match argument {
+        Expr::Value(value) => value.value.clone().into_string().is_some_and(|data_type| {
+            let data_type = data_type.replace(' ', "");
+            data_type.starts_with("Decimal") && data_type.contains(",-")
+        }),
+        _ => false,
+    };
+    let casts = matches!(name, "arrow_cast" | "arrow_try_cast");
+    if !casts || !arguments_of(function).iter().flatten().any(is_negative) {
+        return ControlFlow::Continue(());
+    }
+    let problem = "a decimal with less than no digits behind the point";
+    ControlFlow::Break(SqlError::not_supported(problem).with_hint("use a scale of 0 or more"))
 }
 
 /// A call of a function.

@@ -1,13 +1,13 @@
 //! ROLLUP, CUBE and GROUPING SETS as people write them and DataFusion refuses them, as grouping sets that it knows: with
 //! keys that occur twice, with several columns that are one key, as in `ROLLUP ((a, b), c)`, in each other, as in
-//! `GROUPING SETS (ROLLUP (a, b), c)`, and with numbers of columns.
+//! `GROUPING SETS (ROLLUP (a, b), c)`, beside each other, and with numbers of columns.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Select,
-    SelectItem, Value,
+    SelectItem, Value, Visit, Visitor,
 };
 
 use crate::error::{ErrorKind, SqlError};
@@ -30,7 +30,21 @@ pub(crate) fn expand(select: &mut Select) -> ControlFlow<SqlError> {
     if exprs.is_empty() && keys > 0 {
         exprs.push(Expr::GroupingSets(vec![Vec::new()]));
     }
-    for expr in exprs {
+    if exprs.is_empty()
+        && select.having.is_some()
+        && !calls_functions(&select.projection, &select.having)
+    {
+        exprs.push(Expr::GroupingSets(vec![Vec::new()]));
+    }
+    // Columns in parentheses are keys one by one.
+    *exprs = std::mem::take(exprs)
+        .into_iter()
+        .flat_map(|expr| match expr {
+            Expr::Tuple(columns) => columns,
+            other => vec![other],
+        })
+        .collect();
+    for expr in exprs.iter_mut() {
         let (Expr::Rollup(keys) | Expr::Cube(keys) | Expr::GroupingSets(keys)) = expr else {
             continue;
         };
@@ -54,6 +68,59 @@ pub(crate) fn expand(select: &mut Select) -> ControlFlow<SqlError> {
         };
         *expr = Expr::GroupingSets(sets);
     }
+    combine(exprs, &select.projection)
+}
+
+/// True if there may be an aggregate, with which all rows are one group anyway.
+fn calls_functions(projection: &[SelectItem], having: &Option<Expr>) -> bool {
+    struct Functions;
+    impl Visitor for Functions {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    let in_items = projection.iter().any(|item| item.visit(&mut Functions).is_break());
+    in_items || having.visit(&mut Functions).is_break()
+}
+
+/// Puts all combinations of grouping sets that stand beside each other, and beside other keys, as one list of sets.
+fn combine(exprs: &mut Vec<Expr>, items: &[SelectItem]) -> ControlFlow<SqlError> {
+    let is_sets =
+        |expr: &Expr| matches!(expr, Expr::GroupingSets(_) | Expr::Rollup(_) | Expr::Cube(_));
+    if exprs.len() < 2 || !exprs.iter().any(is_sets) {
+        return ControlFlow::Continue(());
+    }
+    let mut combined = vec![Vec::new()];
+    for expr in exprs.iter_mut() {
+        let sets = match expr {
+            Expr::GroupingSets(sets) => std::mem::take(sets),
+            Expr::Rollup(keys) => rolled_up(keys),
+            Expr::Cube(keys) => cubed(keys)?,
+            key => {
+                name_numbered(key, items)?;
+                vec![vec![key.clone()]]
+            }
+        };
+        if combined.len() * sets.len() > 1 << CUBE_KEYS_MAX {
+            let problem = format!("more than {} grouping sets", 1 << CUBE_KEYS_MAX);
+            return ControlFlow::Break(SqlError::not_supported(problem));
+        }
+        let with = |left: &Vec<Expr>, right: &Vec<Expr>| {
+            let mut seen = HashSet::new();
+            let keys = left.iter().chain(right).filter(|key| seen.insert(*key));
+            keys.cloned().collect::<Vec<Expr>>()
+        };
+        combined = combined
+            .iter()
+            .flat_map(|left| sets.iter().map(move |right| with(left, right)))
+            .collect();
+    }
+    *exprs = vec![Expr::GroupingSets(combined)];
     ControlFlow::Continue(())
 }
 

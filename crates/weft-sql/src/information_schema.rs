@@ -17,6 +17,7 @@ use weft_store::Column;
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::error::Result;
+use crate::result_types::result_schema;
 use crate::types::column_type_name;
 
 /// The name of the schema.
@@ -87,7 +88,9 @@ impl InformationSchema {
         for (name, sql) in snapshot.views() {
             // A view that does not work any more has no columns.
             if let Ok(view) = self.catalog.view(name, sql).await {
-                let schema = view.schema();
+                let state = self.catalog.planning_state();
+                let coerced = view.get_logical_plan().map(|plan| result_schema(&state, &plan));
+                let Some(Ok(schema)) = coerced else { continue };
                 relations.push((name.to_owned(), schema.fields().iter().map(column_of).collect()));
             }
         }

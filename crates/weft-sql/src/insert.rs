@@ -134,6 +134,11 @@ fn prepare(table: &Table, mut insert: ast::Insert) -> Result<Prepared> {
         }
     }
     let targets = target_columns(table, names)?;
+    // As the table has them.
+    for (name, target) in insert.columns.iter_mut().zip(&targets) {
+        let column = &table.schema().columns[*target].name;
+        *name = ast::ObjectName::from(vec![ast::Ident::with_quote('"', column)]);
+    }
     let mut source = match insert.source.take() {
         Some(source) => source,
         None => default_values(targets.len()),

@@ -25,7 +25,7 @@ use crate::plan_node::Plan;
 use crate::promises::{Kept, PromisesExec};
 
 /// What DataFusion calls its rule that sorts and partitions as nodes need it.
-const SORTING: &str = "EnsureRequirements";
+pub(crate) const SORTING: &str = "EnsureRequirements";
 
 /// What it calls the first of its rules that leave sorts as they are.
 const SORTED: &str = "EnsureCooperative";

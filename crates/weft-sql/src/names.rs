@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::exclusions::as_written;
+use crate::forms;
 use crate::same_names::free_name;
 
 /// Names the columns of what a statement returns or makes.
@@ -101,6 +102,8 @@ fn name_of(expr: &Expr) -> Option<String> {
         Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("unnest") => {
             None
         }
+        // One for each column, under its name.
+        other if forms::has_columns(other) => None,
         other => Some(as_written(other.to_string())),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result as DfResult;
-use datafusion::functions::math::{ceil, floor, round};
+use datafusion::functions::math::{ceil, floor, round, trunc};
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -15,10 +15,12 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature,
 };
 
+use crate::far_digits::rounded;
+
 /// The functions.
 pub(crate) fn with_rows() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let with_row = |inner| Arc::new(ScalarUDF::from(WithRow { inner }));
-    [ceil(), floor(), round()].into_iter().map(with_row)
+    [ceil(), floor(), round(), trunc()].into_iter().map(with_row)
 }
 
 /// A function that is computed for a row at least if its arguments are the same for all.
@@ -53,6 +55,9 @@ impl ScalarUDFImpl for WithRow {
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        if let Some(rounded) = rounded(self.name(), &args)? {
+            return Ok(rounded);
+        }
         if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
             args.number_rows = args.number_rows.max(1);
         }

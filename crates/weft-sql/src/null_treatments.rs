@@ -2,8 +2,21 @@
 //! and DataFusion overlooks them there.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
+    NullTreatment, ObjectName,
 };
+
+/// Has `any_value(x ORDER BY y)` be the first value in this order that is not NULL: DataFusion's takes no order.
+pub(crate) fn take_in_order(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let is_ordered =
+        |clause: &FunctionArgumentClause| matches!(clause, FunctionArgumentClause::OrderBy(_));
+    let is_any = function.name.to_string().eq_ignore_ascii_case("any_value");
+    if is_any && list.clauses.iter().any(is_ordered) {
+        function.name = ObjectName::from(vec![Ident::new("first_value")]);
+        function.null_treatment = Some(NullTreatment::IgnoreNulls);
+    }
+}
 
 /// Functions that may have the words behind their arguments.
 const OWN: [&str; 7] =

@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use crate::at_time_zone::at_time_zone;
 use crate::date_trunc::DateTrunc;
 use crate::one_argument::compute_one;
 use crate::types::{ZONE, field_type_name, type_name};
@@ -20,6 +21,7 @@ use crate::types::{ZONE, field_type_name, type_name};
 /// All of them.
 pub(crate) fn own_functions() -> Vec<Arc<ScalarUDF>> {
     vec![
+        at_time_zone(),
         Arc::new(ScalarUDF::from(BitwiseNot::new())),
         Arc::new(ScalarUDF::from(DateTrunc::new())),
         Arc::new(ScalarUDF::from(Now::new())),

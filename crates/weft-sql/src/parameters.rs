@@ -158,7 +158,9 @@ pub fn relation_names(sql: &str) -> Result<Vec<(String, String)>> {
             },
             _ => ControlFlow::Continue(()),
         },
-        Parsed::CopyTo { query, .. } | Parsed::DescribeQuery { query } => query.visit(&mut names),
+        Parsed::CopyTo { query, .. }
+        | Parsed::DescribeQuery { query }
+        | Parsed::Summarize { query } => query.visit(&mut names),
         Parsed::DescribeTable { table } => names.pre_visit_relation(&table),
         _ => ControlFlow::Continue(()),
     };

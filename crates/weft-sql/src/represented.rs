@@ -77,6 +77,10 @@ impl<R: Representation> AggregateUDFImpl for Represented<R> {
         self.inner.name()
     }
 
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }

@@ -13,6 +13,10 @@
 //! - Lists over windows have FILTER in terms of lists of one (`filtered_lists.rs`).
 //! - IGNORE NULLS behind an argument that is a call is the outer function's (`null_treatments.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
+//! - ASOF and POSITIONAL joins get marks (`forms/joins`).
+//! - VALUES with subqueries are queries (`forms/value_rows.rs`).
+//! - TABLESAMPLE is a condition (`forms/samples`).
+//! - Intervals of a number that is computed are products (`forms/intervals.rs`), and functions in FROM get names (`forms/unnests.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
 //! - What is compared by IS DISTINCT FROM ends where AND or OR begins (`distinctness.rs`).
 //! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
@@ -23,17 +27,22 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, DateTimeField, ExactNumberInfo, Expr, Ident, JoinOperator,
-    Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    AccessExpr, BinaryOperator, CastKind, DataType, DateTimeField, ExactNumberInfo, Expr, Ident,
+    JoinOperator, Query, Select, SelectItem, SetExpr, Subscript, TableFactor, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
 
+use crate::at_time_zone;
+use crate::cast_arguments;
 use crate::comparisons;
 use crate::constant_orders;
+use crate::cte_names::CteNames;
 use crate::depth::{Depth, check_queries};
 use crate::distinctness;
 use crate::error::{Result, SqlError};
 use crate::exclusions;
 use crate::filtered_lists;
+use crate::forms::{intervals, joins, samples, unnests, value_rows};
 use crate::functions::{self, call};
 use crate::groupings;
 use crate::join_conditions;
@@ -42,8 +51,10 @@ use crate::names::{name_columns, name_columns_of};
 use crate::null_treatments;
 use crate::patterns;
 use crate::powers;
+use crate::row_counts;
 use crate::same_names::{free_name, name_alias_columns};
 use crate::statement::fold;
+use crate::values_queries;
 
 /// Prepares a statement for planning.
 ///
@@ -53,6 +64,8 @@ pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(statement) => {
             name_columns_of(statement);
+            // The visitor never breaks.
+            let _ = statement.visit(&mut CteNames::default());
             finish(statement.visit(&mut Rewriter::default()))
         }
         DfStatement::Explain(explain) => self::statement(&mut explain.statement),
@@ -68,6 +81,8 @@ pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
 /// As [`statement`].
 pub(crate) fn query(query: &mut Query) -> Result<()> {
     name_columns(query);
+    // The visitor never breaks.
+    let _ = query.visit(&mut CteNames::default());
     finish(query.visit(&mut Rewriter::default()))
 }
 
@@ -90,9 +105,16 @@ impl VisitorMut for Rewriter {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        value_rows::rewrite(&mut query.body);
         check_queries(&mut query.body)?;
+        values_queries::as_queries(&mut query.body)?;
+        if let SetExpr::Select(select) = &mut *query.body {
+            row_counts::count_rows(select, query.order_by.as_mut())?;
+        }
         if let (Some(_), SetExpr::Select(select)) = (&query.order_by, &mut *query.body) {
             name_casts(&mut select.projection);
+            name_apart(&mut select.projection);
+            cast_arguments::tell_apart(select, query.order_by.as_mut());
         }
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             name_alias_columns(&mut table.alias);
@@ -101,7 +123,12 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
+        samples::rewrite(table);
+        unnests::rewrite(table);
         if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+            for join in &mut table_with_joins.joins {
+                joins::rewrite(&mut join.join_operator)?;
+            }
             join_conditions::check(table_with_joins)?;
         }
         if let TableFactor::Derived { alias: Some(alias), .. }
@@ -113,9 +140,14 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        row_counts::count_rows(select, None)?;
         named_windows::write_out(select)?;
         name_apart(&mut select.projection);
+        cast_arguments::tell_apart(select, None);
         groupings::expand(select)?;
+        for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
+            joins::rewrite(&mut join.join_operator)?;
+        }
         for table in &select.from {
             join_conditions::check(table)?;
         }
@@ -136,11 +168,18 @@ impl VisitorMut for Rewriter {
         comparisons::rewrite(expr)?;
         patterns::rewrite(expr)?;
         powers::rewrite(expr);
+        intervals::rewrite(expr);
         match expr {
-            // Before the number in it is seen: a decimal does not become a floating point number first.
+            // Before the number in it is seen: a decimal does not become a floating point number first, nor that a decimal.
             Expr::Cast {
                 expr: inner,
-                data_type: DataType::Decimal(_) | DataType::Numeric(_),
+                data_type:
+                    DataType::Decimal(_)
+                    | DataType::Numeric(_)
+                    | DataType::Double(_)
+                    | DataType::DoublePrecision
+                    | DataType::Float8
+                    | DataType::Float64,
                 ..
             } => {
                 if let Some(number) = number_of(inner) {
@@ -150,6 +189,7 @@ impl VisitorMut for Rewriter {
             Expr::Function(function) => {
                 exclusions::forget_frames(function);
                 constant_orders::leave_out(function);
+                null_treatments::take_in_order(function);
                 null_treatments::take_from_argument(function);
                 functions::rewrite(expr)?;
                 filtered_lists::rewrite(expr);
@@ -158,12 +198,39 @@ impl VisitorMut for Rewriter {
                 *expr = call(&field.to_string().to_lowercase(), [(**from).clone()]);
                 functions::rewrite(expr)?;
             }
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                // A field by its name, as of `{'a': 1}.a`.
+                for access in access_chain {
+                    if let AccessExpr::Subscript(Subscript::Slice {
+                        lower_bound,
+                        upper_bound,
+                        ..
+                    }) = access
+                    {
+                        let number = |number: &str| {
+                            Expr::Value(Value::Number(number.to_owned(), false).into())
+                        };
+                        lower_bound.get_or_insert_with(|| number("1"));
+                        upper_bound.get_or_insert_with(|| number("-1"));
+                    }
+                    if let AccessExpr::Dot(field) = access
+                        && let Expr::Identifier(name) = &*field
+                    {
+                        let name = fold(name.value.clone(), name.quote_style);
+                        *field = Expr::Value(Value::SingleQuotedString(name).into());
+                    }
+                }
+            }
             Expr::Array(array) if !array.elem.is_empty() => {
                 // As a call, its elements may be columns of a query around this one.
                 *expr = call("make_array", std::mem::take(&mut array.elem));
             }
             Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: bits } => {
                 *expr = call("bitwise_not", [(**bits).clone()]);
+            }
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let arguments = [(**time_zone).clone(), (**timestamp).clone()];
+                *expr = call(at_time_zone::NAME, arguments);
             }
             Expr::BinaryOp {
                 left,
@@ -273,7 +340,7 @@ fn name_apart(items: &mut [SelectItem]) {
 
 /// A name that two expressions share if DataFusion gives them the same one: casts and parentheses do
 /// not show in its names, nor do subqueries.
-fn name_of(expr: &Expr) -> String {
+pub(crate) fn name_of(expr: &Expr) -> String {
     let mut expr = expr.clone();
     // The visitor below never breaks.
     let _ = expr.visit(&mut Plain);

@@ -32,6 +32,7 @@ use crate::session::Session;
 use crate::spill_files::task_context;
 use crate::statement::{self, Parsed};
 use crate::unsupported;
+use crate::zoned_times;
 
 /// How many EXECUTEs may lie in each other.
 const EXECUTE_DEPTH_MAX: usize = 1;
@@ -83,10 +84,10 @@ async fn drive_uncancelled(
     messages: mpsc::Sender<Message>,
 ) {
     let sql = Arc::clone(&run.sql);
-    let mut reader = Reader { header: Some(header), messages, has_rows: false };
+    let mut reader = Reader::of(header, messages);
     let ledger = run.session.engine().ledger().clone();
     let (mut lowered, mut surprises) = (ledger.times_lowered(), 0);
-    let mut result = attempt(&run, &mut reader).await;
+    let mut result = attempt_with_types(&run, &mut reader).await;
     // Whether workers come to wait for each other's memory depends on who is first: once more may do.
     let mut again = run.control.has_pipelines().then_some(run.economy);
     while let Err(error) = &result
@@ -106,7 +107,7 @@ async fn drive_uncancelled(
         }
         log::info!("{error}; the statement is planned again for the memory there is");
         ledger.trim();
-        result = attempt(&run, &mut reader).await;
+        result = attempt_with_types(&run, &mut reader).await;
     }
     drop(ledger);
     // Before the reader hears of the end: the database may be closed then.
@@ -115,12 +116,32 @@ async fn drive_uncancelled(
     reader.end(result.map_err(|error| locate(error, &sql))).await;
 }
 
+/// Runs a statement to its end, once more for each of its files of whose types a sample told too little.
+async fn attempt_with_types(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
+    loop {
+        let result = attempt(run, reader).await;
+        match &result {
+            Err(error) if !reader.has_rows && run.control.files.begin_anew() => {
+                log::info!("{error}; the statement is planned again with types of all values");
+                reader.misfit = Some(error.clone());
+            }
+            _ => return result,
+        }
+    }
+}
+
 /// Runs a statement once, to its end.
 async fn attempt(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
     // What the statement before needed, and whoever took its rows.
     run.session.engine().ledger().trim_code_of_small();
     match start(run, 0).await? {
         Started::Rows(stream) => {
+            // Types of all values may be others than those of a sample, with which the result was announced.
+            if let Some(misfit) = reader.misfit.take()
+                && !reader.was_announced(&stream.schema())
+            {
+                return Err(misfit);
+            }
             reader.announce(stream.schema(), ResultKind::Rows);
             reader.send_rows(stream).await
         }
@@ -139,11 +160,31 @@ struct Reader {
     messages: mpsc::Sender<Message>,
     /// It has rows, so that the statement cannot begin anew.
     has_rows: bool,
+    /// The columns that it was told of.
+    announced: Option<SchemaRef>,
+    /// Why the statement begins anew with other types of files' columns.
+    misfit: Option<SqlError>,
 }
 
 impl Reader {
+    fn of(header: oneshot::Sender<Result<Header>>, messages: mpsc::Sender<Message>) -> Reader {
+        let (has_rows, announced, misfit) = (false, None, None);
+        Reader { header: Some(header), messages, has_rows, announced, misfit }
+    }
+
+    /// True if it was told of columns with these names and types, or of none yet.
+    fn was_announced(&self, schema: &Schema) -> bool {
+        let Some(announced) = &self.announced else { return true };
+        let mut columns = announced.fields().iter().zip(schema.fields());
+        announced.fields().len() == schema.fields().len()
+            && columns.all(|(told, found)| {
+                told.name() == found.name() && told.data_type() == found.data_type()
+            })
+    }
+
     fn announce(&mut self, schema: SchemaRef, kind: ResultKind) {
         if let Some(header) = self.header.take() {
+            self.announced = Some(Arc::clone(&schema));
             note_unheard(header.send(Ok(Header { schema, kind })).is_ok());
         }
     }
@@ -308,6 +349,7 @@ impl Run {
             Parsed::ShowTables => self.show_tables(&catalog),
             Parsed::DescribeTable { table } => self.describe_table(&catalog, &table).await,
             Parsed::DescribeQuery { query } => self.describe_query(&catalog, *query).await,
+            Parsed::Summarize { query } => self.summarize(&catalog, *query).await,
             Parsed::AddDevice { path } => {
                 let store = Arc::clone(self.session.engine().store());
                 let work = async move {
@@ -336,6 +378,7 @@ impl Run {
             }
             _ => {}
         }
+        let plan = zoned_times::shown(plan, state.config_options())?;
         let physical = self.physical(state, &plan).await?;
         Ok(Started::Rows(execute_stream(physical, task_context(state))?))
     }
@@ -346,6 +389,17 @@ impl Run {
         state: &SessionState,
         plan: &LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let in_order;
+        let state = match self.control.files.are_read() {
+            true => {
+                // The rows of files are to keep their order.
+                let mut state = state.clone();
+                state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
+                in_order = state;
+                &in_order
+            }
+            false => state,
+        };
         // Each stage of planning needs code of its own, and what lies idle in the heap since the statement before is not needed.
         let ledger = self.session.engine().ledger();
         ledger.trim();

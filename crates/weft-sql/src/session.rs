@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::checked_sum::checked_sum;
 use crate::collected::collected;
+use crate::compared_types::ComparedTypes;
 use crate::constant_unions::ConstantUnions;
 use crate::control::{CancelHandle, Control};
 use crate::date_times::DateTimes;
@@ -25,12 +26,14 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::exact_quantiles::exact_quantiles;
 use crate::exclusions;
+use crate::file_functions;
 use crate::file_readers::FileReaders;
 use crate::filters;
 use crate::float_extremes::float_extremes;
 use crate::floats::CanonicalFloats;
 use crate::foreign_aggregate::into_udaf;
 use crate::foreign_function::SessionFunction;
+use crate::forms;
 use crate::functions;
 use crate::functions::attempts::attempt;
 use crate::functions::lambdas::lambda_functions;
@@ -43,6 +46,7 @@ use crate::join_order::JoinOrder;
 use crate::json::{JsonCasts, JsonOperators, json_aggregates, json_functions};
 use crate::long_sums::{LongSums, in_turn};
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
+use crate::mended::Mended;
 use crate::mixed_numbers::MixedNumbers;
 use crate::narrowing_casts::NarrowingCasts;
 use crate::no_rows::with_rows;
@@ -58,6 +62,7 @@ use crate::pipelines::{ByPipelines, Pipelines};
 use crate::query_comparisons::any_row;
 use crate::range_frames::RangeFrames;
 use crate::relation::Relation;
+use crate::rounded_averages::rounded_averages;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
@@ -77,7 +82,8 @@ use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_arguments::WindowArguments;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YIELDING_JOINS;
-use crate::{join_promises, kept_projections, known_aggregates, pushed_filters};
+use crate::zoned_times::ZonedTimes;
+use crate::{join_promises, kept_projections, known_aggregates, limited_orders, pushed_filters};
 
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
@@ -133,14 +139,16 @@ impl Session {
         analyzer_rules.insert(7, Arc::new(WindowFilters));
         analyzer_rules.insert(8, Arc::new(WindowArguments));
         analyzer_rules.insert(9, Arc::new(NullArguments));
+        analyzer_rules.insert(10, Arc::new(Mended));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(11, Arc::new(DistinctGroups));
-        analyzer_rules.insert(12, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(13, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(12, Arc::new(DistinctGroups));
+        analyzer_rules.insert(13, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(14, Arc::new(RoundedDigits::new()));
         analyzer_rules.insert(0, Arc::new(LongSums));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
         analyzer_rules.push(Arc::new(NarrowingCasts::new()));
+        analyzer_rules.push(Arc::new(ZonedTimes));
         analyzer_rules.push(Arc::new(TimestampCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
         analyzer_rules.push(Arc::new(CheckedDecimals::new()));
@@ -153,6 +161,7 @@ impl Session {
         optimizer_rules.push(Arc::new(JoinOrder));
         let physical_rules = known_aggregates::replaced(pushed_filters::physical_rules());
         let physical_rules = kept_projections::kept_whole(physical_rules);
+        let physical_rules = limited_orders::kept_below_sorts(physical_rules);
         let mut physical_rules = join_promises::believed(physical_rules);
         physical_rules.insert(0, Arc::new(UNION_CONSTANTS));
         let mut state = SessionStateBuilder::new()
@@ -161,7 +170,9 @@ impl Session {
             .with_type_planner(Arc::new(WeftTypes))
             .with_expr_planners(vec![
                 Arc::new(IntervalProducts::new()),
+                Arc::new(ComparedTypes),
                 Arc::new(JsonOperators::new()),
+                Arc::new(forms::text_slices::TextSlices),
             ])
             .with_default_features()
             .with_analyzer_rules(analyzer_rules)
@@ -181,7 +192,8 @@ impl Session {
             .build();
         state.register_udaf(checked_sum())?;
         let quantiles = [exact_quantiles(), median_udaf()].map(of_times);
-        let replaced = quantiles.into_iter().chain([ordered_lists(), ordered_texts()]);
+        let replaced =
+            quantiles.into_iter().chain([ordered_lists(), ordered_texts(), rounded_averages()]);
         for function in float_extremes().into_iter().chain(collected()).chain(replaced) {
             state.register_udaf(function)?;
         }
@@ -203,6 +215,8 @@ impl Session {
             .chain([any_row(), in_turn()])
             .chain(exclusions::marks())
             .chain(functions::scalar_functions())
+            .chain(forms::joins::marks())
+            .chain(forms::samples::functions())
         {
             state.register_udf(function)?;
         }
@@ -310,6 +324,7 @@ impl Session {
             .chain(state.table_functions().keys())
             .cloned()
             .chain(functions::names())
+            .chain(file_functions::names())
             .collect();
         names.sort_unstable();
         names.dedup();

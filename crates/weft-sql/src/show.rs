@@ -9,6 +9,7 @@ use crate::catalog::{StatementCatalog, relation_name};
 use crate::error::Result;
 use crate::identifiers::quoted;
 use crate::json::JSON_LENGTH;
+use crate::result_types::result_schema;
 use crate::run::{Run, Started, text_rows};
 use crate::statement::parse_query;
 use crate::types::column_type_name;
@@ -53,8 +54,10 @@ impl Run {
         query: ast::Query,
     ) -> Result<Started> {
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-        let plan = catalog.plan(&catalog.planning_state(), statement).await?;
-        let columns = plan.schema().fields().iter().map(|field| weft_store::Column {
+        let state = catalog.planning_state();
+        let plan = catalog.plan(&state, statement).await?;
+        let schema = result_schema(&state, &plan)?;
+        let columns = schema.fields().iter().map(|field| weft_store::Column {
             name: field.name().clone(),
             data_type: field.data_type().clone(),
             nullable: field.is_nullable(),

@@ -10,12 +10,15 @@ use crate::copy_options::CopyOptions;
 use crate::copy_statement::{parse_copy, parse_explain_copy};
 use crate::error::{ErrorKind, Position, Result, SqlError, translate};
 use crate::exclusions;
+use crate::file_functions;
 use crate::foreign;
+use crate::forms;
 use crate::functions::lambda_syntax;
 use crate::grammar::{
     RECURSION_MAX, expect_end, expect_eof, expected, is, is_word, parser, skip_word, slice, syntax,
     take_string, take_word,
 };
+use crate::interval_units;
 use crate::materialized;
 use crate::parameters::{Bindings, bound};
 use crate::rewrite;
@@ -51,6 +54,8 @@ pub(crate) enum Parsed {
     DescribeTable { table: ast::ObjectName },
     /// `DESCRIBE query`
     DescribeQuery { query: Box<ast::Query> },
+    /// `SUMMARIZE table` or `SUMMARIZE query`
+    Summarize { query: Box<ast::Query> },
     /// `PREPARE name AS statement`, with the statement's text
     Prepare { name: String, text: String },
     /// `EXECUTE name (values)`
@@ -84,10 +89,15 @@ pub(crate) fn parse_with(sql: &str, values: &Bindings) -> Result<Parsed> {
 /// As [`parse`].
 pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     check_is_one(&tokens)?;
+    interval_units::put_plainly(&mut tokens);
+    if !is_text_kept(&tokens) {
+        forms::rewrite_tokens(&mut tokens);
+    }
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
     exclusions::rewrite(&mut tokens);
     lambda_syntax::rewrite_tokens(&mut tokens);
+    file_functions::rewrite(&mut tokens);
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
         match &mut parsed {
             Parsed::Sql(statement) => {
@@ -96,7 +106,9 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
                     char_length::rewrite_casts(statement)?;
                 }
             }
-            Parsed::CopyTo { query, .. } | Parsed::DescribeQuery { query } => {
+            Parsed::CopyTo { query, .. }
+            | Parsed::DescribeQuery { query }
+            | Parsed::Summarize { query } => {
                 rewrite::query(query)?;
                 char_length::rewrite_casts(query)?;
             }
@@ -108,6 +120,13 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
         (ErrorKind::Syntax, None) => error.with_position(end_of(sql)),
         _ => error,
     })
+}
+
+/// True of statements that parts of the text are taken of as they are.
+fn is_text_kept(tokens: &[TokenWithSpan]) -> bool {
+    let first = text::significant(tokens).into_iter().next();
+    first
+        .is_some_and(|first| ["prepare", "set", "reset", "show"].iter().any(|word| is(first, word)))
 }
 
 /// A query that is no more than this.
@@ -190,6 +209,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("SET", ..) => parse_set(sql, &tokens),
         ("RESET", ..) => Ok(Parsed::Reset { name: setting_name(&tokens)? }),
         ("DESCRIBE" | "DESC", ..) => parse_describe(tokens, 1),
+        ("SUMMARIZE", ..) => parse_summarize(tokens),
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
         ("EXPLAIN", "COPY", _) => parse_explain_copy(tokens),
@@ -206,10 +226,12 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
 /// [`ErrorKind::Syntax`].
 pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
     let mut tokens = text::tokenize(sql)?;
+    forms::rewrite_tokens(&mut tokens);
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
     exclusions::rewrite(&mut tokens);
     lambda_syntax::rewrite_tokens(&mut tokens);
+    file_functions::rewrite(&mut tokens);
     let mut parser = parser(tokens);
     let mut query = parser.parse_query().map_err(syntax)?;
     expect_eof(&mut parser)?;
@@ -262,6 +284,17 @@ fn parse_describe(tokens: Vec<TokenWithSpan>, words: usize) -> Result<Parsed> {
     };
     expect_eof(&mut parser)?;
     Ok(parsed)
+}
+
+fn parse_summarize(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let query = match parse_describe(tokens, 1)? {
+        Parsed::DescribeQuery { query } => query,
+        Parsed::DescribeTable { table } => {
+            Box::new(parse_query(&format!("SELECT * FROM {table}"))?)
+        }
+        other => return Ok(other),
+    };
+    Ok(Parsed::Summarize { query })
 }
 
 fn parse_prepare(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {

@@ -1,14 +1,14 @@
 //! The text of statements: tokens with positions, and where one statement ends.
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{
     Location, Token, TokenWithSpan, Tokenizer, TokenizerError,
 };
 
+use crate::dialect::WeftDialect;
 use crate::error::{ErrorKind, Position, Result, SqlError};
 
 /// The grammar that Weft speaks.
-pub(crate) static DIALECT: GenericDialect = GenericDialect {};
+pub(crate) static DIALECT: WeftDialect = WeftDialect;
 
 /// One statement of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,11 +75,48 @@ fn is_unterminated(error: &TokenizerError) -> bool {
 
 /// The tokens of a text, white space included.
 pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>> {
-    Tokenizer::new(&DIALECT, text).tokenize_with_location().map_err(|error| {
+    let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location().map_err(|error| {
         let position = Position { line: error.location.line, column: error.location.column };
         let message = error.message.trim_end_matches('.');
         SqlError::new(ErrorKind::Syntax, format!("syntax error: {message}")).with_position(position)
-    })
+    })?;
+    Ok(whole_numbers(tokens))
+}
+
+/// The tokens with numbers such as `1_000_000.5` in one: the tokenizer takes `_000_000` for a word.
+fn whole_numbers(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut whole: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut is_grouped = false;
+    for token in tokens {
+        let last = whole.last_mut();
+        if let Some(TokenWithSpan { token: Token::Number(number, false), span }) = last {
+            let more = match &token.token {
+                Token::Word(word) if word.quote_style.is_none() => grouped_digits(&word.value),
+                Token::Number(fraction, false) if is_grouped && fraction.starts_with('.') => {
+                    (!number.contains('.')).then(|| fraction.clone())
+                }
+                _ => None,
+            };
+            if let Some(more) = more {
+                number.push_str(&more);
+                span.end = token.span.end;
+                is_grouped = true;
+                continue;
+            }
+        }
+        is_grouped = false;
+        whole.push(token);
+    }
+    whole
+}
+
+/// The digits of `_000_000`, and an exponent behind them.
+fn grouped_digits(text: &str) -> Option<String> {
+    let (digits, exponent) = text.split_at(text.find(['e', 'E']).unwrap_or(text.len()));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let groups = digits.strip_prefix('_')?.split('_').all(is_digits);
+    let is_exponent = exponent.is_empty() || exponent.get(1..).is_some_and(is_digits);
+    (groups && is_exponent).then(|| text.replace('_', ""))
 }
 
 /// Numbers the placeholders `?` from 1 on, as `$1`, `$2`, …

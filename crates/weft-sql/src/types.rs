@@ -9,14 +9,18 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::logical_expr::planner::TypePlanner;
-use datafusion::sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+};
 
 use weft_json::{is_json, json_field};
 use weft_store::Column;
 
 use crate::error::SqlError;
+use crate::grammar::{expect_eof, parser, syntax};
 use crate::identifiers::quoted;
 use crate::json::JSON_LENGTH;
+use crate::text::tokenize;
 
 /// Digits of a decimal number, at most.
 const DECIMAL_DIGITS_MAX: u64 = 38;
@@ -101,6 +105,41 @@ fn plan(sql_type: &SqlType) -> Result<Option<DataType>, SqlError> {
         _ => return Ok(None),
     };
     Ok(Some(data_type))
+}
+
+/// The type of this name.
+///
+/// # Errors
+/// [`ErrorKind::Syntax`](crate::ErrorKind::Syntax) and `NotSupported` if there is none.
+pub(crate) fn type_named(name: &str) -> Result<DataType, SqlError> {
+    let mut parser = parser(tokenize(name)?);
+    let parsed = parser.parse_data_type().map_err(syntax)?;
+    expect_eof(&mut parser)?;
+    type_of(&parsed)
+}
+
+fn type_of(sql_type: &SqlType) -> Result<DataType, SqlError> {
+    if let Some(data_type) = plan(sql_type)? {
+        return Ok(data_type);
+    }
+    Ok(match sql_type {
+        SqlType::Boolean | SqlType::Bool => DataType::Boolean,
+        SqlType::TinyInt(_) => DataType::Int8,
+        SqlType::SmallInt(_) | SqlType::Int2(_) => DataType::Int16,
+        SqlType::Int(_) | SqlType::Integer(_) | SqlType::Int4(_) => DataType::Int32,
+        SqlType::BigInt(_) | SqlType::Int8(_) => DataType::Int64,
+        SqlType::TinyIntUnsigned(_) => DataType::UInt8,
+        SqlType::SmallIntUnsigned(_) => DataType::UInt16,
+        SqlType::IntUnsigned(_) | SqlType::IntegerUnsigned(_) => DataType::UInt32,
+        SqlType::BigIntUnsigned(_) => DataType::UInt64,
+        SqlType::Real | SqlType::Float4 => DataType::Float32,
+        SqlType::Float8 | SqlType::DoublePrecision => DataType::Float64,
+        SqlType::Date => DataType::Date32,
+        SqlType::Array(
+            ArrayElemTypeDef::SquareBracket(inner, None) | ArrayElemTypeDef::AngleBracket(inner),
+        ) => DataType::List(Arc::new(Field::new_list_field(type_of(inner)?, true))),
+        other => return Err(unknown_type(other)),
+    })
 }
 
 /// No type has this name here.

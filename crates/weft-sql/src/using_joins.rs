@@ -29,12 +29,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use self::from::constraint;
-use self::probe::query_of;
 use self::relation::Relation;
 use self::scope::{Clause, Scope};
 use crate::statement::{fold, inner_statement};
 
-pub(crate) use self::probe::with_tables;
+pub(crate) use self::probe::{no_token, query_of, with_tables};
 
 /// True if a statement has joins with USING or NATURAL.
 pub(crate) fn are_in(statement: &mut DfStatement) -> bool {

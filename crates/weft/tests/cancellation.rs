@@ -49,7 +49,9 @@ fn cancellation_at_any_time_leaves_no_memory_behind() {
         let database = Database::in_memory(&options.with("partition", partition)).unwrap();
         let session = database.session().unwrap();
         let columns = "value AS n, value * 7919 % 30011 AS k, value % 3 AS g, 'text number ' || value AS s, value / 4.0::double AS d";
-        let sql = format!("CREATE TABLE t AS SELECT {columns} FROM generate_series(1, 30000)");
+        let sql = format!(
+            "CREATE TABLE t AS SELECT {columns} FROM generate_series(1, 30000) AS g(value)"
+        );
         session.execute(&sql).unwrap();
         session.execute("CREATE TABLE u AS SELECT k, n AS m FROM t").unwrap();
         let before = used(&database);

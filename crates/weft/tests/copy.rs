@@ -197,7 +197,7 @@ fn large_loads_keep_their_order() {
     for name in ["x.parquet", "x.csv"] {
         let file = quoted(&directory.path().join(name));
         let made = format!(
-            "COPY (SELECT value AS n, 'text ' || value AS s FROM generate_series(1, 400000) ORDER BY 1) TO {file}"
+            "COPY (SELECT value AS n, 'text ' || value AS s FROM generate_series(1, 400000) AS g(value) ORDER BY 1) TO {file}"
         );
         assert_eq!(session.execute(&made).unwrap(), 400_000);
         session.execute("CREATE OR REPLACE TABLE t (n BIGINT, s VARCHAR)").unwrap();
@@ -225,8 +225,10 @@ fn a_cancelled_copy_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("x.csv");
     fs::write(&target, "before").unwrap();
-    let sql =
-        format!("COPY (SELECT value FROM generate_series(1, 500000000)) TO {}", quoted(&target));
+    let sql = format!(
+        "COPY (SELECT value FROM generate_series(1, 500000000) AS g(value)) TO {}",
+        quoted(&target)
+    );
     let mut result = session.query(&sql).unwrap();
     let handle = result.cancel_handle();
     let canceller = std::thread::spawn(move || {

@@ -28,7 +28,7 @@ fn files() -> TempDir {
     let session = database().session().unwrap();
     let sql = format!(
         "SELECT value AS n, value % 100 AS g, md5(value::VARCHAR) AS s, \
-         (value * 7919 % 1000003)::DOUBLE AS x FROM generate_series(1, {ROWS})"
+         (value * 7919 % 1000003)::DOUBLE AS x FROM generate_series(1, {ROWS}) AS g(value)"
     );
     for name in ["t.parquet", "t.csv"] {
         let path = directory.path().join(name);
@@ -131,8 +131,10 @@ fn a_file_is_a_source_of_pipelines() {
     // What only passes rows on is DataFusion's as a whole.
     let passed = plan(&session, "SELECT n + 1 FROM p WHERE g = 3");
     assert!(!passed.contains("pipeline 0") && !passed.contains("FallbackExec"), "{passed}");
-    let values =
-        plan(&session, "SELECT count(*) FROM generate_series(1, 10) WHERE value > random()");
+    let values = plan(
+        &session,
+        "SELECT count(*) FROM generate_series(1, 10) AS g(value) WHERE value > random()",
+    );
     assert!(values.contains("pipeline 0\n  source  rows of "), "{values}");
     let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
     assert!(

@@ -36,7 +36,7 @@ fn sum(result: &KeptResult) -> Result<(i64, usize)> {
 fn what_is_beyond_memory_is_kept_in_a_file() {
     let session = session();
     for memory_bytes_max in [0, 100_000, u64::MAX] {
-        let sql = "SELECT value FROM generate_series(1, 100000)";
+        let sql = "SELECT value FROM generate_series(1, 100000) AS g(value)";
         let result = start(&session, sql, Keep::All { memory_bytes_max });
         for _ in 0..3 {
             assert_eq!(sum(&result).unwrap(), (5_000_050_000, 100_000));
@@ -72,7 +72,11 @@ fn texts_and_lists_come_back_from_the_file() {
 
 #[test]
 fn what_is_not_kept_is_read_once() {
-    let result = start(&session(), "SELECT value FROM generate_series(1, 100000)", Keep::Nothing);
+    let result = start(
+        &session(),
+        "SELECT value FROM generate_series(1, 100000) AS g(value)",
+        Keep::Nothing,
+    );
     assert_eq!(sum(&result).unwrap(), (5_000_050_000, 100_000));
     assert_eq!(sum(&result).unwrap_err().kind(), ErrorKind::Semantic);
 }
@@ -96,7 +100,7 @@ fn errors_stay() {
 #[test]
 fn many_threads_read_one_result() {
     let session = session();
-    let sql = "SELECT value FROM generate_series(1, 100000)";
+    let sql = "SELECT value FROM generate_series(1, 100000) AS g(value)";
     let result = start(&session, sql, Keep::All { memory_bytes_max: 100_000 });
     std::thread::scope(|scope| {
         let sums: Vec<_> = (0..4).map(|_| scope.spawn(|| sum(&result).unwrap())).collect();
@@ -160,7 +164,7 @@ fn functions_are_called() {
     assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
     for engine in ["auto", "weft", "datafusion"] {
         session.execute(&format!("SET engine = '{engine}'")).unwrap();
-        let sql = "SELECT sum(double_of(value)) FROM generate_series(1, 1000) WHERE double_of(value) > 10";
+        let sql = "SELECT sum(double_of(value)) FROM generate_series(1, 1000) AS g(value) WHERE double_of(value) > 10";
         assert_eq!(value(&session, sql).unwrap(), 1_001_000 - 30);
     }
     assert!(session.remove_function("double_of").unwrap());

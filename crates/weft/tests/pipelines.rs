@@ -19,7 +19,7 @@ fn by_pipelines(memory_limit: &str) -> Database {
 fn with_numbers(database: &Database, count: u32) -> Session {
     let session = database.session().unwrap();
     let sql = format!(
-        "CREATE TABLE t AS SELECT value AS n, 'number ' || value AS s FROM generate_series(1, {count})"
+        "CREATE TABLE t AS SELECT value AS n, 'number ' || value AS s FROM generate_series(1, {count}) AS g(value)"
     );
     session.execute(&sql).unwrap();
     session
@@ -245,7 +245,7 @@ fn build_sides_filter_the_rows_of_probe_sides() {
     let database = by_pipelines("1GB");
     let session = with_numbers(&database, 200_000);
     for sql in [
-        "CREATE TABLE few AS SELECT value AS n FROM generate_series(1000, 1100) WHERE value % 10 = 0",
+        "CREATE TABLE few AS SELECT value AS n FROM generate_series(1000, 1100) AS g(value) WHERE value % 10 = 0",
         "CREATE TABLE facts AS SELECT n % 50000 AS k, n % 7 AS l, n AS v FROM t",
     ] {
         session.execute(sql).unwrap();

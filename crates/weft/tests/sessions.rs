@@ -17,7 +17,11 @@ fn returns_rows() {
         "SELECT * FROM (VALUES (1, 'a'), (2, NULL)) AS t(n, s) ORDER BY n DESC",
         &["2 NULL", "1 a"],
     );
-    check(&session, "SELECT sum(value) FROM generate_series(1, 100000)", &["5000050000"]);
+    check(
+        &session,
+        "SELECT sum(value) FROM generate_series(1, 100000) AS g(value)",
+        &["5000050000"],
+    );
 }
 
 #[test]
@@ -124,7 +128,8 @@ fn parameters_are_bound() {
     assert_eq!(again.parameters(), 2);
     let batches = again.query(&["a".into(), "b".into()]).unwrap().collect().unwrap();
     assert_eq!(weft::to_text(&batches).unwrap(), [["bab"]]);
-    let limited = session.prepare("SELECT value FROM generate_series(1, 9) LIMIT ?").unwrap();
+    let limited =
+        session.prepare("SELECT value FROM generate_series(1, 9) AS g(value) LIMIT ?").unwrap();
     assert_eq!(limited.query(&[3.into()]).unwrap().collect().unwrap()[0].num_rows(), 3);
     session.execute("PREPARE plus AS SELECT $1 + $2").unwrap();
     check(&session, "EXECUTE plus(40, 1 + 1)", &["42"]);
@@ -253,7 +258,7 @@ fn several_sessions_work_at_once() {
 fn columns_are_called_as_they_were_written() {
     let session = database().session().unwrap();
     session
-        .execute("CREATE TABLE t AS SELECT value AS a, value % 3 AS b FROM generate_series(1, 9)")
+        .execute("CREATE TABLE t AS SELECT value AS a, value % 3 AS b FROM generate_series(1, 9) AS g(value)")
         .unwrap();
     let names = |sql: &str| {
         let result = session.query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -311,7 +316,7 @@ fn long_statements_are_answered_or_refused() {
         (0..terms).map(term).collect::<Vec<_>>().join(operator)
     };
     let any = chain(&|term| format!("value = {}", 2 * term), " OR ", 10_000);
-    let sql = format!("SELECT count(*) FROM generate_series(1, 100) WHERE {any}");
+    let sql = format!("SELECT count(*) FROM generate_series(1, 100) AS g(value) WHERE {any}");
     check(&session, &sql, &["50"]);
     let one = |_| "1".to_owned();
     let sum = format!("SELECT {}", chain(&one, " + ", 5_000));

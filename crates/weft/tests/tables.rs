@@ -14,7 +14,7 @@ fn rows_come_back() {
     assert_eq!(session.execute("INSERT INTO t VALUES (1, 'one'), (2, NULL)").unwrap(), 2);
     assert_eq!(
         session
-            .execute("INSERT INTO t (b) SELECT 'x' || value FROM generate_series(1, 3)")
+            .execute("INSERT INTO t (b) SELECT 'x' || value FROM generate_series(1, 3) AS g(value)")
             .unwrap(),
         3
     );
@@ -73,8 +73,7 @@ fn definitions_are_checked() {
 #[test]
 fn tables_are_made_of_queries() {
     let session = database().session().unwrap();
-    let made =
-        "CREATE TABLE t AS SELECT value AS n, value % 3 AS r FROM generate_series(1, 200000)";
+    let made = "CREATE TABLE t AS SELECT value AS n, value % 3 AS r FROM generate_series(1, 200000) AS g(value)";
     let mut result = session.query(made).unwrap();
     assert_eq!(result.finish().unwrap(), 200_000);
     let kind = ResultKind::Command { tag: "CREATE TABLE AS", rows_affected: Some(200_000) };
@@ -184,7 +183,7 @@ fn every_type_makes_the_round_trip() {
 #[test]
 fn conditions_are_pushed_into_scans() {
     let session = database().session().unwrap();
-    session.execute("CREATE TABLE t AS SELECT value AS n, 'k' || (value % 7) AS s, CASE WHEN value % 5 = 0 THEN NULL ELSE value END AS m FROM generate_series(1, 200000)").unwrap();
+    session.execute("CREATE TABLE t AS SELECT value AS n, 'k' || (value % 7) AS s, CASE WHEN value % 5 = 0 THEN NULL ELSE value END AS m FROM generate_series(1, 200000) AS g(value)").unwrap();
     let explain = |condition: &str| {
         rows(&session, &format!("EXPLAIN SELECT s FROM t WHERE {condition}")).join("\n")
     };
@@ -223,7 +222,7 @@ fn conditions_are_pushed_into_scans() {
 fn statistics_answer_without_reading() {
     let session = database().session().unwrap();
     session
-        .execute("CREATE TABLE t AS SELECT value AS n FROM generate_series(1, 1000) ORDER BY n")
+        .execute("CREATE TABLE t AS SELECT value AS n FROM generate_series(1, 1000) AS g(value) ORDER BY n")
         .unwrap();
     check(&session, "SELECT count(*), min(n), max(n) FROM t", &["1000 1 1000"]);
     let plan = rows(&session, "EXPLAIN SELECT count(*), min(n), max(n) FROM t").join("\n");
@@ -293,8 +292,9 @@ fn a_cancelled_load_leaves_nothing() {
     let database = database();
     let session = database.session().unwrap();
     session.execute("CREATE TABLE t (a BIGINT)").unwrap();
-    let mut result =
-        session.query("INSERT INTO t SELECT value FROM generate_series(1, 500000000)").unwrap();
+    let mut result = session
+        .query("INSERT INTO t SELECT value FROM generate_series(1, 500000000) AS g(value)")
+        .unwrap();
     let handle = result.cancel_handle();
     let canceller = thread::spawn(move || {
         thread::sleep(std::time::Duration::from_millis(200));
@@ -306,7 +306,11 @@ fn a_cancelled_load_leaves_nothing() {
     assert!(since < std::time::Duration::from_secs(2), "{since:?}");
     check(&session, "SELECT count(*) FROM t", &["0"]);
     // One that nobody waits for leaves nothing, too.
-    drop(session.query("INSERT INTO t SELECT value FROM generate_series(1, 500000000)").unwrap());
+    drop(
+        session
+            .query("INSERT INTO t SELECT value FROM generate_series(1, 500000000) AS g(value)")
+            .unwrap(),
+    );
     check(&session, "SELECT count(*) FROM t", &["0"]);
 }
 
@@ -372,7 +376,7 @@ fn exchanges_that_spill_go_on() {
     let options = DatabaseOptions::default().with("memory_limit", "64MiB").with("threads", 2);
     let database = Database::in_memory(&options.with("engine", "datafusion")).unwrap();
     let session = database.session().unwrap();
-    session.execute("CREATE TABLE t AS SELECT value AS n, md5(CAST(value AS VARCHAR)) AS s FROM generate_series(1, 1500000)").unwrap();
+    session.execute("CREATE TABLE t AS SELECT value AS n, md5(CAST(value AS VARCHAR)) AS s FROM generate_series(1, 1500000) AS g(value)").unwrap();
     let join = "SELECT count(*), min(a.n), max(length(a.s || b.s)) FROM t AS a JOIN t AS b ON a.n = b.n AND a.s = b.s";
     check(&session, join, &["1500000 1 64"]);
     assert_eq!(database.stats().spilled_bytes, 0);
@@ -401,7 +405,7 @@ fn operators_get_memory_that_the_cache_had() {
     let options = DatabaseOptions::default().with("memory_limit", "96MiB").with("threads", 2);
     let database = Database::in_memory(&options).unwrap();
     let session = database.session().unwrap();
-    session.execute("CREATE TABLE t AS SELECT value AS n, md5(CAST(value AS VARCHAR)) AS s FROM generate_series(1, 1500000)").unwrap();
+    session.execute("CREATE TABLE t AS SELECT value AS n, md5(CAST(value AS VARCHAR)) AS s FROM generate_series(1, 1500000) AS g(value)").unwrap();
     // Fills the cache.
     check(&session, "SELECT count(DISTINCT length(s)), sum(n) FROM t", &["1 1125000750000"]);
     let cached = database.stats().memory_used;

@@ -38,7 +38,8 @@ fn loaded() -> Session {
     let columns = format!(
         "value AS n, value * 7919 % {ROWS} AS k, value % 3 AS g, 'text ' || value AS s, (value * 7919 % 1000)::double AS d"
     );
-    let sql = format!("CREATE TABLE t AS SELECT {columns} FROM generate_series(1, {ROWS})");
+    let sql =
+        format!("CREATE TABLE t AS SELECT {columns} FROM generate_series(1, {ROWS}) AS g(value)");
     session.execute(&sql).unwrap();
     session.execute("CREATE TABLE u AS SELECT k, n AS m FROM t").unwrap();
     session
@@ -121,11 +122,13 @@ fn what_waits_for_its_turn_is_not_lost() {
     let session = Database::in_memory(&options).unwrap().session().unwrap();
     let text = "repeat('text number ' || value || ' of some', 20)";
     let sql = format!(
-        "CREATE TABLE p AS SELECT value AS i, value * 7 AS k, {text} AS s FROM generate_series(1, 60000)"
+        "CREATE TABLE p AS SELECT value AS i, value * 7 AS k, {text} AS s FROM generate_series(1, 60000) AS g(value)"
     );
     session.execute(&sql).unwrap();
     session
-        .execute("CREATE TABLE b AS SELECT value * 21 AS k FROM generate_series(1, 20000)")
+        .execute(
+            "CREATE TABLE b AS SELECT value * 21 AS k FROM generate_series(1, 20000) AS g(value)",
+        )
         .unwrap();
     for terms in 1..=18 {
         let lengths: Vec<String> =
@@ -150,8 +153,9 @@ fn slow_conditions_lose_nothing() {
             let text = format!("repeat('row ' || (value * {factor} % 101), 12)");
             let columns =
                 format!("value AS n, CASE WHEN value % 9 > 0 THEN value % 3 END AS g, {text} AS s");
-            let sql =
-                format!("CREATE TABLE {table} AS SELECT {columns} FROM generate_series(1, {rows})");
+            let sql = format!(
+                "CREATE TABLE {table} AS SELECT {columns} FROM generate_series(1, {rows}) AS g(value)"
+            );
             session.execute(&sql).unwrap();
         }
         let condition = "a.g = b.g AND levenshtein(a.s, b.s) % 5 < 2";

@@ -9,6 +9,7 @@ use super::Input;
 use super::prompt::{CONTINUATION, PROMPT};
 use crate::error::ShellError;
 use crate::interrupt::Interrupts;
+use crate::sql::encoding::decoded;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 16;
@@ -49,7 +50,7 @@ impl PlainInput {
     /// The next lines; `within` a statement another prompt is shown.
     ///
     /// # Errors
-    /// If standard input cannot be read or is not UTF-8.
+    /// If standard input cannot be read.
     pub fn read(&mut self, within: bool) -> Result<Input, ShellError> {
         if self.prompts {
             let mut out = io::stdout();
@@ -106,8 +107,5 @@ fn read_all(sender: &SyncSender<Event>, from_terminal: bool) {
 }
 
 fn text(bytes: Vec<u8>) -> Event {
-    match String::from_utf8(bytes) {
-        Ok(text) => Event::Text(text),
-        Err(error) => Event::Failed(io::Error::new(io::ErrorKind::InvalidData, error.utf8_error())),
-    }
+    Event::Text(decoded(bytes))
 }

@@ -27,6 +27,7 @@ use crate::interrupt::Interrupts;
 use crate::output::Style;
 use crate::output::target::Target;
 use crate::progress;
+use crate::sql::encoding::decoded;
 use crate::sql::splitter::{Piece, PieceKind, Splitter};
 use init::Init;
 use open::{Open, OpenOptions, names_of};
@@ -190,13 +191,13 @@ impl Shell {
                 format!("{READ_DEPTH} scripts already read each other; does one read itself?");
             return Err(ShellError::Command(words));
         }
-        let text = fs::read_to_string(path).map_err(|source| ShellError::File {
+        let bytes = fs::read(path).map_err(|source| ShellError::File {
             action: "read",
             path: path.to_owned(),
             source,
         })?;
         self.read_depth += 1;
-        let ended = self.run_text(&text, Some(&path.display().to_string()));
+        let ended = self.run_text(&decoded(bytes), Some(&path.display().to_string()));
         self.read_depth -= 1;
         ended
     }

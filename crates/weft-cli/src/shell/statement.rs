@@ -15,6 +15,7 @@ use super::Shell;
 use crate::error::ShellError;
 use crate::output::{self, units};
 use crate::progress::Progress;
+use crate::sql::encoding::problem;
 
 impl Shell {
     /// Runs one statement and writes its rows.
@@ -23,6 +24,9 @@ impl Shell {
     /// What the database says, or if the result cannot be written; [`ShellError::Interrupted`] after
     /// Ctrl-C.
     pub fn run_statement(&mut self, sql: &str) -> Result<(), ShellError> {
+        if let Some(problem) = problem(sql) {
+            return Err(ShellError::Command(problem));
+        }
         let started = Instant::now();
         let mut result = self.session().start(sql, &[]);
         self.interrupts.running(result.cancel_handle());

@@ -16,7 +16,7 @@ const SPILLED: u64 = 1 << 20;
 
 /// More rows than fit, which take long to spill on a device this slow.
 const STATEMENT: &str = "SELECT max(l) FROM (SELECT lag(s) OVER (ORDER BY s) AS l \
-                         FROM (SELECT repeat(md5(value::VARCHAR), 8) AS s FROM generate_series(1, 1000000)));\n";
+                         FROM (SELECT repeat(md5(value::VARCHAR), 8) AS s FROM generate_series(1, 1000000) AS g(value)));\n";
 
 /// Bytes of the files without names that a process has open in a directory.
 fn unnamed_bytes(child: &Child, directory: &Path) -> u64 {

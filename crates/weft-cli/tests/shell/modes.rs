@@ -44,7 +44,7 @@ fn table() {
 
 #[test]
 fn a_table_shows_the_first_and_the_last_rows() {
-    let rows = "SELECT value AS n FROM generate_series(1, 1000000);";
+    let rows = "SELECT value AS n FROM generate_series(1, 1000000) AS g(value);";
     check(
         "table",
         &format!(".maxrows 3\n{rows}"),

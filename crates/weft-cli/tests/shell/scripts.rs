@@ -91,6 +91,16 @@ fn input_that_is_no_text_is_refused() {
 }
 
 #[test]
+fn statements_after_one_that_is_no_text_run() {
+    let workplace = Workplace::new();
+    let script = b".bail off\nSELECT '\xe9';\nSELECT 7 AS a;\n";
+    std::fs::write(workplace.path().join("bytes.sql"), script).unwrap();
+    let ended = workplace.run(&["--mode", "list", "-f", "bytes.sql"]);
+    assert_eq!(ended.stdout, "a\n7\n");
+    assert!(ended.stderr.contains("UTF-8"), "{}", ended.stderr);
+}
+
+#[test]
 fn echo_prints_what_runs() {
     let workplace = Workplace::new();
     let ended = workplace.run_with(&["--echo", "--mode", "list"], "SELECT\n1 AS a;\n.print x");

@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::{Terminal, directory};
 
 /// A statement that takes minutes.
-const LONG: &str =
-    "SELECT sum(value * 3 % 7) FROM generate_series(1, 1000000000000) WHERE value % 9 = 4;";
+const LONG: &str = "SELECT sum(value * 3 % 7) FROM generate_series(1, 1000000000000) AS g(value) WHERE value % 9 = 4;";
 
 #[test]
 fn ctrl_c_cancels_the_statement_and_keeps_the_session() {

@@ -392,15 +392,19 @@ pub(super) struct AverageOutcome<S, T> {
     pub(super) out: PhantomData<T>,
 }
 
-/// A sum divided by the number of rows, with `digits` as in [`AverageOutcome`]; `None` if it overflows.
+/// A sum divided by the number of rows, with `digits` as in [`AverageOutcome`], the last of which is rounded; `None` if it overflows.
 pub(crate) fn average<S: Number, T: Number>(sum: S, rows: u64, digits: i8) -> Option<T> {
     let power = 10i128.pow(digits.unsigned_abs().into());
     if matches!(T::LANE, Lane::F32 | Lane::F64) {
         return T::from_f64(sum.to_f64() / rows as f64 / power as f64);
     }
-    // Toward zero, as decimals are divided elsewhere.
     let (sum, rows) = (sum.to_i128()?, i128::from(rows));
-    T::from_i128(if digits < 0 { sum / power / rows } else { sum.checked_mul(power)? / rows })
+    if digits < 0 {
+        return T::from_i128(sum / power / rows);
+    }
+    let sum = sum.checked_mul(power)?;
+    let rounds = (sum % rows).abs() * 2 >= rows;
+    T::from_i128(sum / rows + if rounds { sum.signum() } else { 0 })
 }
 
 impl<S: Number, T: Number> Outcome for AverageOutcome<S, T> {

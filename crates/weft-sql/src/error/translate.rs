@@ -46,8 +46,22 @@ pub(crate) fn translate(error: &DataFusionError) -> SqlError {
         DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
         DataFusionError::Internal(message)
         | DataFusionError::Substrait(message)
-        | DataFusionError::Ffi(message) => internal(message),
+        | DataFusionError::Ffi(message) => {
+            known_limit(message).unwrap_or_else(|| internal(message))
+        }
     }
+}
+
+/// What DataFusion takes for a bug of its own, and is an argument that a function does not take.
+fn known_limit(message: &str) -> Option<SqlError> {
+    let (told, hint) = if message.starts_with("array_resize: failed to convert size") {
+        ("array_resize takes a size that is not negative", "use greatest(size, 0)")
+    } else if message.starts_with("array_slice got invalid stride") {
+        ("the step of array_slice is too large", "a list has fewer elements: use a smaller step")
+    } else {
+        return None;
+    };
+    Some(SqlError::new(ErrorKind::Data, told).with_hint(hint))
 }
 
 fn translate_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError {
@@ -117,12 +131,32 @@ fn with_diagnostic(error: SqlError, diagnostic: &Diagnostic) -> SqlError {
 }
 
 fn not_implemented(message: &str) -> SqlError {
+    if let Some((_, expression)) = message.split_once("not support logical expression ") {
+        return misplaced(expression);
+    }
     let message = sentence(&strip_prefixes(message));
     let message = match message.contains("support") || message.contains("implemented") {
         true => message,
         false => format!("not supported yet: {message}"),
     };
     SqlError::new(ErrorKind::NotSupported, message)
+}
+
+/// An expression that cannot be computed where it stands, as DataFusion writes it.
+fn misplaced(expression: &str) -> SqlError {
+    let kind = expression.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default();
+    let (what, hint) = match kind {
+        "WindowFunction" => (
+            "a window function cannot be in WHERE, GROUP BY or HAVING: it is computed after them",
+            "compute it in a subquery, or write the condition in QUALIFY",
+        ),
+        "AggregateFunction" => (
+            "an aggregate function cannot be in WHERE: it is computed after it",
+            "write the condition in HAVING",
+        ),
+        _ => ("an expression cannot be computed where it stands", "compute it in a subquery"),
+    };
+    SqlError::new(ErrorKind::Semantic, what).with_hint(hint)
 }
 
 fn out_of_memory(message: &str) -> SqlError {

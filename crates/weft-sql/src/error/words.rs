@@ -21,11 +21,39 @@ pub(super) fn plain_types(message: &str) -> String {
         ("Date32", "DATE"),
         ("Decimal128", "DECIMAL"),
     ];
-    let mut message = message.to_owned();
-    for (arrow, sql) in TYPES {
-        message = message.replace(arrow, sql);
+    let mut plain = String::with_capacity(message.len());
+    for (text, is_quoted) in quotations(message) {
+        if is_quoted {
+            plain.push_str(text);
+            continue;
+        }
+        let mut text = text.to_owned();
+        for (arrow, sql) in TYPES {
+            text = text.replace(arrow, sql);
+        }
+        plain.push_str(&text);
     }
-    message
+    plain
+}
+
+/// The parts of a message, and whether they are quoted, as people's texts are, which stay as they are.
+fn quotations(message: &str) -> Vec<(&str, bool)> {
+    let is_letter = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+    let mut parts = Vec::new();
+    let (mut start, mut is_quoted) = (0, false);
+    for (at, _) in message.match_indices('\'') {
+        let before = message[..at].chars().next_back();
+        let after = message[at + 1..].chars().next();
+        if !is_quoted && !is_letter(before) {
+            parts.push((&message[start..at], false));
+            (start, is_quoted) = (at, true);
+        } else if is_quoted && at > start && !is_letter(after) {
+            parts.push((&message[start..=at], true));
+            (start, is_quoted) = (at + 1, false);
+        }
+    }
+    parts.push((&message[start..], false));
+    parts
 }
 
 /// Takes away the names of crates and error types that nested errors put in front.
@@ -79,5 +107,24 @@ pub(super) fn sentence(text: &str) -> String {
             first.to_lowercase().chain(text.chars().skip(1)).collect()
         }
         _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_put_plainly_but_not_in_quotations() {
+        for (message, expected) in [
+            (
+                "cannot cast string 'Utf8 and Int8' to Int32",
+                "cannot cast string 'Utf8 and Int8' to INTEGER",
+            ),
+            ("Utf8 can't be 'it's Utf8' of Int8", "VARCHAR can't be 'it's Utf8' of TINYINT"),
+            ("'Int8", "'TINYINT"),
+        ] {
+            assert_eq!(plain_types(message), expected);
+        }
     }
 }

@@ -16,12 +16,14 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::call;
 use super::lambdas::takes_lambda;
 use crate::error::SqlError;
+use crate::grammar::is;
 
 /// Puts `(x, i) ->` in place of `lambda x, i:`.
 pub(crate) fn rewrite_tokens(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
     while at < tokens.len() {
         if is_lambda(&tokens[at].token)
+            && !is_of_columns(&tokens[..at])
             && let Some(colon) = end_of_parameters(tokens, at + 1)
         {
             tokens[at].token = Token::LParen;
@@ -32,6 +34,12 @@ pub(crate) fn rewrite_tokens(tokens: &mut Vec<TokenWithSpan>) {
         }
         at += 1;
     }
+}
+
+/// True behind `COLUMNS(`, whose functions of names the grammar has (`dialect.rs`).
+fn is_of_columns(before: &[TokenWithSpan]) -> bool {
+    matches!(before, [.., columns, open] if open.token == Token::LParen
+        && ["columns", "columns_spread"].iter().any(|word| is(columns, word)))
 }
 
 fn is_lambda(token: &Token) -> bool {

@@ -78,11 +78,11 @@ fn has_all(rows: &Rows<'_>) -> DfResult<ArrayRef> {
     of_two(rows, |left, right| right.iter().all(|key| left.contains(key)))
 }
 
+/// A condition on the elements of two lists.
+type OfBoth = fn(&HashSet<&[u8]>, &HashSet<&[u8]>) -> bool;
+
 /// What holds of the elements of two lists; those that are NULL are left out.
-fn of_two(
-    rows: &Rows<'_>,
-    holds: fn(&HashSet<&[u8]>, &HashSet<&[u8]>) -> bool,
-) -> DfResult<ArrayRef> {
+fn of_two(rows: &Rows<'_>, holds: OfBoth) -> DfResult<ArrayRef> {
     let (left, right) = (Lists::new(rows, 0)?, Lists::new(rows, 1)?);
     let both = concat(&[&left.values, &right.values])?;
     let (keys, nulls) = (keys(&both)?, both.logical_nulls());

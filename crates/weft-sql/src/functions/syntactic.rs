@@ -102,10 +102,6 @@ pub(super) fn instead(name: &str, arguments: &[Expr]) -> Option<Expr> {
         }
         // DataFusion takes any two arguments of map for a key and its value.
         ("map", [] | [_, _]) => Some(call("map_from_lists", arguments.to_vec())),
-        ("timezone", [zone, moment]) => Some(Expr::AtTimeZone {
-            timestamp: Box::new(Expr::Nested(Box::new(moment.clone()))),
-            time_zone: Box::new(zone.clone()),
-        }),
         ("struct_extract", [of, place]) => Some(match constant(place) {
             Some(field) => call("get_field", [of.clone(), text(field)]),
             None => call("struct_extract_at", [of.clone(), place.clone()]),

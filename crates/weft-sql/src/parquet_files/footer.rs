@@ -159,7 +159,7 @@ fn set_arrow_schema(pairs: &mut Option<Vec<KeyValue>>, encoded: Option<String>) 
 
 /// The schema without dictionaries and run ends: a dictionary may hold a null, which its readers take for a value.
 fn plain_schema(schema: &Schema) -> Schema {
-    let fields: Fields = schema.fields().iter().map(|field| plain_field(field)).collect();
+    let fields: Fields = schema.fields().iter().map(plain_field).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 

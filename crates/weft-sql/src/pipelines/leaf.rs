@@ -13,6 +13,7 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanC
 use datafusion::datasource::source::DataSourceExec;
 
 use crate::file_readers::streams_max;
+use crate::file_scan::FilesExec;
 use crate::plan_node::Plan;
 
 /// The scan of files that a leaf is.
@@ -53,6 +54,9 @@ pub(super) fn divided(
 
 /// What a leaf is, for EXPLAIN.
 pub(super) fn in_words(plan: &Plan) -> String {
+    if let Some(files) = plan.downcast_ref::<FilesExec>() {
+        return format!("scan of {}", files.label());
+    }
     let Some((_, scan)) = file_scan(plan) else { return format!("rows of {}", plan.name()) };
     let files = scan.file_groups.iter().flat_map(FileGroup::iter);
     let mut paths: Vec<&str> = files.map(|file| file.object_meta.location.as_ref()).collect();

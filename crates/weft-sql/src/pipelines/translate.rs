@@ -83,6 +83,8 @@ pub(super) fn translate(plan: &Plan, inputs: Vec<Vec<Stream>>) -> DfResult<Trans
         Translator { inputs, closed: Closed::default(), shared: SharedPlans::of(plan) };
     let open = translator.node(plan)?;
     let mut open = translator.in_order(open, plan)?;
+    // What comes as one stream, such as the rows of files, leaves in its order.
+    open.order.request();
     let registers =
         |open: &mut Open, term: &Term| (in_register(&mut open.program, term), term.lane);
     open.begin_sink();

@@ -10,6 +10,7 @@ use super::probe::{columns_of, query_of};
 use super::relation::{Relation, Sides};
 use super::scope::Scope;
 use super::{Writer, folded, has_using, visit};
+use crate::forms::joins;
 
 impl Writer<'_> {
     /// Writes out the queries in FROM, those apart that may use columns of the tables before them.
@@ -152,6 +153,7 @@ impl Writer<'_> {
         };
         let (condition, merged) = left.merged(right, &keys, sides)?;
         *constraint = JoinConstraint::On(condition);
+        joins::finish_using(operator);
         Some(merged)
     }
 }
@@ -187,7 +189,7 @@ pub(super) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
         }
         Op::Semi(of) | Op::LeftSemi(of) | Op::Anti(of) | Op::LeftAnti(of) => Some(of),
         Op::Right(of) | Op::RightOuter(of) | Op::FullOuter(of) => Some(of),
-        Op::RightSemi(of) | Op::RightAnti(of) => Some(of),
+        Op::RightSemi(of) | Op::RightAnti(of) | Op::AsOf { constraint: of, .. } => Some(of),
         _ => None,
     }
 }
@@ -199,6 +201,7 @@ fn constraint_mut(operator: &mut JoinOperator) -> Option<(Sides, &mut JoinConstr
         Op::Join(of) | Op::Inner(of) | Op::CrossJoin(of) | Op::Left(of) | Op::LeftOuter(of) => {
             (Sides::Left, of)
         }
+        Op::AsOf { constraint: of, .. } => (Sides::Left, of),
         Op::Semi(of) | Op::LeftSemi(of) | Op::Anti(of) | Op::LeftAnti(of) => (Sides::OnlyLeft, of),
         Op::Right(of) | Op::RightOuter(of) => (Sides::Right, of),
         Op::FullOuter(of) => (Sides::Either, of),

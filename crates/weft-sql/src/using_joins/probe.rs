@@ -99,7 +99,7 @@ fn planned_columns(state: &SessionState, query: Query) -> Option<Vec<OwnColumn>>
 }
 
 /// `SELECT * FROM …`
-pub(super) fn query_of(from: Vec<TableWithJoins>) -> Query {
+pub(crate) fn query_of(from: Vec<TableWithJoins>) -> Query {
     let select = Select {
         select_token: no_token(),
         optimizer_hints: Vec::new(),
@@ -130,6 +130,6 @@ pub(super) fn query_of(from: Vec<TableWithJoins>) -> Query {
 }
 
 /// A token of something that is not in the text.
-pub(super) fn no_token() -> AttachedToken {
+pub(crate) fn no_token() -> AttachedToken {
     AttachedToken::empty()
 }

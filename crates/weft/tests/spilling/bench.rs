@@ -28,7 +28,7 @@ const DATA_BYTES: u64 = 8 << 20;
 /// Rows that are wide, so that few of them outgrow memory, and wide by functions, so that what takes time is what operators do:
 /// `t` and `u` have the same numbers, in another order, and `wide` has the widest.
 const TABLES: [&str; 6] = [
-    "CREATE TABLE narrow AS SELECT value AS n, value % 100 AS g, md5(value::VARCHAR) AS s FROM generate_series(1, 5000)",
+    "CREATE TABLE narrow AS SELECT value AS n, value % 100 AS g, md5(value::VARCHAR) AS s FROM generate_series(1, 5000) AS g(value)",
     "CREATE TABLE turned AS SELECT * FROM narrow WHERE n > 5 ORDER BY n % 1000, n",
     "CREATE VIEW t AS SELECT n, g, repeat(s, 110) AS s FROM narrow",
     "CREATE VIEW u AS SELECT n, g, repeat(s, 110) AS s FROM turned",

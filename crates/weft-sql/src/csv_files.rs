@@ -1,0 +1,199 @@
+//! Tables in files that Weft reads by itself, from what names and options say.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, StringViewArray};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::view::ViewTable;
+use datafusion::common::Column;
+use datafusion::common::parsers::CompressionTypeVariant;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
+use weft_files::csv::{self, ColumnKey, CsvOptions, Description};
+use weft_files::{Compression, FileReader, Input, Union};
+
+use crate::error::{Result, internal};
+use crate::file_scan::FilesTable;
+use crate::files::{FileSet, ReadOptions};
+use crate::table::ScanContext;
+
+/// The name under which files are scanned below the casts of their columns.
+const FILES: &str = "files";
+
+/// The options of the reader of CSV files.
+pub(crate) fn csv_options(options: &ReadOptions) -> CsvOptions {
+    CsvOptions {
+        delimiter: options.delimiter,
+        quote: options.quote.map(Some).or(options.csv.quote),
+        escape: options.escape.map(Some).or(options.csv.escape),
+        header: options.header,
+        nulls: options.null.clone().map(|null| vec![null]).or(options.csv.nulls.clone()),
+        ..options.csv.clone()
+    }
+}
+
+/// A file as a text.
+fn input(path: &Path, compression: CompressionTypeVariant, csv: &CsvOptions) -> Input {
+    let compression = match compression {
+        CompressionTypeVariant::UNCOMPRESSED => Compression::None,
+        CompressionTypeVariant::GZIP => Compression::Gzip,
+        CompressionTypeVariant::BZIP2 => Compression::Bzip2,
+        CompressionTypeVariant::XZ => Compression::Xz,
+        CompressionTypeVariant::ZSTD => Compression::Zstd,
+    };
+    Input { path: path.to_owned(), compression, encoding: csv.encoding }
+}
+
+impl FileSet {
+    /// The files as texts.
+    pub(crate) fn inputs(&self, options: &ReadOptions) -> Vec<Input> {
+        let files = self.paths.iter().enumerate();
+        files
+            .map(|(number, path)| input(path, self.compression_of(number, options), &options.csv))
+            .collect()
+    }
+
+    /// A column for the names of files, and one for each part `key=value` of their paths, if that is wanted.
+    pub(crate) fn constants(&self, options: &ReadOptions) -> Vec<(String, ArrayRef)> {
+        let mut found: Vec<(String, ArrayRef)> = Vec::new();
+        if let Some(column) = &options.filename {
+            let names = self.names.iter().map(|name| Some(name.as_str()));
+            found.push((column.clone(), Arc::new(names.collect::<StringViewArray>())));
+        }
+        let parts: Vec<Vec<(String, String)>> =
+            self.names.iter().map(|name| hive_parts(name)).collect();
+        let keys: Vec<String> =
+            parts.first().into_iter().flatten().map(|(key, _)| key.clone()).collect();
+        let is_everywhere = parts.iter().all(|parts| parts.iter().map(|(key, _)| key).eq(&keys));
+        if options.hive == Some(false) || (options.hive.is_none() && !is_everywhere) {
+            return found;
+        }
+        for key in keys {
+            let value = |parts: &Vec<(String, String)>| {
+                let (_, value) = parts.iter().find(|(other, _)| *other == key)?;
+                (value != "__HIVE_DEFAULT_PARTITION__").then(|| value.clone())
+            };
+            let values: Vec<Option<String>> = parts.iter().map(value).collect();
+            let texts: Vec<Option<&str>> = values.iter().map(Option::as_deref).collect();
+            let array: ArrayRef = match options.hive_as_text {
+                true => Arc::new(StringViewArray::from(texts)),
+                false => csv::typed(&texts),
+            };
+            found.push((key, array));
+        }
+        found
+    }
+
+    /// CSV files as a table. `key` names them among what the statement knows of files.
+    ///
+    /// # Errors
+    /// If they cannot be read, do not go together, or not with the options.
+    pub(crate) fn csv_table(
+        &self,
+        options: &ReadOptions,
+        key: &str,
+        context: &ScanContext,
+    ) -> Result<(Arc<dyn TableProvider>, Description)> {
+        let mut csv = csv_options(options);
+        if context.control.files.wants_all(key) {
+            csv.sample_rows = Some(None);
+        }
+        let table = csv::open(&self.inputs(options), &csv)?;
+        let files = table.files.into_iter().map(|file| Arc::new(file) as Arc<dyn FileReader>);
+        let union = self.union(files.collect(), options)?;
+        let provider = self.provider(Arc::new(union), key, context);
+        Ok((cast_as_said(provider, &csv.types)?, table.description))
+    }
+
+    /// Readers of the files as one, with the columns that are the same in all rows of a file.
+    ///
+    /// # Errors
+    /// If the files have different columns, and may not.
+    pub(crate) fn union(
+        &self,
+        readers: Vec<Arc<dyn FileReader>>,
+        options: &ReadOptions,
+    ) -> Result<Union> {
+        let files = self.paths.iter().cloned().zip(readers).collect();
+        let mut union = Union::by_name(files, options.union_by_name)?;
+        for (name, values) in self.constants(options) {
+            union = union.with_constant(&name, &values);
+        }
+        Ok(union)
+    }
+
+    /// A table of what `reader` reads.
+    pub(crate) fn provider(
+        &self,
+        reader: Arc<dyn FileReader>,
+        key: &str,
+        context: &ScanContext,
+    ) -> Arc<dyn TableProvider> {
+        let label = match self.paths.as_slice() {
+            [path] => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            paths => format!("{} {} files", paths.len(), self.kind.name()),
+        };
+        Arc::new(FilesTable::new(reader, label, key, context.clone()))
+    }
+}
+
+/// The parts `key=value` of a path.
+fn hive_parts(name: &str) -> Vec<(String, String)> {
+    let directories = Path::new(name).parent().into_iter().flat_map(Path::components);
+    let part = |directory: std::path::Component<'_>| {
+        let text = directory.as_os_str().to_str()?;
+        let (key, value) = text.split_once('=')?;
+        (!key.is_empty()).then(|| (key.to_owned(), value.to_owned()))
+    };
+    directories.filter_map(part).collect()
+}
+
+/// Columns whose types the reader of texts does not know, cast from texts.
+fn cast_as_said(
+    provider: Arc<dyn TableProvider>,
+    types: &[(ColumnKey, DataType)],
+) -> Result<Arc<dyn TableProvider>> {
+    let schema = provider.schema();
+    let said = |number: usize, name: &str| {
+        let is_it = |key: &ColumnKey| match key {
+            ColumnKey::Name(wanted) => wanted.eq_ignore_ascii_case(name),
+            ColumnKey::Number(wanted) => *wanted == number,
+        };
+        let found = types.iter().find(|(key, _)| is_it(key))?;
+        (!csv::is_native(&found.1)).then_some(&found.1)
+    };
+    let fields = schema.fields().iter().enumerate();
+    if fields.clone().all(|(number, field)| said(number, field.name()).is_none()) {
+        return Ok(provider);
+    }
+    let scan = LogicalPlanBuilder::scan(FILES, provider_as_source(Arc::clone(&provider)), None)?;
+    let scan = scan.build()?;
+    let mut exprs = Vec::with_capacity(schema.fields().len());
+    for (number, field) in fields {
+        let column = Expr::Column(Column::new(Some(FILES), field.name()));
+        exprs.push(match said(number, field.name()) {
+            Some(data_type) => column.cast_to(data_type, scan.schema())?.alias(field.name()),
+            None => column.alias(field.name()),
+        });
+    }
+    let plan = LogicalPlanBuilder::from(scan).project(exprs)?.build()?;
+    if plan.schema().fields().len() != schema.fields().len() {
+        return Err(internal("casts have changed the columns of files"));
+    }
+    Ok(Arc::new(ViewTable::new(plan, None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_paths() {
+        let parts = hive_parts("d/year=2024/month=01/a=b.csv");
+        let expected = [("year", "2024"), ("month", "01")];
+        assert!(parts.iter().map(|(key, value)| (key.as_str(), value.as_str())).eq(expected));
+        assert!(hive_parts("x.csv").is_empty());
+    }
+}
