@@ -190,7 +190,7 @@ fn joins_give_way() {
     };
     let session = Database::in_memory(&options).unwrap().session().unwrap();
     let slow = "SELECT sum(a.value % 7 * b.value % 3)
-                FROM generate_series(1, 200000) AS a, generate_series(1, 1000000) AS b";
+                FROM generate_series(1, 200000) AS a(value), generate_series(1, 1000000) AS b(value)";
     let mut result = session.query(slow).unwrap();
     let handle = result.cancel_handle();
     let canceller = std::thread::spawn(move || {
