@@ -127,7 +127,7 @@ fn with_phase(state: u64, phase: Phase) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameVersion(u64);
 
-/// The generation of a frame that holds a page which nobody has alone.
+/// The generation of a frame that holds a page that no coroutine holds exclusively.
 fn open_version(state: u64) -> Option<FrameVersion> {
     let is_open = matches!(phase(state), Phase::Loaded | Phase::Draining);
     is_open.then_some(FrameVersion(state & GENERATION_MASK))
@@ -176,7 +176,7 @@ impl FrameState {
     }
 
     /// Begins to read the page that `swip`, in state `leads_here`, leads to, without a pin. `None` if
-    /// somebody has the page alone, or the swip leads elsewhere by now. The page is spared when the clock
+    /// a coroutine holds the page exclusively, or the swip leads elsewhere by now. The page is spared when the clock
     /// hand comes by next.
     ///
     /// What is then read may be another page's, or half changed: it is read through atomics (relaxed
@@ -198,7 +198,7 @@ impl FrameState {
     /// True if the frame has held the page, unchanged, since `version` was read.
     #[inline]
     pub(crate) fn validate(&self, version: FrameVersion) -> bool {
-        // Pairs with the release fences of whoever changes or reuses the frame: if any of the reads before
+        // Pairs with the release fences of the thread that changes or reuses the frame: if any of the reads before
         // saw what they wrote, the load below sees their phase or a later generation.
         fence(Ordering::Acquire);
         open_version(self.0.load(Ordering::Relaxed)) == Some(version)
@@ -405,7 +405,7 @@ impl FrameState {
         self.loaded(swip, page, true);
     }
 
-    /// The page, which the caller has alone, will not be wanted again: whoever makes it idle evicts it.
+    /// The page, which the caller has alone, will not be wanted again: the last pin to go evicts it.
     #[cfg(not(loom))]
     pub(crate) fn orphan(&self) {
         let before = self.0.fetch_or(ORPHAN, Ordering::AcqRel);

@@ -161,7 +161,7 @@ impl Frame {
         PageId::from_bits(id).expect("the id of a loaded page")
     }
 
-    /// The page has another place from now on; for whoever has it alone.
+    /// The page has another place from now on; for the holder of its exclusive guard.
     pub(crate) fn relocate(&self, id: PageId) {
         let pages = self.pages.load(Ordering::Relaxed);
         assert!(!pages.is_null(), "a frame without a page was relocated");

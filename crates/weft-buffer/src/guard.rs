@@ -142,14 +142,14 @@ impl PageGuardMut {
         let words = image.chunks_exact(4).enumerate().skip(PAGE_HEADER_BYTES / 4);
         for (index, word) in words {
             let word = u32::from_ne_bytes(word.try_into().expect("4 bytes"));
-            // SAFETY: the word lies in the page, which is aligned; whoever reads it now does so by atomics of
+            // SAFETY: the word lies in the page, which is aligned; a concurrent reader reads it by atomics of
             // this size.
             let place = unsafe { AtomicU32::from_ptr(self.page.as_ptr().cast::<u32>().add(index)) };
             if place.load(Ordering::Relaxed) != word {
                 place.store(word, Ordering::Relaxed);
             }
         }
-        // Nobody else looks at the header.
+        // No other thread looks at the header.
         self[4..7].copy_from_slice(&image[4..7]);
     }
 }

@@ -1,6 +1,6 @@
 //! Pages that are read without a pin.
 //!
-//! Whoever descends a tree looks at a few words of each page. A pin would cost two atomic exchanges on a
+//! A descent of a tree looks at a few words of each page. A pin would cost two atomic exchanges on a
 //! cache line that all workers share, for a look of nanoseconds; an optimistic reader costs two loads. (Leis,
 //! Haubenschild, Neumann, "Optimistic Lock Coupling", 2019.) It may see another page, or half a change: so
 //! whatever it reads may be anything, lies within the frame, and counts only once

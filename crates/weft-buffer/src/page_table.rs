@@ -36,7 +36,7 @@ impl Pages {
         PageId::from_bits(self.ids[page].load(Ordering::Acquire)).expect("the id of a page")
     }
 
-    /// Page number `page` has another place from now on; for whoever has the page alone.
+    /// Page number `page` has another place from now on; for the holder of its exclusive guard.
     pub(crate) fn set_id(&self, page: usize, id: PageId) {
         self.ids[page].store(id.to_bits(), Ordering::Release);
     }

@@ -259,7 +259,7 @@ impl BufferPool {
     }
 
     /// Makes page number `page` of `table`, which is vacant, at the place `id` out of `image`: it is in memory,
-    /// and dirty. The image's header need only have tuples and kind. The caller sees to it that nobody else makes the page
+    /// and dirty. The image's header need only have tuples and kind. The caller sees to it that no other coroutine makes the page
     /// meanwhile.
     ///
     /// # Errors
@@ -294,7 +294,7 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Page number `page` of `table`, if it is in memory and nobody has it alone, to be read without a
+    /// Page number `page` of `table`, if it is in memory and no coroutine holds it exclusively, to be read without a
     /// pin: no guard, no atomic exchange, and no promise but [`OptimisticPage::validate`].
     ///
     /// # Panics
@@ -312,7 +312,7 @@ impl BufferPool {
     }
 
     /// Asks for the first `lines` cache lines of page number `page` of `table`, and for what is known of
-    /// its frame, if it is in memory; false if it is not. Suspends nobody.
+    /// its frame, if it is in memory; false if it is not. Suspends no coroutine.
     ///
     /// # Panics
     /// As [`BufferPool::try_fix`].

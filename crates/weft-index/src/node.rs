@@ -1,4 +1,4 @@
-//! Nodes: the pages of a tree, as whoever searches them sees them.
+//! Nodes: the pages of a tree, as a search sees them.
 //!
 //! A node is a slotted page (`docs/FILE_FORMAT.md`, Indexes). What all its keys begin with is kept once (the
 //! prefix). A slot has the next four bytes of its key (the head), so that most comparisons touch nothing

@@ -98,9 +98,9 @@ pub struct Tree {
     pub(crate) form: TreeForm,
     chunks: Box<[OnceLock<Arc<PageTable>>]>,
     places: Mutex<Places>,
-    /// Held exclusively by whoever splits and merges nodes.
+    /// Held exclusively by the coroutine that splits or merges nodes.
     structure: HybridLatch,
-    /// Shared by whoever changes entries, held exclusively while the tree is written.
+    /// Shared by coroutines that change entries, held exclusively while the tree is written.
     writers: HybridLatch,
     entries: AtomicI64,
     /// Nodes of each level.
@@ -314,7 +314,7 @@ impl Tree {
         }
     }
 
-    /// Comes to a node that is cold, or that somebody has alone.
+    /// Comes to a node that is cold, or that a coroutine holds exclusively.
     async fn visit_cold(
         &self,
         number: u32,
@@ -388,7 +388,7 @@ impl Tree {
                 at.guard = None;
                 let next = match nested!(M, self.visit(mode, child, level - 1)) {
                     Ok(next) => next,
-                    // Perhaps the child went meanwhile: then not while nobody merges nodes.
+                    // Perhaps the child went meanwhile: then it does not while no coroutine merges nodes.
                     Err(_) if settled.is_none() => {
                         settled = Some(Box::pin(self.structure.shared()).await);
                         continue 'anew;

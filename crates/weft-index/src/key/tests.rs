@@ -1,3 +1,5 @@
+//! Tests of the key encoding: bytes of keys compare as the values they were made of.
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Nodes as whoever changes them makes them: in memory of their own, to be put in a page's place at once.
+//! Nodes as a change makes them: in memory of their own, to be put in a page's place at once.
 
 use super::check::check_node;
 use super::{

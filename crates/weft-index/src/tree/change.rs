@@ -2,7 +2,7 @@
 //!
 //! An entry is changed in its leaf, which the writer has alone for that; nothing else is held. Where a leaf
 //! has to be split, or could be merged, the writer takes the latch of the tree's structure, and then the
-//! nodes concerned from the leaf upwards: as nobody else holds two, nobody waits in a circle. All that can
+//! nodes concerned from the leaf upwards: as no other coroutine holds two, none waits in a circle. All that can
 //! fail (pages, places) comes before the first node is changed.
 
 use weft_buffer::{BufferError, PageGuardMut, PageId};

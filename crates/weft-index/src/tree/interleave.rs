@@ -20,7 +20,7 @@ struct Slot<T, F> {
 }
 
 /// Runs the futures that `next` makes, up to `width` at a time, and gives their results to `done`, each
-/// with what `next` gave beside it. Whoever pauses sets the cell.
+/// with what `next` gave beside it. A coroutine that pauses sets the cell.
 pub(crate) struct Interleave<'c, F, T, N, D> {
     slots: Box<[Option<Slot<T, F>>]>,
     paused: &'c Cell<bool>,
