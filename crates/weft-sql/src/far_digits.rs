@@ -48,8 +48,11 @@ pub(crate) fn rounded(name: &str, args: &ScalarFunctionArgs) -> DfResult<Option<
 
 fn to_digits(number: f64, digits: i64, keep: fn(f64) -> f64) -> f64 {
     let power = |digits: i64| 10_f64.powi(i32::try_from(digits).unwrap_or(i32::MAX));
+    if digits > DIGITS_MAX {
+        return number;
+    }
     if digits >= 0 {
-        let power = power(digits.min(DIGITS_MAX));
+        let power = power(digits);
         let shifted = number * power;
         // It has no more digits than these.
         let is_whole = !shifted.is_finite() || shifted.abs() >= WHOLE;

@@ -321,6 +321,9 @@ fn long_statements_are_answered_or_refused() {
     let sum = format!("SELECT {}", chain(&one, " + ", 5_000));
     let error = check_error(&session, &sum, ErrorKind::NotSupported);
     assert!(error.message().contains("4000 operators"), "{error}");
+    let unions = chain(&|term| format!("SELECT {term} AS v"), " UNION ALL ", 2_000);
+    let sql = format!("SELECT count(*), min(v), max(v) FROM ({unions})");
+    check(&session, &sql, &["2000 0 1999"]);
     let unions = chain(&|_| "SELECT 1".to_owned(), " UNION ALL ", 5_000);
     let error = check_error(&session, &unions, ErrorKind::NotSupported);
     assert!(error.message().contains("5000 queries"), "{error}");

@@ -54,7 +54,7 @@ fn quit_ends_everything_with_its_code() {
 #[test]
 fn output_that_nobody_reads_ends_the_script_quietly() {
     let workplace = Workplace::new();
-    let sql = "SELECT * FROM generate_series(1, 3000000000);";
+    let sql = "SELECT * FROM generate_series(1, 3000000000) AS g(value);";
     let mut child = workplace.command(&["--mode", "csv", "-c", sql]).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let first = read_some(&mut stdout, 8);

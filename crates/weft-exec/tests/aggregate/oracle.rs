@@ -82,7 +82,10 @@ pub fn value(table: &Table, aggregate: &Aggregate, rows: &[usize]) -> Cell {
         }
         Function::Average { digits } => {
             let sum: i128 = values().map(Scalar::integer).sum();
-            Scalar::Integer(sum * 10i128.pow(digits.unsigned_abs().into()) / count as i128)
+            let (sum, count) = (sum * 10i128.pow(digits.unsigned_abs().into()), count as i128);
+            // To the nearest, halves away from zero.
+            let half = if sum < 0 { -count } else { count };
+            Scalar::Integer((2 * sum + half) / (2 * count))
         }
         Function::Min => values().min_by(|a, b| a.compare(b))?.clone(),
         Function::Max => values().max_by(|a, b| a.compare(b))?.clone(),
