@@ -1,0 +1,134 @@
+//! The indirection array: from ids of rows to chains of versions, in chunks of 65,536 rows.
+//!
+//! Ids never change, and are those of the rows in row groups: a chunk is there only once a row of its range was
+//! changed, so a scan looks at one word per row group to know that it may read the group as it is.
+
+use std::sync::{Mutex, OnceLock};
+
+use weft_rt::memory::Reservation;
+
+use crate::chain::Chain;
+use crate::error::{Result, TxnError};
+use crate::memory::VersionMemory;
+use crate::primitives::lock;
+
+/// Rows of a chunk, and of a row group.
+pub const CHUNK_ROWS: u64 = 1 << 16;
+const CHUNK_BITS: u32 = 16;
+/// Chunks in the first segment of the directory; each one has twice as many as the one before.
+const SEGMENT_FIRST: u64 = 64;
+const SEGMENTS: usize = 21;
+/// Ids of rows end here.
+pub(crate) const ROWS_MAX: u64 = ((SEGMENT_FIRST << SEGMENTS) - SEGMENT_FIRST) << CHUNK_BITS;
+
+type Segment = Box<[OnceLock<Box<[Chain]>>]>;
+
+/// The chunks of a table.
+pub(crate) struct RowMap {
+    segments: [OnceLock<Segment>; SEGMENTS],
+    memory: Mutex<Vec<Reservation>>,
+}
+
+/// Segment and place of a chunk.
+fn place_of(chunk: u64) -> (usize, usize) {
+    let shifted = chunk + SEGMENT_FIRST;
+    let segment = (shifted / SEGMENT_FIRST).ilog2();
+    (segment as usize, (shifted - (SEGMENT_FIRST << segment)) as usize)
+}
+
+impl RowMap {
+    pub(crate) fn new() -> RowMap {
+        RowMap { segments: std::array::from_fn(|_| OnceLock::new()), memory: Mutex::default() }
+    }
+
+    /// The chunk with this number; `None` if nothing was changed in it.
+    #[inline]
+    pub(crate) fn chunk(&self, chunk: u64) -> Option<&[Chain]> {
+        let (segment, place) = place_of(chunk);
+        self.segments.get(segment)?.get()?.get(place)?.get().map(|chains| &chains[..])
+    }
+
+    /// The chain of a row; `None` if nothing was changed in its chunk.
+    #[inline]
+    pub(crate) fn chain(&self, row: u64) -> Option<&Chain> {
+        Some(&self.chunk(row >> CHUNK_BITS)?[(row % CHUNK_ROWS) as usize])
+    }
+
+    /// The chain of a row, with a chunk made for it if there is none.
+    pub(crate) fn chain_to_be(
+        &self,
+        table: u32,
+        row: u64,
+        memory: &VersionMemory,
+    ) -> Result<&Chain> {
+        if let Some(chain) = self.chain(row) {
+            return Ok(chain);
+        }
+        if row >= ROWS_MAX {
+            return Err(TxnError::RowIds { table });
+        }
+        let (segment, place) = place_of(row >> CHUNK_BITS);
+        let chunks = SEGMENT_FIRST << segment;
+        let segment = &self.segments[segment];
+        if segment.get().is_none() {
+            let bytes = chunks * size_of::<OnceLock<Box<[Chain]>>>() as u64;
+            let reservation = memory.reserve_apart(bytes)?;
+            let made = (0..chunks).map(|_| OnceLock::new()).collect();
+            // Another may have been first.
+            if segment.set(made).is_ok() {
+                lock(&self.memory).push(reservation);
+            }
+        }
+        let chunk = &segment.get().expect("it was made")[place];
+        if chunk.get().is_none() {
+            let reservation = memory.reserve_apart(CHUNK_ROWS * size_of::<Chain>() as u64)?;
+            if chunk.set((0..CHUNK_ROWS).map(|_| Chain::new()).collect()).is_ok() {
+                lock(&self.memory).push(reservation);
+            }
+        }
+        Ok(&chunk.get().expect("it was made")[(row % CHUNK_ROWS) as usize])
+    }
+}
+
+impl Drop for RowMap {
+    fn drop(&mut self) {
+        let segments = self.segments.iter_mut().filter_map(OnceLock::get_mut);
+        let chunks = segments.flat_map(|segment| segment.iter_mut()).filter_map(OnceLock::get_mut);
+        chunks.flat_map(|chains| chains.iter_mut()).for_each(Chain::clear);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_follow_each_other() {
+        let mut expected = (0, 0);
+        for chunk in 0..10_000 {
+            assert_eq!(place_of(chunk), expected, "{chunk}");
+            expected.1 += 1;
+            if expected.1 == (SEGMENT_FIRST as usize) << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert_eq!(place_of((ROWS_MAX >> CHUNK_BITS) - 1).0, SEGMENTS - 1);
+        assert_eq!(place_of(ROWS_MAX >> CHUNK_BITS).0, SEGMENTS);
+    }
+
+    #[test]
+    fn chunks_exist_where_something_changed() {
+        let ledger = weft_rt::memory::Ledger::new(16 << 20);
+        let memory = VersionMemory::new(ledger.clone());
+        let map = RowMap::new();
+        assert!(map.chain(7 * CHUNK_ROWS).is_none() && ledger.used() == 0);
+        map.chain_to_be(1, 7 * CHUNK_ROWS + 3, &memory).unwrap();
+        assert!(map.chain(7 * CHUNK_ROWS).is_some() && map.chain(6 * CHUNK_ROWS).is_none());
+        assert!(ledger.used() >= CHUNK_ROWS * 8);
+        let error = map.chain_to_be(1, ROWS_MAX, &memory).err().unwrap();
+        assert!(matches!(error, TxnError::RowIds { table: 1 }), "{error}");
+        assert!(map.chain(u64::MAX).is_none());
+        drop(map);
+        assert_eq!(ledger.used(), 0);
+    }
+}
