@@ -140,6 +140,26 @@ impl Chain {
         true
     }
 
+    /// Has the chain consist of one version, or of none, while no transaction changes the row.
+    #[cfg(not(loom))]
+    pub(crate) fn reset(
+        &self,
+        version: Option<OwnedVersion>,
+        entered: &Entered<'_>,
+        unlinked: &mut Vec<OwnedVersion>,
+    ) {
+        let new = version.map_or(std::ptr::null_mut(), |version| version.into_raw().as_ptr());
+        let before = self.head(entered);
+        let exchanged =
+            self.0.compare_exchange(before.mark().0, new, Ordering::AcqRel, Ordering::Acquire);
+        assert!(exchanged.is_ok(), "nobody else changes the row");
+        if let Head::Version(version) = before {
+            cut_behind(version, unlinked);
+            // SAFETY: the exchange has unlinked it.
+            unlinked.push(unsafe { OwnedVersion::from_raw(version.ptr()) });
+        }
+    }
+
     /// Frees all versions.
     pub(crate) fn clear(&mut self) {
         let raw = self.0.load(Ordering::Acquire);

@@ -13,6 +13,7 @@ use crate::chain::{Chain, Head, HeadMark};
 use crate::collect::remove_primary;
 use crate::context::{EntryWrite, RowWrite, place_in};
 use crate::error::{Result, TxnError};
+use crate::redo;
 use crate::slots::{Status, TransactionId};
 use crate::table::{Index, Table};
 use crate::transaction::{Transaction, nested};
@@ -26,6 +27,7 @@ pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 pub struct Savepoint {
     rows: usize,
     entries: usize,
+    redo: usize,
 }
 
 /// What a transaction that may change a row finds.
@@ -72,7 +74,7 @@ impl<M: Mode> Transaction<'_, M> {
         self.undo_unfinished();
         let writes = &*self.writes;
         let (rows, entries) = (writes.rows.len(), writes.entries.len());
-        Savepoint { rows, entries }
+        Savepoint { rows, entries, redo: writes.redo.len() }
     }
 
     /// Takes back what was changed since. What was read stays read.
@@ -87,6 +89,7 @@ impl<M: Mode> Transaction<'_, M> {
 
     fn go_back_to(&mut self, savepoint: Savepoint) {
         self.undo(savepoint.rows, savepoint.entries);
+        self.writes.redo.truncate(savepoint.redo);
     }
 
     /// Adds a row; gives its id.
@@ -210,7 +213,7 @@ impl<M: Mode> Transaction<'_, M> {
         Ok(nested!(M, table.index(0)?.tree.get_in(self.mode, key))?)
     }
 
-    fn note_absent(&self, table: &Arc<Table>, key: &[u8]) {
+    pub(crate) fn note_absent(&self, table: &Arc<Table>, key: &[u8]) {
         if self.is_serializable() {
             self.reads.borrow_mut().absent.push((table.clone(), key.to_vec()));
         }
@@ -314,6 +317,7 @@ impl<M: Mode> Transaction<'_, M> {
         let version = chain.push(HeadMark::empty(), version, self.entered());
         let version = version.ok().expect("a new id is nobody else's").address();
         let (kind, covers_own, is_fresh) = (Kind::Row, false, true);
+        self.note_redo(table, row, kind, bytes);
         self.note_write(table, RowWrite { table: 0, row, version, kind, covers_own, is_fresh });
         Ok(row)
     }
@@ -390,6 +394,7 @@ impl<M: Mode> Transaction<'_, M> {
                     self.renew_snapshot();
                 }
             }
+            self.note_seen(at);
             let current = match version.header().kind() {
                 Kind::Row => Current::Row(version.bytes()),
                 Kind::Deleted => Current::Absent,
@@ -449,6 +454,8 @@ impl<M: Mode> Transaction<'_, M> {
         is_own: bool,
     ) -> bool {
         let (kind, memory_bytes) = (version.header().kind(), version.header().memory_bytes());
+        let redo_len = self.writes.redo.len();
+        self.note_redo(table, row, kind, version.bytes());
         match chain.push(mark, version, self.entered()).map(|version| version.address()) {
             Ok(version) => {
                 let (covers_own, is_fresh) = (is_own, false);
@@ -461,6 +468,7 @@ impl<M: Mode> Transaction<'_, M> {
             Err(version) => {
                 drop(version);
                 self.garbage.credit += memory_bytes;
+                self.writes.redo.truncate(redo_len);
                 false
             }
         }
@@ -469,6 +477,12 @@ impl<M: Mode> Transaction<'_, M> {
     fn note_write(&mut self, table: &Arc<Table>, write: RowWrite) {
         let place = place_in(&mut self.writes.tables, table);
         self.writes.rows.push(RowWrite { table: place, ..write });
+    }
+
+    fn note_redo(&mut self, table: &Table, row: u64, kind: Kind, bytes: &[u8]) {
+        if self.core.is_logged() {
+            redo::append(&mut self.writes.redo, table.id(), row, kind, bytes);
+        }
     }
 
     pub(crate) fn note_entry(

@@ -56,6 +56,7 @@ pub(crate) struct RowRead {
 pub(crate) struct WriteSet {
     pub(crate) rows: Vec<RowWrite>,
     pub(crate) entries: Vec<EntryWrite>,
+    pub(crate) redo: Vec<u8>,
     pub(crate) tables: Vec<Arc<Table>>,
 }
 
@@ -144,7 +145,9 @@ impl WriteSet {
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         self.entries.clear();
+        self.redo.clear();
         // What a large transaction took, the small ones behind it do not need.
+        self.redo.shrink_to(64 << 10);
         self.rows.shrink_to(4096);
         self.entries.shrink_to(4096);
     }
@@ -168,6 +171,10 @@ impl Context {
     ) -> Transaction<'_, M> {
         let state = self.state.as_mut().expect("it is in use");
         Transaction::begin(&self.engine.core, state, mode, options)
+    }
+
+    pub(crate) fn slot(&self) -> u32 {
+        self.state.as_ref().expect("it is in use").slot
     }
 
     /// The engine that it belongs to.

@@ -1,12 +1,13 @@
 //! The engine: what all transactions of a database share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use weft_rt::memory::Ledger;
 
 use crate::context::{Context, ContextState};
 use crate::error::{Result, TxnError};
+use crate::log::{Log, LogOptions};
 use crate::memory::VersionMemory;
 use crate::primitives::lock;
 use crate::slots::{SLOTS_MAX, Slots, TransactionId};
@@ -41,9 +42,17 @@ pub(crate) struct Core {
     pub(crate) slots: Slots,
     pub(crate) memory: VersionMemory,
     pub(crate) counts: Counts,
+    pub(crate) log: Option<Log>,
+    /// For tasks that outlive the coroutine that starts them.
+    pub(crate) this: Weak<Core>,
 }
 
 impl Core {
+    /// True if there is a log.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// A deleted row is about to go for good: what its last version knows of readers stays known of its key.
     pub(crate) fn note_burial(&self, table: &Table, deleted: Shared<'_>) {
         let Some(primary) = &table.primary else { return };
@@ -70,15 +79,29 @@ impl Engine {
     /// # Panics
     /// If more transactions are asked for than there can be, or none.
     pub fn new(ledger: Ledger, options: &EngineOptions) -> Engine {
+        Engine::of(ledger, options, None)
+    }
+
+    /// As [`Engine::new`], with a log: [`Engine::recover`] is to be called before the first transaction.
+    ///
+    /// # Panics
+    /// As [`Engine::new`].
+    pub fn with_log(ledger: Ledger, options: &EngineOptions, log: LogOptions) -> Engine {
+        Engine::of(ledger, options, Some(Log::new(log)))
+    }
+
+    fn of(ledger: Ledger, options: &EngineOptions, log: Option<Log>) -> Engine {
         assert!((1..=SLOTS_MAX).contains(&options.transactions_max), "{options:?}");
-        let core = Core {
+        let core = |this: &Weak<Core>| Core {
             idle: Mutex::default(),
             tables: RwLock::default(),
             slots: Slots::new(options.transactions_max),
             memory: VersionMemory::new(ledger),
             counts: Counts::default(),
+            log,
+            this: this.clone(),
         };
-        Engine { core: Arc::new(core) }
+        Engine { core: Arc::new_cyclic(core) }
     }
 
     /// Adds a table, which stays as long as the engine.

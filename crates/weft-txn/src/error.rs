@@ -1,6 +1,7 @@
 //! What can go wrong with a transaction.
 
 use weft_index::IndexError;
+use weft_rt::io::FileError;
 use weft_rt::memory::MemoryError;
 
 /// Why an operation or a transaction failed.
@@ -106,6 +107,35 @@ pub enum TxnError {
         /// The reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A file of the log could not be read or written.
+    #[error("the log cannot be used: {0}")]
+    LogFile(#[from] FileError),
+    /// A name in the log's directory could not be changed.
+    #[error("cannot {action} {name} in the log's directory: {source}")]
+    LogDirectory {
+        /// What was to be done.
+        action: &'static str,
+        /// The file's name.
+        name: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The log is damaged where it must not be.
+    #[error("{file} is damaged at byte {offset}: {reason}")]
+    LogDamaged {
+        /// The file's name.
+        file: String,
+        /// The byte.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The log could not be written before: it is not known whether the last commits are durable.
+    #[error("the log failed: {reason}; open the database again to go on with what is durable")]
+    LogFailed {
+        /// What happened.
+        reason: String,
+    },
 }
 
 impl TxnError {
@@ -128,8 +158,11 @@ impl TxnError {
             TxnError::Table { .. } => "42P01",
             TxnError::TooManyTransactions { .. } => "53300",
             TxnError::Memory { .. } | TxnError::Budget(_) => "53200",
-            TxnError::Index(_) => "XX001",
-            TxnError::Frozen { .. } => "58030",
+            TxnError::Index(_) | TxnError::LogDamaged { .. } => "XX001",
+            TxnError::Frozen { .. }
+            | TxnError::LogFile(_)
+            | TxnError::LogDirectory { .. }
+            | TxnError::LogFailed { .. } => "58030",
         }
     }
 }

@@ -8,7 +8,7 @@
 //! transaction, the log) is a suspension point too. (He, Lu, Wang, "CoroBase", 2020; the thesis of 2021, chapters 3 to 5.)
 //!
 //! Read in this order: `slots`, `version`, `chain`, `limbo` (what is free of locks, and model-checked), `row_map`,
-//! `table`, `context`, `transaction`, `change`, `scan`, `serial`, `collect`, `engine`, `batching`.
+//! `table`, `context`, `transaction`, `change`, `scan`, `serial`, `collect`, `redo`, `log`, `engine`, `batching`.
 
 #[cfg(any(not(loom), test))]
 mod chain;
@@ -32,9 +32,13 @@ mod engine;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod log;
+#[cfg(not(loom))]
 mod memory;
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(not(loom))]
+mod redo;
 #[cfg(not(loom))]
 mod row_map;
 #[cfg(not(loom))]
@@ -53,9 +57,10 @@ pub use {
     context::Context,
     engine::{Engine, EngineOptions},
     error::{Result, TxnError},
+    log::{LogDirectory, LogOptions},
     row_map::CHUNK_ROWS,
     table::{FrozenError, FrozenRow, FrozenRows, RowKeys, Table, TableForm},
-    transaction::{Isolation, RowBytes, Transaction, TransactionOptions},
+    transaction::{Durability, Isolation, RowBytes, Transaction, TransactionOptions},
 };
 
 /// Atomics and locks: the standard library's, or loom's when it model-checks them.

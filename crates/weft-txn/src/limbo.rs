@@ -27,6 +27,12 @@ impl Limbo {
         self.fresh.is_empty() && self.aged.is_empty()
     }
 
+    /// Frees what is fresh, which no transaction has come to; gives the bytes.
+    #[cfg(not(loom))]
+    pub(crate) fn free_fresh(&mut self) -> u64 {
+        self.fresh.drain(..).map(|version| version.header().memory_bytes()).sum()
+    }
+
     /// Tags what is fresh.
     pub(crate) fn age(&mut self, slots: &Slots) {
         if !self.fresh.is_empty() {

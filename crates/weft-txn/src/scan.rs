@@ -4,12 +4,48 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_index::{Direction, Mode};
+use weft_rt::prefetch_line;
 
 use crate::error::Result;
 use crate::table::{KeyRange, Table};
-use crate::transaction::{Transaction, nested};
+use crate::transaction::{RowBytes, Transaction, nested};
 
 impl<M: Mode> Transaction<'_, M> {
+    /// The rows with these primary keys, in their order, as [`Transaction::get`] gives them: the pointers of `width` keys are
+    /// followed at a time, without other transactions in between (CoroBase, section 4.6: operations of many keys remain,
+    /// by AMAC in the index and by stages behind it).
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn multi_get<'t, K: AsRef<[u8]>>(
+        &'t self,
+        table: &Arc<Table>,
+        keys: &[K],
+        width: usize,
+    ) -> Result<Vec<Option<RowBytes<'t>>>> {
+        self.open_operation(table)?;
+        let rows = table.index(0)?.tree.multi_get_amac(keys, width).await?;
+        let chains = rows.iter().map(|row| row.and_then(|row| table.rows.chain(row)));
+        let chains: Vec<_> = chains.collect();
+        chains.iter().flatten().for_each(|chain| prefetch_line(chain.place()));
+        for place in chains.iter().flatten().map(|chain| chain.head_place()) {
+            prefetch_line(place);
+            prefetch_line(place.wrapping_add(48));
+        }
+        let mut found = Vec::with_capacity(keys.len());
+        for (row, key) in rows.into_iter().zip(keys) {
+            let seen = match row {
+                Some(row) => self.read(table, row).await?,
+                None => None,
+            };
+            if seen.is_none() {
+                self.note_absent(table, key.as_ref());
+            }
+            found.push(seen);
+        }
+        Ok(found)
+    }
+
     /// Gives each row to `visit` whose key in an index is not below `low` and below `high`, with its id, until that breaks
     /// off; all rows where a bound is `None`. Gives the number of rows that were visited. For a serializable transaction
     /// all of the range counts as read, visited or not.

@@ -155,6 +155,12 @@ impl Slots {
         self.clock.load(Ordering::SeqCst)
     }
 
+    /// The clock goes on from `now` at least: for what is recovered.
+    #[cfg(not(loom))]
+    pub(crate) fn advance_to(&self, now: u64) {
+        self.clock.fetch_max(now, Ordering::SeqCst);
+    }
+
     /// A timestamp above all before it.
     pub(crate) fn draw(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst) + 1
@@ -232,6 +238,22 @@ impl Slots {
                 _ => true,
             }
         })
+    }
+
+    /// A timestamp up to which every transaction has committed, with its records handed to the log, or
+    /// aborted; `None` if that is not known now.
+    pub(crate) fn decided(&self) -> Option<u64> {
+        let mut decided = self.clock.load(Ordering::SeqCst);
+        let used = self.used.load(Ordering::SeqCst) as usize;
+        for slot in &self.slots[..used] {
+            let state = slot.state.load(Ordering::SeqCst);
+            match state & ((1 << STATE_BITS) - 1) {
+                DRAWING => return None,
+                DRAWN | PUBLISHED => decided = decided.min((state >> STATE_BITS) - 1),
+                _ => {}
+            }
+        }
+        Some(decided)
     }
 
     /// The key that coroutines park by which wait for a transaction.
@@ -376,10 +398,12 @@ mod tests {
         let at = entered.draw();
         assert_eq!(slots.status(id), Some(Status::Deciding(Some(at))));
         assert!(slots.have_published(at) && !slots.have_published(at + 1));
+        assert_eq!(slots.decided(), Some(at - 1));
         entered.publish(at);
         assert!(slots.have_published(at + 1));
         entered.commit(at, 7);
         assert_eq!(slots.look(id), Some((Status::Committed(at), 7)));
+        assert_eq!(slots.decided(), Some(at));
         entered.leave();
         assert_eq!(slots.status(id), None);
     }

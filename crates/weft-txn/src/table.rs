@@ -16,7 +16,7 @@ use weft_rt::sync::HybridLatch;
 use crate::engine::Core;
 use crate::error::{Result, TxnError};
 use crate::primitives::lock;
-use crate::row_map::{ROWS_MAX, RowMap};
+use crate::row_map::{CHUNK_ROWS, ROWS_MAX, RowMap};
 use crate::version::{Kind, Shared};
 
 /// Rows up to this number are taken to be in the second-level cache, with entry and version: a switch costs
@@ -62,6 +62,8 @@ pub struct TableForm {
     pub keys: Arc<dyn RowKeys>,
     /// The rows that have no version.
     pub frozen: Option<Arc<dyn FrozenRows>>,
+    /// No index has an entry with this id or a larger one.
+    pub row_end: u64,
 }
 
 /// Rows of bytes with ids, and their indexes.
@@ -105,7 +107,7 @@ impl Table {
     /// # Errors
     /// [`TxnError::Table`] if the primary tree is not unique, or a secondary one is.
     pub fn new(form: TableForm) -> Result<Table> {
-        let TableForm { id, primary, secondary, keys, frozen } = form;
+        let TableForm { id, primary, secondary, keys, frozen, row_end } = form;
         let wrong = |reason: &str| Err(TxnError::Table { table: id, reason: reason.into() });
         if primary.as_ref().is_some_and(|tree| !tree.form().is_unique) {
             return wrong("the tree of its primary index may have several rows of a key");
@@ -113,7 +115,7 @@ impl Table {
         if secondary.iter().any(|(tree, _)| tree.form().is_unique) {
             return wrong("the tree of a secondary index has one row of each key at most");
         }
-        let next_row = frozen.as_ref().map_or(0, |frozen| frozen.end());
+        let next_row = frozen.as_ref().map_or(row_end, |frozen| frozen.end().max(row_end));
         let secondary = secondary.into_iter().enumerate();
         Ok(Table {
             id,
@@ -166,6 +168,15 @@ impl Table {
             return Err(TxnError::RowIds { table: self.id });
         }
         Ok(row)
+    }
+
+    /// Rows with ids below `end` exist.
+    pub(crate) fn note_rows(&self, end: u64) {
+        self.next_row.fetch_max(end, Ordering::Relaxed);
+    }
+
+    pub(crate) fn chunks(&self) -> u64 {
+        self.row_end().div_ceil(CHUNK_ROWS)
     }
 
     /// True if its rows are perhaps in no cache.

@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use weft_index::{Coroutines, Mode};
 use weft_rt::sync::ParkingLot;
@@ -20,6 +21,7 @@ use crate::change::Savepoint;
 use crate::context::{ContextState, Garbage, ReadSet, StaleEntry, WriteSet};
 use crate::engine::Core;
 use crate::error::{Result, TxnError};
+use crate::log::Log;
 use crate::slots::{Entered, Status, TransactionId};
 use crate::table::Table;
 use crate::version::{Kind, Shared};
@@ -36,11 +38,23 @@ pub enum Isolation {
     Serializable,
 }
 
+/// When a commit is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is durable, with all that the transaction has seen.
+    #[default]
+    Durable,
+    /// At once: it is durable at most so much later. A crash before loses it, and all that was committed after it.
+    Relaxed(Duration),
+}
+
 /// How a transaction runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TransactionOptions {
     /// What it sees.
     pub isolation: Isolation,
+    /// When it is reported as committed, where there is a log.
+    pub durability: Durability,
     /// How often [`Engine::transaction`](crate::Engine::transaction) runs it again if it fails because of others.
     pub retries: u32,
 }
@@ -87,6 +101,8 @@ pub struct Transaction<'c, M: Mode = Coroutines> {
     pub(crate) options: TransactionOptions,
     /// What was committed at or before this timestamp is seen.
     pub(crate) snapshot: Cell<u64>,
+    /// The latest commit that was seen.
+    seen: Cell<u64>,
     /// Whether the snapshot of a statement stays.
     is_held: bool,
     /// The state before the change that is being made: if its coroutine is dropped, the transaction goes back there.
@@ -152,6 +168,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
             garbage: &mut state.garbage,
             mode,
             options,
+            seen: Cell::new(0),
             is_held: false,
             unfinished: None,
             phase: Phase::Running,
@@ -340,7 +357,18 @@ impl<'c, M: Mode> Transaction<'c, M> {
                 None => {}
             }
         };
-        if at > snapshot { Verdict::NotSeen } else { Verdict::Seen }
+        if at > snapshot {
+            return Verdict::NotSeen;
+        }
+        self.note_seen(at);
+        Verdict::Seen
+    }
+
+    #[inline]
+    pub(crate) fn note_seen(&self, at: u64) {
+        if at > self.seen.get() {
+            self.seen.set(at);
+        }
     }
 
     /// Waits until another transaction has ended; false if that waits for this one.
@@ -360,8 +388,13 @@ impl<'c, M: Mode> Transaction<'c, M> {
     ///
     /// # Errors
     /// [`NotSerializable`](crate::TxnError::NotSerializable), or an index's error in a serializable transaction: it was rolled back.
+    /// [`LogFailed`](crate::TxnError::LogFailed): it is not known whether it will have happened once the log is read again.
     pub async fn commit(mut self) -> Result<u64> {
         self.undo_unfinished();
+        let changes = !self.writes.rows.is_empty();
+        if let Some(log) = self.core.log.as_ref().filter(|_| changes) {
+            log.check()?;
+        }
         let at = if self.is_serializable() {
             nested!(M, self.commit_serializable())?
         } else if self.writes.rows.is_empty() {
@@ -375,11 +408,30 @@ impl<'c, M: Mode> Transaction<'c, M> {
         };
         self.core.counts.commits.fetch_add(1, Ordering::Relaxed);
         nested!(M, self.end());
+        if let Some(log) = &self.core.log {
+            // A box: most transactions do without.
+            Box::pin(self.settle(log, at, changes)).await?;
+        }
         Ok(at)
+    }
+
+    /// Waits until what was committed, or else what was seen, is durable.
+    async fn settle(&self, log: &Log, at: u64, changes: bool) -> Result<()> {
+        let seen = self.seen.get();
+        match self.options.durability {
+            Durability::Durable if changes => log.wait(self.core, at.max(seen)).await,
+            Durability::Durable => log.wait(self.core, seen).await,
+            Durability::Relaxed(delay) if changes => log.flush_within(self.core, at, delay).await,
+            Durability::Relaxed(_) => Ok(()),
+        }
     }
 
     /// It commits: all that others see of that happens here, at once.
     pub(crate) fn decide(&mut self, at: u64, sstamp: u64) {
+        if let Some(log) = self.core.log.as_ref().filter(|_| !self.writes.rows.is_empty()) {
+            // Before anybody can see it, so that whoever has seen it comes behind it in the log.
+            log.enqueue(at, &self.writes.redo);
+        }
         self.entered().commit(at, sstamp);
         self.phase = Phase::Committed;
         let entered = self.entered.as_ref().expect("it has not left");
@@ -391,7 +443,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
                 self.garbage.limbo.fresh().push(chain::skip_own(version, own));
             }
             version.header().set_stamp(at, sstamp);
-            if !write.is_fresh || write.covers_own || write.kind == Kind::Deleted {
+            if write.kind == Kind::Deleted || chain::older(version, entered).is_some() {
                 let table = self.writes.tables[write.table].clone();
                 self.garbage.superseded.push_back((at, table, write.row));
             }

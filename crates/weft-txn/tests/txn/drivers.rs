@@ -27,6 +27,18 @@ impl Setup {
         Setup { directory }
     }
 
+    /// A new directory in it.
+    pub fn directory(&self, name: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        std::fs::create_dir(&path).unwrap();
+        path
+    }
+
+    /// Another directory, for files of the same names.
+    pub fn another(&self) -> Setup {
+        Setup::new()
+    }
+
     /// A new file, open for reading and writing.
     pub fn file(&self, name: &str) -> File {
         File::open(self.directory.join(name), Access::Create).unwrap()

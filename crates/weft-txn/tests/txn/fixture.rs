@@ -75,6 +75,14 @@ pub async fn engine(
     frozen: u64,
     is_unique: bool,
 ) -> (Engine, Arc<Table>) {
+    let table = table(setup, ledger.clone(), frozen, is_unique).await;
+    let engine = Engine::new(ledger, &EngineOptions::default());
+    let table = engine.add_table(table).unwrap();
+    (engine, table)
+}
+
+/// The table of [`engine`].
+pub async fn table(setup: &Setup, ledger: Ledger, frozen: u64, is_unique: bool) -> Table {
     let file = setup.file("tree");
     let pool =
         BufferPool::dynamic(Devices::new(vec![file]), ledger.clone(), PoolOptions::default());
@@ -101,10 +109,9 @@ pub async fn engine(
         secondary,
         keys: Arc::new(Keys),
         frozen: (frozen > 0).then(|| Arc::new(Frozen { count: frozen }) as Arc<dyn FrozenRows>),
+        row_end: 0,
     };
-    let engine = Engine::new(ledger, &EngineOptions::default());
-    let table = engine.add_table(Table::new(form).unwrap()).unwrap();
-    (engine, table)
+    Table::new(form).unwrap()
 }
 
 pub fn options(isolation: Isolation) -> TransactionOptions {

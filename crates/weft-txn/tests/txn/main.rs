@@ -5,4 +5,5 @@ mod drivers;
 mod fixture;
 mod garbage;
 mod histories;
+mod log;
 mod rows;
