@@ -8,15 +8,19 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arrow_ipc;
 pub mod csv;
 mod error;
 mod input;
+pub mod json;
+mod names;
 mod source;
 mod union;
 mod whole;
 
 pub use error::{FilesError, Result};
 pub use input::{Compression, Encoding, Input};
+pub use names::distinct;
 pub use source::{FileReader, Piece, Pieces, ReadPlan, TypesFrom};
 pub use union::{Member, MemberColumn, Union};
 pub use whole::{Content, WholeFiles};

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
-use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::util::display::FormatOptions;
+use weft_json::is_json;
 
 use crate::error::{FilesError, Result};
 use crate::source::{FileReader, Piece, Pieces, ReadPlan, TypesFrom};
@@ -50,8 +52,10 @@ impl Union {
                 let names: Vec<&str> = fields.iter().map(|known| known.name().as_str()).collect();
                 match place_of(&names, field.name()) {
                     Some(at) => {
-                        let common = common_type(fields[at].data_type(), field.data_type());
-                        fields[at] = Field::new(fields[at].name(), common, true);
+                        if !is_alike(&fields[at], field) {
+                            let common = common_type(fields[at].data_type(), field.data_type());
+                            fields[at] = Field::new(fields[at].name(), common, true);
+                        }
                     }
                     None if number == 0 || may_differ => {
                         fields.push(field.as_ref().clone().with_nullable(true))
@@ -219,6 +223,7 @@ fn united(
     batch: &RecordBatch,
 ) -> Result<RecordBatch> {
     let rows = batch.num_rows();
+    let options = CastOptions { safe: false, format_options: FormatOptions::default() };
     let mut arrays = Vec::with_capacity(columns.len());
     for (column, field) in columns.iter().zip(schema.fields()) {
         arrays.push(match column {
@@ -226,7 +231,9 @@ fn united(
                 let array = batch.column(*number);
                 match array.data_type() == field.data_type() {
                     true => Arc::clone(array),
-                    false => cast(array, field.data_type()).map_err(unexpected)?,
+                    false => {
+                        cast_with_options(array, field.data_type(), &options).map_err(unexpected)?
+                    }
                 }
             }
             MemberColumn::Missing => new_null_array(field.data_type(), rows),
@@ -249,14 +256,45 @@ fn place_of(names: &[&str], name: &str) -> Option<usize> {
     exact.or_else(|| names.iter().position(|known| known.to_lowercase() == name.to_lowercase()))
 }
 
+/// True if the fields have values of one type.
+fn is_alike(left: &Field, right: &Field) -> bool {
+    left.data_type() == right.data_type() && is_json(left) == is_json(right)
+}
+
 /// A type that has the values of both.
 fn common_type(left: &DataType, right: &DataType) -> DataType {
     match (left, right) {
         _ if left == right => left.clone(),
         (DataType::Null, other) | (other, DataType::Null) => other.clone(),
-        _ if left.is_integer() && right.is_integer() => DataType::Int64,
+        (DataType::Decimal128(p, s), DataType::Decimal128(q, t)) => {
+            let (scale, whole) = ((*s).max(*t), (*p as i8 - s).max(*q as i8 - t));
+            DataType::Decimal128((whole + scale).clamp(1, 38) as u8, scale)
+        }
+        _ if left.is_integer() && right.is_integer() => common_integer(left, right),
         _ if left.is_numeric() && right.is_numeric() => DataType::Float64,
+        (DataType::Timestamp(unit, zone), DataType::Timestamp(other, other_zone))
+            if zone.is_some() == other_zone.is_some() =>
+        {
+            let is_nanos = [unit, other].contains(&&TimeUnit::Nanosecond);
+            let unit = if is_nanos { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+            DataType::Timestamp(unit, zone.clone())
+        }
+        (DataType::Date32, DataType::Timestamp(..)) => right.clone(),
+        (DataType::Timestamp(..), DataType::Date32) => left.clone(),
         _ => DataType::Utf8View,
+    }
+}
+
+/// An integer type that has the values of both, or a decimal if none has.
+fn common_integer(left: &DataType, right: &DataType) -> DataType {
+    let bits = |data_type: &DataType| 8 * data_type.primitive_width().unwrap_or(8);
+    if left.is_signed_integer() == right.is_signed_integer() {
+        return if bits(left) >= bits(right) { left.clone() } else { right.clone() };
+    }
+    let is_beyond = |data_type: &DataType| *data_type == DataType::UInt64;
+    match is_beyond(left) || is_beyond(right) {
+        true => DataType::Decimal128(20, 0),
+        false => DataType::Int64,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListArray, NullArray,
+    Array, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListArray, NullArray,
     StringViewBuilder, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -15,6 +15,9 @@ use arrow::util::display::FormatOptions;
 use crate::parts::compact;
 use crate::pull::{Peek, Pull};
 use crate::{DEPTH_MAX, JsonError, Result, is_json};
+
+/// Characters of a value that a message shows, at most.
+const SHOWN_MAX: usize = 60;
 
 /// Collects values of a field.
 pub struct Decoder {
@@ -50,6 +53,18 @@ enum Column {
 }
 
 impl Decoder {
+    /// True if values of this field are read as such from JSON, in all rows alike. Others are cast from texts.
+    pub fn is_native(field: &Field) -> bool {
+        match field.data_type() {
+            DataType::List(item) => Decoder::is_native(item),
+            DataType::Struct(fields) => fields.iter().all(|field| Decoder::is_native(field)),
+            DataType::Timestamp(_, zone) => zone.is_none(),
+            DataType::Boolean | DataType::Null | DataType::Utf8View => true,
+            DataType::Date32 | DataType::Time64(_) => true,
+            other => other.is_numeric(),
+        }
+    }
+
     /// A decoder of values of this field. With `is_lenient`, what does not fit its type is NULL, with `keys_known` a key
     /// that the type lacks is an error.
     pub fn new(field: FieldRef, is_lenient: bool, keys_known: bool) -> Decoder {
@@ -183,8 +198,19 @@ impl Column {
                     return Ok(Arc::new(texts));
                 }
                 let format_options = FormatOptions::default();
-                let options = CastOptions { safe: is_lenient, format_options };
-                cast_with_options(&texts, data_type, &options).map_err(fail)?
+                let options = CastOptions { safe: true, format_options };
+                let cast = cast_with_options(&texts, data_type, &options).map_err(fail)?;
+                let lost = texts
+                    .iter()
+                    .enumerate()
+                    .find_map(|(row, text)| text.filter(|_| cast.is_null(row)));
+                match lost {
+                    Some(text) if !is_lenient => {
+                        let problem = format!("'{}' is no {}", shown(text), named(data_type));
+                        return Err(misfit(name, 0, &problem));
+                    }
+                    _ => cast,
+                }
             }
             Column::List { item, column, offsets, valid } => {
                 let values = column.finish(item.name(), item.data_type(), is_lenient)?;
@@ -207,6 +233,37 @@ impl Column {
 
 fn misfit(column: &str, offset: usize, problem: &str) -> JsonError {
     JsonError { offset, problem: problem.to_owned(), column: Some(column.to_owned()) }
+}
+
+/// A value as a message shows it.
+fn shown(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+/// The name of a type in SQL.
+fn named(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INTEGER",
+        DataType::Int64 => "BIGINT",
+        DataType::UInt8 => "UTINYINT",
+        DataType::UInt16 => "USMALLINT",
+        DataType::UInt32 => "UINTEGER",
+        DataType::UInt64 => "UBIGINT",
+        DataType::Float32 => "REAL",
+        DataType::Float64 => "DOUBLE",
+        DataType::Date32 => "DATE",
+        DataType::Time64(_) => "TIME",
+        DataType::Timestamp(_, None) => "TIMESTAMP",
+        DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
+        DataType::Decimal128(digits, scale) => return format!("DECIMAL({digits}, {scale})"),
+        other => return other.to_string(),
+    };
+    name.to_owned()
 }
 
 /// How values are taken.
@@ -346,15 +403,12 @@ impl Rules<'_> {
 
     fn no_fit(&self, start: usize, pull: &Pull<'_>, wanted: &str) -> JsonError {
         let value = &self.text[start..pull.current_index()];
-        let shown: String = value.chars().take(60).collect();
-        let more = if shown.len() < value.len() { "…" } else { "" };
-        misfit("", start, &format!("{shown}{more} is no {wanted}"))
+        misfit("", start, &format!("{} is no {wanted}", shown(value)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Array;
     use arrow::util::display::array_value_to_string;
 
     use super::*;

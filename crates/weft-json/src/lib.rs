@@ -21,7 +21,7 @@ pub use merge::{contains, merge_patch};
 pub use parts::{Kind, Members, check, compact, elements, kind, members, text_of, unescaped};
 pub use path::{Path, Step};
 pub use print::{pretty, quoted, structure, write_quoted};
-pub use shape::Shape;
+pub use shape::{Members as ShapeMembers, Shape};
 pub use write::Encoder;
 
 use std::collections::HashMap;

@@ -21,16 +21,19 @@ use futures::future::BoxFuture;
 use weft_store::{Snapshot, Table};
 
 use crate::control::units_of_files;
+use crate::definitions::{self, Kind, MARK};
 use crate::error::{ErrorKind, Result, SqlError, internal, unknown_table};
 use crate::file_functions::{self, BoundFiles};
 use crate::files::{FileKind, FileSet, ReadOptions, looks_like_file};
 use crate::forms;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::letter_case;
+use crate::macros;
 use crate::once::{evaluated_once, mark};
 use crate::recursive_terms;
 use crate::relation::{Relation, RelationTable};
 use crate::same_names::name_beside_wildcards;
+use crate::schemas::{self, SchemaTables};
 use crate::statement::{fold, inner_statement, parse_query};
 use crate::suggest;
 use crate::table::{ScanContext, StoredTable};
@@ -158,7 +161,7 @@ impl StatementCatalog {
         let tables = self.snapshot.tables().map(str::to_owned);
         let relations = self.relations.keys().cloned();
         tables
-            .chain(self.snapshot.views().map(|(name, _)| name.to_owned()))
+            .chain(definitions::views(&self.snapshot).map(|(name, _)| name.to_owned()))
             .chain(relations)
             .collect()
     }
@@ -175,7 +178,7 @@ impl StatementCatalog {
             .collect()
     }
 
-    async fn table_of(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    pub(crate) async fn table_of(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(relation) = self.relation(name) {
             return Ok(Some(Arc::new(RelationTable::new(name, relation.clone()))));
         }
@@ -220,13 +223,30 @@ impl StatementCatalog {
         options: &ReadOptions,
     ) -> Result<Arc<dyn TableProvider>> {
         self.context.control.progress.add_total(units_of_files(files.bytes()));
-        if !matches!(files.kind, FileKind::Csv | FileKind::Tsv) {
-            return files.table(&self.state, options, None).await;
+        if files.kind == FileKind::Parquet {
+            return files.table(&self.state, options).await;
         }
         let (key, options, context) = (key.to_owned(), options.clone(), self.context.clone());
-        let found = SpawnedTask::spawn_blocking(move || files.csv_table(&options, &key, &context));
-        let (table, _) = found.await.map_err(|error| internal(&error.to_string()))??;
-        Ok(table)
+        let found = SpawnedTask::spawn_blocking(move || match files.kind {
+            FileKind::Json => files.json_table(&options, &key, &context, None),
+            FileKind::Arrow => files.arrow_table(&options, &key, &context),
+            _ => files.csv_table(&options, &key, &context).map(|(table, _)| table),
+        });
+        found.await.map_err(|error| internal(&error.to_string()))?
+    }
+
+    /// The files as a table, without columns of their names.
+    ///
+    /// # Errors
+    /// If they cannot be read, or are not of their format.
+    pub(crate) async fn plain_files(
+        &self,
+        key: &str,
+        files: &FileSet,
+        options: &ReadOptions,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let plain = ReadOptions { hive: Some(false), filename: None, ..options.clone() };
+        self.files(key, files.clone(), &plain).await
     }
 
     /// Makes tables of the files that functions read.
@@ -298,6 +318,12 @@ pub(crate) async fn planned(
     state: &SessionState,
     mut statement: DfStatement,
 ) -> Result<LogicalPlan> {
+    macros::expand(&mut statement, catalog.snapshot())?;
+    if let Some(inner) = inner_statement(&mut statement)
+        && definitions::names(catalog.snapshot(), Kind::Schema).next().is_some()
+    {
+        schemas::check_names(inner)?;
+    }
     catalog.bind(&mut statement).await?;
     if forms::values::are_needed(&mut statement) {
         forms::values::evaluate(catalog, state, &mut statement).await?;
@@ -335,10 +361,10 @@ pub(crate) async fn planned(
     }
 }
 
-/// The name of a table or view in a statement, as the catalog has it.
+/// The name of a table or view in a statement, as the store has it: with its schema, unless that is `main`.
 ///
 /// # Errors
-/// [`ErrorKind::Semantic`] for names in other schemas.
+/// [`ErrorKind::Semantic`] for names of other databases.
 pub(crate) fn relation_name(name: &ast::ObjectName) -> Result<String> {
     let parts: Vec<String> = name
         .0
@@ -346,26 +372,28 @@ pub(crate) fn relation_name(name: &ast::ObjectName) -> Result<String> {
         .filter_map(|part| part.as_ident())
         .map(|ident| fold(ident.value.clone(), ident.quote_style))
         .collect();
-    let known = match parts.as_slice() {
-        [_] => true,
-        [schema, _] => schema == SCHEMA,
-        [catalog, schema, _] => catalog == CATALOG && schema == SCHEMA,
-        _ => false,
-    };
-    match parts.last() {
-        Some(last) if last.is_empty() => {
-            Err(SqlError::new(ErrorKind::Semantic, "the name of a table or view cannot be empty"))
+    let (schema, last) = match parts.as_slice() {
+        [last] => (SCHEMA, last),
+        [schema, last] => (schema.as_str(), last),
+        [catalog, schema, last] if catalog == CATALOG => (schema.as_str(), last),
+        _ => {
+            let message =
+                format!("{name} is in a database that is not open: this one is {CATALOG}");
+            return Err(SqlError::new(ErrorKind::Semantic, message));
         }
-        Some(last) if known => Ok(last.clone()),
-        _ => Err(unknown_schema(&name.to_string())),
+    };
+    if last.is_empty() {
+        let message = "the name of a table or view cannot be empty";
+        return Err(SqlError::new(ErrorKind::Semantic, message));
     }
-}
-
-fn unknown_schema(name: &str) -> SqlError {
-    SqlError::new(
-        ErrorKind::Semantic,
-        format!("{name} is in a schema that does not exist: the only one is {SCHEMA}"),
-    )
+    if last.starts_with(MARK) {
+        let message = "the name of a table or view cannot begin with the character U+0001";
+        return Err(SqlError::new(ErrorKind::Semantic, message));
+    }
+    Ok(match schema {
+        SCHEMA => last.clone(),
+        schema => format!("{schema}.{last}"),
+    })
 }
 
 impl fmt::Debug for StatementCatalog {
@@ -395,14 +423,15 @@ impl CatalogProviderList for StatementCatalog {
 
 impl CatalogProvider for StatementCatalog {
     fn schema_names(&self) -> Vec<String> {
-        vec![INFORMATION_SCHEMA.to_owned(), SCHEMA.to_owned()]
+        let made = definitions::names(&self.snapshot, Kind::Schema).map(str::to_owned);
+        made.chain([INFORMATION_SCHEMA.to_owned(), SCHEMA.to_owned()]).collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         match name {
             SCHEMA => Some(Arc::new(self.clone())),
             INFORMATION_SCHEMA => Some(Arc::new(InformationSchema::new(self.clone()))),
-            _ => None,
+            made => Some(Arc::new(SchemaTables::find(self, made)?)),
         }
     }
 }

@@ -10,15 +10,17 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
-use datafusion::execution::SessionState;
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
 use weft_files::csv::{self, ColumnKey, CsvOptions, FirstRecord};
+use weft_files::json::VALUE_COLUMN;
 use weft_files::{FileReader, Input, Union};
+use weft_json::is_json;
 use weft_store::{Change, Table};
 
+use crate::assign::marked_schema;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::control::units_of_files;
 use crate::copy_options::CopyOptions;
@@ -26,6 +28,7 @@ use crate::csv_diagnosis;
 use crate::csv_files::csv_options;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, FileSet, ReadOptions, kind_of};
+use crate::json_files::read_as;
 use crate::run::{Run, Started};
 use crate::statement::fold;
 use crate::suggest;
@@ -61,15 +64,25 @@ impl Run {
         if !matches!(read.kind.or(told), Some(FileKind::Parquet | FileKind::Arrow)) {
             read.compression = options.text_compression()?;
         }
-        let files = FileSet::find(&path, &read).map_err(|error| error.about(path))?;
+        let files = FileSet::find(&path, &read).map_err(|error| error.about(&path))?;
         let state = catalog.planning_state();
         let (mapping, provider) = match files.kind {
             FileKind::Csv | FileKind::Tsv => {
                 csv_load(catalog, &files, &mut read, &table, &targets)?
             }
-            _ => {
-                let mapping = named_mapping(&state, &files, &read, &table, &targets).await?;
-                let provider = files.table(&state, &read, Some(Arc::clone(&mapping.file))).await?;
+            FileKind::Json => {
+                let found = catalog.plain_files(&path, &files, &read).await?.schema();
+                let found = without_values(found, &table);
+                let mapping = named_mapping(&files, &found, &table, &targets)?;
+                let columns = Some(Arc::clone(&mapping.file));
+                // JSON tells an empty text from none.
+                read.null.get_or_insert_default();
+                let provider = files.json_table(&read, &path, catalog.context(), columns)?;
+                (mapping, provider)
+            }
+            FileKind::Parquet | FileKind::Arrow => {
+                let provider = catalog.plain_files(&path, &files, &read).await?;
+                let mapping = named_mapping(&files, &provider.schema(), &table, &targets)?;
                 (mapping, provider)
             }
         };
@@ -80,7 +93,9 @@ impl Run {
         )?;
         let defaults = catalog.defaults(&table)?;
         let plan = project(plan.build()?, &table, &mapping, &read, &defaults)?;
-        self.control.progress.add_total(units_of_files(files.bytes()));
+        if is_text(files.kind) {
+            self.control.progress.add_total(units_of_files(files.bytes()));
+        }
         let run = self.clone();
         let work = async move {
             let written = run.write(&state, &plan, table.schema()).await;
@@ -104,6 +119,17 @@ impl Run {
             Ok(Some(rows))
         };
         Ok(Started::Command { tag: "COPY", work: work.boxed() })
+    }
+}
+
+/// The columns of JSON files: none, if they have no keys that could be columns, and the table has no column for whole values.
+fn without_values(found: SchemaRef, table: &Table) -> SchemaRef {
+    match found.fields().as_ref() {
+        [only] if is_json(only) && only.name() == VALUE_COLUMN => {
+            let is_wanted = index_of(table, VALUE_COLUMN, false).is_some();
+            if is_wanted { found } else { Arc::new(Schema::empty()) }
+        }
+        _ => found,
     }
 }
 
@@ -305,15 +331,13 @@ fn sources(schema: &Schema, targets: impl Iterator<Item = Option<usize>>) -> Vec
 }
 
 /// The mapping of a file that has names.
-async fn named_mapping(
-    state: &SessionState,
+fn named_mapping(
     files: &FileSet,
-    read: &ReadOptions,
+    file: &Schema,
     table: &Table,
     targets: &[usize],
 ) -> Result<Mapping> {
-    let file = files.table(state, read, None).await?.schema();
-    let schema = table.arrow_schema();
+    let schema = marked_schema(table.schema());
     let mut source = vec![None; schema.fields().len()];
     let mut fields = Vec::with_capacity(file.fields().len());
     for (number, field) in file.fields().iter().enumerate() {
@@ -330,27 +354,12 @@ async fn named_mapping(
                 .with_hint("choose columns: INSERT INTO table SELECT a, b FROM 'file'"));
         };
         source[*target] = Some(number);
-        let read_as = match files.kind {
-            FileKind::Json => json_type(schema.field(*target).data_type(), field.data_type()),
-            _ => field.data_type().clone(),
-        };
-        fields.push(Field::new(field.name(), read_as, true));
+        fields.push(match files.kind {
+            FileKind::Json => read_as(schema.field(*target), field),
+            _ => Field::new(field.name(), field.data_type().clone(), true),
+        });
     }
     Ok(Mapping { file: Arc::new(Schema::new(fields)), source, orders: Vec::new() })
-}
-
-/// The type in which a JSON column is read: the table's where the reader knows it, else what it looks
-/// like.
-fn json_type(wanted: &DataType, found: &DataType) -> DataType {
-    match wanted {
-        DataType::Interval(_) | DataType::BinaryView => DataType::Utf8,
-        DataType::Utf8View => match found {
-            DataType::Utf8 | DataType::Utf8View => DataType::Utf8,
-            other => other.clone(),
-        },
-        DataType::List(_) | DataType::Struct(_) | DataType::FixedSizeList(..) => found.clone(),
-        other => other.clone(),
-    }
 }
 
 /// The file's columns as the table's: cast, and with defaults for those that are missing.

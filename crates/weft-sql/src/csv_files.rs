@@ -10,7 +10,7 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::common::Column;
 use datafusion::common::parsers::CompressionTypeVariant;
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder, TryCast};
 use weft_files::csv::{self, ColumnKey, CsvOptions, Description};
 use weft_files::{Compression, FileReader, Input, Union};
 
@@ -104,7 +104,10 @@ impl FileSet {
         let files = table.files.into_iter().map(|file| Arc::new(file) as Arc<dyn FileReader>);
         let union = self.union(files.collect(), options)?;
         let provider = self.provider(Arc::new(union), key, context);
-        Ok((cast_as_said(provider, &csv.types)?, table.description))
+        let cast = cast_as_said(provider, csv.ignore_errors, |number, name| {
+            foreign_type(&csv.types, number, name)
+        });
+        Ok((cast?, table.description))
     }
 
     /// Readers of the files as one, with the columns that are the same in all rows of a file.
@@ -150,20 +153,27 @@ fn hive_parts(name: &str) -> Vec<(String, String)> {
     directories.filter_map(part).collect()
 }
 
-/// Columns whose types the reader of texts does not know, cast from texts.
-fn cast_as_said(
+/// The types that are said of columns, by number and name, where the reader of CSV does not know them.
+fn foreign_type<'a>(
+    types: &'a [(ColumnKey, DataType)],
+    number: usize,
+    name: &str,
+) -> Option<&'a DataType> {
+    let is_it = |key: &ColumnKey| match key {
+        ColumnKey::Name(wanted) => wanted.eq_ignore_ascii_case(name),
+        ColumnKey::Number(wanted) => *wanted == number,
+    };
+    let found = types.iter().find(|(key, _)| is_it(key))?;
+    (!csv::is_native(&found.1)).then_some(&found.1)
+}
+
+/// The table with columns cast from texts to the types that `said` has for their numbers and names.
+pub(crate) fn cast_as_said<'a>(
     provider: Arc<dyn TableProvider>,
-    types: &[(ColumnKey, DataType)],
+    is_lenient: bool,
+    said: impl Fn(usize, &str) -> Option<&'a DataType>,
 ) -> Result<Arc<dyn TableProvider>> {
     let schema = provider.schema();
-    let said = |number: usize, name: &str| {
-        let is_it = |key: &ColumnKey| match key {
-            ColumnKey::Name(wanted) => wanted.eq_ignore_ascii_case(name),
-            ColumnKey::Number(wanted) => *wanted == number,
-        };
-        let found = types.iter().find(|(key, _)| is_it(key))?;
-        (!csv::is_native(&found.1)).then_some(&found.1)
-    };
     let fields = schema.fields().iter().enumerate();
     if fields.clone().all(|(number, field)| said(number, field.name()).is_none()) {
         return Ok(provider);
@@ -174,6 +184,9 @@ fn cast_as_said(
     for (number, field) in fields {
         let column = Expr::Column(Column::new(Some(FILES), field.name()));
         exprs.push(match said(number, field.name()) {
+            Some(data_type) if is_lenient => {
+                Expr::TryCast(TryCast::new(Box::new(column), data_type.clone())).alias(field.name())
+            }
             Some(data_type) => column.cast_to(data_type, scan.schema())?.alias(field.name()),
             None => column.alias(field.name()),
         });

@@ -22,6 +22,7 @@ use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::json::JSON_LENGTH;
 use crate::result_types::result_schema;
 use crate::run::{Run, Started};
+use crate::schemas::check_place;
 use crate::spill_files::task_context;
 use crate::types::{is_json_name, stored_type};
 use crate::write::write_rows;
@@ -68,6 +69,7 @@ impl Run {
     ) -> Result<Started> {
         constraints::check_table(&create)?;
         let name = relation_name(&create.name)?;
+        check_place(catalog.snapshot(), &create.name, &name)?;
         let tag = if create.query.is_some() { "CREATE TABLE AS" } else { "CREATE TABLE" };
         if let Some(started) = exists(catalog, &name, create.or_replace, create.if_not_exists, tag)?
         {
@@ -110,6 +112,7 @@ impl Run {
     ) -> Result<Started> {
         constraints::check_view(&create)?;
         let name = relation_name(&create.name)?;
+        check_place(catalog.snapshot(), &create.name, &name)?;
         let tag = "CREATE VIEW";
         if let Some(started) = exists(catalog, &name, create.or_replace, create.if_not_exists, tag)?
         {
@@ -153,6 +156,9 @@ impl Run {
         let is_table = match object {
             ast::ObjectType::Table => true,
             ast::ObjectType::View => false,
+            ast::ObjectType::Schema => {
+                return self.drop_schemas(catalog, names, if_exists, dependents);
+            }
             other => return Err(SqlError::not_supported(format!("DROP {other}"))),
         };
         let snapshot = catalog.snapshot();

@@ -7,12 +7,13 @@ use datafusion::sql::sqlparser::ast::{ObjectName, Query, Visit, Visitor};
 use weft_store::Snapshot;
 
 use crate::catalog::relation_name;
+use crate::definitions;
 use crate::statement::{fold, parse_query};
 
 /// The views that need `name`, themselves or through others, in order of their names.
 pub(crate) fn dependents(snapshot: &Snapshot, name: &str) -> Vec<String> {
     let views: Vec<(&str, HashSet<String>)> =
-        snapshot.views().map(|(view, sql)| (view, relations(sql))).collect();
+        definitions::views(snapshot).map(|(view, sql)| (view, relations(sql))).collect();
     let mut needed = HashSet::from([name.to_owned()]);
     let mut found = HashSet::new();
     loop {

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use weft_files::csv::Description;
+use weft_files::json::Layout;
 use weft_files::{Compression, Content, Input, WholeFiles};
 
 use crate::error::{ErrorKind, Result, SqlError};
@@ -42,12 +43,18 @@ enum Reads {
 }
 
 /// The functions, by name.
-const FUNCTIONS: [(&str, Reads); 9] = [
+const FUNCTIONS: [(&str, Reads); 15] = [
     ("read_csv", Reads::Tables(Some(FileKind::Csv))),
     ("read_csv_auto", Reads::Tables(Some(FileKind::Csv))),
     ("read_parquet", Reads::Tables(Some(FileKind::Parquet))),
     ("parquet_scan", Reads::Tables(Some(FileKind::Parquet))),
     ("read_arrow", Reads::Tables(Some(FileKind::Arrow))),
+    ("read_json", Reads::Tables(Some(FileKind::Json))),
+    ("read_json_auto", Reads::Tables(Some(FileKind::Json))),
+    ("read_ndjson", Reads::Tables(Some(FileKind::Json))),
+    ("read_ndjson_auto", Reads::Tables(Some(FileKind::Json))),
+    ("read_json_objects", Reads::Tables(Some(FileKind::Json))),
+    ("read_ndjson_objects", Reads::Tables(Some(FileKind::Json))),
     ("read_text", Reads::Whole(Content::Text)),
     ("read_blob", Reads::Whole(Content::Bytes)),
     ("glob", Reads::Names),
@@ -292,6 +299,10 @@ impl Call {
             Reads::Whole(_) | Reads::Names => None,
         };
         let mut options = ReadOptions { kind, ..ReadOptions::default() };
+        if kind == Some(FileKind::Json) {
+            options.json.layout = self.function.contains("ndjson").then_some(Layout::Lines);
+            options.json.as_values = self.function.ends_with("objects");
+        }
         for (name, value) in &self.options {
             let is_format =
                 name.eq_ignore_ascii_case("format") && self.reads == Reads::Tables(None);

@@ -1,17 +1,32 @@
 //! Options of files by their names, as functions, names of files and COPY have them.
 
-use datafusion::arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use weft_files::csv::{ColumnKey, TimeFormat};
+use weft_files::json::Layout;
 use weft_files::{Encoding, FilesError};
 
 use crate::copy_options::text_compression;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, ReadOptions};
-use crate::types::type_named;
+use crate::types::field_named;
 
 /// Options of files of any format.
 const OF_FILES: [&str; 4] =
     ["filename", "hive_partitioning", "hive_types_autocast", "union_by_name"];
+
+/// Options of JSON files.
+const OF_JSON: [&str; 8] = [
+    "columns",
+    "compression",
+    "encoding",
+    "format",
+    "ignore_errors",
+    "maximum_object_size",
+    "records",
+    "sample_size",
+];
 
 /// Options of CSV files, those that mean one thing beside each other.
 const OF_CSV: [&str; 33] = [
@@ -66,7 +81,7 @@ pub(crate) enum OptionValue {
 
 /// True for the name of an option of text files.
 pub(crate) fn is_name(name: &str) -> bool {
-    OF_FILES.iter().chain(&OF_CSV).any(|known| name.eq_ignore_ascii_case(known))
+    OF_FILES.iter().chain(&OF_CSV).chain(&OF_JSON).any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Sets an option of files; false if there is none of this name.
@@ -85,7 +100,49 @@ pub(crate) fn set(options: &mut ReadOptions, name: &str, value: &OptionValue) ->
         "hive_partitioning" => options.hive = Some(flag(name, value)?),
         "hive_types_autocast" => options.hive_as_text = !flag(name, value)?,
         "union_by_name" => options.union_by_name = flag(name, value)?,
+        _ if options.kind == Some(FileKind::Json) => return set_json(options, &lower, value),
+        "maximum_object_size" | "records" => return set_json(options, &lower, value),
+        "columns" => {
+            options.json.columns = columns(name, value)?;
+            return set_csv(options, &lower, value);
+        }
         _ => return set_csv(options, &lower, value),
+    }
+    Ok(true)
+}
+
+fn set_json(options: &mut ReadOptions, name: &str, value: &OptionValue) -> Result<bool> {
+    let json = &mut options.json;
+    match name {
+        "maximum_object_size" => json.value_bytes_max = count(name, value)?.clamp(1, 1 << 30),
+        "format" => {
+            json.layout = match text(name, value)?.to_ascii_lowercase().as_str() {
+                "auto" => None,
+                "newline_delimited" | "nd" => Some(Layout::Lines),
+                "array" => Some(Layout::Array),
+                "unstructured" => Some(Layout::Values),
+                _ => return Err(wrong(name, "auto, newline_delimited, array or unstructured")),
+            };
+        }
+        "records" => {
+            json.records = match value {
+                OptionValue::Text(text) if text.eq_ignore_ascii_case("auto") => None,
+                value => Some(flag(name, value)?),
+            };
+        }
+        "columns" => {
+            json.columns = columns(name, value)?;
+            if json.columns.is_none() {
+                return Err(wrong(name, "types by column, such as {'a': 'INTEGER', 'b': 'JSON'}"));
+            }
+        }
+        // All values are looked at.
+        "sample_size" if matches!(value, OptionValue::Number(number) if number == "-1") => {}
+        "sample_size" => {
+            count(name, value)?;
+        }
+        "compression" | "encoding" | "ignore_errors" => return set_csv(options, name, value),
+        _ => return Ok(false),
     }
     Ok(true)
 }
@@ -102,7 +159,7 @@ fn set_csv(options: &mut ReadOptions, name: &str, value: &OptionValue) -> Result
         "null" | "nullstr" => csv.nulls = Some(texts(name, value)?),
         "names" => csv.names = texts(name, value)?,
         "columns" => {
-            csv.types = types(name, value)?;
+            csv.types = data_types(name, value)?;
             csv.types_are_all = true;
             let named = csv.types.iter().filter_map(|(key, _)| match key {
                 ColumnKey::Name(name) => Some(name.clone()),
@@ -110,7 +167,7 @@ fn set_csv(options: &mut ReadOptions, name: &str, value: &OptionValue) -> Result
             });
             csv.names = named.collect();
         }
-        "types" | "dtypes" => csv.types = types(name, value)?,
+        "types" | "dtypes" => csv.types = data_types(name, value)?,
         "dateformat" => csv.date_format = Some(format(name, &text(name, value)?)?),
         "timestampformat" => csv.timestamp_format = Some(format(name, &text(name, value)?)?),
         "decimal_separator" => csv.decimal_separator = Some(byte(name, &text(name, value)?)?),
@@ -157,6 +214,9 @@ pub(crate) fn unknown(name: &str, function: &str, kind: Option<FileKind>) -> Sql
     let mut known: Vec<&str> = OF_FILES.to_vec();
     if matches!(kind, Some(FileKind::Csv | FileKind::Tsv) | None) {
         known.extend(OF_CSV);
+    }
+    if kind == Some(FileKind::Json) {
+        known.extend(OF_JSON);
     }
     known.sort_unstable();
     SqlError::new(ErrorKind::NotSupported, format!("{function} has no option {name}"))
@@ -230,8 +290,15 @@ fn format(name: &str, value: &str) -> Result<TimeFormat> {
         .ok_or_else(|| wrong(name, "a format such as '%d.%m.%Y' or '%Y-%m-%d %H:%M:%S'"))
 }
 
-fn types(name: &str, value: &OptionValue) -> Result<Vec<(ColumnKey, DataType)>> {
-    let typed = |key: ColumnKey, value: &OptionValue| Ok((key, type_named(&text(name, value)?)?));
+/// Types by columns.
+fn types(name: &str, value: &OptionValue) -> Result<Vec<(ColumnKey, Field)>> {
+    let typed = |key: ColumnKey, value: &OptionValue| {
+        let column = match &key {
+            ColumnKey::Name(name) => name.clone(),
+            ColumnKey::Number(number) => number.to_string(),
+        };
+        Ok((key, field_named(&column, &text(name, value)?)?))
+    };
     match value {
         OptionValue::Fields(fields) => fields
             .iter()
@@ -246,6 +313,20 @@ fn types(name: &str, value: &OptionValue) -> Result<Vec<(ColumnKey, DataType)>> 
             "types by column, such as {'a': 'INTEGER', 'b': 'DATE'}, or a list of types",
         )),
     }
+}
+
+fn data_types(name: &str, value: &OptionValue) -> Result<Vec<(ColumnKey, DataType)>> {
+    let typed = types(name, value)?.into_iter();
+    Ok(typed.map(|(key, field)| (key, field.data_type().clone())).collect())
+}
+
+/// Columns with names and types; `None` if names are not said.
+fn columns(name: &str, value: &OptionValue) -> Result<Option<SchemaRef>> {
+    if !matches!(value, OptionValue::Fields(_)) {
+        return Ok(None);
+    }
+    let fields = types(name, value)?.into_iter().map(|(_, field)| field);
+    Ok(Some(Arc::new(Schema::new(fields.collect::<Vec<_>>()))))
 }
 
 impl From<FilesError> for SqlError {

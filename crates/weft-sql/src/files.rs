@@ -4,20 +4,15 @@
 //! extension, where the statement does not say it.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
-use datafusion::common::config::JsonOptions;
 use datafusion::common::parsers::CompressionTypeVariant;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::file_format::arrow::ArrowFormat;
-use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
@@ -32,9 +27,6 @@ use crate::parquet_files::ParquetFiles;
 
 /// The name under which one of several files is scanned.
 const FILE: &str = "file";
-
-/// Rows from which the types of JSON columns are guessed.
-const INFER_ROWS: usize = 20_000;
 
 /// Extensions and what they mean, as error messages list them.
 const KNOWN: &str = ".parquet, .csv, .tsv, .psv, .txt, .dat, .json, .ndjson, .jsonl, .arrow, .feather, .ipc (CSV and \
@@ -131,6 +123,8 @@ pub(crate) struct ReadOptions {
     pub(crate) compression: Option<CompressionTypeVariant>,
     /// What else is said of CSV files.
     pub(crate) csv: weft_files::csv::CsvOptions,
+    /// What else is said of JSON files.
+    pub(crate) json: weft_files::json::JsonOptions,
     /// The name of a column for the names of files.
     pub(crate) filename: Option<String>,
     /// Whether parts `key=value` of paths are columns; where it is not said, if all files have the same keys.
@@ -264,7 +258,7 @@ impl FileSet {
         self.paths.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).sum()
     }
 
-    /// The files as a table. Without `schema`, theirs is read or guessed.
+    /// Parquet files as a table.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::Data`] for files that cannot be read.
@@ -272,17 +266,14 @@ impl FileSet {
         &self,
         state: &SessionState,
         options: &ReadOptions,
-        schema: Option<SchemaRef>,
     ) -> Result<Arc<dyn TableProvider>> {
-        if schema.is_none() && options.has_columns_by_file() {
+        if options.has_columns_by_file() {
             return self.by_file(state, options).await;
         }
-        let format = self.format(state)?;
+        let parquet = state.default_table_options().parquet;
+        let format: Arc<dyn FileFormat> = Arc::new(ParquetFiles::new(parquet));
         let urls = self.paths.iter().map(|path| url_of(path)).collect::<Result<Vec<_>>>()?;
-        let schema = match schema {
-            Some(schema) => schema,
-            None => self.schema(state, format.as_ref(), &urls).await?,
-        };
+        let schema = self.schema(state, format.as_ref(), &urls).await?;
         let listing = ListingOptions::new(format).with_file_extension("");
         let config = ListingTableConfig::new_with_multi_paths(urls)
             .with_listing_options(listing)
@@ -306,7 +297,7 @@ impl FileSet {
                 names: vec![self.names[number].clone()],
                 ..self.clone()
             };
-            let provider = Box::pin(alone.table(state, &plain, None)).await?;
+            let provider = Box::pin(alone.table(state, &plain)).await?;
             let scan = LogicalPlanBuilder::scan(FILE, provider_as_source(provider), None)?;
             scans.push(scan.build()?);
         }
@@ -376,44 +367,6 @@ impl FileSet {
             ));
         }
         Ok(schema)
-    }
-
-    fn format(&self, state: &SessionState) -> Result<Arc<dyn FileFormat>> {
-        Ok(match self.kind {
-            FileKind::Parquet => {
-                let parquet = state.default_table_options().parquet;
-                Arc::new(ParquetFiles::new(parquet))
-            }
-            FileKind::Arrow => Arc::new(ArrowFormat),
-            FileKind::Csv | FileKind::Tsv => {
-                return Err(internal("CSV files have a reader of their own"));
-            }
-            FileKind::Json => {
-                let json = JsonOptions {
-                    schema_infer_max_rec: Some(INFER_ROWS),
-                    newline_delimited: !self.is_json_array()?,
-                    ..JsonOptions::default()
-                };
-                let compression = FileCompressionType::from(self.compression);
-                Arc::new(
-                    JsonFormat::default()
-                        .with_options(json)
-                        .with_file_compression_type(compression),
-                )
-            }
-        })
-    }
-
-    /// True if the first file holds one JSON array rather than an object per line.
-    fn is_json_array(&self) -> Result<bool> {
-        if self.compression != CompressionTypeVariant::UNCOMPRESSED {
-            return Ok(false);
-        }
-        let Some(path) = self.paths.first() else { return Ok(false) };
-        let mut start = Vec::new();
-        let file = fs::File::open(path).map_err(|error| cannot_read(path, &error))?;
-        file.take(4096).read_to_end(&mut start).map_err(|error| cannot_read(path, &error))?;
-        Ok(start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
     }
 }
 

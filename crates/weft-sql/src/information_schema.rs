@@ -13,11 +13,13 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::datasource::MemTable;
 use futures::future::BoxFuture;
-use weft_store::Column;
+use weft_store::{Column, Snapshot};
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
+use crate::definitions::{self, Kind};
 use crate::error::Result;
 use crate::result_types::result_schema;
+use crate::schemas;
 use crate::types::column_type_name;
 
 /// The name of the schema.
@@ -43,12 +45,10 @@ impl InformationSchema {
     fn tables(&self) -> Result<MemTable> {
         let snapshot = self.catalog.snapshot();
         let tables = snapshot.tables().map(|name| (name, "BASE TABLE", "YES"));
-        let views = snapshot.views().map(|(name, _)| (name, "VIEW", "NO"));
+        let views = definitions::views(snapshot).map(|(name, _)| (name, "VIEW", "NO"));
         let mut rows: Vec<_> = tables.chain(views).collect();
         rows.sort_unstable();
-        let names = rows.iter().map(|row| row.0);
-        let columns = in_schema(rows.len()).into_iter().chain([
-            text("table_name", names.map(Some)),
+        let columns = placed(snapshot, rows.iter().map(|row| row.0)).into_iter().chain([
             text("table_type", rows.iter().map(|row| Some(row.1))),
             text("is_insertable_into", rows.iter().map(|row| Some(row.2))),
         ]);
@@ -56,11 +56,11 @@ impl InformationSchema {
     }
 
     fn views(&self) -> Result<MemTable> {
-        let mut rows: Vec<_> = self.catalog.snapshot().views().collect();
+        let snapshot = self.catalog.snapshot();
+        let mut rows: Vec<_> = definitions::views(snapshot).collect();
         rows.sort_unstable();
         let no = || rows.iter().map(|_| Some("NO"));
-        let columns = in_schema(rows.len()).into_iter().chain([
-            text("table_name", rows.iter().map(|row| Some(row.0))),
+        let columns = placed(snapshot, rows.iter().map(|row| row.0)).into_iter().chain([
             text("view_definition", rows.iter().map(|row| Some(row.1))),
             text("check_option", rows.iter().map(|_| Some("NONE"))),
             text("is_updatable", no()),
@@ -70,11 +70,13 @@ impl InformationSchema {
     }
 
     fn schemata(&self) -> Result<MemTable> {
-        let names = [INFORMATION_SCHEMA, SCHEMA];
+        let mut names = vec![INFORMATION_SCHEMA, SCHEMA];
+        names.extend(definitions::names(self.catalog.snapshot(), Kind::Schema));
+        names.sort_unstable();
         table(vec![
-            text("catalog_name", names.map(|_| Some(CATALOG)).into_iter()),
-            text("schema_name", names.map(Some).into_iter()),
-            text("schema_owner", names.map(|_| None).into_iter()),
+            text("catalog_name", names.iter().map(|_| Some(CATALOG))),
+            text("schema_name", names.iter().map(|name| Some(*name))),
+            text("schema_owner", names.iter().map(|_| None)),
         ])
     }
 
@@ -85,7 +87,7 @@ impl InformationSchema {
             .filter_map(|name| snapshot.table(name))
             .map(|table| (table.schema().name.clone(), table.schema().columns.clone()))
             .collect();
-        for (name, sql) in snapshot.views() {
+        for (name, sql) in definitions::views(snapshot) {
             // A view that does not work any more has no columns.
             if let Ok(view) = self.catalog.view(name, sql).await {
                 let state = self.catalog.planning_state();
@@ -105,8 +107,7 @@ impl InformationSchema {
         let numbers = |name, of: fn(&Row<'_>) -> Option<i32>| integer(name, rows.iter().map(of));
         let nullable = |row: &Row<'_>| if row.column.nullable { "YES" } else { "NO" };
         let types: Vec<String> = rows.iter().map(|row| column_type_name(row.column)).collect();
-        let columns = in_schema(rows.len()).into_iter().chain([
-            text("table_name", rows.iter().map(|row| Some(row.table))),
+        let columns = placed(snapshot, rows.iter().map(|row| row.table)).into_iter().chain([
             text("column_name", rows.iter().map(|row| Some(row.column.name.as_str()))),
             numbers("ordinal_position", |row| Some(row.position)),
             text("column_default", rows.iter().map(|row| row.column.default.as_deref())),
@@ -197,10 +198,14 @@ fn column_of(field: &Arc<Field>) -> Column {
 
 type NamedArray = (&'static str, ArrayRef);
 
-/// The catalog and schema of so many tables or columns.
-fn in_schema(rows: usize) -> [NamedArray; 2] {
-    let all = |name, value: &'static str| text(name, (0..rows).map(|_| Some(value)));
-    [all("table_catalog", CATALOG), all("table_schema", SCHEMA)]
+/// The catalog, the schemas and the names within them of tables, from the names by which the store has them.
+fn placed<'a>(snapshot: &Snapshot, names: impl Iterator<Item = &'a str>) -> [NamedArray; 3] {
+    let parts: Vec<(&str, &str)> = names.map(|name| schemas::parts(snapshot, name)).collect();
+    [
+        text("table_catalog", parts.iter().map(|_| Some(CATALOG))),
+        text("table_schema", parts.iter().map(|(schema, _)| Some(*schema))),
+        text("table_name", parts.iter().map(|(_, name)| Some(*name))),
+    ]
 }
 
 fn text<'a>(name: &'static str, values: impl Iterator<Item = Option<&'a str>>) -> NamedArray {

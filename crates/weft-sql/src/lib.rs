@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrow_files;
 mod assign;
 mod at_time_zone;
 mod cast_arguments;
@@ -34,6 +35,7 @@ mod date_times;
 mod date_trunc;
 mod ddl;
 mod decimal_digits;
+mod definitions;
 mod dependents;
 mod depth;
 mod describe;
@@ -80,6 +82,7 @@ mod join_conditions;
 mod join_order;
 mod join_promises;
 mod json;
+mod json_files;
 mod kept_projections;
 mod known_aggregates;
 mod known_lists;
@@ -87,6 +90,7 @@ mod letter_case;
 mod limited_orders;
 mod locate;
 mod long_sums;
+mod macros;
 mod materialized;
 mod memory;
 mod mended;
@@ -134,6 +138,7 @@ mod run;
 mod running;
 mod same_names;
 mod scan;
+mod schemas;
 mod session;
 mod set_statement;
 mod settings;

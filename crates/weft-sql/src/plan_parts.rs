@@ -158,6 +158,7 @@ pub(crate) fn changed_by(rule: &str) -> Parts {
         | "grouping_sets"
         | "single_distinct_aggregation_to_group_by"
         | "eliminate_group_by_constant" => Parts::GROUPING,
+        "json_casts" => Parts::CAST,
         // The first of them may make casts of calls.
         "rounding_casts" | "narrowing_casts" | "timestamp_casts" => Parts::CAST | Parts::CALL,
         "checked_integers" => Parts::ARITHMETIC,

@@ -269,6 +269,12 @@ impl Run {
                     let dropped = (object_type, names.as_slice());
                     return self.drop_relations(&catalog, dropped, if_exists, dependents);
                 }
+                ast::Statement::CreateSchema { schema_name, if_not_exists, .. } => {
+                    return self.create_schema(&catalog, &schema_name, if_not_exists);
+                }
+                create @ ast::Statement::CreateMacro { .. } => {
+                    return self.create_macro(&catalog, create);
+                }
                 ast::Statement::ShowCreate { obj_name, .. } => {
                     return self.show_create(&catalog, &obj_name);
                 }
@@ -346,6 +352,7 @@ impl Run {
             Parsed::CopyTo { query, path, options } => {
                 self.copy_to(&catalog, *query, path, options).await
             }
+            Parsed::DropMacro { names, if_exists } => self.drop_macros(&catalog, &names, if_exists),
             Parsed::ShowTables => self.show_tables(&catalog),
             Parsed::DescribeTable { table } => self.describe_table(&catalog, &table).await,
             Parsed::DescribeQuery { query } => self.describe_query(&catalog, *query).await,

@@ -19,6 +19,7 @@ use crate::constant_unions::ConstantUnions;
 use crate::control::{CancelHandle, Control};
 use crate::date_times::DateTimes;
 use crate::decimal_digits::CheckedDecimals;
+use crate::definitions;
 use crate::distinct_groups::{DistinctGroups, DistinctOptions};
 use crate::duplicates::CountedDuplicates;
 use crate::economy::Economy;
@@ -349,7 +350,7 @@ impl Session {
                 (schema.name.clone(), columns)
             })
             .collect();
-        for (name, _) in snapshot.views() {
+        for (name, _) in definitions::views(&snapshot) {
             // Planned, to know its columns; a view that does not work any more has none.
             let query = format!("SELECT * FROM \"{}\"", name.replace('"', "\"\""));
             let mut running = self.start_apart(&query);

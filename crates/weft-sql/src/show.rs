@@ -6,11 +6,13 @@ use weft_json::is_json;
 use weft_store::TableSchema;
 
 use crate::catalog::{StatementCatalog, relation_name};
+use crate::definitions;
 use crate::error::Result;
 use crate::identifiers::quoted;
 use crate::json::JSON_LENGTH;
 use crate::result_types::result_schema;
 use crate::run::{Run, Started, text_rows};
+use crate::schemas::written;
 use crate::statement::parse_query;
 use crate::types::column_type_name;
 
@@ -21,7 +23,7 @@ impl Run {
     pub(crate) fn show_tables(&self, catalog: &StatementCatalog) -> Result<Started> {
         let snapshot = catalog.snapshot();
         let tables = snapshot.tables().map(|name| (name, "table"));
-        let views = snapshot.views().map(|(name, _)| (name, "view"));
+        let views = definitions::views(snapshot).map(|(name, _)| (name, "view"));
         let mut rows: Vec<(&str, &str)> = tables.chain(views).collect();
         rows.sort_unstable();
         let column =
@@ -76,8 +78,8 @@ impl Run {
         let name = relation_name(name)?;
         let snapshot = catalog.snapshot();
         let text = match (snapshot.table(&name), snapshot.view(&name)) {
-            (Some(table), _) => create_table(table.schema()),
-            (None, Some(sql)) => format!("CREATE VIEW {} AS {sql}", quoted(&name)),
+            (Some(table), _) => create_table(&written(snapshot, &name), table.schema()),
+            (None, Some(sql)) => format!("CREATE VIEW {} AS {sql}", written(snapshot, &name)),
             (None, None) => return Err(catalog.unknown(&name)),
         };
         text_rows(&["name", "sql"], vec![vec![Some(name)], vec![Some(text)]])
@@ -100,8 +102,8 @@ fn describe(schema: &TableSchema) -> Result<Started> {
     )
 }
 
-/// The statement that makes a table.
-pub(crate) fn create_table(schema: &TableSchema) -> String {
+/// The statement that makes a table, whose name is written so.
+pub(crate) fn create_table(name: &str, schema: &TableSchema) -> String {
     let columns: Vec<String> = schema
         .columns
         .iter()
@@ -116,5 +118,5 @@ pub(crate) fn create_table(schema: &TableSchema) -> String {
             text
         })
         .collect();
-    format!("CREATE TABLE {} (\n{}\n)", quoted(&schema.name), columns.join(",\n"))
+    format!("CREATE TABLE {name} (\n{}\n)", columns.join(",\n"))
 }

@@ -19,6 +19,7 @@ use crate::grammar::{
     take_string, take_word,
 };
 use crate::interval_units;
+use crate::macros;
 use crate::materialized;
 use crate::parameters::{Bindings, bound};
 use crate::rewrite;
@@ -62,6 +63,8 @@ pub(crate) enum Parsed {
     Execute { name: String, values: Vec<ast::Expr> },
     /// `DEALLOCATE name`
     Deallocate { name: String },
+    /// `DROP MACRO [IF EXISTS] name, …`
+    DropMacro { names: Vec<ast::ObjectName>, if_exists: bool },
 }
 
 /// Parses one statement.
@@ -92,6 +95,7 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
     interval_units::put_plainly(&mut tokens);
     if !is_text_kept(&tokens) {
         forms::rewrite_tokens(&mut tokens);
+        macros::rewrite_tokens(&mut tokens);
     }
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
@@ -212,6 +216,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("SUMMARIZE", ..) => parse_summarize(tokens),
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
+        ("DROP", "MACRO" | "FUNCTION", _) => macros::parse_drop(tokens),
         ("EXPLAIN", "COPY", _) => parse_explain_copy(tokens),
         (first, second, _) => {
             foreign::check(first, second)?;

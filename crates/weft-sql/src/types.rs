@@ -20,6 +20,8 @@ use crate::error::SqlError;
 use crate::grammar::{expect_eof, parser, syntax};
 use crate::identifiers::quoted;
 use crate::json::JSON_LENGTH;
+use crate::statement::fold;
+use crate::struct_types;
 use crate::text::tokenize;
 
 /// Digits of a decimal number, at most.
@@ -107,15 +109,24 @@ fn plan(sql_type: &SqlType) -> Result<Option<DataType>, SqlError> {
     Ok(Some(data_type))
 }
 
-/// The type of this name.
+/// A field of the type of this name.
 ///
 /// # Errors
 /// [`ErrorKind::Syntax`](crate::ErrorKind::Syntax) and `NotSupported` if there is none.
-pub(crate) fn type_named(name: &str) -> Result<DataType, SqlError> {
-    let mut parser = parser(tokenize(name)?);
+pub(crate) fn field_named(field: &str, type_name: &str) -> Result<Field, SqlError> {
+    let mut tokens = tokenize(type_name)?;
+    struct_types::rewrite(&mut tokens);
+    let mut parser = parser(tokens);
     let parsed = parser.parse_data_type().map_err(syntax)?;
     expect_eof(&mut parser)?;
-    type_of(&parsed)
+    field_of(field, &parsed)
+}
+
+fn field_of(name: &str, sql_type: &SqlType) -> Result<Field, SqlError> {
+    match is_json_name(sql_type) {
+        true => Ok(json_field(name, true)),
+        false => Ok(Field::new(name, type_of(sql_type)?, true)),
+    }
 }
 
 fn type_of(sql_type: &SqlType) -> Result<DataType, SqlError> {
@@ -137,7 +148,14 @@ fn type_of(sql_type: &SqlType) -> Result<DataType, SqlError> {
         SqlType::Date => DataType::Date32,
         SqlType::Array(
             ArrayElemTypeDef::SquareBracket(inner, None) | ArrayElemTypeDef::AngleBracket(inner),
-        ) => DataType::List(Arc::new(Field::new_list_field(type_of(inner)?, true))),
+        ) => DataType::List(Arc::new(field_of(Field::LIST_FIELD_DEFAULT_NAME, inner)?)),
+        SqlType::Struct(fields, _) => {
+            let fields = fields.iter().map(|field| {
+                let name = field.field_name.as_ref().ok_or_else(|| unknown_type(sql_type))?;
+                field_of(&fold(name.value.clone(), name.quote_style), &field.field_type)
+            });
+            DataType::Struct(fields.collect::<Result<_, _>>()?)
+        }
         other => return Err(unknown_type(other)),
     })
 }

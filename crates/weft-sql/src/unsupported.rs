@@ -62,7 +62,6 @@ fn check_sql(statement: &Statement) -> Result<()> {
         Statement::AlterTable(_) => "ALTER TABLE",
         Statement::AlterView { .. } => "ALTER VIEW",
         Statement::AlterIndex { .. } | Statement::CreateIndex(_) => "CREATE INDEX",
-        Statement::CreateSchema { .. } => "CREATE SCHEMA",
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateSequence { .. } => "CREATE SEQUENCE",

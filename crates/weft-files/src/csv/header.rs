@@ -1,6 +1,7 @@
 //! Names of columns.
 
 use super::options::CsvOptions;
+use crate::names::distinct;
 
 /// The names of columns: those of a header, of options, and `column0`, `column1`, … for those that have none. A name
 /// that is there already, whatever the case of its letters, gets `_1`, `_2`, …
@@ -18,26 +19,6 @@ pub(crate) fn names(header: Option<&[String]>, width: usize, options: &CsvOption
     }
     distinct(&mut names);
     names
-}
-
-/// Gives names that occur again a number.
-pub fn distinct(names: &mut [String]) {
-    let mut seen = std::collections::HashSet::new();
-    let wanted: std::collections::HashSet<String> =
-        names.iter().map(|name| name.to_lowercase()).collect();
-    for name in names {
-        if seen.insert(name.to_lowercase()) {
-            continue;
-        }
-        let numbered = |number: u64| format!("{name}_{number}");
-        let is_free = |name: &String| {
-            !wanted.contains(&name.to_lowercase()) && !seen.contains(&name.to_lowercase())
-        };
-        if let Some(free) = (1..).map(numbered).find(is_free) {
-            seen.insert(free.to_lowercase());
-            *name = free;
-        }
-    }
 }
 
 /// A name of lower case letters, digits and underscores.

@@ -25,7 +25,6 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, TimeUnit};
 
 pub use columns::is_native;
-pub use header::distinct;
 pub use options::{ColumnKey, CsvOptions};
 pub use reader::CsvFile;
 pub use table::{CsvTable, Description, FirstRecord, open};

@@ -4,12 +4,13 @@
 //! - *Tokens* ([`rewrite_tokens`]), before a statement is parsed: what is only another way to write something (`tokens/`).
 //! - *The statement*, by `rewrite.rs`: what needs no knowledge of tables ([`intervals`], [`joins`], [`samples`], [`unnests`]).
 //! - *The statement and the columns of its tables* ([`write_out`]): `*` with options and COLUMNS, names of items of the select list
-//!   in other clauses, ORDER BY ALL.
+//!   in other clauses, ORDER BY ALL, PIVOT and UNPIVOT.
 //! - *The plan* ([`planned`]), before it is analyzed: ASOF JOIN, POSITIONAL JOIN, samples and UNNEST.
-//! - *Values* ([`values`]) that are evaluated before a statement is planned: LIMIT of a subquery or a percentage.
+//! - *Values* ([`values`]) that are evaluated before a statement is planned: LIMIT of a subquery or a percentage, values of PIVOT.
 
 pub(crate) mod intervals;
 pub(crate) mod joins;
+mod pivots;
 pub(crate) mod samples;
 mod summarize;
 pub(crate) mod text_slices;

@@ -1,5 +1,5 @@
-//! Values that a statement needs before it is planned, as they shape the plan: LIMIT and OFFSET of a subquery or a percentage. The queries
-//! that have them run first, from the innermost on, within the same snapshot, and their values are put in their places.
+//! Values that a statement needs before it is planned, as they shape the plan: LIMIT and OFFSET of a subquery or a percentage, and
+//! the values that PIVOT makes columns of (`pivots.rs`). The queries that have them run first, from the innermost on, within the same snapshot, and their values are put in their places.
 
 use std::ops::ControlFlow;
 
@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::pivots;
 use crate::catalog::{StatementCatalog, planned};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::spill_files::task_context;
@@ -37,6 +38,13 @@ impl Visitor for Finder {
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         match wanted(query).is_some() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+        match pivots::values_query(table).is_some() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -100,27 +108,37 @@ pub(crate) fn evaluate<'a>(
 ) -> BoxFuture<'a, Result<()>> {
     async move {
         while let Some(job) = next_job(statement) {
-            let batches = rows_of(catalog, state, job?).await?;
-            let value = match batches.iter().find(|batch| batch.num_rows() > 0) {
-                Some(batch) => ScalarValue::try_from_array(batch.column(0), 0)?,
-                None => ScalarValue::Null,
+            let job = job?;
+            let batches = rows_of(catalog, state, job.query).await?;
+            let Some(inner) = inner_statement(statement) else { return Ok(()) };
+            let flow = match job.is_pivot {
+                true => VisitMut::visit(inner, &mut PivotPutter { batches }),
+                false => VisitMut::visit(inner, &mut Putter { value: limit_of(&batches)? }),
             };
-            let value = match value {
-                value if value.is_null() => None,
-                ScalarValue::Int64(Some(value)) if value >= 0 => Some(value),
-                other => {
-                    let message = format!("LIMIT and OFFSET cannot be {other}");
-                    return Err(SqlError::new(ErrorKind::Semantic, message));
-                }
-            };
-            if let Some(inner) = inner_statement(statement) {
-                // It breaks once the value is in its place.
-                let _ = VisitMut::visit(inner, &mut Putter { value });
+            // It breaks once the value is in its place.
+            if let ControlFlow::Break(result) = flow {
+                result?;
             }
         }
         Ok(())
     }
     .boxed()
+}
+
+/// The value of a LIMIT.
+fn limit_of(batches: &[RecordBatch]) -> Result<Option<i64>> {
+    let value = match batches.iter().find(|batch| batch.num_rows() > 0) {
+        Some(batch) => ScalarValue::try_from_array(batch.column(0), 0)?,
+        None => ScalarValue::Null,
+    };
+    match value {
+        value if value.is_null() => Ok(None),
+        ScalarValue::Int64(Some(value)) if value >= 0 => Ok(Some(value)),
+        other => {
+            let message = format!("LIMIT and OFFSET cannot be {other}");
+            Err(SqlError::new(ErrorKind::Semantic, message))
+        }
+    }
 }
 
 /// The rows of a query of the statement's own.
@@ -138,8 +156,15 @@ pub(super) fn rows_of<'a>(
     .boxed()
 }
 
+/// A query that runs before the statement.
+struct Job {
+    query: Query,
+    /// Its rows are the values of a column of PIVOT.
+    is_pivot: bool,
+}
+
 /// The query for the value that is needed first.
-fn next_job(statement: &mut DfStatement) -> Option<Result<Query>> {
+fn next_job(statement: &mut DfStatement) -> Option<Result<Job>> {
     let inner = inner_statement(statement)?;
     let mut jobs = Jobs { withs: Vec::new() };
     match Visit::visit(&*inner, &mut jobs) {
@@ -154,7 +179,7 @@ struct Jobs {
 }
 
 impl Visitor for Jobs {
-    type Break = Result<Query>;
+    type Break = Result<Job>;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
         self.withs.push(query.with.clone());
@@ -163,15 +188,23 @@ impl Visitor for Jobs {
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
         if let Some((_, expr)) = wanted(query) {
-            return ControlFlow::Break(self.job(query, expr));
+            let query = self.limit_query(query, expr);
+            return ControlFlow::Break(query.map(|query| self.job(query, false)));
         }
         self.withs.pop();
         ControlFlow::Continue(())
     }
+
+    fn post_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Self::Break> {
+        match pivots::values_query(table) {
+            Some(query) => ControlFlow::Break(query.map(|query| self.job(query, true))),
+            None => ControlFlow::Continue(()),
+        }
+    }
 }
 
 impl Jobs {
-    fn job(&self, query: &Query, expr: &Expr) -> Result<Query> {
+    fn limit_query(&self, query: &Query, expr: &Expr) -> Result<Query> {
         let mut job = match percentage(expr) {
             None => parse_query("SELECT CAST(NULL AS BIGINT)")?,
             Some(share) => {
@@ -199,6 +232,11 @@ impl Jobs {
         {
             **inner = Expr::Nested(Box::new(expr.clone()));
         }
+        Ok(job)
+    }
+
+    /// The query with the common table expressions around it.
+    fn job(&self, mut query: Query, is_pivot: bool) -> Job {
         // What is not complete yet is not among what the query may read.
         for with in self.withs.iter().rev().flatten() {
             let mut with = with.clone();
@@ -206,11 +244,11 @@ impl Jobs {
             if !with.cte_tables.is_empty() {
                 let mut outer = query_of(Vec::new());
                 outer.with = Some(with);
-                *outer.body = SetExpr::Query(Box::new(job));
-                job = outer;
+                *outer.body = SetExpr::Query(Box::new(query));
+                query = outer;
             }
         }
-        Ok(job)
+        Job { query, is_pivot }
     }
 }
 
@@ -220,9 +258,9 @@ struct Putter {
 }
 
 impl VisitorMut for Putter {
-    type Break = ();
+    type Break = Result<()>;
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Result<()>> {
         let Some((place, _)) = wanted(query) else { return ControlFlow::Continue(()) };
         let number = |value: i64| Expr::Value(Value::Number(value.to_string(), false).into());
         if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
@@ -232,6 +270,22 @@ impl VisitorMut for Putter {
                 (Place::Offset, None) => {}
             }
         }
-        ControlFlow::Break(())
+        ControlFlow::Break(Ok(()))
+    }
+}
+
+/// Puts the values of a column in the first PIVOT that needs some.
+struct PivotPutter {
+    batches: Vec<RecordBatch>,
+}
+
+impl VisitorMut for PivotPutter {
+    type Break = Result<()>;
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Result<()>> {
+        match pivots::values_query(table).is_some() {
+            true => ControlFlow::Break(pivots::put_values(table, &self.batches)),
+            false => ControlFlow::Continue(()),
+        }
     }
 }

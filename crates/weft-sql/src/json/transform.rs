@@ -5,17 +5,14 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result as DfResult, exec_datafusion_err, plan_datafusion_err, plan_err};
-use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 use weft_json::{Decoder, Kind, elements, json_field, kind, members, unescaped};
 
 use super::texts::{json_texts, malformed, only_value};
-use crate::text::DIALECT;
-use crate::types::WeftTypes;
+use crate::types::field_named;
 
 /// `json_transform` and `from_json`, and those of them that are strict.
 pub(super) fn transforms() -> [Arc<ScalarUDF>; 2] {
@@ -130,36 +127,12 @@ fn field_of(structure: &str, name: &str) -> DfResult<FieldRef> {
         },
         Kind::Text => {
             let type_name = unescaped(structure.trim()).map_err(|error| bad(&error))?;
-            if matches!(type_name.as_ref(), "JSON" | "NULL") {
+            if type_name == "NULL" {
                 return Ok(Arc::new(json_field(name, true)));
             }
-            let parsed = Parser::new(&DIALECT)
-                .try_with_sql(&type_name)
-                .and_then(|mut parser| parser.parse_data_type())
-                .map_err(|error| bad(&error))?;
-            let planned = WeftTypes.plan_type_field(&parsed)?;
-            let data_type = match planned {
-                Some(field) => field.data_type().clone(),
-                None => plain_type(&type_name).ok_or_else(|| bad(&"it names no type"))?,
-            };
-            Ok(Arc::new(Field::new(name, data_type, true)))
+            let field = field_named(name, &type_name).map_err(|error| bad(&error.message()))?;
+            Ok(Arc::new(field))
         }
         _ => Err(bad(&"it is neither the name of a type nor an array or object of such")),
     }
-}
-
-/// The types whose names mean everywhere the same.
-fn plain_type(name: &str) -> Option<DataType> {
-    Some(match name.to_ascii_uppercase().as_str() {
-        "BOOLEAN" | "BOOL" => DataType::Boolean,
-        "TINYINT" => DataType::Int8,
-        "SMALLINT" => DataType::Int16,
-        "INT" | "INTEGER" | "INT4" => DataType::Int32,
-        "BIGINT" | "INT8" => DataType::Int64,
-        "REAL" => DataType::Float32,
-        "DOUBLE" | "DOUBLE PRECISION" => DataType::Float64,
-        "DATE" => DataType::Date32,
-        "TIME" => DataType::Time64(arrow::datatypes::TimeUnit::Microsecond),
-        _ => return None,
-    })
 }

@@ -6,6 +6,7 @@ mod comprehensions;
 mod from_first;
 mod joins;
 mod limits;
+mod pivots;
 mod prefix_aliases;
 mod samples;
 
@@ -18,6 +19,7 @@ pub(crate) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
     write_plainly(tokens);
     commas::leave_out_trailing(tokens);
+    pivots::rewrite(tokens);
     from_first::rewrite(tokens);
     prefix_aliases::rewrite(tokens);
     columns::rewrite(tokens);

@@ -1,11 +1,12 @@
 //! Forms that depend on the columns of FROM, written out once there is a catalog that tells them, before joins with USING are
 //! (`using_joins.rs`): `*` with options (`star.rs`), COLUMNS (`columns.rs`), names of items of the select list in WHERE and in later
-//! items (`aliases.rs`), and ORDER BY ALL.
+//! items (`aliases.rs`), ORDER BY ALL, PIVOT and UNPIVOT (`pivots.rs`).
 //!
 //! Statements without such forms are not looked at: to know the columns costs a plan.
 
 mod aliases;
 mod columns;
+mod pivots;
 mod probe;
 mod star;
 
@@ -15,7 +16,7 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias,
-    Value, Visit, VisitMut, Visitor, VisitorMut, With,
+    TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut, With,
 };
 
 use self::probe::{columns_of_query, stand_in};
@@ -59,6 +60,13 @@ impl Visitor for Finder {
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         match star::is_in(&select.projection) || aliases::may_be_in(select) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+        match pivots::is_one(table) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -175,6 +183,13 @@ impl VisitorMut for Writer<'_> {
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         *query = self.kept.pop().expect("what is visited was kept");
         ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
+        match pivots::write_out(self, table) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 }
 

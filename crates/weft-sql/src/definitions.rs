@@ -1,0 +1,55 @@
+//! What a database keeps beside tables and views, such as macros and schemas. The store keeps each as it keeps views, by a name that no view can have.
+
+use weft_store::Snapshot;
+
+/// The first character of the names of what is no view.
+pub(crate) const MARK: char = '\u{1}';
+
+/// What a definition is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A macro, whose text is its CREATE MACRO.
+    Macro,
+    /// A schema, whose text is its CREATE SCHEMA.
+    Schema,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Macro => "macro",
+            Kind::Schema => "schema",
+        }
+    }
+}
+
+/// The name by which the store keeps a definition.
+pub(crate) fn stored_name(kind: Kind, name: &str) -> String {
+    format!("{MARK}{} {name}", kind.word())
+}
+
+/// The text of a definition.
+pub(crate) fn text<'a>(snapshot: &'a Snapshot, kind: Kind, name: &str) -> Option<&'a str> {
+    snapshot.view(&stored_name(kind, name))
+}
+
+/// The names of all definitions of a kind, in order.
+pub(crate) fn names(snapshot: &Snapshot, kind: Kind) -> impl Iterator<Item = &str> {
+    let start = stored_name(kind, "");
+    snapshot.views().filter_map(move |(name, _)| name.strip_prefix(start.as_str()))
+}
+
+/// The views, and their texts.
+pub(crate) fn views(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &str)> {
+    snapshot.views().filter(|(name, _)| !name.starts_with(MARK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_names_of_their_own() {
+        assert_eq!(stored_name(Kind::Macro, "f"), "\u{1}macro f");
+    }
+}
