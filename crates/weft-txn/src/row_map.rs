@@ -30,6 +30,7 @@ pub(crate) struct RowMap {
 }
 
 /// Segment and place of a chunk.
+#[inline]
 fn place_of(chunk: u64) -> (usize, usize) {
     let shifted = chunk + SEGMENT_FIRST;
     let segment = (shifted / SEGMENT_FIRST).ilog2();

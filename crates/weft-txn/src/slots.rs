@@ -136,6 +136,7 @@ impl Slots {
 
     /// False if a transaction was begun in a slot and has not left, as it was leaked.
     #[cfg(not(loom))]
+    #[inline]
     pub(crate) fn is_idle(&self, slot: u32) -> bool {
         self.slots[slot as usize].begin.load(Ordering::Relaxed) == IDLE
     }
@@ -354,6 +355,7 @@ impl<'s> Entered<'s> {
 
     /// Ends, once no version carries the transaction's id. True if coroutines may be parked by its
     /// [key](Slots::parking_key).
+    #[inline]
     pub(crate) fn leave(self) -> bool {
         let slot = self.slot();
         let generation =

@@ -142,6 +142,7 @@ impl Table {
         self.engine = std::ptr::from_ref(core).addr();
     }
 
+    #[inline]
     pub(crate) fn is_of(&self, core: &Core) -> bool {
         self.engine == std::ptr::from_ref(core).addr()
     }
@@ -185,6 +186,7 @@ impl Table {
         self.next_row.load(Ordering::Relaxed) > CACHED_ROWS
     }
 
+    #[inline]
     pub(crate) fn index(&self, number: usize) -> Result<&Index> {
         let index = match number {
             0 => self.primary.as_ref(),
@@ -233,6 +235,7 @@ impl Table {
     }
 
     /// True if a row without versions may be a frozen one.
+    #[inline]
     pub(crate) fn may_be_frozen(&self, row: u64) -> bool {
         self.frozen.as_ref().is_some_and(|frozen| row < frozen.end())
     }
