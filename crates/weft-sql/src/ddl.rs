@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
@@ -291,14 +291,11 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
             let message = "the name of a column cannot be empty";
             return Err(SqlError::new(ErrorKind::Semantic, message));
         }
-        let data_type = stored_type(field.data_type());
-        if data_type == arrow::datatypes::DataType::Null {
-            return Err(SqlError::new(
-                ErrorKind::Semantic,
-                format!("column {} of the query has no type: it is NULL in all rows", field.name()),
-            )
-            .with_hint("give it one: CAST(NULL AS INTEGER)"));
-        }
+        let data_type = match stored_type(field.data_type()) {
+            // A column without values may be of texts.
+            DataType::Null => DataType::Utf8View,
+            other => other,
+        };
         let (default, max_length) = match declared.next() {
             Some(declared) => (declared.default, declared.max_length),
             None => (None, is_json(field).then_some(JSON_LENGTH)),

@@ -11,8 +11,8 @@ use datafusion::logical_expr::{
     Expr as LogicalExpr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection,
 };
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Ident, TableAlias, TableAliasColumnDef, TableFactor,
-    Value,
+    BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, Ident, TableAlias,
+    TableAliasColumnDef, TableFactor, Value,
 };
 
 use crate::functions::call;
@@ -22,6 +22,9 @@ const SERIES: [&str; 2] = ["generate_series", "range"];
 
 /// Names the columns of functions in FROM.
 pub(crate) fn rewrite(factor: &mut TableFactor) {
+    if let Some(list) = series_of_times(factor) {
+        *factor = list;
+    }
     match factor {
         TableFactor::Table { name, alias, args: Some(_), with_ordinality: false, .. } => {
             let function = name.to_string().to_lowercase();
@@ -40,6 +43,45 @@ pub(crate) fn rewrite(factor: &mut TableFactor) {
             }
         }
         _ => {}
+    }
+}
+
+/// `generate_series` and `range` in FROM with a step that is an interval, as the list of the function of that name, unnested: the
+/// function that returns rows knows few types of times.
+fn series_of_times(factor: &TableFactor) -> Option<TableFactor> {
+    let TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } = factor
+    else {
+        return None;
+    };
+    let function = name.to_string().to_lowercase();
+    let values: Option<Vec<Expr>> = args
+        .args
+        .iter()
+        .map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+            _ => None,
+        })
+        .collect();
+    let values = values.filter(|values| values.len() == 3 && is_interval(&values[2]))?;
+    let mut alias = alias.clone();
+    name_columns(&mut alias, SERIES.into_iter().find(|known| *known == function)?, 1, false);
+    Some(TableFactor::UNNEST {
+        alias,
+        array_exprs: vec![call(&function, values)],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    })
+}
+
+/// True of an expression that is written as an interval.
+fn is_interval(expr: &Expr) -> bool {
+    match expr {
+        Expr::Interval(_) => true,
+        Expr::Cast { data_type, .. } => matches!(data_type, DataType::Interval { .. }),
+        Expr::TypedString(text) => matches!(text.data_type, DataType::Interval { .. }),
+        Expr::Nested(expr) | Expr::UnaryOp { expr, .. } => is_interval(expr),
+        _ => false,
     }
 }
 
