@@ -94,7 +94,6 @@ impl TreeForm {
 /// A B+tree on pages of a buffer pool: keys, which are byte strings, with 64-bit ids of rows.
 pub struct Tree {
     pub(crate) pool: Arc<BufferPool>,
-    pub(crate) space: Arc<dyn Space>,
     pub(crate) form: TreeForm,
     chunks: Box<[OnceLock<Arc<PageTable>>]>,
     places: Mutex<Places>,
@@ -110,6 +109,8 @@ pub struct Tree {
     /// What the durable tree's directory consists of: the ids of each of its levels.
     directory: Mutex<Vec<Vec<PageId>>>,
     memory: Mutex<Vec<Reservation>>,
+    /// The last to go: its places are in use as long as the pool has pages of the tree.
+    pub(crate) space: Arc<dyn Space>,
 }
 
 /// What a lookup comes to: an error is large, and is moved at each level.
@@ -169,7 +170,6 @@ impl Tree {
         assert!(fits, "nodes of {} bytes", form.node_bytes);
         Tree {
             pool,
-            space,
             form,
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             places: Mutex::new(Places::default()),
@@ -180,6 +180,7 @@ impl Tree {
             waits_below: AtomicU8::new(0),
             directory: Mutex::new(Vec::new()),
             memory: Mutex::new(Vec::new()),
+            space,
         }
     }
 

@@ -17,6 +17,7 @@ use weft_store::{Column, TableSchema};
 
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::json::{JSON_LENGTH, marked};
+use crate::keys::Checks;
 use crate::optimize::analyzed;
 
 /// The name of what is assigned, while the casts are planned.
@@ -32,6 +33,7 @@ pub(crate) struct Assignment {
     arrow: SchemaRef,
     /// A cast for each column that needs one.
     casts: Vec<Option<Arc<dyn PhysicalExpr>>>,
+    checks: Checks,
 }
 
 impl Assignment {
@@ -60,13 +62,18 @@ impl Assignment {
                 (!same).then(cast).transpose()
             })
             .collect::<Result<_>>()?;
-        Ok(Assignment { schema: schema.clone(), arrow, casts })
+        Ok(Assignment { schema: schema.clone(), arrow, casts, checks: Checks::default() })
+    }
+
+    /// The same to a table whose rows have to satisfy conditions.
+    pub(crate) fn with_checks(self, checks: Checks) -> Assignment {
+        Assignment { checks, ..self }
     }
 
     /// The batch with the table's types, checked.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`], with the column's name, for values that do not fit.
+    /// [`ErrorKind::Data`], with the column's name, for values that do not fit; [`ErrorKind::CheckViolation`].
     pub(crate) fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
         for (number, column) in self.schema.columns.iter().enumerate() {
@@ -85,7 +92,9 @@ impl Assignment {
             check_length(&self.schema.name, column, &array)?;
             columns.push(array);
         }
-        Ok(RecordBatch::try_new(Arc::clone(&self.arrow), columns)?)
+        let batch = RecordBatch::try_new(Arc::clone(&self.arrow), columns)?;
+        self.checks.check(&self.schema.name, &batch)?;
+        Ok(batch)
     }
 }
 

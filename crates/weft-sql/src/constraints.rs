@@ -1,8 +1,6 @@
-//! What a definition may say that is not enforced yet: an error, never silence.
+//! What a definition may say that is not carried out: an error, never silence. Keys and conditions are in `keys/`.
 
-use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, CreateTable, CreateView, TableConstraint,
-};
+use datafusion::sql::sqlparser::ast::{ColumnDef, ColumnOption, CreateTable, CreateView};
 
 use crate::error::{Result, SqlError};
 
@@ -23,44 +21,21 @@ pub(crate) fn check_table(create: &CreateTable) -> Result<()> {
         return Err(SqlError::not_supported("CREATE TABLE … LIKE")
             .with_hint("write CREATE TABLE new AS SELECT * FROM old WHERE false"));
     }
-    if let Some(constraint) = create.constraints.first() {
-        return Err(constraint_error(match constraint {
-            TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
-            TableConstraint::Unique(_) => "UNIQUE",
-            TableConstraint::ForeignKey(_) => "FOREIGN KEY",
-            TableConstraint::Check(_) => "CHECK",
-            _ => "this constraint",
-        }));
-    }
     create.columns.iter().try_for_each(check_column)
 }
 
 fn check_column(column: &ColumnDef) -> Result<()> {
     for option in &column.options {
-        let what = match &option.option {
+        return Err(match &option.option {
             ColumnOption::Null | ColumnOption::NotNull | ColumnOption::Default(_) => continue,
-            ColumnOption::Comment(_) => {
-                return Err(SqlError::not_supported("a comment on a column"));
-            }
-            ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
-            ColumnOption::Unique(_) => "UNIQUE",
-            ColumnOption::ForeignKey(_) => "FOREIGN KEY",
-            ColumnOption::Check(_) => "CHECK",
-            ColumnOption::Generated { .. } => {
-                return Err(SqlError::not_supported("a generated column"));
-            }
-            ColumnOption::Identity(_) => return Err(SqlError::not_supported("an identity column")),
-            ColumnOption::Collation(_) => return Err(SqlError::not_supported("COLLATE")),
-            other => return Err(SqlError::not_supported(format!("the column option {other}"))),
-        };
-        return Err(constraint_error(what));
+            ColumnOption::Comment(_) => SqlError::not_supported("a comment on a column"),
+            ColumnOption::Generated { .. } => SqlError::not_supported("a generated column"),
+            ColumnOption::Identity(_) => SqlError::not_supported("an identity column"),
+            ColumnOption::Collation(_) => SqlError::not_supported("COLLATE"),
+            other => SqlError::not_supported(format!("the column option {other}")),
+        });
     }
     Ok(())
-}
-
-fn constraint_error(what: &str) -> SqlError {
-    SqlError::not_supported(format!("{what} is not enforced, and so it"))
-        .with_hint("leave the constraint out; NOT NULL is enforced")
 }
 
 /// Refuses what a view cannot have.

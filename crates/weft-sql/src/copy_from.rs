@@ -18,7 +18,7 @@ use weft_files::csv::{self, ColumnKey, CsvOptions, FirstRecord};
 use weft_files::json::VALUE_COLUMN;
 use weft_files::{FileReader, Input, Union};
 use weft_json::is_json;
-use weft_store::{Change, Table};
+use weft_store::{Change, Table, TableSchema};
 
 use crate::assign::marked_schema;
 use crate::catalog::{StatementCatalog, relation_name};
@@ -29,6 +29,7 @@ use crate::csv_files::csv_options;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, FileSet, ReadOptions, kind_of};
 use crate::json_files::read_as;
+use crate::keys::Checks;
 use crate::run::{Run, Started};
 use crate::statement::fold;
 use crate::suggest;
@@ -97,8 +98,9 @@ impl Run {
             self.control.progress.add_total(units_of_files(files.bytes()));
         }
         let run = self.clone();
+        let checks = Checks::of(catalog, table.schema(), &table.constraints().checks).await?;
         let work = async move {
-            let written = run.write(&state, &plan, table.schema()).await;
+            let written = run.write(&state, &plan, (table.schema(), checks)).await;
             let groups = match written {
                 // What the reader found has its place.
                 Err(error)
@@ -126,7 +128,7 @@ impl Run {
 fn without_values(found: SchemaRef, table: &Table) -> SchemaRef {
     match found.fields().as_ref() {
         [only] if is_json(only) && only.name() == VALUE_COLUMN => {
-            let is_wanted = index_of(table, VALUE_COLUMN, false).is_some();
+            let is_wanted = index_of(table.schema(), VALUE_COLUMN, false).is_some();
             if is_wanted { found } else { Arc::new(Schema::empty()) }
         }
         _ => found,
@@ -146,7 +148,7 @@ pub(crate) fn target_columns(table: &Table, columns: Vec<ast::Ident>) -> Result<
     for column in columns {
         let name = fold(column.value.clone(), column.quote_style);
         let is_quoted = column.quote_style.is_some();
-        let Some(number) = index_of(table, &name, is_quoted) else {
+        let Some(number) = index_of(table.schema(), &name, is_quoted) else {
             return Err(unknown_column(table, &name).about(name));
         };
         if numbers.contains(&number) {
@@ -161,8 +163,7 @@ pub(crate) fn target_columns(table: &Table, columns: Vec<ast::Ident>) -> Result<
 }
 
 /// The number of a column: the one of exactly this name, or without quotes the only one that differs in the case of its letters.
-fn index_of(table: &Table, name: &str, is_quoted: bool) -> Option<usize> {
-    let schema = table.schema();
+pub(crate) fn index_of(schema: &TableSchema, name: &str, is_quoted: bool) -> Option<usize> {
     let exact = schema.index_of(name);
     if exact.is_some() || is_quoted {
         return exact;

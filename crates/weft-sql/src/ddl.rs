@@ -20,6 +20,7 @@ use crate::constraints;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::json::JSON_LENGTH;
+use crate::keys::{self, Checks};
 use crate::result_types::result_schema;
 use crate::run::{Run, Started};
 use crate::schemas::check_place;
@@ -67,6 +68,8 @@ impl Run {
         catalog: &StatementCatalog,
         create: ast::CreateTable,
     ) -> Result<Started> {
+        let mut create = create;
+        let promised = keys::take_constraints(&mut create)?;
         constraints::check_table(&create)?;
         let name = relation_name(&create.name)?;
         check_place(catalog.snapshot(), &create.name, &name)?;
@@ -84,17 +87,20 @@ impl Run {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(plan)) = plan else {
             return Err(internal("CREATE TABLE is planned as something else"));
         };
-        let schema = match has_query {
+        let mut schema = match has_query {
             true => table_schema(name, &result_schema(&state, &plan.input)?, declared)?,
             false => table_schema(name, plan.input.schema().as_arrow(), declared)?,
         };
+        let promised = keys::resolve(catalog, &mut schema, promised)?;
         check_defaults(catalog, &schema).await?;
+        let checks = Checks::of(catalog, &schema, &promised.checks).await?;
         let run = self.clone();
         let work = async move {
             let mut changes = vec![Change::CreateTable { schema: schema.clone(), or_replace }];
+            changes.extend(promised.changes(&schema.name));
             let mut rows = None;
             if has_query {
-                let groups = run.write(&state, &plan.input, &schema).await?;
+                let groups = run.write(&state, &plan.input, (&schema, checks)).await?;
                 rows = Some(groups.rows());
                 changes.push(Change::Append { table: schema.name, expected: None, groups });
             }
@@ -154,6 +160,7 @@ impl Run {
         dependents: Dependents,
     ) -> Result<Started> {
         let is_table = match object {
+            ast::ObjectType::Index => return self.drop_indexes(catalog, names, if_exists),
             ast::ObjectType::Table => true,
             ast::ObjectType::View => false,
             ast::ObjectType::Schema => {
@@ -188,6 +195,14 @@ impl Run {
             dropped.push(name);
         }
         changes.extend(dependents.changes(snapshot, &dropped)?);
+        if is_table {
+            keys::drop_references(
+                snapshot,
+                &dropped,
+                dependents == Dependents::Drop,
+                &mut changes,
+            )?;
+        }
         let tag = if is_table { "DROP TABLE" } else { "DROP VIEW" };
         let run = self.clone();
         let work = async move {
@@ -199,18 +214,18 @@ impl Run {
         Ok(Started::Command { tag, work: work.boxed() })
     }
 
-    /// Runs a plan and writes its rows for a table with this schema.
+    /// Runs a plan and writes its rows for a table with this schema, all of which satisfy the conditions.
     pub(crate) async fn write(
         &self,
         state: &SessionState,
         plan: &LogicalPlan,
-        schema: &TableSchema,
+        (schema, checks): (&TableSchema, Checks),
     ) -> Result<weft_store::WrittenGroups> {
         let mut state = state.clone();
         // The rows are to keep their order, as far as they have one.
         state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
         let physical = self.physical(&state, plan).await?;
-        let assignment = Assignment::new(&state, schema, &physical.schema())?;
+        let assignment = Assignment::new(&state, schema, &physical.schema())?.with_checks(checks);
         let store = self.session.engine().store();
         let context = task_context(&state);
         write_rows(store, &self.control, schema, assignment, &physical, &context).await

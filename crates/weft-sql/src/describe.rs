@@ -9,7 +9,7 @@ use crate::pushdown::scalar_value;
 
 /// A condition on a column of a type as people write it.
 pub(crate) fn condition(column: &str, data_type: &DataType, predicate: &Predicate) -> String {
-    let constant = |value: &Scalar| of_type(value, data_type).unwrap_or_else(|| constant(value));
+    let constant = |value: &Scalar| value_in_words(value, data_type);
     match predicate {
         Predicate::Compare(op, value) => {
             let op = match op {
@@ -32,6 +32,11 @@ pub(crate) fn condition(column: &str, data_type: &DataType, predicate: &Predicat
             format!("{column} LIKE '{}%'", String::from_utf8_lossy(prefix))
         }
     }
+}
+
+/// A value of a column of a type as people write it.
+pub(crate) fn value_in_words(value: &Scalar, data_type: &DataType) -> String {
+    of_type(value, data_type).unwrap_or_else(|| constant(value))
 }
 
 /// A date, time or decimal, which are numbers in the store.

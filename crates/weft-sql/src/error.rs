@@ -35,6 +35,12 @@ pub enum ErrorKind {
     NotSupported,
     /// A value cannot be computed or stored: a cast, a division by zero, a constraint, a bad file.
     Data,
+    /// A row has the key of another one, where a primary key or a unique index allows none.
+    UniqueViolation,
+    /// A row does not satisfy a CHECK condition.
+    CheckViolation,
+    /// A row refers to a row that there is not, or a table is to go that others refer to.
+    ForeignKeyViolation,
     /// A setting does not exist or cannot have this value.
     Setting,
     /// `memory_limit` or `max_temp_size` does not suffice.

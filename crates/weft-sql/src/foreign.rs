@@ -3,7 +3,7 @@
 use crate::error::SqlError;
 
 /// The first words of a statement, and what does the same here.
-const STATEMENTS: [(&str, &str); 22] = [
+const STATEMENTS: [(&str, &str); 21] = [
     ("ANALYZE", "statistics are kept up to date by themselves"),
     ("ATTACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
     ("CHECKPOINT", "each statement is durable when it ends"),
@@ -19,11 +19,13 @@ const STATEMENTS: [(&str, &str); 22] = [
     ("LOCK", "each statement sees one state of the database: nothing needs to be locked"),
     ("OPTIMIZE", "tables are kept in order by themselves"),
     ("PIVOT", "write PIVOT table ON column USING sum(value) GROUP BY key"),
-    ("PRAGMA", "SHOW ALL lists the settings, SET changes one, DESCRIBE table lists columns"),
+    (
+        "PRAGMA",
+        "SHOW ALL lists the settings, SET changes one, DESCRIBE table lists columns; there is PRAGMA integrity_check",
+    ),
     ("REFRESH", "views are always up to date"),
-    ("REINDEX", "there are no indexes"),
     ("RENAME", "write CREATE TABLE new AS SELECT * FROM old, then DROP TABLE old"),
-    ("REPLACE", "there are no keys yet, so that no row replaces another: write INSERT INTO"),
+    ("REPLACE", "a row does not replace another one yet: write INSERT INTO"),
     ("UNPIVOT", "write UNPIVOT table ON a, b INTO NAME n VALUE v"),
     ("VACUUM", "space that a statement frees is used again by itself"),
 ];

@@ -1,7 +1,9 @@
 //! `information_schema`: what a statement's snapshot holds, as tables.
 //!
-//! `tables`, `columns`, `views` and `schemata` are made here, with the names of types that DESCRIBE prints;
+//! `tables`, `columns`, `views`, `schemata` and the constraints (`constraints.rs`) are made here, with the names of types that DESCRIBE prints;
 //! DataFusion's own (`routines`, `parameters`, `df_settings`) come from it.
+
+mod constraints;
 
 use std::sync::Arc;
 
@@ -26,7 +28,16 @@ use crate::types::column_type_name;
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// What is made here.
-const OWN: [&str; 4] = ["columns", "schemata", "tables", "views"];
+const OWN: [&str; 8] = [
+    "check_constraints",
+    "columns",
+    "key_column_usage",
+    "referential_constraints",
+    "schemata",
+    "table_constraints",
+    "tables",
+    "views",
+];
 
 /// What DataFusion makes.
 const OTHERS: [&str; 3] = ["df_settings", "parameters", "routines"];
@@ -257,6 +268,10 @@ fn found<'a>(
             "tables" => schema.tables(),
             "columns" => schema.columns().await,
             "views" => schema.views(),
+            "table_constraints" => schema.table_constraints(),
+            "key_column_usage" => schema.key_column_usage(),
+            "check_constraints" => schema.check_constraints(),
+            "referential_constraints" => schema.referential_constraints(),
             "schemata" => schema.schemata(),
             _ => {
                 let provider = InformationSchemaProvider::new(Arc::new(schema.catalog.clone()))

@@ -16,6 +16,7 @@ use crate::catalog::{StatementCatalog, relation_name};
 use crate::copy_from::target_columns;
 use crate::error::{ErrorKind, Position, Result, SqlError, internal};
 use crate::insert_diagnosis;
+use crate::keys::Checks;
 use crate::run::{Run, Started};
 use crate::statement::query_of;
 use crate::text::DIALECT;
@@ -32,10 +33,11 @@ impl Run {
         let state = catalog.planning_state();
         let insert = prepare(&table, insert)?;
         let planned = plan(catalog, &state, &table, &insert).await;
+        let checks = Checks::of(catalog, table.schema(), &table.constraints().checks).await?;
         let (run, catalog) = (self.clone(), catalog.clone());
         let work = async move {
             let written = match planned {
-                Ok(plan) => run.write(&state, &plan, table.schema()).await,
+                Ok(plan) => run.write(&state, &plan, (table.schema(), checks)).await,
                 Err(error) => Err(error),
             };
             let groups = match written {
@@ -85,9 +87,7 @@ fn table_of(insert: &ast::Insert) -> Result<String> {
 
 /// Refuses what is not carried out.
 fn check_clauses(insert: &ast::Insert) -> Result<()> {
-    let no_conflicts = "there are no PRIMARY KEY and UNIQUE constraints yet, so that no row conflicts \
-                        with another: leave the clause out, or select the rows that are not there with \
-                        WHERE NOT EXISTS";
+    let no_conflicts = "select the rows that are not there yet: INSERT … SELECT … WHERE NOT EXISTS";
     if insert.on.is_some() {
         return Err(SqlError::not_supported("INSERT … ON CONFLICT").with_hint(no_conflicts));
     }

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_path;
 mod arrow_files;
 mod assign;
 mod at_time_zone;
@@ -71,6 +72,7 @@ mod grouping_sets;
 mod groupings;
 mod hex;
 mod identifiers;
+mod index_scan;
 mod information_schema;
 mod insert;
 mod insert_diagnosis;
@@ -84,6 +86,7 @@ mod join_promises;
 mod json;
 mod json_files;
 mod kept_projections;
+mod keys;
 mod known_aggregates;
 mod known_lists;
 mod letter_case;

@@ -258,6 +258,7 @@ impl Run {
                     return self.create_view(&catalog, create).await;
                 }
                 ast::Statement::Insert(insert) => return self.insert(&catalog, insert).await,
+                ast::Statement::CreateIndex(create) => return self.create_index(&catalog, create),
                 ast::Statement::Drop {
                     object_type, names, if_exists, cascade, restrict, ..
                 } => {
@@ -354,6 +355,9 @@ impl Run {
             }
             Parsed::DropMacro { names, if_exists } => self.drop_macros(&catalog, &names, if_exists),
             Parsed::ShowTables => self.show_tables(&catalog),
+            Parsed::CheckTables { table } => self.check_tables(&catalog, table.as_ref()).await,
+            Parsed::ShowIndexes { table } => self.show_indexes(&catalog, table.as_ref()),
+            Parsed::Reindex { name, is_table } => self.reindex(&catalog, &name, is_table),
             Parsed::DescribeTable { table } => self.describe_table(&catalog, &table).await,
             Parsed::DescribeQuery { query } => self.describe_query(&catalog, *query).await,
             Parsed::Summarize { query } => self.summarize(&catalog, *query).await,

@@ -450,8 +450,13 @@ impl Session {
         config.execution.batch_size = ConfigNonZeroUsize::try_new(inner.settings.batch_rows)?;
         config.execution.time_zone = inner.settings.timezone.clone();
         let io_depth = inner.settings.io_depth;
-        let context =
-            ScanContext { control: Arc::clone(control), io_depth, threads, turn: Arc::default() };
+        let context = ScanContext {
+            control: Arc::clone(control),
+            io_depth,
+            threads,
+            turn: Arc::default(),
+            index_use: inner.settings.index_use,
+        };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
@@ -598,7 +603,7 @@ fn scope(name: &str) -> Result<Scope> {
     Ok(match name {
         "memory_limit" | "threads" | "max_temp_size" | "partition" | "spill_compression"
         | "spill_mode" | "io_bandwidth_limit" | "io_driver" | "temp_directory" => Scope::Database,
-        "batch_size" | "engine" | "io_depth" | "timezone" => Scope::Session,
+        "batch_size" | "engine" | "index_scan" | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),
         "datafusion.execution.batch_size" => return Err(renamed(name, "batch_size")),
         "datafusion.execution.time_zone" => return Err(renamed(name, "timezone")),

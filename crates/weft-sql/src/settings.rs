@@ -14,6 +14,7 @@ use weft_rt::IO_DEPTH_MAX;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::SimDisk;
 
+use crate::access_path::IndexUse;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::sizes::{human_bytes, parse_bytes};
 use crate::suggest;
@@ -30,11 +31,15 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 13] = [
+pub(crate) const SETTINGS: [(&str, &str); 14] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
     (
         "engine",
         "what executes queries: weft as far as it can, datafusion, or auto: weft those that it can wholly; of the session",
+    ),
+    (
+        "index_scan",
+        "when rows are looked up in an index: auto (where a scan takes longer), always, or never; of the session",
     ),
     (
         "io_bandwidth_limit",
@@ -122,6 +127,7 @@ pub(crate) struct SessionSettings {
     pub(crate) io_depth: usize,
     pub(crate) timezone: Option<String>,
     pub(crate) engine: ExecutedBy,
+    pub(crate) index_use: IndexUse,
 }
 
 /// What executes queries.
@@ -169,6 +175,7 @@ impl Default for SessionSettings {
             io_depth: SCAN_DEPTH_DEFAULT,
             timezone: None,
             engine: ExecutedBy::default(),
+            index_use: IndexUse::default(),
         }
     }
 }
@@ -194,7 +201,9 @@ impl DatabaseSettings {
                 | "spill_compression" | "spill_mode" | "io_bandwidth_limit" => {
                     database.set(name, value)?;
                 }
-                "batch_size" | "engine" | "io_depth" | "timezone" => session.set(name, value)?,
+                "batch_size" | "engine" | "index_scan" | "io_depth" | "timezone" => {
+                    session.set(name, value)?;
+                }
                 other if other.starts_with("datafusion.") => {
                     others.push((name.clone(), value.clone()));
                 }
@@ -285,6 +294,7 @@ impl SessionSettings {
             "io_depth" => self.io_depth = default.io_depth,
             "timezone" => self.timezone = default.timezone.clone(),
             "engine" => self.engine = default.engine,
+            "index_scan" => self.index_use = default.index_use,
             other => return Err(unknown_setting(other)),
         }
         Ok(())
@@ -299,6 +309,9 @@ impl SessionSettings {
             "batch_size" => self.batch_rows = parse_count(name, value, 1, 65_536)?,
             "io_depth" => self.io_depth = parse_count(name, value, 1, IO_DEPTH_MAX)?,
             "engine" => self.engine = parse_mode(name, value, ExecutedBy::ALL, ExecutedBy::name)?,
+            "index_scan" => {
+                self.index_use = parse_mode(name, value, IndexUse::ALL, IndexUse::name)?;
+            }
             "timezone" => {
                 value.parse::<arrow::array::timezone::Tz>().map_err(|_| {
                     SqlError::new(ErrorKind::Setting, format!("there is no time zone '{value}'"))
@@ -332,6 +345,7 @@ pub(crate) fn show(
     Some(match name {
         "batch_size" => session.batch_rows.to_string(),
         "engine" => session.engine.name().to_owned(),
+        "index_scan" => session.index_use.name().to_owned(),
         "io_bandwidth_limit" => {
             database.io_bandwidth_limit.map_or_else(|| UNLIMITED.to_owned(), human_bytes)
         }

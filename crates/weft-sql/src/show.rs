@@ -3,20 +3,21 @@
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use weft_json::is_json;
-use weft_store::TableSchema;
+use weft_store::{IndexDefinition, Snapshot, Table, TableSchema};
 
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::definitions;
 use crate::error::Result;
 use crate::identifiers::quoted;
 use crate::json::JSON_LENGTH;
+use crate::keys::{constraints_in_words, index_in_words};
 use crate::result_types::result_schema;
 use crate::run::{Run, Started, text_rows};
 use crate::schemas::written;
 use crate::statement::parse_query;
 use crate::types::column_type_name;
 
-const COLUMNS: [&str; 4] = ["column_name", "column_type", "nullable", "default"];
+const COLUMNS: [&str; 5] = ["column_name", "column_type", "nullable", "default", "key"];
 
 impl Run {
     /// SHOW TABLES: tables and views.
@@ -34,6 +35,36 @@ impl Run {
         )
     }
 
+    /// SHOW INDEXES, of all tables or of one.
+    pub(crate) fn show_indexes(
+        &self,
+        catalog: &StatementCatalog,
+        table: Option<&ast::ObjectName>,
+    ) -> Result<Started> {
+        let snapshot = catalog.snapshot();
+        let tables = match table {
+            Some(name) => vec![catalog.stored(&relation_name(name)?)?],
+            None => snapshot.tables().filter_map(|name| snapshot.table(name)).collect(),
+        };
+        let mut columns = vec![Vec::new(); 4];
+        for table in tables {
+            for index in table.indexes() {
+                let kind = match (index.is_primary, index.is_constraint, index.is_unique) {
+                    (true, ..) => "primary key",
+                    (_, true, _) => "unique constraint",
+                    (.., true) => "unique",
+                    _ => "",
+                };
+                let words = index_in_words(snapshot, table.schema(), index);
+                let row = [table.schema().name.clone(), index.name.clone(), kind.into(), words];
+                for (column, value) in columns.iter_mut().zip(row) {
+                    column.push(Some(value));
+                }
+            }
+        }
+        text_rows(&["table", "name", "kind", "sql"], columns)
+    }
+
     /// DESCRIBE of a table, a view or a file.
     pub(crate) async fn describe_table(
         &self,
@@ -43,7 +74,8 @@ impl Run {
         if let Ok(name) = relation_name(name)
             && let Some(table) = catalog.snapshot().table(&name)
         {
-            return describe(table.schema());
+            let key = |column| key_of(&table, column).map(str::to_owned);
+            return describe(table.schema(), key);
         }
         let query = parse_query(&format!("SELECT * FROM {name}"))?;
         self.describe_query(catalog, query).await
@@ -66,7 +98,7 @@ impl Run {
             default: None,
             max_length: is_json(field).then_some(JSON_LENGTH),
         });
-        describe(&TableSchema { name: String::new(), columns: columns.collect() })
+        describe(&TableSchema { name: String::new(), columns: columns.collect() }, |_| None)
     }
 
     /// SHOW CREATE TABLE and SHOW CREATE VIEW.
@@ -78,7 +110,7 @@ impl Run {
         let name = relation_name(name)?;
         let snapshot = catalog.snapshot();
         let text = match (snapshot.table(&name), snapshot.view(&name)) {
-            (Some(table), _) => create_table(&written(snapshot, &name), table.schema()),
+            (Some(table), _) => create_table(snapshot, &table),
             (None, Some(sql)) => format!("CREATE VIEW {} AS {sql}", written(snapshot, &name)),
             (None, None) => return Err(catalog.unknown(&name)),
         };
@@ -86,7 +118,18 @@ impl Run {
     }
 }
 
-fn describe(schema: &TableSchema) -> Result<Started> {
+/// What a column is to the table's keys: one of the primary key, or unique.
+fn key_of(table: &Table, column: usize) -> Option<&'static str> {
+    let is_in = |index: &IndexDefinition| index.columns.iter().any(|of| of.column == column);
+    if table.indexes().any(|index| index.is_primary && is_in(index)) {
+        return Some("PRI");
+    }
+    let is_unique =
+        |index: &IndexDefinition| index.is_unique && index.columns.len() == 1 && is_in(index);
+    table.indexes().any(is_unique).then_some("UNI")
+}
+
+fn describe(schema: &TableSchema, key: impl Fn(usize) -> Option<String>) -> Result<Started> {
     let columns = &schema.columns;
     text_rows(
         &COLUMNS,
@@ -98,13 +141,15 @@ fn describe(schema: &TableSchema) -> Result<Started> {
                 .map(|column| Some(if column.nullable { "YES" } else { "NO" }.to_owned()))
                 .collect(),
             columns.iter().map(|column| column.default.clone()).collect(),
+            (0..columns.len()).map(key).collect(),
         ],
     )
 }
 
-/// The statement that makes a table, whose name is written so.
-pub(crate) fn create_table(name: &str, schema: &TableSchema) -> String {
-    let columns: Vec<String> = schema
+/// The statements that make a table and its indexes.
+fn create_table(snapshot: &Snapshot, table: &Table) -> String {
+    let schema = table.schema();
+    let mut lines: Vec<String> = schema
         .columns
         .iter()
         .map(|column| {
@@ -118,5 +163,11 @@ pub(crate) fn create_table(name: &str, schema: &TableSchema) -> String {
             text
         })
         .collect();
-    format!("CREATE TABLE {name} (\n{}\n)", columns.join(",\n"))
+    lines.extend(constraints_in_words(snapshot, table).iter().map(|line| format!("    {line}")));
+    let mut text =
+        format!("CREATE TABLE {} (\n{}\n)", written(snapshot, &schema.name), lines.join(",\n"));
+    for index in table.indexes().filter(|index| !index.is_constraint) {
+        text.push_str(&format!(";\n{}", index_in_words(snapshot, schema, index)));
+    }
+    text
 }

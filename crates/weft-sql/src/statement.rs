@@ -45,6 +45,12 @@ pub(crate) enum Parsed {
     AddDevice { path: String },
     /// `SHOW TABLES`
     ShowTables,
+    /// `REINDEX [INDEX] index` or `REINDEX TABLE table`
+    Reindex { name: ast::ObjectName, is_table: bool },
+    /// `CHECK TABLE table`, or all tables: `PRAGMA integrity_check`
+    CheckTables { table: Option<ast::ObjectName> },
+    /// `SHOW INDEXES [FROM table]`
+    ShowIndexes { table: Option<ast::ObjectName> },
     /// `SHOW ALL` or `SHOW setting`
     ShowSetting { name: Option<String> },
     /// `SET setting = value`
@@ -202,6 +208,11 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("COPY", ..) => parse_copy(tokens),
         ("ALTER", "DATABASE", "ADD") => parse_add_device(tokens),
         ("SHOW", "TABLES", "") => expect_end(&tokens, 2).map(|()| Parsed::ShowTables),
+        ("PRAGMA", "INTEGRITY_CHECK", "") => {
+            expect_end(&tokens, 2).map(|()| Parsed::CheckTables { table: None })
+        }
+        ("CHECK", "TABLE", _) => parse_check_table(tokens),
+        ("SHOW", "INDEXES", _) => parse_show_indexes(tokens),
         ("SHOW", "COLUMNS", "FROM" | "IN") => parse_describe(tokens, 3),
         ("SHOW", "COLUMNS" | "FUNCTIONS" | "CREATE", _) => parse_datafusion(tokens),
         ("SHOW", ..) => Ok(Parsed::ShowSetting { name: setting_name(&tokens)? }),
@@ -214,6 +225,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("RESET", ..) => Ok(Parsed::Reset { name: setting_name(&tokens)? }),
         ("DESCRIBE" | "DESC", ..) => parse_describe(tokens, 1),
         ("SUMMARIZE", ..) => parse_summarize(tokens),
+        ("REINDEX", ..) => parse_reindex(tokens),
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
         ("DROP", "MACRO" | "FUNCTION", _) => macros::parse_drop(tokens),
@@ -289,6 +301,39 @@ fn parse_describe(tokens: Vec<TokenWithSpan>, words: usize) -> Result<Parsed> {
     };
     expect_eof(&mut parser)?;
     Ok(parsed)
+}
+
+fn parse_check_table(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let mut parser = parser(tokens);
+    parser.next_token();
+    parser.next_token();
+    let table = Some(parser.parse_object_name(false).map_err(syntax)?);
+    expect_eof(&mut parser)?;
+    Ok(Parsed::CheckTables { table })
+}
+
+fn parse_show_indexes(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let mut parser = parser(tokens);
+    parser.next_token();
+    parser.next_token();
+    let table = match take_word(&mut parser, "FROM") || take_word(&mut parser, "IN") {
+        true => Some(parser.parse_object_name(false).map_err(syntax)?),
+        false => None,
+    };
+    expect_eof(&mut parser)?;
+    Ok(Parsed::ShowIndexes { table })
+}
+
+fn parse_reindex(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let mut parser = parser(tokens);
+    parser.next_token();
+    let is_table = take_word(&mut parser, "TABLE");
+    if !is_table {
+        skip_word(&mut parser, "INDEX");
+    }
+    let name = parser.parse_object_name(false).map_err(syntax)?;
+    expect_eof(&mut parser)?;
+    Ok(Parsed::Reindex { name, is_table })
 }
 
 fn parse_summarize(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {

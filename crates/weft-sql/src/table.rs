@@ -6,16 +6,25 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, Result as DfResult, Statistics, internal_err};
+use datafusion::common::{
+    ColumnStatistics, DFSchema, Result as DfResult, Statistics, internal_err,
+};
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::future::BoxFuture;
 use weft_exec::spill::Turn;
 use weft_store::Table;
 
+use crate::access_path::{self, AccessPath, IndexUse};
 use crate::assign::marked_schema;
 use crate::control::Control;
 use crate::error::from_store;
+use crate::index_scan::IndexScanExec;
 use crate::pushdown::{self, scalar_value};
 use crate::scan::ScanExec;
 
@@ -28,6 +37,8 @@ pub(crate) struct ScanContext {
     pub(crate) threads: usize,
     /// The statement's turn to have much memory, of all of its pipelines.
     pub(crate) turn: Arc<Turn>,
+    /// When rows are looked up in indexes.
+    pub(crate) index_use: IndexUse,
 }
 
 /// A table of one snapshot.
@@ -139,6 +150,10 @@ fn planned<'a>(
                 None => return internal_err!("a scan was given the condition {filter}"),
             }
         }
+        let (learned, index_use) = (table.learned(), table.context.index_use);
+        if let Some(path) = access_path::choose(&table.table, learned, &conditions, index_use) {
+            return looked_up(table, state, path, &projection, (filters, &conditions));
+        }
         let config = state.config();
         let partitions = config.target_partitions().min(table.table.row_groups()).max(1);
         let scan = ScanExec::new(
@@ -152,6 +167,38 @@ fn planned<'a>(
         let scan: Arc<dyn ExecutionPlan> = Arc::new(scan.with_limit(limit));
         Ok(scan)
     })
+}
+
+/// The plan of a lookup in an index, whose rows all conditions are put to.
+fn looked_up(
+    table: &StoredTable,
+    state: &dyn Session,
+    path: AccessPath,
+    projection: &[usize],
+    (filters, conditions): (&[Expr], &[pushdown::Condition]),
+) -> DfResult<Arc<dyn ExecutionPlan>> {
+    let mut columns = projection.to_vec();
+    for (column, _) in conditions {
+        if !columns.contains(column) {
+            columns.push(*column);
+        }
+    }
+    let rows = IndexScanExec::new(Arc::clone(&table.table), path, columns, table.context.clone());
+    let schema = rows.schema();
+    let Some(filter) = conjunction(filters.iter().cloned()) else {
+        return internal_err!("an index is asked without a condition");
+    };
+    let filter = state.create_physical_expr(filter, &DFSchema::try_from(Arc::clone(&schema))?)?;
+    let filtered = FilterExec::try_new(filter, Arc::new(rows))?;
+    if schema.fields().len() == projection.len() {
+        return Ok(Arc::new(filtered));
+    }
+    let wanted = schema.fields().iter().take(projection.len()).enumerate().map(|(at, field)| {
+        let expr = Arc::new(Column::new(field.name(), at)) as Arc<dyn PhysicalExpr>;
+        ProjectionExpr { expr, alias: field.name().clone() }
+    });
+    let wanted: Vec<ProjectionExpr> = wanted.collect();
+    Ok(Arc::new(ProjectionExec::try_new(wanted, Arc::new(filtered))?))
 }
 
 /// What is known of the table's rows without reading them. The table's directory is loaded.

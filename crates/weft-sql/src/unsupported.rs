@@ -61,7 +61,7 @@ fn check_sql(statement: &Statement) -> Result<()> {
         }
         Statement::AlterTable(_) => "ALTER TABLE",
         Statement::AlterView { .. } => "ALTER VIEW",
-        Statement::AlterIndex { .. } | Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::AlterIndex { .. } => "ALTER INDEX",
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateSequence { .. } => "CREATE SEQUENCE",

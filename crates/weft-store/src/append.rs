@@ -201,7 +201,9 @@ pub(crate) async fn append(
         None => version.stored_statistics,
     };
     let schema = version.schema.clone();
-    let version = TableVersion::new(version.id, schema, next_row_id, segments, statistics);
+    let keys = (version.indexes.clone(), version.constraints.clone());
+    let version = TableVersion::new(version.id, schema, next_row_id, segments, statistics)
+        .with_keys(keys.0, keys.1);
     Ok(Appended { version, taken, freed })
 }
 
@@ -264,7 +266,7 @@ async fn execute(
 }
 
 /// Adds what a row group has of a column to `arrays`.
-async fn decode_column(
+pub(crate) async fn decode_column(
     (group, pages): (&RowGroup, &Arc<PageTable>),
     column: usize,
     version: &TableVersion,

@@ -1,5 +1,6 @@
 //! What a commit can change.
 
+use crate::index::{Check, ForeignKey, IndexDefinition};
 use crate::schema::TableSchema;
 use crate::writer::WrittenGroups;
 
@@ -49,6 +50,48 @@ pub enum Change {
         expected: Option<u64>,
         /// The rows.
         groups: WrittenGroups,
+    },
+    /// Makes an index of a table, of all rows that it has by then.
+    CreateIndex {
+        /// The table's name.
+        table: String,
+        /// The identity that the table must have; none if an earlier change of this commit made it.
+        expected: Option<u64>,
+        /// The index.
+        definition: IndexDefinition,
+    },
+    /// Removes an index.
+    DropIndex {
+        /// Its name.
+        name: String,
+    },
+    /// Makes an index anew, whatever its pages hold.
+    Reindex {
+        /// Its name.
+        name: String,
+    },
+    /// Gives a table a condition, which all its rows satisfy.
+    AddCheck {
+        /// The table's name.
+        table: String,
+        /// The condition.
+        check: Check,
+    },
+    /// Gives a table a foreign key, which all its rows satisfy.
+    AddForeignKey {
+        /// The table's name.
+        table: String,
+        /// The name of the referenced table, whose identity counts by then.
+        parent: String,
+        /// The foreign key.
+        key: ForeignKey,
+    },
+    /// Takes a condition or a foreign key from a table.
+    DropConstraint {
+        /// The table's name.
+        table: String,
+        /// The constraint's name.
+        name: String,
     },
     /// Sets an option for good, or takes it back.
     SetOption {

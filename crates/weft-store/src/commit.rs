@@ -35,18 +35,13 @@ pub(crate) async fn commit(core: &Arc<Core>, work: Work) -> Result<Arc<Snapshot>
     let _turn = core.committing.reserve(1).await?;
     core.check_writable("change it")?;
     let mut draft = Draft::new(core.snapshot());
-    for change in work.changes {
-        draft.apply(change, &core.space, &core.access).await?;
-    }
-    let device = match work.device {
-        Some(path) => Some(add_device(core, &mut draft, path).await?),
-        None => None,
+    let device = match prepare(core, &mut draft, work).await {
+        Ok(device) => device,
+        Err(error) => {
+            draft.take_back().await;
+            return Err(error);
+        }
     };
-    if core.sync {
-        make_durable(core, &mut draft).await?;
-    } else {
-        keep(&mut draft);
-    }
     if let Some(device) = device {
         core.access.source.pool().add_device(device.file.clone());
         core.space.add_device(device);
@@ -54,8 +49,30 @@ pub(crate) async fn commit(core: &Arc<Core>, work: Work) -> Result<Arc<Snapshot>
     Ok(install(core, draft))
 }
 
+/// Puts the changes together and makes them durable; gives the device that is added.
+async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<Device>> {
+    for change in work.changes {
+        draft.apply(change, &core.space, &core.access).await?;
+    }
+    draft.check_references(&core.access).await?;
+    let device = match work.device {
+        Some(path) => Some(add_device(core, draft, path).await?),
+        None => None,
+    };
+    if core.sync {
+        if draft.has_index_work() {
+            core.space.devices().iter().for_each(|device| device.mark_dirty());
+        }
+        make_durable(core, draft).await?;
+    } else {
+        keep(draft);
+    }
+    Ok(device)
+}
+
 /// Leaves the space that was taken to the database.
 fn keep(draft: &mut Draft) {
+    draft.settle_indexes();
     for allocation in draft.taken.drain(..) {
         allocation.keep();
     }

@@ -8,6 +8,8 @@ use crate::append::append;
 use crate::change::Change;
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
+use crate::index::maintain::{IndexWork, Maintenance};
+use crate::index::{Check, Constraints, ForeignKey, IndexDefinition, foreign};
 use crate::manifest::Manifest;
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
@@ -27,6 +29,12 @@ pub(crate) struct Draft {
     pub(crate) taken: Vec<Allocation>,
     /// What the old tables occupy and the new ones do not.
     pub(crate) freed: Vec<Extent>,
+    /// What has become of indexes.
+    index_work: Vec<(Arc<TableSchema>, IndexWork)>,
+    /// Tables that have got rows, and the first of these.
+    grown: Vec<(String, u64)>,
+    /// A table or index has gone.
+    has_dropped: bool,
 }
 
 impl Draft {
@@ -39,6 +47,9 @@ impl Draft {
             tables: base.tables.clone(),
             taken: Vec::new(),
             freed: Vec::new(),
+            index_work: Vec::new(),
+            grown: Vec::new(),
+            has_dropped: false,
             base,
         }
     }
@@ -68,12 +79,28 @@ impl Draft {
             },
             Change::Append { table, expected, groups } => {
                 let version = self.check_identity(&table, expected)?;
+                let first_row = version.next_row_id;
                 let appended = append(&version, groups, space, access).await?;
                 self.freed.extend(appended.freed);
                 self.taken.extend(appended.taken);
-                self.tables.insert(table, Arc::new(appended.version));
-                Ok(())
+                self.follow(table, appended.version, first_row, access).await
             }
+            Change::CreateIndex { table, expected, definition } => {
+                let version = self.check_identity(&table, expected)?;
+                self.check_index(&version, &definition)?;
+                self.make_index(table, &version, definition, access).await
+            }
+            Change::DropIndex { name } => self.drop_index(&name).map(drop),
+            Change::Reindex { name } => {
+                let (table, definition) = self.drop_index(&name)?;
+                let version = self.check_identity(&table, None)?;
+                self.make_index(table, &version, (*definition).clone(), access).await
+            }
+            Change::AddCheck { table, check } => self.add_check(&table, check),
+            Change::AddForeignKey { table, parent, key } => {
+                self.add_foreign_key(table, &parent, key)
+            }
+            Change::DropConstraint { table, name } => self.drop_constraint(&table, &name),
             Change::SetOption { name, value } => {
                 match value {
                     Some(value) => self.options.insert(name, value),
@@ -127,7 +154,176 @@ impl Draft {
             return Err(StoreError::NoSuchTable { name: name.to_owned() });
         };
         self.freed.extend(version.extents());
+        self.has_dropped = true;
         Ok(())
+    }
+
+    /// Has indexes follow the rows that a table has got from `first_row` on.
+    async fn follow(
+        &mut self,
+        table: String,
+        version: TableVersion,
+        first_row: u64,
+        access: &Access,
+    ) -> Result<()> {
+        let mut indexes = Vec::with_capacity(version.indexes.len());
+        let maintenance = Maintenance { version: &version, access };
+        for index in &version.indexes {
+            match maintenance.add(index, first_row).await? {
+                None => indexes.push(index.clone()),
+                Some((next, work, freed)) => {
+                    indexes.push(next);
+                    self.index_work.push((version.schema.clone(), work));
+                    self.freed.extend(freed);
+                }
+            }
+        }
+        let constraints = version.constraints.clone();
+        if !constraints.foreign_keys.is_empty() {
+            self.grown.push((table.clone(), first_row));
+        }
+        self.tables.insert(table, Arc::new(version.with_keys(indexes, constraints)));
+        Ok(())
+    }
+
+    /// Checks that a table can get an index.
+    fn check_index(&self, version: &TableVersion, definition: &IndexDefinition) -> Result<()> {
+        let taken = |kind| StoreError::Exists { kind, name: definition.name.clone() };
+        definition.check(&version.schema)?;
+        if self.table_of_index(&definition.name).is_some() {
+            return Err(taken("index"));
+        }
+        if version.constraints.has(&definition.name) {
+            return Err(taken("constraint"));
+        }
+        if definition.is_primary && version.indexes.iter().any(|of| of.definition().is_primary) {
+            let (table, problem) =
+                (version.schema.name.clone(), "it has a primary key already".into());
+            return Err(StoreError::Schema { table, problem });
+        }
+        Ok(())
+    }
+
+    fn table_of_index(&self, index: &str) -> Option<&String> {
+        let has =
+            |version: &TableVersion| version.indexes.iter().any(|of| of.definition().name == index);
+        self.tables.iter().find(|(_, version)| has(version)).map(|(name, _)| name)
+    }
+
+    async fn make_index(
+        &mut self,
+        table: String,
+        version: &TableVersion,
+        definition: IndexDefinition,
+        access: &Access,
+    ) -> Result<()> {
+        let work = Maintenance { version, access }.make(Arc::new(definition)).await?;
+        let mut indexes = version.indexes.clone();
+        indexes.push(work.version().clone());
+        self.index_work.push((version.schema.clone(), work));
+        let constraints = version.constraints.clone();
+        self.tables.insert(table, Arc::new(version.copied().with_keys(indexes, constraints)));
+        Ok(())
+    }
+
+    /// Removes an index; gives the table's name and what the index was.
+    fn drop_index(&mut self, name: &str) -> Result<(String, Arc<IndexDefinition>)> {
+        let Some(table) = self.table_of_index(name).cloned() else {
+            return Err(StoreError::NoSuchIndex { name: name.to_owned() });
+        };
+        let version = &self.tables[&table];
+        let mut indexes = version.indexes.clone();
+        let at = indexes.iter().position(|of| of.definition().name == name).expect("it has it");
+        let dropped = indexes.remove(at);
+        self.freed.extend(dropped.entry.extents.iter().copied());
+        self.has_dropped = true;
+        let next = version.copied().with_keys(indexes, version.constraints.clone());
+        self.tables.insert(table.clone(), Arc::new(next));
+        Ok((table, dropped.entry.definition))
+    }
+
+    fn add_check(&mut self, table: &str, check: Check) -> Result<()> {
+        self.change_constraints(table, &check.name.clone(), |constraints| {
+            constraints.checks.push(check);
+        })
+    }
+
+    fn add_foreign_key(&mut self, table: String, parent: &str, key: ForeignKey) -> Result<()> {
+        let parent = self.check_identity(parent, None)?.id;
+        let name = key.name.clone();
+        self.change_constraints(&table, &name, |constraints| {
+            constraints.foreign_keys.push(ForeignKey { parent, ..key });
+        })?;
+        self.grown.push((table, 0));
+        self.has_dropped = true;
+        Ok(())
+    }
+
+    /// Changes a table's constraints, none of which has this name.
+    fn change_constraints(
+        &mut self,
+        table: &str,
+        name: &str,
+        change: impl FnOnce(&mut Constraints),
+    ) -> Result<()> {
+        let version = self.check_identity(table, None)?;
+        let is_index = version.indexes.iter().any(|of| of.definition().name == name);
+        if is_index || version.constraints.has(name) {
+            return Err(StoreError::Exists { kind: "constraint", name: name.to_owned() });
+        }
+        let mut constraints = (*version.constraints).clone();
+        change(&mut constraints);
+        let next = version.copied().with_keys(version.indexes.clone(), Arc::new(constraints));
+        self.tables.insert(table.to_owned(), Arc::new(next));
+        Ok(())
+    }
+
+    fn drop_constraint(&mut self, table: &str, name: &str) -> Result<()> {
+        let version = self.check_identity(table, None)?;
+        let mut constraints = (*version.constraints).clone();
+        constraints.checks.retain(|check| check.name != name);
+        constraints.foreign_keys.retain(|key| key.name != name);
+        let next = version.copied().with_keys(version.indexes.clone(), Arc::new(constraints));
+        self.tables.insert(table.to_owned(), Arc::new(next));
+        Ok(())
+    }
+
+    /// Checks what is promised of several tables, after all changes.
+    pub(crate) async fn check_references(&self, access: &Access) -> Result<()> {
+        if self.has_dropped {
+            for version in self.tables.values() {
+                for key in &version.constraints.foreign_keys {
+                    foreign::check_parent(version, key, &self.base, &self.tables)?;
+                }
+            }
+        }
+        for (table, first_row) in &self.grown {
+            if let Some(version) = self.tables.get(table) {
+                foreign::check_rows(version, *first_row, &self.tables, access).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what was done to indexes, as the commit has failed.
+    pub(crate) async fn take_back(&mut self) {
+        for (schema, work) in self.index_work.drain(..).rev() {
+            if let Err(error) = work.take_back(&schema).await {
+                log::error!("table {}: {error}", schema.name);
+            }
+        }
+    }
+
+    /// True if pages of indexes were written, which are not durable yet.
+    pub(crate) fn has_index_work(&self) -> bool {
+        !self.index_work.is_empty()
+    }
+
+    /// The space that indexes take is theirs: what is durable, or may be, names it.
+    pub(crate) fn settle_indexes(&mut self) {
+        for (_, work) in self.index_work.drain(..) {
+            work.settle();
+        }
     }
 
     fn rename_table(&mut self, from: &str, to: String) -> Result<()> {
@@ -136,14 +332,7 @@ impl Draft {
             return Err(StoreError::NoSuchTable { name: from.to_owned() });
         };
         let schema = TableSchema { name: to.clone(), ..(*version.schema).clone() };
-        let (segments, statistics) = (version.segments.clone(), version.stored_statistics);
-        let renamed = TableVersion::new(
-            version.id,
-            Arc::new(schema),
-            version.next_row_id,
-            segments,
-            statistics,
-        );
+        let renamed = version.copied().with_schema(Arc::new(schema));
         self.tables.insert(to, Arc::new(renamed));
         Ok(())
     }

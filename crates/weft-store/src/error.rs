@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
+use weft_codec::Scalar;
+use weft_index::IndexError;
 use weft_rt::io::FileError;
 use weft_rt::memory::MemoryError;
 use weft_rt::{JoinError, RuntimeError};
@@ -178,7 +180,7 @@ pub enum StoreError {
     /// A table or view has the name already.
     #[error("{kind} {name} exists already")]
     Exists {
-        /// `table` or `view`.
+        /// `table`, `view`, `index` or `constraint`.
         kind: &'static str,
         /// The name.
         name: String,
@@ -198,6 +200,64 @@ pub enum StoreError {
         column: String,
         /// Its type.
         data_type: DataType,
+    },
+    /// An index could not be read or changed.
+    #[error("index {index} of table {table}: {source}")]
+    Index {
+        /// Its name.
+        index: String,
+        /// Its table.
+        table: String,
+        /// Why.
+        source: Box<IndexError>,
+    },
+    /// There is no index of that name.
+    #[error("there is no index {name}")]
+    NoSuchIndex {
+        /// The name asked for.
+        name: String,
+    },
+    /// A row has the key of another one.
+    #[error("table {table} has two rows with one key, which {constraint} does not allow")]
+    Duplicate {
+        /// The table.
+        table: String,
+        /// The constraint, or the unique index.
+        constraint: String,
+        /// Whether it is the primary key.
+        is_primary: bool,
+        /// Names and values of the key's columns.
+        key: Vec<(String, Scalar)>,
+        /// Their types.
+        types: Vec<DataType>,
+    },
+    /// A row refers to none of another table.
+    #[error(
+        "a row of table {table} refers to a row of table {parent} that there is not: {constraint}"
+    )]
+    Unreferenced {
+        /// The table.
+        table: String,
+        /// The constraint.
+        constraint: String,
+        /// The referenced table.
+        parent: String,
+        /// Names and values of the columns.
+        key: Vec<(String, Scalar)>,
+        /// Their types.
+        types: Vec<DataType>,
+    },
+    /// What is to be dropped is needed by a foreign key.
+    #[error(
+        "{what} is needed by the constraint {constraint} of table {table}: drop that table first, or drop with CASCADE"
+    )]
+    Referenced {
+        /// `table t`, or `index i`.
+        what: String,
+        /// The constraint.
+        constraint: String,
+        /// Its table.
+        table: String,
     },
     /// A table's definition is impossible.
     #[error("table {table}: {problem}")]

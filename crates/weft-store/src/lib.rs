@@ -20,11 +20,13 @@ mod directory;
 mod draft;
 mod error;
 mod extent;
+mod fetch;
 mod file_header;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod group_rows;
 mod group_writer;
+mod index;
 mod lock;
 mod manifest;
 mod manifest_file;
@@ -55,6 +57,10 @@ pub use device::DEVICES_MAX;
 pub use directory::Directory;
 pub use error::{Result, StoreError};
 pub use group_rows::ScanRows;
+pub use index::{
+    Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexScan, IndexScanOptions,
+    KeyRange,
+};
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use scan::Scan;
 pub use scan_morsels::{MorselScan, ScanMorsel};
@@ -66,7 +72,8 @@ pub use statistics::{SAMPLE_ROWS_MAX, Statistics};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use table::Table;
 pub use weft_codec::{Op, Predicate, Scalar, Zone};
+pub use weft_index::IndexError;
 pub use writer::{PartitionWriter, TableWriter, WriterOptions, WrittenGroups};
 
 /// Version of the format of the files.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;

@@ -13,6 +13,8 @@ use crate::device::{DEVICES_MAX, DatabaseId};
 use crate::directory::SECTOR_BYTES;
 use crate::extent::{Extent, coalesce};
 use crate::file_header::{header_checksum, seal_header};
+use crate::index::Constraints;
+use crate::index::version::IndexEntry;
 use crate::pages::Stored;
 use crate::schema::TableSchema;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
@@ -46,6 +48,8 @@ pub(crate) struct TableEntry {
     pub(crate) segments: Vec<SegmentEntry>,
     /// Where its statistics lie, if it has some.
     pub(crate) statistics: Option<Stored>,
+    pub(crate) indexes: Vec<IndexEntry>,
+    pub(crate) constraints: Arc<Constraints>,
 }
 
 /// A part of a table's directory: where it lies, and what it is about.
@@ -190,7 +194,8 @@ impl TableEntry {
     /// All that it occupies.
     pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> {
         let segments = self.segments.iter().flat_map(|segment| segment.extents.iter().copied());
-        segments.chain(self.statistics.iter().map(Stored::extent))
+        let indexes = self.indexes.iter().flat_map(|index| index.extents.iter().copied());
+        segments.chain(self.statistics.iter().map(Stored::extent)).chain(indexes)
     }
 
     fn write(&self, writer: &mut Writer) {
@@ -210,6 +215,9 @@ impl TableEntry {
         if let Some(statistics) = &self.statistics {
             statistics.write(writer);
         }
+        writer.len(self.indexes.len());
+        self.indexes.iter().for_each(|index| index.write(writer));
+        self.constraints.write(writer);
     }
 
     fn read(reader: &mut Reader<'_>) -> WireResult<TableEntry> {
@@ -225,7 +233,12 @@ impl TableEntry {
             segments.push(SegmentEntry { stored, row_groups, rows, bytes, extents });
         }
         let statistics = if reader.bool()? { Some(Stored::read(reader)?) } else { None };
-        Ok(TableEntry { id, schema: Arc::new(schema), next_row_id, segments, statistics })
+        let columns = schema.columns.len();
+        let indexes = (0..reader.count(26)?).map(|_| IndexEntry::read(reader, columns));
+        let indexes = indexes.collect::<WireResult<Vec<_>>>()?;
+        let constraints = Arc::new(Constraints::read(reader, columns)?);
+        let schema = Arc::new(schema);
+        Ok(TableEntry { id, schema, next_row_id, segments, statistics, indexes, constraints })
     }
 }
 
@@ -245,7 +258,10 @@ fn damaged(problem: impl Into<String>) -> ManifestError {
 mod tests {
     use arrow_schema::DataType;
 
+    use weft_buffer::PageId;
+
     use super::*;
+    use crate::index::{Check, ForeignKey, IndexColumn, IndexDefinition};
     use crate::schema::Column;
 
     fn manifest() -> Manifest {
@@ -271,6 +287,30 @@ mod tests {
             next_row_id: 10,
             segments: vec![segment],
             statistics: Some(Stored { device: 0, start: 70, bytes: 5000, checksum: 6 }),
+            indexes: vec![IndexEntry {
+                definition: Arc::new(IndexDefinition {
+                    name: "t_pkey".into(),
+                    columns: vec![IndexColumn {
+                        column: 0,
+                        is_descending: true,
+                        nulls_first: true,
+                    }],
+                    is_unique: true,
+                    is_primary: true,
+                    is_constraint: true,
+                }),
+                root: PageId::new(0, 80 * 4096, 8192),
+                extents: vec![Extent { device: 0, start: 80, units: 8 }],
+            }],
+            constraints: Arc::new(Constraints {
+                checks: vec![Check { name: "t_check".into(), sql: "n <> ''".into() }],
+                foreign_keys: vec![ForeignKey {
+                    name: "t_n_fkey".into(),
+                    columns: vec![0],
+                    parent: 4,
+                    parent_columns: vec![0],
+                }],
+            }),
         };
         Manifest {
             generation: 12,

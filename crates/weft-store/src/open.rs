@@ -63,7 +63,7 @@ pub(crate) async fn open(
     let files = devices.iter().map(|device| device.file.clone()).collect();
     let space = Space::new(devices);
     let source = page_source(files, &ledger)?;
-    let access = Arc::new(Access { runtime, source, ledger });
+    let access = Arc::new(Access { runtime, source, ledger, space: space.clone() });
     let pin = space.pin(manifest.generation);
     let snapshot = Snapshot::from_manifest(manifest, access, pin);
     Ok(Core::new(directory, space, snapshot, Arc::new(lock), (options.read_only, sync)))

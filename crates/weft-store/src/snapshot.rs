@@ -9,10 +9,11 @@ use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
 
 use crate::device::DatabaseId;
+use crate::index::version::IndexVersion;
 use crate::manifest::{Manifest, TableEntry};
 use crate::page_io::PageSource;
 use crate::segment::Segment;
-use crate::space::Pin;
+use crate::space::{Pin, Space};
 use crate::table::{Table, TableVersion};
 
 /// What tables need to be read.
@@ -20,6 +21,7 @@ pub(crate) struct Access {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) source: PageSource,
     pub(crate) ledger: Ledger,
+    pub(crate) space: Arc<Space>,
 }
 
 impl fmt::Debug for Access {
@@ -60,6 +62,19 @@ impl Snapshot {
         Some(Arc::new(Table { version, access: self.access.clone(), _pin: self.pin.clone() }))
     }
 
+    /// The name of the table that has an index of this name.
+    pub fn table_of_index(&self, index: &str) -> Option<&str> {
+        let has =
+            |version: &TableVersion| version.indexes.iter().any(|of| of.definition().name == index);
+        self.tables.iter().find(|(_, version)| has(version)).map(|(name, _)| name.as_str())
+    }
+
+    /// The name of the table of this identity.
+    pub fn table_name(&self, id: u64) -> Option<&str> {
+        let found = self.tables.iter().find(|(_, version)| version.id == id);
+        found.map(|(name, _)| name.as_str())
+    }
+
     /// The names of the views and their SQL texts, in order.
     pub fn views(&self) -> impl Iterator<Item = (&str, &str)> {
         self.views.iter().map(|(name, sql)| (name.as_str(), sql.as_str()))
@@ -86,7 +101,9 @@ impl Snapshot {
             let segments = entry.segments.into_iter().map(|entry| Arc::new(Segment::new(entry)));
             let segments = segments.collect();
             let statistics = entry.statistics;
+            let indexes = entry.indexes.into_iter().map(IndexVersion::stored).collect();
             TableVersion::new(entry.id, entry.schema, entry.next_row_id, segments, statistics)
+                .with_keys(indexes, entry.constraints)
         };
         let tables = manifest.tables.into_iter();
         Snapshot {

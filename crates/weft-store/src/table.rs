@@ -8,6 +8,8 @@ use weft_rt::sync::block_on;
 
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
+use crate::index::version::IndexVersion;
+use crate::index::{Constraints, IndexDefinition};
 use crate::manifest::TableEntry;
 use crate::page_io::Wanted;
 use crate::pages::{PageKind, Stored};
@@ -32,9 +34,12 @@ pub(crate) struct TableVersion {
     /// Where the statistics lie, if there are some.
     pub(crate) stored_statistics: Option<Stored>,
     statistics: OnceLock<Option<Arc<Statistics>>>,
+    pub(crate) indexes: Vec<IndexVersion>,
+    pub(crate) constraints: Arc<Constraints>,
 }
 
 impl TableVersion {
+    /// A table without indexes and constraints.
     pub(crate) fn new(
         id: u64,
         schema: Arc<TableSchema>,
@@ -53,7 +58,40 @@ impl TableVersion {
             zones,
             stored_statistics,
             statistics,
+            indexes: Vec::new(),
+            constraints: Arc::default(),
         }
+    }
+
+    /// The same rows with these indexes and constraints.
+    pub(crate) fn with_keys(
+        self,
+        indexes: Vec<IndexVersion>,
+        constraints: Arc<Constraints>,
+    ) -> TableVersion {
+        TableVersion { indexes, constraints, ..self }
+    }
+
+    /// The same with another name.
+    pub(crate) fn with_schema(self, schema: Arc<TableSchema>) -> TableVersion {
+        TableVersion { schema, ..self }
+    }
+
+    /// A copy, of which nothing is known that has to be read.
+    pub(crate) fn copied(&self) -> TableVersion {
+        let (schema, segments) = (self.schema.clone(), self.segments.clone());
+        TableVersion::new(self.id, schema, self.next_row_id, segments, self.stored_statistics)
+            .with_keys(self.indexes.clone(), self.constraints.clone())
+    }
+
+    /// The unique index of these columns, in whatever order.
+    pub(crate) fn unique_index(&self, columns: &[usize]) -> Option<&IndexVersion> {
+        self.indexes.iter().find(|index| {
+            let definition = index.definition();
+            definition.is_unique
+                && definition.columns.len() == columns.len()
+                && definition.columns.iter().all(|of| columns.contains(&of.column))
+        })
     }
 
     pub(crate) fn entry(&self) -> TableEntry {
@@ -63,6 +101,8 @@ impl TableVersion {
             next_row_id: self.next_row_id,
             segments: self.segments.iter().map(|segment| segment.entry.clone()).collect(),
             statistics: self.stored_statistics,
+            indexes: self.indexes.iter().map(|index| index.entry.clone()).collect(),
+            constraints: self.constraints.clone(),
         }
     }
 
@@ -85,7 +125,8 @@ impl TableVersion {
     pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> {
         let segments = self.segments.iter();
         let extents = segments.flat_map(|segment| segment.entry.extents.iter().copied());
-        extents.chain(self.stored_statistics.iter().map(Stored::extent))
+        let indexes = self.indexes.iter().flat_map(|index| index.entry.extents.iter().copied());
+        extents.chain(self.stored_statistics.iter().map(Stored::extent)).chain(indexes)
     }
 
     /// The statistics, on a worker; `None` if there are none that say much about the rows as they are now. Those that
@@ -160,6 +201,16 @@ impl Table {
     /// The schema of scans over all columns: strings and binary are views.
     pub fn arrow_schema(&self) -> SchemaRef {
         self.version.arrow_schema.clone()
+    }
+
+    /// Its indexes, in the order in which they were made.
+    pub fn indexes(&self) -> impl Iterator<Item = &IndexDefinition> {
+        self.version.indexes.iter().map(|index| &**index.definition())
+    }
+
+    /// What its rows have to be like, apart from columns and unique indexes.
+    pub fn constraints(&self) -> &Constraints {
+        &self.version.constraints
     }
 
     /// Rows.
@@ -277,7 +328,7 @@ impl Table {
     }
 }
 
-async fn get(
+pub(crate) async fn get(
     version: &TableVersion,
     access: &Access,
     row_id: u64,

@@ -84,7 +84,7 @@ fn files_are_queried_in_place() {
     check(
         &session,
         &format!("DESCRIBE {}", path("a.parquet")),
-        &["i INTEGER YES NULL", "s VARCHAR YES NULL"],
+        &["i INTEGER YES NULL NULL", "s VARCHAR YES NULL NULL"],
     );
     for (name, part) in [
         ("nowhere.parquet", "does not exist"),

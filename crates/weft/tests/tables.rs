@@ -50,12 +50,8 @@ fn definitions_are_checked() {
     session.execute("CREATE OR REPLACE TABLE t (z INTEGER)").unwrap();
     check(&session, "SELECT count(z) FROM t", &["0"]);
     for bad in [
-        "CREATE TABLE u (a INTEGER PRIMARY KEY)",
-        "CREATE TABLE u (a INTEGER UNIQUE)",
-        "CREATE TABLE u (a INTEGER CHECK (a > 0))",
-        "CREATE TABLE u (a INTEGER REFERENCES t(z))",
-        "CREATE TABLE u (a INTEGER, PRIMARY KEY (a))",
-        "CREATE TABLE u (a INTEGER, FOREIGN KEY (a) REFERENCES t(z))",
+        "CREATE TABLE u (a INTEGER CHECK (a > 0) NOT ENFORCED)",
+        "CREATE TABLE u (a INTEGER, UNIQUE NULLS NOT DISTINCT (a))",
         "CREATE TEMPORARY TABLE u (a INTEGER)",
         "INSERT OR REPLACE INTO t VALUES (1)",
         "DROP SCHEMA main",
@@ -181,6 +177,74 @@ fn every_type_makes_the_round_trip() {
 }
 
 #[test]
+fn indexes_are_used_where_a_scan_takes_longer() {
+    let session = database().session().unwrap();
+    session.execute("CREATE TABLE t (n BIGINT PRIMARY KEY, k BIGINT, s VARCHAR)").unwrap();
+    session.execute("CREATE INDEX by_k ON t (k DESC, n)").unwrap();
+    session.execute("INSERT INTO t SELECT value, value % 1000, 's' || value FROM generate_series(1, 200000) AS g(value)").unwrap();
+    let index = |condition: &str| {
+        let plan = rows(&session, &format!("EXPLAIN SELECT s FROM t WHERE {condition}")).join("\n");
+        ["t_pkey", "by_k"].into_iter().find(|index| plan.contains(index))
+    };
+    for (condition, used) in [
+        ("n = 77", Some("t_pkey")),
+        ("n IN (1, 2, 3, 100000)", Some("t_pkey")),
+        ("n BETWEEN 5 AND 9", None),
+        ("k = 77 AND n = 1077", Some("t_pkey")),
+        ("k = 77 AND n > 199000", None),
+        ("k < 900", None),
+        ("s = 's5'", None),
+    ] {
+        assert_eq!(index(condition), used, "{condition}");
+    }
+    check(&session, "SELECT s FROM t WHERE n = 77", &["s77"]);
+    session.execute("SET index_scan = 'always'").unwrap();
+    assert_eq!(index("k < 900"), Some("by_k"));
+    assert_eq!(index("k = 5 AND n < 100"), Some("by_k"));
+    check(&session, "SELECT s FROM t WHERE k = 5 AND n < 2100", &["s5", "s1005", "s2005"]);
+    session.execute("SET index_scan = 'never'").unwrap();
+    assert_eq!(index("n = 77"), None);
+}
+
+#[test]
+fn keys_hold_after_reopening_and_among_sessions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let options = DatabaseOptions { create: true, ..DatabaseOptions::default() };
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    session.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b VARCHAR CHECK (b <> ''))").unwrap();
+    session.execute("CREATE TABLE u (a INTEGER REFERENCES t)").unwrap();
+    session.execute("INSERT INTO t VALUES (1, 'x')").unwrap();
+    drop((session, database));
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    let error = check_error(&session, "INSERT INTO t VALUES (1, 'y')", ErrorKind::UniqueViolation);
+    let expected = "a = 1 is there twice, which the primary key t_pkey of table t does not allow";
+    assert_eq!(error.message(), expected);
+    check_error(&session, "INSERT INTO t VALUES (2, '')", ErrorKind::CheckViolation);
+    check_error(&session, "INSERT INTO u VALUES (2)", ErrorKind::ForeignKeyViolation);
+    check_error(&session, "DROP TABLE t", ErrorKind::ForeignKeyViolation);
+    let inserted = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let session = database.session().unwrap();
+                    let insert = |n: &i32| format!("INSERT INTO t VALUES ({n}, 'z')");
+                    (2..12).filter(|n| session.execute(&insert(n)).is_ok()).count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+    });
+    assert_eq!(inserted, 10);
+    check(&session, "SELECT count(*), count(DISTINCT a) FROM t", &["11 11"]);
+    session.execute("DROP TABLE t CASCADE").unwrap();
+    session.execute("INSERT INTO u VALUES (2)").unwrap();
+    check(&session, "PRAGMA integrity_check", &["u NULL ok"]);
+}
+
+#[test]
 fn conditions_are_pushed_into_scans() {
     let session = database().session().unwrap();
     session.execute("CREATE TABLE t AS SELECT value AS n, 'k' || (value % 7) AS s, CASE WHEN value % 5 = 0 THEN NULL ELSE value END AS m FROM generate_series(1, 200000) AS g(value)").unwrap();
@@ -249,7 +313,11 @@ fn a_database_survives_being_closed() {
         Database::open(&path, &DatabaseOptions { read_only: true, ..options.clone() }).unwrap();
     let session = database.session().unwrap();
     check(&session, "SELECT * FROM v", &["8.25"]);
-    check(&session, "DESCRIBE \"Mixed Case\"", &["A b INTEGER YES 7", "c DECIMAL(5, 2) YES NULL"]);
+    check(
+        &session,
+        "DESCRIBE \"Mixed Case\"",
+        &["A b INTEGER YES 7 NULL", "c DECIMAL(5, 2) YES NULL NULL"],
+    );
     check_error(&session, "CREATE TABLE t (a INTEGER)", ErrorKind::Storage);
     check_error(&session, "INSERT INTO \"Mixed Case\" VALUES (1, 1)", ErrorKind::Storage);
     drop((session, database));

@@ -17,9 +17,13 @@ pub fn databases(shell: &mut Shell, _: &[String]) -> Result<Flow, ShellError> {
 }
 
 /// `.indexes`
-pub fn indexes(_: &mut Shell, _: &[String]) -> Result<Flow, ShellError> {
-    let words = "this version of Weft has no indexes; zone maps of all columns narrow scans down";
-    Err(ShellError::Command(words.to_owned()))
+pub fn indexes(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
+    let of = words.first().map_or(String::new(), |table| format!(" FROM {}", quoted(table)));
+    for row in shell.texts(&format!("SHOW INDEXES{of}"))? {
+        let statement = row.last().and_then(Option::as_deref).unwrap_or_default();
+        writeln!(shell.target, "{statement};")?;
+    }
+    Ok(Flow::Continue)
 }
 
 /// `.open`

@@ -48,7 +48,7 @@ fn dot_commands_that_cannot_be_are_explained() {
         (".shell exit 3", "exit status: 3"),
         (".open a b", "write one directory"),
         (".dump", "COPY table TO"),
-        (".indexes", "no indexes"),
+        (".indexes nothing", "nothing"),
         (".quit 300", "0 to 255"),
     ] {
         let ended = workplace.run(&["-c", line]);

@@ -172,10 +172,18 @@ impl Tree {
     /// place: the tree in memory has all changes, the old root reference leads to what it led to before, and
     /// the flush can be tried again.
     pub async fn flush(&self) -> Result<Flushed, IndexError> {
+        let flushed = self.write().await?;
+        self.sync().await?;
+        Ok(flushed)
+    }
+
+    /// As [`Tree::flush`], but nothing is durable before the devices of the pool have been synchronized.
+    ///
+    /// # Errors
+    /// As [`Tree::flush`].
+    pub async fn write(&self) -> Result<Flushed, IndexError> {
         let _alone = self.writers.exclusive().await;
-        for table in self.chunks.iter().filter_map(|chunk| chunk.get()) {
-            self.pool.write_table(table).await?;
-        }
+        self.write_nodes().await?;
         let changed: HashSet<usize> =
             self.places().changed.iter().map(|&number| number as usize).collect();
         let mut levels = locked(&self.directory).clone();
@@ -194,6 +202,23 @@ impl Tree {
         let mut released = std::mem::take(&mut places.released);
         released.extend(old);
         Ok(Flushed { root, released })
+    }
+
+    /// Writes the nodes that are dirty where they are: then no page of a tree that is to be forgotten is on its way to a device.
+    ///
+    /// # Errors
+    /// [`IndexError::Buffer`]: the first that comes, after all were tried.
+    pub async fn settle_writes(&self) -> Result<(), IndexError> {
+        let _alone = self.writers.exclusive().await;
+        self.write_nodes().await
+    }
+
+    async fn write_nodes(&self) -> Result<(), IndexError> {
+        let mut written = Ok(());
+        for table in self.chunks.iter().filter_map(|chunk| chunk.get()) {
+            written = written.and(self.pool.write_table(table).await);
+        }
+        Ok(written?)
     }
 
     /// All places that the durable tree consists of, and the nodes as they are now.
@@ -256,7 +281,6 @@ impl Tree {
                 for level in levels.drain(level + 1..) {
                     old.extend(level);
                 }
-                self.sync().await?;
                 return Ok(levels[level][0]);
             }
             changed = changed.iter().map(|page| page / per_page).collect();

@@ -216,6 +216,24 @@ impl BulkLoad {
     /// # Errors
     /// As [`Tree::create`].
     pub async fn finish(mut self) -> Result<Tree, IndexError> {
+        match self.close_all().await {
+            Ok(()) => Ok(self.tree),
+            Err(error) => {
+                self.abandon().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the tree up: none of its pages is on its way to a device after that.
+    ///
+    /// # Errors
+    /// As [`Tree::settle_writes`].
+    pub async fn abandon(self) -> Result<(), IndexError> {
+        self.tree.settle_writes().await
+    }
+
+    async fn close_all(&mut self) -> Result<(), IndexError> {
         let mut level = 0;
         loop {
             let node = &self.open[level];
@@ -229,7 +247,7 @@ impl BulkLoad {
                     self.tree.make_node_numbered(ROOT, &image).await?;
                     self.tree.note_nodes(level as u8, 1);
                     self.tree.note_entries(self.rows);
-                    return Ok(self.tree);
+                    return Ok(());
                 }
             }
             let mut node = std::mem::take(&mut self.open[level]);

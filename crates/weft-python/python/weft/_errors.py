@@ -91,6 +91,9 @@ _CLASSES: dict[str, tuple[type[Error], str]] = {
     "internal": (InternalError, "XX000"),
     "interface": (InterfaceError, "08003"),
     "integrity": (IntegrityError, "23000"),
+    "unique_violation": (IntegrityError, "23505"),
+    "check_violation": (IntegrityError, "23514"),
+    "foreign_key_violation": (IntegrityError, "23503"),
 }
 
 

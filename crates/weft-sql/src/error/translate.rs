@@ -1,15 +1,17 @@
 //! The errors of the crates that a statement runs through, as errors of the statement.
 
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Diagnostic};
 use weft_exec::ExecError;
-use weft_store::StoreError;
+use weft_store::{IndexError, Scalar, StoreError, scan_type};
 
 use super::planning::{
     translate_call, translate_plan, translate_schema, translate_syntax, unknown_table,
 };
 use super::words::{plain_types, sentence, strip_prefixes};
 use super::{ErrorKind, Position, SqlError};
+use crate::describe::value_in_words;
 use crate::sizes::human_bytes;
 
 /// The error that matters among those that DataFusion has nested, in plain words.
@@ -177,13 +179,45 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         StoreError::Memory(_) => ErrorKind::OutOfMemory,
         StoreError::Exists { kind, name } => {
             let message = format!("{kind} {name} exists already");
-            return SqlError::new(ErrorKind::AlreadyExists, message).with_hint(format!(
-                "write IF NOT EXISTS or CREATE OR REPLACE {}",
-                kind.to_uppercase()
-            ));
+            let error = SqlError::new(ErrorKind::AlreadyExists, message);
+            return match *kind {
+                "constraint" => error.with_hint("give the constraint another name"),
+                "index" => error.with_hint("write IF NOT EXISTS, or another name"),
+                kind => error.with_hint(format!(
+                    "write IF NOT EXISTS or CREATE OR REPLACE {}",
+                    kind.to_uppercase()
+                )),
+            };
         }
         StoreError::NoSuchTable { name } => return unknown_table(name),
-        StoreError::NoSuchView { .. }
+        StoreError::Duplicate { table, constraint, is_primary, key, types } => {
+            let what = if *is_primary { "primary key" } else { "unique key" };
+            let message = format!(
+                "{} is there twice, which the {what} {constraint} of table {table} does not allow",
+                key_in_words(key, types)
+            );
+            return SqlError::new(ErrorKind::UniqueViolation, message);
+        }
+        StoreError::Unreferenced { table, constraint, parent, key, types } => {
+            let message = format!(
+                "{} of table {table} is not in table {parent}, to which the foreign key {constraint} refers",
+                key_in_words(key, types)
+            );
+            return SqlError::new(ErrorKind::ForeignKeyViolation, message);
+        }
+        StoreError::Referenced { what, constraint, table } => {
+            let message =
+                format!("{what} is needed by the foreign key {constraint} of table {table}");
+            return SqlError::new(ErrorKind::ForeignKeyViolation, message)
+                .with_hint(format!("drop table {table} first, or write CASCADE"));
+        }
+        StoreError::Index { source, .. } => match source.as_ref() {
+            IndexError::TooLong { .. } => ErrorKind::Data,
+            IndexError::KeyType { .. } | IndexError::KeyColumns { .. } => ErrorKind::Semantic,
+            _ => ErrorKind::Storage,
+        },
+        StoreError::NoSuchIndex { .. }
+        | StoreError::NoSuchView { .. }
         | StoreError::UnsupportedType { .. }
         | StoreError::Schema { .. } => ErrorKind::Semantic,
         StoreError::Encode { .. } | StoreError::Mismatch { .. } => ErrorKind::Data,
@@ -192,6 +226,19 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         _ => ErrorKind::Storage,
     };
     SqlError::new(kind, error.to_string())
+}
+
+/// `(a, b) = (1, 'x')`, or `a = 1`.
+fn key_in_words(key: &[(String, Scalar)], types: &[DataType]) -> String {
+    let names: Vec<&str> = key.iter().map(|(name, _)| name.as_str()).collect();
+    let values = key.iter().zip(types);
+    let values: Vec<String> = values
+        .map(|((_, value), data_type)| value_in_words(value, &scan_type(data_type)))
+        .collect();
+    match (&names[..], &values[..]) {
+        ([name], [value]) => format!("{name} = {value}"),
+        _ => format!("({}) = ({})", names.join(", "), values.join(", ")),
+    }
 }
 
 /// A bug, said as one.

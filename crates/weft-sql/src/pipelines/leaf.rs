@@ -14,6 +14,7 @@ use datafusion::datasource::source::DataSourceExec;
 
 use crate::file_readers::streams_max;
 use crate::file_scan::FilesExec;
+use crate::index_scan::IndexScanExec;
 use crate::plan_node::Plan;
 
 /// The scan of files that a leaf is.
@@ -56,6 +57,9 @@ pub(super) fn divided(
 pub(super) fn in_words(plan: &Plan) -> String {
     if let Some(files) = plan.downcast_ref::<FilesExec>() {
         return format!("scan of {}", files.label());
+    }
+    if let Some(lookup) = plan.downcast_ref::<IndexScanExec>() {
+        return lookup.in_words();
     }
     let Some((_, scan)) = file_scan(plan) else { return format!("rows of {}", plan.name()) };
     let files = scan.file_groups.iter().flat_map(FileGroup::iter);

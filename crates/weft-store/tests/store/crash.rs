@@ -72,11 +72,16 @@ impl Step {
         };
         let create =
             |name: &str, or_replace| Change::CreateTable { schema: number_table(name), or_replace };
+        let index = |name: &str| Change::CreateIndex {
+            table: name.into(),
+            expected: None,
+            definition: index_of(name),
+        };
         let changes = match self {
             Step::Device => return store.add_device("../added".as_ref()),
-            Step::Create(name) => vec![create(name, false)],
+            Step::Create(name) => vec![create(name, false), index(name)],
             Step::Append(name, rows) => vec![append(name, rows)?],
-            Step::Replace(name, rows) => vec![create(name, true), append(name, rows)?],
+            Step::Replace(name, rows) => vec![create(name, true), append(name, rows)?, index(name)],
             Step::Drop(name) => vec![Change::DropTable { name: (*name).into(), expected: None }],
             Step::View(name, sql) => vec![Change::CreateView {
                 name: (*name).into(),
@@ -88,6 +93,11 @@ impl Step {
     }
 }
 
+/// The index that each table has: of numbers, some of which may come twice.
+fn index_of(name: &str) -> IndexDefinition {
+    index(&format!("{name}_idx"), &[0], false)
+}
+
 /// What the database on the disk holds.
 fn found(store: &Store) -> Model {
     let snapshot = store.snapshot();
@@ -97,7 +107,11 @@ fn found(store: &Store) -> Model {
     };
     let table = |name: &str| {
         let table = snapshot.table(name).unwrap();
-        (name.to_owned(), rows(everything(&table).unwrap()))
+        let all = rows(everything(&table).unwrap());
+        for index in table.indexes() {
+            assert_eq!(rows(by_index(&table, &index.name)), all, "index {}", index.name);
+        }
+        (name.to_owned(), all)
     };
     let views = snapshot.views().map(|(name, sql)| (name.to_owned(), sql.to_owned()));
     Model { tables: snapshot.tables().map(table).collect(), views: views.collect() }

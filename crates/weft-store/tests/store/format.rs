@@ -46,7 +46,7 @@ impl<'a> Bytes<'a> {
 
 fn check_beginning(bytes: &[u8], kind: &[u8; 8]) {
     assert_eq!(&bytes[..8], kind);
-    assert_eq!(&bytes[8..12], [2, 0, 0, 0]);
+    assert_eq!(&bytes[8..12], [3, 0, 0, 0]);
     let rest = checksum(&bytes[16..]).to_le_bytes();
     let crc = checksum(&[&bytes[..12], &rest].concat());
     assert_eq!(bytes[12..16], crc.to_le_bytes());
@@ -145,7 +145,61 @@ fn read_database(path: &Path) -> Vec<(i64, String)> {
     assert_eq!(bytes.u8(), 1, "the table has statistics");
     let (device, start, len, sum) = (bytes.u8(), bytes.u64(), bytes.u32(), bytes.u32());
     check_statistics(&stored(&data, device, start, len, sum as u32, 3), &rows[..2_900]);
+    check_index(&mut bytes, &data, &rows);
+    assert_eq!((bytes.u32(), bytes.text(), bytes.text()), (1, "t_check", "n > 0"));
+    assert_eq!((bytes.u32(), bytes.text(), bytes.u64()), (1, "t_fkey", 1));
+    assert_eq!((bytes.u32(), bytes.u32(), bytes.u32()), (1, 0, 0));
     rows
+}
+
+/// The one index, of numbers, which are unique: its root leads to places of nodes, whose leaves have the keys.
+fn check_index(bytes: &mut Bytes<'_>, data: &[u8], rows: &[(i64, String)]) {
+    assert_eq!((bytes.u32(), bytes.text(), bytes.u8()), (1, "t_n_key", 5));
+    assert_eq!((bytes.u32(), bytes.u32(), bytes.u8()), (1, 0, 1), "numbers, descending");
+    let root = bytes.u64();
+    let extents: Vec<(u8, u64, u64)> =
+        (0..bytes.u32()).map(|_| (bytes.u8(), bytes.u64(), bytes.u64())).collect();
+    let page = |id: u64| {
+        let (unit, units) = (id & ((1 << 47) - 1), (id >> 47 & 255) + 1);
+        assert_eq!((id >> 55, units), (0, 2), "8 KiB of device 0");
+        let lies_in = |(_, start, len): &(u8, u64, u64)| (*start..start + len).contains(&unit);
+        assert!(extents.iter().any(lies_in), "unit {unit}");
+        let page = &data[unit as usize * 4096..][..8192];
+        assert_eq!(page[..4], checksum(&page[4..]).to_le_bytes());
+        assert_eq!(page[8..16], id.to_le_bytes());
+        page
+    };
+    let directory = page(root);
+    assert_eq!((directory[6], &directory[16..22]), (33, &b"WIX1\0\x01"[..]));
+    assert_eq!(directory[32..40], (rows.len() as u64).to_le_bytes());
+    let count = u32::from_le_bytes(directory[24..28].try_into().unwrap()) as usize;
+    let mut found = Vec::new();
+    for number in 0..count {
+        let id = Bytes(&directory[168 + 8 * number..]).u64();
+        if id >> 55 == 255 {
+            continue;
+        }
+        let node = page(id);
+        assert_eq!((node[6], node[19]), (32, 183));
+        if node[16] == 0 {
+            let prefix = u16::from_le_bytes([node[22], node[23]]) as usize;
+            let low = Bytes(&node[32..]).u32();
+            for slot in 0..u16::from_le_bytes([node[20], node[21]]) as usize {
+                let slot = &node[128 + 8 * slot..];
+                let at = 4 * u16::from_le_bytes([slot[4], slot[5]]) as usize;
+                let len = u16::from_le_bytes([slot[6], slot[7]]) as usize;
+                let head: Vec<u8> = slot[..4].iter().rev().copied().take(len).collect();
+                let rest = &node[at + 8..][..len.saturating_sub(4)];
+                let key = [&node[low..low + prefix], &head, rest].concat();
+                let turned = u64::from_be_bytes(key.try_into().unwrap());
+                let number = (!turned ^ 1 << 63) as i64;
+                found.push((number, Bytes(&node[at..]).u64()));
+            }
+        }
+    }
+    found.sort_unstable_by_key(|(_, row)| *row);
+    let expected: Vec<(i64, u64)> = rows.iter().map(|row| row.0).zip(0..).collect();
+    assert_eq!(found, expected);
 }
 
 /// The registers of a sketch of hashes.
@@ -214,11 +268,20 @@ fn the_files_are_as_they_are_described() {
             vec![std::sync::Arc::new(numbers), std::sync::Arc::new(texts)];
         arrow_array::RecordBatch::try_new(schema.arrow_schema(), columns).unwrap()
     };
+    let mut definition = index("t_n_key", &[0], true);
+    definition.is_constraint = true;
+    definition.columns[0].is_descending = true;
+    let check = Check { name: "t_check".into(), sql: "n > 0".into() };
+    let (columns, parent_columns) = (vec![0], vec![0]);
+    let key = ForeignKey { name: "t_fkey".into(), columns, parent: 0, parent_columns };
     store
         .commit_blocking(vec![
             Change::CreateTable { schema: schema.clone(), or_replace: false },
             Change::CreateView { name: "v".into(), sql: "SELECT 1".into(), or_replace: false },
             Change::SetOption { name: "threads".into(), value: Some("2".into()) },
+            Change::CreateIndex { table: "t".into(), expected: None, definition },
+            Change::AddCheck { table: "t".into(), check },
+            Change::AddForeignKey { table: "t".into(), parent: "t".into(), key },
         ])
         .unwrap();
     append(&store, &schema, &[batch(&rows[..2_900])]);

@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod failures;
 mod format;
+mod indexes;
 mod pieces;
 mod spill;
 mod support;

@@ -212,3 +212,40 @@ pub fn numbers(range: std::ops::Range<i64>) -> RecordBatch {
 pub fn number_table(name: &str) -> TableSchema {
     table(name, &[("n", DataType::Int64)])
 }
+
+/// An ascending index of these columns.
+pub fn index(name: &str, columns: &[usize], is_unique: bool) -> IndexDefinition {
+    let column =
+        |column: &usize| IndexColumn { column: *column, is_descending: false, nulls_first: false };
+    IndexDefinition {
+        name: name.into(),
+        columns: columns.iter().map(column).collect(),
+        is_unique,
+        is_primary: false,
+        is_constraint: false,
+    }
+}
+
+/// Rows of a table whose keys are in a range of an index, in the order of their ids.
+pub fn try_by_index(table: &Arc<Table>, index: &str, range: KeyRange) -> Result<RecordBatch> {
+    let options = IndexScanOptions {
+        ranges: vec![range],
+        projection: (0..table.schema().columns.len()).collect(),
+        batch_rows: 1 << 20,
+        depth: 4,
+        share: None,
+        cancel: weft_rt::cancel::CancelToken::new(),
+    };
+    let mut scan = table.index_scan(index, options)?;
+    let schema = scan.schema();
+    let mut batches = Vec::new();
+    while let Some(batch) = scan.next_blocking() {
+        batches.push(batch?);
+    }
+    Ok(arrow_select::concat::concat_batches(&schema, &batches).unwrap())
+}
+
+/// All rows of a table, found by an index, in the order of their ids.
+pub fn by_index(table: &Arc<Table>, index: &str) -> RecordBatch {
+    try_by_index(table, index, KeyRange::default()).unwrap()
+}

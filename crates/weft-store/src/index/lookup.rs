@@ -1,0 +1,211 @@
+//! Rows of a table by an index: ids from ranges of keys, and the rows' values, a vector at a time.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use weft_index::{Direction, KeyEncoder, Keys, after_prefix};
+use weft_rt::cancel::CancelToken;
+use weft_rt::sync::channel::{Receiver, Sender, bounded};
+use weft_rt::{JoinHandle, Share};
+
+use crate::error::{Result, StoreError};
+use crate::fetch::fetch;
+use crate::index::version::IndexVersion;
+use crate::table::Table;
+
+/// Batches that wait for their consumer, at most.
+const QUEUE_BATCHES: usize = 2;
+
+/// Keys from the first on, and up to the last: a byte string each, or no bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The least key.
+    pub low: Option<Vec<u8>>,
+    /// Where it ends: keys are below.
+    pub high: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// The keys that begin so.
+    pub fn beginning_with(prefix: Vec<u8>) -> KeyRange {
+        KeyRange { high: after_prefix(&prefix), low: Some(prefix) }
+    }
+}
+
+/// What is asked of an index.
+#[derive(Clone, Debug)]
+pub struct IndexScanOptions {
+    /// The ranges of keys, none of which overlaps another.
+    pub ranges: Vec<KeyRange>,
+    /// Columns by number, in the order in which they are to come.
+    pub projection: Vec<usize>,
+    /// Rows of a batch, at most.
+    pub batch_rows: usize,
+    /// Row groups that are read at a time, at most.
+    pub depth: usize,
+    /// The part of the worker's time that it gets.
+    pub share: Option<Share>,
+    /// Ends it early.
+    pub cancel: CancelToken,
+}
+
+/// The rows of a table whose keys are in ranges of an index: a stream of batches.
+#[derive(Debug)]
+pub struct IndexScan {
+    schema: SchemaRef,
+    receiver: Receiver<Result<RecordBatch>>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Table {
+    pub(crate) fn index(&self, name: &str) -> Result<&IndexVersion> {
+        let found = self.version.indexes.iter().find(|of| of.definition().name == name);
+        found.ok_or_else(|| StoreError::NoSuchIndex { name: name.to_owned() })
+    }
+
+    /// What keys of an index begin with: those of rows that have these values in its first columns, in each of which
+    /// there is one value.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchIndex`], and [`StoreError::Index`] if the values are not of the columns' types.
+    pub fn key_prefix(&self, index: &str, values: &[ArrayRef]) -> Result<Vec<u8>> {
+        let definition = self.index(index)?.definition();
+        let encoder: KeyEncoder = definition.encoder(self.schema())?;
+        let mut keys = Keys::new();
+        let encoded = encoder.encode(values, &mut keys);
+        encoded.map_err(|source| definition.error(self.schema(), source))?;
+        Ok(keys.get(0).to_vec())
+    }
+
+    /// The rows whose keys are in ranges of an index, read by one worker; they come in the order of their ids within each
+    /// batch.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchIndex`]; [`StoreError::Request`] if there is no such column.
+    pub fn index_scan(
+        self: &Arc<Self>,
+        index: &str,
+        options: IndexScanOptions,
+    ) -> Result<IndexScan> {
+        self.index(index)?;
+        self.check_columns(&options.projection)?;
+        let whole = self.arrow_schema();
+        let fields = options.projection.iter().map(|column| whole.field(*column).clone());
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let (sender, receiver) = bounded(QUEUE_BATCHES);
+        let share = options.share;
+        let runtime = &self.access.runtime;
+        let work = Work {
+            table: self.clone(),
+            name: index.to_owned(),
+            schema: schema.clone(),
+            options,
+            sender,
+        };
+        let task = runtime.spawn_in(share, runtime.next_of(runtime.workers()), move || work.run());
+        Ok(IndexScan { schema, receiver, task: Some(task) })
+    }
+}
+
+impl IndexScan {
+    /// The schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// The next batch; `None` after the last one and after an error. On any executor.
+    ///
+    /// # Errors
+    /// [`StoreError::Cancelled`]; [`StoreError::Index`]; what went wrong with a file.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        if self.task.is_none() {
+            return Poll::Ready(None);
+        }
+        match self.receiver.poll_recv(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(batch))) => Poll::Ready(Some(Ok(batch))),
+            Poll::Ready(Some(Err(error))) => {
+                self.task = None;
+                Poll::Ready(Some(Err(error)))
+            }
+            Poll::Ready(None) => {
+                // It has ended, or panicked.
+                let Some(task) = &mut self.task else { return Poll::Ready(None) };
+                let ended = std::task::ready!(std::pin::Pin::new(task).poll(context));
+                self.task = None;
+                Poll::Ready(ended.err().map(|error| Err(error.into())))
+            }
+        }
+    }
+
+    /// The next batch, for a plain thread, which must be no worker.
+    ///
+    /// # Errors
+    /// As [`IndexScan::poll_next`].
+    pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
+        weft_rt::sync::block_on(std::future::poll_fn(|context| self.poll_next(context)))
+    }
+}
+
+struct Work {
+    table: Arc<Table>,
+    name: String,
+    schema: SchemaRef,
+    options: IndexScanOptions,
+    sender: Sender<Result<RecordBatch>>,
+}
+
+impl Work {
+    async fn run(self) {
+        if let Err(error) = self.send_all().await {
+            // The consumer may have gone.
+            self.sender.send(Err(error)).await.ok();
+        }
+    }
+
+    async fn send_all(&self) -> Result<()> {
+        let version = &self.table.version;
+        let index = self.table.index(&self.name)?;
+        let tree = index.open(&version.schema, &self.table.access).await?.tree.clone();
+        let failed = |source| index.definition().error(&version.schema, source);
+        let mut rows = Vec::new();
+        for KeyRange { low, high } in &self.options.ranges {
+            let mut range = tree.range(low.as_deref(), high.as_deref(), Direction::Forwards);
+            while let Some(entry) = range.next().await.map_err(failed)? {
+                // Rows of later commits are in the tree as well.
+                if entry.row < version.next_row_id {
+                    rows.push(entry.row);
+                }
+                if rows.len() == self.options.batch_rows && !self.send(&mut rows).await? {
+                    return Ok(());
+                }
+            }
+        }
+        if !rows.is_empty() {
+            self.send(&mut rows).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the rows' values; false if they are not wanted any more.
+    async fn send(&self, rows: &mut Vec<u64>) -> Result<bool> {
+        if self.options.cancel.is_cancelled() {
+            return Err(StoreError::Cancelled);
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        let Table { version, access, .. } = &*self.table;
+        let IndexScanOptions { projection, depth, .. } = &self.options;
+        let columns = fetch(version, access, rows, projection, *depth).await?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
+        let batch = batch.map_err(|error| StoreError::Request {
+            table: version.schema.name.clone(),
+            problem: error.to_string(),
+        })?;
+        rows.clear();
+        Ok(self.sender.send(Ok(batch)).await.is_ok())
+    }
+}

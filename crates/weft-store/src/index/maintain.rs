@@ -1,0 +1,385 @@
+//! Indexes follow their tables: what a commit adds to a table comes into its indexes.
+//!
+//! The keys of new rows are read from the row groups that were just written, a row group at a time, and sorted in runs as
+//! long as memory permits. A run that is short beside the index goes into the tree that readers use: all
+//! keys are looked up first where they have to be unique, so that a violation changes nothing. Else a new tree is made of
+//! the old one's entries and the run. What fails later is taken back: keys are removed, a new tree is forgotten.
+
+use std::sync::Arc;
+
+use weft_index::{BulkLoad, Direction, IndexError, KeyEncoder, Tree};
+use weft_rt::yield_now;
+
+use crate::error::{Result, StoreError};
+use crate::extent::Extent;
+use crate::index::definition::IndexDefinition;
+use crate::index::key_run::KeyRun;
+use crate::index::new_rows::NewRows;
+use crate::index::space::IndexSpace;
+use crate::index::version::{IndexVersion, Opened, ensure_places};
+use crate::schema::TableSchema;
+use crate::snapshot::Access;
+use crate::table::{TableVersion, get};
+
+/// A tree is made anew if it gets at least this part of its entries, and so many.
+const REMAKE_SHARE_DIVISOR: u64 = 4;
+const REMAKE_ROWS_MIN: u64 = 2_000;
+
+/// Keys that are looked up at a time, and lookups that run beside each other.
+const LOOKUP_KEYS: usize = 1_024;
+const LOOKUP_WIDTH: usize = 16;
+
+/// Keys after which others may run.
+const TURN_KEYS: usize = 256;
+
+/// Pages that a load needs at once, at most.
+const LOAD_PAGES: usize = 64;
+
+/// What has become of an index, and can be taken back.
+#[derive(Debug)]
+pub(crate) enum IndexWork {
+    /// Keys came into its tree.
+    Changed { version: IndexVersion, run: KeyRun },
+    /// A tree was made.
+    Made { version: IndexVersion },
+}
+
+/// What work on the indexes of a table needs.
+pub(crate) struct Maintenance<'a> {
+    pub(crate) version: &'a TableVersion,
+    pub(crate) access: &'a Access,
+}
+
+impl Maintenance<'_> {
+    /// Makes an index of all rows.
+    pub(crate) async fn make(&self, definition: Arc<IndexDefinition>) -> Result<IndexWork> {
+        let mut runs = Runs::new(self, &definition, 0)?;
+        let first = runs.next().await?;
+        self.make_of(definition, None, first, runs).await
+    }
+
+    /// Brings the rows from `first_row` on into an index; gives its next version, the work, and what the old
+    /// one does not need any more; `None` if there are no such rows.
+    pub(crate) async fn add(
+        &self,
+        index: &IndexVersion,
+        first_row: u64,
+    ) -> Result<Option<(IndexVersion, IndexWork, Vec<Extent>)>> {
+        let schema = &self.version.schema;
+        let opened = index.open_to_change(schema, self.access).await?;
+        let definition = index.definition().clone();
+        let mut runs = Runs::new(self, &definition, first_row)?;
+        let run = runs.next().await?;
+        let entries = opened.tree.len();
+        let remake = (entries / REMAKE_SHARE_DIVISOR).max(REMAKE_ROWS_MIN);
+        if run.len() as u64 >= remake || !runs.is_done() {
+            let work = self.make_of(definition, Some(&opened.tree), run, runs).await?;
+            return Ok(Some((work.version().clone(), work, index.entry.extents.clone())));
+        }
+        if run.is_empty() {
+            return Ok(None);
+        }
+        if definition.is_unique {
+            self.check_new(&definition, &opened.tree, &run).await?;
+        }
+        let inserted = self.insert(&definition, opened, &run).await;
+        let changed = match inserted {
+            Ok(()) => index.changed(schema).await,
+            Err(error) => Err(error),
+        };
+        match changed {
+            Ok(version) => {
+                let work = IndexWork::Changed { version: version.clone(), run };
+                Ok(Some((version, work, Vec::new())))
+            }
+            Err(error) => {
+                let version = index.clone();
+                IndexWork::Changed { version, run }.take_back(schema).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks that none of these keys is there.
+    async fn check_new(
+        &self,
+        definition: &IndexDefinition,
+        tree: &Tree,
+        run: &KeyRun,
+    ) -> Result<()> {
+        for start in (0..run.len()).step_by(LOOKUP_KEYS) {
+            let end = run.len().min(start + LOOKUP_KEYS);
+            let keys: Vec<&[u8]> = (start..end).map(|index| run.get(index).0).collect();
+            let found = tree.multi_get(&keys, LOOKUP_WIDTH).await;
+            let found = found.map_err(|source| self.error(definition, source))?;
+            if let Some(at) = found.iter().position(Option::is_some) {
+                return Err(self.duplicate(definition, run.get(start + at).1).await);
+            }
+            yield_now().await;
+        }
+        Ok(())
+    }
+
+    async fn insert(
+        &self,
+        definition: &IndexDefinition,
+        opened: &Opened,
+        run: &KeyRun,
+    ) -> Result<()> {
+        for (number, (key, row)) in run.iter().enumerate() {
+            ensure_places(opened).await?;
+            let there = opened.tree.insert(key, row, &[]).await;
+            if there.map_err(|source| self.error(definition, source))?.is_some() {
+                return Err(self.duplicate(definition, row).await);
+            }
+            if number % TURN_KEYS == TURN_KEYS - 1 {
+                yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a tree of another one's entries and of runs.
+    async fn make_of(
+        &self,
+        definition: Arc<IndexDefinition>,
+        old: Option<&Tree>,
+        first: KeyRun,
+        mut runs: Runs<'_>,
+    ) -> Result<IndexWork> {
+        let form = definition.form();
+        let space = IndexSpace::new(self.access.space.clone(), form.node_bytes);
+        let pool = self.access.source.pool().clone();
+        let load = BulkLoad::new(pool, space.clone(), form);
+        let tree = self.load(&definition, load, &space, old, &first).await?;
+        let opened = Opened { tree: Arc::new(tree), space };
+        drop(first);
+        let mut made = Ok(());
+        while made.is_ok() && !runs.is_done() {
+            made = match runs.next().await {
+                Ok(run) => self.insert(&definition, &opened, &run).await,
+                Err(error) => Err(error),
+            };
+        }
+        let kept = opened.clone();
+        let made = match made {
+            Ok(()) => IndexVersion::made(definition, &self.version.schema, opened).await,
+            Err(error) => Err(error),
+        };
+        match made {
+            Ok(version) => Ok(IndexWork::Made { version }),
+            Err(error) => {
+                forget(kept).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Loads a tree; what is left of it after an error is forgotten.
+    async fn load(
+        &self,
+        definition: &IndexDefinition,
+        mut load: BulkLoad,
+        space: &Arc<IndexSpace>,
+        old: Option<&Tree>,
+        run: &KeyRun,
+    ) -> Result<Tree> {
+        let loaded = self.merge(definition, &mut load, space, old, run).await;
+        let loaded = match loaded {
+            Ok(()) => space.ensure(LOAD_PAGES).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = loaded {
+            if let Err(reason) = load.abandon().await {
+                note_kept(space, &reason);
+            }
+            return Err(error);
+        }
+        load.finish().await.map_err(|source| self.error(definition, source))
+    }
+
+    /// Loads what a tree and a run have, in order.
+    async fn merge(
+        &self,
+        definition: &IndexDefinition,
+        load: &mut BulkLoad,
+        space: &IndexSpace,
+        old: Option<&Tree>,
+        run: &KeyRun,
+    ) -> Result<()> {
+        let failed = |source| self.error(definition, source);
+        let mut range = old.map(|tree| tree.range(None, None, Direction::Forwards));
+        let mut there = None;
+        if let Some(range) = &mut range {
+            there = range.next().await.map_err(failed)?.cloned();
+        }
+        let mut at = 0;
+        for turn in 1_usize.. {
+            space.ensure(LOAD_PAGES).await?;
+            if turn.is_multiple_of(TURN_KEYS) {
+                yield_now().await;
+            }
+            let new = (at < run.len()).then(|| run.get(at));
+            let takes_new = match (&there, new) {
+                (None, None) => return Ok(()),
+                (None, Some(_)) => true,
+                (Some(_), None) => false,
+                (Some(entry), Some((key, row))) => {
+                    if definition.is_unique && entry.key == key {
+                        return Err(self.duplicate(definition, row).await);
+                    }
+                    (key, row) < (&entry.key, entry.row)
+                }
+            };
+            match (takes_new, new, &mut range) {
+                (true, Some((key, row)), _) => {
+                    match load.push(key, row, &[]).await {
+                        Err(IndexError::Order { .. }) => {
+                            return Err(self.duplicate(definition, row).await);
+                        }
+                        pushed => pushed.map_err(failed)?,
+                    }
+                    at += 1;
+                }
+                (_, _, Some(range)) => {
+                    if let Some(entry) = &there {
+                        load.push(&entry.key, entry.row, &[]).await.map_err(failed)?;
+                    }
+                    there = range.next().await.map_err(failed)?.cloned();
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, definition: &IndexDefinition, source: IndexError) -> StoreError {
+        definition.error(&self.version.schema, source)
+    }
+
+    /// The error of a row whose key is there already.
+    async fn duplicate(&self, definition: &IndexDefinition, row: u64) -> StoreError {
+        let schema = &self.version.schema;
+        let numbers = definition.numbers();
+        let values = match get(self.version, self.access, row, &numbers).await {
+            Ok(values) => values.unwrap_or_default(),
+            Err(error) => return error,
+        };
+        let names = numbers.iter().map(|number| schema.columns[*number].name.clone());
+        StoreError::Duplicate {
+            table: schema.name.clone(),
+            constraint: definition.name.clone(),
+            is_primary: definition.is_primary,
+            key: names.zip(values).collect(),
+            types: numbers.iter().map(|number| schema.columns[*number].data_type.clone()).collect(),
+        }
+    }
+}
+
+/// The keys of rows, in sorted runs.
+struct Runs<'a> {
+    work: &'a Maintenance<'a>,
+    definition: Arc<IndexDefinition>,
+    rows: NewRows<'a>,
+    encoder: KeyEncoder,
+    numbers: Vec<usize>,
+    is_done: bool,
+}
+
+impl<'a> Runs<'a> {
+    fn new(
+        work: &'a Maintenance<'a>,
+        definition: &Arc<IndexDefinition>,
+        first_row: u64,
+    ) -> Result<Runs<'a>> {
+        let encoder = definition.encoder(&work.version.schema)?;
+        let rows = NewRows::new(work, first_row);
+        let numbers = definition.numbers();
+        Ok(Runs { work, definition: definition.clone(), rows, encoder, numbers, is_done: false })
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// The next run; checked for keys that it has twice, if there may be none.
+    async fn next(&mut self) -> Result<KeyRun> {
+        let ledger = &self.work.access.ledger;
+        let mut run = KeyRun::new(ledger, self.definition.is_unique);
+        loop {
+            let Some((first_row, columns)) = self.rows.next(&self.numbers).await? else {
+                self.is_done = true;
+                break;
+            };
+            let added = run.add(&self.encoder, &columns, first_row);
+            added.map_err(|source| self.work.error(&self.definition, source))?;
+            if !run.has_room() {
+                break;
+            }
+        }
+        run.sort();
+        if self.definition.is_unique
+            && let Some(row) = run.duplicate()
+        {
+            return Err(self.work.duplicate(&self.definition, row).await);
+        }
+        Ok(run)
+    }
+}
+
+impl IndexWork {
+    /// The index as it will be.
+    pub(crate) fn version(&self) -> &IndexVersion {
+        let (IndexWork::Changed { version, .. } | IndexWork::Made { version }) = self;
+        version
+    }
+
+    /// The commit that it belongs to is durable.
+    pub(crate) fn settle(&self) {
+        self.version().settle();
+    }
+
+    /// Takes the work back, on a worker: readers find the index as it was.
+    ///
+    /// # Errors
+    /// If keys could not be removed: the index takes no more changes then.
+    pub(crate) async fn take_back(self, schema: &TableSchema) -> Result<()> {
+        match self {
+            IndexWork::Made { version } => {
+                if let Some(opened) = version.opened().cloned() {
+                    drop(version);
+                    forget(opened).await;
+                }
+                Ok(())
+            }
+            IndexWork::Changed { version, run } => {
+                let removed = remove(&version, &run, schema).await;
+                removed.inspect_err(|error| version.note_broken(error))
+            }
+        }
+    }
+}
+
+/// Removes the keys of a run, and writes the tree, so that none of its pages is dirty whatever becomes of it.
+async fn remove(version: &IndexVersion, run: &KeyRun, schema: &TableSchema) -> Result<()> {
+    let Some(opened) = version.opened() else { return Ok(()) };
+    for (key, row) in run.iter() {
+        ensure_places(opened).await?;
+        let removed = opened.tree.remove(key, row).await;
+        removed.map_err(|source| version.definition().error(schema, source))?;
+    }
+    version.changed(schema).await.map(drop)
+}
+
+/// Forgets a tree that nothing refers to: its places are free once none of its pages is on its way to a device.
+async fn forget(opened: Opened) {
+    if let Err(error) = opened.tree.settle_writes().await {
+        note_kept(&opened.space, &error);
+    }
+}
+
+/// Keeps the places of a tree whose pages may be on their way to a device, until the database is opened again.
+fn note_kept(space: &IndexSpace, error: &IndexError) {
+    log::warn!("pages of an index that was given up stay where they are: {error}");
+    space.settle();
+}

@@ -1,0 +1,19 @@
+//! Indexes of tables: what they are, where their pages lie, and how they follow the tables' rows.
+//!
+//! An index is a B+tree of `weft-index` over keys of some columns, whose values are the ids of the rows. All snapshots
+//! that have an index share one tree: rows only come, so a reader passes over those that its snapshot does not have
+//! (`lookup.rs`). Commits change the tree one after the other (`maintain.rs`); what they write lies at new places, which become
+//! the index with the manifest that names its new root (`version.rs`, `space.rs`).
+
+mod check;
+mod definition;
+pub(crate) mod foreign;
+mod key_run;
+mod lookup;
+pub(crate) mod maintain;
+mod new_rows;
+mod space;
+pub(crate) mod version;
+
+pub use definition::{Check, Constraints, ForeignKey, IndexColumn, IndexDefinition};
+pub use lookup::{IndexScan, IndexScanOptions, KeyRange};
