@@ -91,7 +91,7 @@ fn path(
             break;
         }
         let longer = prefixes.iter().flat_map(|prefix| {
-            values.iter().map(|value| [prefix.as_slice(), &[value.clone()]].concat())
+            values.iter().map(|value| [prefix.as_slice(), std::slice::from_ref(value)].concat())
         });
         prefixes = longer.collect();
         kept *= share_of(table, learned, condition, values.len());
@@ -110,7 +110,7 @@ fn path(
         };
         ranges.push(match last.filter(|_| !bounds.is_empty()) {
             Some(of) => bounds.narrow(range, of.is_descending, |value| {
-                prefix(&[values.as_slice(), &[value.clone()]].concat())
+                prefix(&[values.as_slice(), std::slice::from_ref(value)].concat())
             })?,
             None => range,
         });
