@@ -19,6 +19,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::OutOfMemory => "out_of_memory",
         ErrorKind::Io => "io",
         ErrorKind::Storage => "storage",
+        ErrorKind::Conflict => "conflict",
         ErrorKind::Cancelled => "cancelled",
         ErrorKind::Internal => "internal",
     }

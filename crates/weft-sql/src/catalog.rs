@@ -178,6 +178,27 @@ impl StatementCatalog {
             .collect()
     }
 
+    /// Gives the rows of a table with their ids a name in this statement.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub(crate) async fn bind_with_row_ids(&self, name: &str, table: &Arc<Table>) -> Result<()> {
+        let rows = self.provider(Arc::clone(table)).await?.with_row_ids();
+        self.bound.insert(name, Arc::new(rows));
+        Ok(())
+    }
+
+    async fn provider(&self, table: Arc<Table>) -> Result<StoredTable> {
+        let defaults = self.defaults(&table)?;
+        let learned = table.statistics().await?;
+        if let Err(error) = table.load().await {
+            // The scan of the table tells.
+            let name = &table.schema().name;
+            log::debug!("the zones of table {name} are not known to the planner: {error}");
+        }
+        Ok(StoredTable::new(table, defaults, self.context.clone(), learned))
+    }
+
     pub(crate) async fn table_of(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(relation) = self.relation(name) {
             return Ok(Some(Arc::new(RelationTable::new(name, relation.clone()))));
@@ -186,13 +207,7 @@ impl StatementCatalog {
             return Ok(Some(table));
         }
         if let Some(table) = self.snapshot.table(name) {
-            let defaults = self.defaults(&table)?;
-            let learned = table.statistics().await?;
-            if let Err(error) = table.load().await {
-                // Whoever reads the table tells.
-                log::debug!("the zones of table {name} are not known to the planner: {error}");
-            }
-            let table = StoredTable::new(table, defaults, self.context.clone(), learned);
+            let table = self.provider(table).await?;
             return Ok(Some(Arc::new(table)));
         }
         let pending = self.pending.as_ref().filter(|(view, _)| view == name);

@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Io,
     /// The database directory: locked, read-only, damaged, full.
     Storage,
+    /// Another statement changed meanwhile what this one relies on: it may be run again.
+    Conflict,
     /// The statement was cancelled.
     Cancelled,
     /// A bug.

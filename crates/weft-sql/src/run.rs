@@ -20,7 +20,7 @@ use crate::catalog::StatementCatalog;
 use crate::control::Control;
 use crate::ddl::Dependents;
 use crate::economy::{self, Economy, Tried};
-use crate::error::{Result, SqlError, internal};
+use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::explain;
 use crate::insert;
 use crate::locate::locate;
@@ -33,6 +33,9 @@ use crate::spill_files::task_context;
 use crate::statement::{self, Parsed};
 use crate::unsupported;
 use crate::zoned_times;
+
+/// How often a statement begins anew because another one was faster to change the rows that it changes.
+const CONFLICTS_MAX: usize = 100;
 
 /// How many EXECUTEs may lie in each other.
 const EXECUTE_DEPTH_MAX: usize = 1;
@@ -116,11 +119,21 @@ async fn drive_uncancelled(
     reader.end(result.map_err(|error| locate(error, &sql))).await;
 }
 
-/// Runs a statement to its end, once more for each of its files of whose types a sample told too little.
+/// Runs a statement to its end, once more for each of its files of whose types a sample told too little, and on what other
+/// statements left of rows that it was about to change.
 async fn attempt_with_types(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
+    let mut conflicts = 0;
     loop {
         let result = attempt(run, reader).await;
         match &result {
+            Err(error)
+                if error.kind() == ErrorKind::Conflict
+                    && !reader.has_rows
+                    && conflicts < CONFLICTS_MAX =>
+            {
+                conflicts += 1;
+                log::debug!("{error}; the statement is run again");
+            }
             Err(error) if !reader.has_rows && run.control.files.begin_anew() => {
                 log::info!("{error}; the statement is planned again with types of all values");
                 reader.misfit = Some(error.clone());
@@ -276,6 +289,7 @@ impl Run {
                 create @ ast::Statement::CreateMacro { .. } => {
                     return self.create_macro(&catalog, create);
                 }
+                ast::Statement::Truncate(truncate) => return self.truncate(&catalog, &truncate),
                 ast::Statement::ShowCreate { obj_name, .. } => {
                     return self.show_create(&catalog, &obj_name);
                 }
@@ -347,6 +361,7 @@ impl Run {
             .statement_catalog(&self.control, self.economy)?
             .with_relations(&self.relations);
         match parsed {
+            Parsed::Change(change) => self.change_rows(&catalog, *change).await,
             Parsed::CopyFrom { table, columns, path, options } => {
                 self.copy_from(&catalog, table, columns, path, options).await
             }

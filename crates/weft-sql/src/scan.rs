@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result as DfResult, Statistics, internal_err};
+use datafusion::common::{ColumnStatistics, Result as DfResult, Statistics, internal_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -27,7 +27,7 @@ use crate::assign::marked_schema;
 use crate::error::from_store;
 use crate::plan_node::plan_node;
 use crate::pushdown::{Condition, share};
-use crate::table::{ScanContext, project, statistics};
+use crate::table::{ScanContext, project, statistics, with_row_id};
 
 /// A scan of a table with its projection and conditions.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct ScanExec {
     projection: Vec<usize>,
     conditions: Vec<Condition>,
     limit: Option<usize>,
+    /// Whether the ids of the rows come behind the columns.
+    with_row_ids: bool,
     context: ScanContext,
     properties: Arc<PlanProperties>,
     statistics: Arc<Statistics>,
@@ -63,12 +65,7 @@ impl ScanExec {
         context: ScanContext,
     ) -> DfResult<ScanExec> {
         let schema = project(&marked_schema(table.schema()), &projection);
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(partitions),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
+        let properties = properties_of(schema, partitions);
         let statistics = Arc::new(estimate(&table, &projection, &conditions));
         Ok(ScanExec {
             table,
@@ -76,6 +73,7 @@ impl ScanExec {
             projection,
             conditions,
             limit: None,
+            with_row_ids: false,
             context,
             properties: Arc::new(properties),
             statistics,
@@ -92,12 +90,27 @@ impl ScanExec {
             projection: self.projection.clone(),
             conditions: self.conditions.clone(),
             limit,
+            with_row_ids: self.with_row_ids,
             context: self.context.clone(),
             properties: Arc::clone(&self.properties),
             statistics: Arc::clone(&self.statistics),
             metrics: ExecutionPlanMetricsSet::new(),
             running: Arc::default(),
         }
+    }
+
+    /// The same with the ids of the rows behind the columns.
+    pub(crate) fn with_row_ids(self) -> ScanExec {
+        let properties = properties_of(with_row_id(&self.schema()), self.partitions());
+        let mut statistics = (*self.statistics).clone();
+        statistics.column_statistics.push(ColumnStatistics::new_unknown());
+        let (properties, statistics) = (Arc::new(properties), Arc::new(statistics));
+        ScanExec { with_row_ids: true, properties, statistics, ..self }
+    }
+
+    /// Whether the ids of the rows come behind the columns.
+    pub(crate) fn has_row_ids(&self) -> bool {
+        self.with_row_ids
     }
 
     /// The table.
@@ -141,6 +154,7 @@ impl ScanExec {
             projection: self.projection.clone(),
             predicates: self.conditions.clone(),
             batch_rows: self.limit.map_or(batch_rows, |limit| batch_rows.min(limit.max(1))),
+            with_row_id: self.with_row_ids,
             io_depth: self.context.io_depth,
             workers: self.context.threads,
             share: Some(self.context.control.share),
@@ -151,6 +165,15 @@ impl ScanExec {
         let scans = self.table.scan_partitions(self.partitions(), options);
         Ok(scans.map_err(|error| from_store(&error))?.into_iter().map(Some).collect())
     }
+}
+
+fn properties_of(schema: SchemaRef, partitions: usize) -> PlanProperties {
+    PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(partitions),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    )
 }
 
 /// The statistics of the rows that satisfy the conditions.

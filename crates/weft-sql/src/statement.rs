@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::change_statement::{self, ChangeStatement};
 use crate::char_length;
 use crate::copy_options::CopyOptions;
 use crate::copy_statement::{parse_copy, parse_explain_copy};
@@ -32,6 +33,8 @@ use crate::text::{self, DIALECT};
 pub(crate) enum Parsed {
     /// One that DataFusion knows.
     Sql(Box<DfStatement>),
+    /// UPDATE, DELETE or MERGE
+    Change(Box<ChangeStatement>),
     /// `COPY table [(columns)] FROM 'file' …`
     CopyFrom {
         table: ast::ObjectName,
@@ -109,12 +112,22 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
     lambda_syntax::rewrite_tokens(&mut tokens);
     file_functions::rewrite(&mut tokens);
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
+        if let Parsed::Sql(statement) = &parsed
+            && let DfStatement::Statement(statement) = statement.as_ref()
+            && let Some(change) = change_statement::of(statement)?
+        {
+            parsed = Parsed::Change(Box::new(change));
+        }
         match &mut parsed {
             Parsed::Sql(statement) => {
                 rewrite::statement(statement)?;
                 if let Some(statement) = inner_statement(statement) {
                     char_length::rewrite_casts(statement)?;
                 }
+            }
+            Parsed::Change(change) => {
+                rewrite::query(&mut change.query)?;
+                char_length::rewrite_casts(&mut change.query)?;
             }
             Parsed::CopyTo { query, .. }
             | Parsed::DescribeQuery { query }

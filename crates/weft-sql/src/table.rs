@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{
@@ -18,7 +18,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::future::BoxFuture;
 use weft_exec::spill::Turn;
-use weft_store::Table;
+use weft_store::{ROW_ID, Table};
 
 use crate::access_path::{self, AccessPath, IndexUse};
 use crate::assign::marked_schema;
@@ -50,6 +50,8 @@ pub(crate) struct StoredTable {
     defaults: HashMap<String, Expr>,
     context: ScanContext,
     learned: Option<Arc<weft_store::Statistics>>,
+    /// Whether the ids of rows are a column more.
+    has_row_ids: bool,
 }
 
 impl StoredTable {
@@ -61,7 +63,13 @@ impl StoredTable {
         learned: Option<Arc<weft_store::Statistics>>,
     ) -> StoredTable {
         let schema = marked_schema(table.schema());
-        StoredTable { table, schema, defaults, context, learned }
+        StoredTable { table, schema, defaults, context, learned, has_row_ids: false }
+    }
+
+    /// The same with the ids of the rows as the last column.
+    pub(crate) fn with_row_ids(self) -> StoredTable {
+        let schema = with_row_id(&self.schema);
+        StoredTable { schema, has_row_ids: true, ..self }
     }
 
     /// The number of rows.
@@ -150,8 +158,20 @@ fn planned<'a>(
                 None => return internal_err!("a scan was given the condition {filter}"),
             }
         }
+        let columns = table.table.schema().columns.len();
+        let ids = projection.iter().position(|column| *column == columns);
+        let with_row_id = ids.is_some_and(|_| table.has_row_ids);
+        let projection = match ids {
+            Some(ids) if ids + 1 < projection.len() => {
+                return internal_err!("the ids of rows come before other columns");
+            }
+            Some(ids) => projection[..ids].to_vec(),
+            None => projection,
+        };
         let (learned, index_use) = (table.learned(), table.context.index_use);
-        if let Some(path) = access_path::choose(&table.table, learned, &conditions, index_use) {
+        let path = access_path::choose(&table.table, learned, &conditions, index_use);
+        // Rows that are looked up come without their ids.
+        if let Some(path) = path.filter(|_| !table.has_row_ids) {
             return looked_up(table, state, path, &projection, (filters, &conditions));
         }
         let config = state.config();
@@ -164,6 +184,7 @@ fn planned<'a>(
             partitions,
             table.context.clone(),
         )?;
+        let scan = if with_row_id { scan.with_row_ids() } else { scan };
         let scan: Arc<dyn ExecutionPlan> = Arc::new(scan.with_limit(limit));
         Ok(scan)
     })
@@ -204,10 +225,12 @@ fn looked_up(
 /// What is known of the table's rows without reading them. The table's directory is loaded.
 pub(crate) fn statistics(table: &Table, projection: &[usize]) -> Statistics {
     let rows = table.rows();
+    let has_deleted = table.may_have_deleted_rows();
     let schema = table.arrow_schema();
     let column = |number: &usize| {
         let Ok(zone) = table.zone(*number) else { return ColumnStatistics::new_unknown() };
         let data_type = schema.field(*number).data_type();
+        let nulls = usize::try_from(zone.null_count).unwrap_or(usize::MAX);
         let bound = |value: Option<&weft_store::Scalar>| match value
             .and_then(|value| scalar_value(value, data_type))
         {
@@ -216,7 +239,10 @@ pub(crate) fn statistics(table: &Table, projection: &[usize]) -> Statistics {
             None => Precision::Absent,
         };
         ColumnStatistics {
-            null_count: Precision::Exact(usize::try_from(zone.null_count).unwrap_or(usize::MAX)),
+            null_count: match has_deleted {
+                true => Precision::Inexact(nulls),
+                false => Precision::Exact(nulls),
+            },
             min_value: bound(zone.min.as_ref()),
             max_value: bound(zone.max.as_ref()),
             ..ColumnStatistics::new_unknown()
@@ -229,6 +255,13 @@ pub(crate) fn statistics(table: &Table, projection: &[usize]) -> Statistics {
         total_byte_size: Precision::Inexact(bytes),
         column_statistics: projection.iter().map(column).collect(),
     }
+}
+
+/// Columns with those of the ids of rows behind them.
+pub(crate) fn with_row_id(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| field.as_ref().clone());
+    let ids = Field::new(ROW_ID, DataType::UInt64, false);
+    Arc::new(Schema::new(fields.chain([ids]).collect::<Vec<_>>()))
 }
 
 /// The columns of a projection.

@@ -46,13 +46,6 @@ fn check_explained(statement: &DfStatement, is_analyze: bool) -> Result<()> {
 
 fn check_sql(statement: &Statement) -> Result<()> {
     let what = match statement {
-        Statement::Update(_) => "UPDATE",
-        Statement::Delete(_) => "DELETE",
-        Statement::Merge(_) => "MERGE",
-        Statement::Truncate(_) => {
-            return Err(SqlError::not_supported("TRUNCATE")
-                .with_hint("write CREATE OR REPLACE TABLE to empty a table"));
-        }
         Statement::StartTransaction { .. } => return Err(transactions("BEGIN")),
         Statement::Commit { .. } => return Err(transactions("COMMIT")),
         Statement::Rollback { .. } => return Err(transactions("ROLLBACK")),

@@ -8,9 +8,11 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use arrow_buffer::BooleanBufferBuilder;
 use weft_buffer::PageTable;
 use weft_codec::Block as Decoder;
 
+use crate::deleted::Deleted;
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::group_writer::{Encoding, WrittenGroup, no_hints};
@@ -81,6 +83,8 @@ impl Piece {
 #[derive(Debug)]
 struct Join {
     pieces: Vec<Piece>,
+    /// The id of the first row.
+    first_row: u64,
     rows: u64,
     /// Those of the longest of them.
     longest: u64,
@@ -94,9 +98,10 @@ struct Join {
 impl Join {
     fn of(piece: Piece) -> Join {
         let group = piece.group();
-        let (rows, bytes) = (group.rows.into(), group.bytes());
+        let (first_row, rows, bytes) = (group.first_row, group.rows.into(), group.bytes());
         let has_new = matches!(piece, Piece::New(_));
-        Join { rows, longest: rows, bytes, has_old: !has_new, has_new, pieces: vec![piece] }
+        let (longest, has_old, pieces) = (rows, !has_new, vec![piece]);
+        Join { pieces, first_row, rows, longest, bytes, has_old, has_new }
     }
 
     /// True if the row group behind should be joined with this one.
@@ -104,6 +109,8 @@ impl Join {
         let rows = self.rows + next.rows;
         let all_new = !self.has_old && !next.has_old;
         is_short_before(self.rows, next.rows)
+            // Row groups between them may have been deleted as a whole.
+            && self.first_row + self.rows == next.first_row
             // What was left apart before stays so.
             && next.has_new
             && (!all_new || self.longest.max(next.longest) <= NEW_ROWS_MAX)
@@ -256,13 +263,27 @@ async fn execute(
         encoding.add(arrays, hint).await?;
     }
     let mut written = encoding.write(space).await?;
-    written.group.first_row = join.pieces[0].group().first_row;
+    written.group.first_row = join.first_row;
+    written.group.deleted = deleted_of(&join.pieces);
     assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
     freed.extend(join.pieces.iter().filter_map(|piece| match piece {
         Piece::Old(group, _) => Some(group.extent),
         Piece::New(_) => None,
     }));
     Ok((written.group, Some(written.allocation)))
+}
+
+/// The deleted rows of row groups that are joined.
+fn deleted_of(pieces: &[Piece]) -> Option<Deleted> {
+    let groups = || pieces.iter().map(Piece::group);
+    let mut live = BooleanBufferBuilder::new(groups().map(|group| group.rows as usize).sum());
+    for group in groups() {
+        match &group.deleted {
+            Some(deleted) => live.append_buffer(deleted.live()),
+            None => live.append_n(group.rows as usize, true),
+        }
+    }
+    Deleted::of_live(live.finish())
 }
 
 /// Adds what a row group has of a column to `arrays`.
@@ -310,7 +331,7 @@ async fn write_statistics(
     Ok((stored, allocation))
 }
 
-async fn write_segment(
+pub(crate) async fn write_segment(
     groups: Vec<RowGroup>,
     version: &TableVersion,
     space: &Arc<Space>,
@@ -324,7 +345,7 @@ async fn write_segment(
     let entry = SegmentEntry {
         stored,
         row_groups: groups.len() as u32,
-        rows: groups.iter().map(|group| u64::from(group.rows)).sum(),
+        rows: groups.iter().map(|group| u64::from(group.live_rows())).sum(),
         bytes: groups.iter().map(RowGroup::bytes).sum(),
         extents: occupied(&groups, &stored),
     };
@@ -337,16 +358,23 @@ mod tests {
 
     /// Rows of the row groups that `joins` makes of old and new ones.
     fn check(old: &[u64], new: &[u64], expected: &[u64]) {
-        let join = |rows: u64, has_new: bool| Join {
-            pieces: Vec::new(),
-            rows,
-            longest: rows,
-            bytes: rows,
-            has_old: !has_new,
-            has_new,
+        let mut first_row = 0;
+        let mut join = |rows: u64, has_new: bool| {
+            first_row += rows;
+            let (first_row, has_old) = (first_row - rows, !has_new);
+            Join {
+                pieces: Vec::new(),
+                first_row,
+                rows,
+                longest: rows,
+                bytes: rows,
+                has_old,
+                has_new,
+            }
         };
-        let old = old.iter().map(|rows| join(*rows, false));
-        let found = settle(old.chain(new.iter().map(|rows| join(*rows, true))), 65_536);
+        let mut joins: Vec<Join> = old.iter().map(|rows| join(*rows, false)).collect();
+        joins.extend(new.iter().map(|rows| join(*rows, true)));
+        let found = settle(joins.into_iter(), 65_536);
         assert_eq!(found.iter().map(|join| join.rows).collect::<Vec<_>>(), expected);
     }
 

@@ -1,6 +1,7 @@
 //! What a commit can change.
 
 use crate::index::{Check, ForeignKey, IndexDefinition};
+use crate::row_set::RowSet;
 use crate::schema::TableSchema;
 use crate::writer::WrittenGroups;
 
@@ -92,6 +93,22 @@ pub enum Change {
         table: String,
         /// The constraint's name.
         name: String,
+    },
+    /// Removes rows of a table. An update of rows removes them and appends their successors in one commit.
+    Delete {
+        /// The table's name.
+        table: String,
+        /// The identity that the table must have; none if an earlier change of this commit made it.
+        expected: Option<u64>,
+        /// The ids of the rows, all of which must be there.
+        rows: RowSet,
+    },
+    /// Removes all rows of a table.
+    Truncate {
+        /// The table's name.
+        table: String,
+        /// The identity that the table must have; none if an earlier change of this commit made it.
+        expected: Option<u64>,
     },
     /// Sets an option for good, or takes it back.
     SetOption {

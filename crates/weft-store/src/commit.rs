@@ -54,6 +54,7 @@ async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<De
     for change in work.changes {
         draft.apply(change, &core.space, &core.access).await?;
     }
+    draft.remake_indexes(&core.access).await?;
     draft.check_references(&core.access).await?;
     let device = match work.device {
         Some(path) => Some(add_device(core, draft, path).await?),

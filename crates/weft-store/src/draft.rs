@@ -1,11 +1,12 @@
 //! A commit being put together: the names and tables as they will be, and what space that takes and frees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::append::append;
 use crate::change::Change;
+use crate::delete::{Shortened, delete, truncate};
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::index::maintain::{IndexWork, Maintenance};
@@ -33,6 +34,8 @@ pub(crate) struct Draft {
     index_work: Vec<(Arc<TableSchema>, IndexWork)>,
     /// Tables that have got rows, and the first of these.
     grown: Vec<(String, u64)>,
+    /// Tables that have lost rows, whose indexes are to be made anew.
+    shrunk: BTreeSet<String>,
     /// A table or index has gone.
     has_dropped: bool,
 }
@@ -49,6 +52,7 @@ impl Draft {
             freed: Vec::new(),
             index_work: Vec::new(),
             grown: Vec::new(),
+            shrunk: BTreeSet::new(),
             has_dropped: false,
             base,
         }
@@ -101,6 +105,17 @@ impl Draft {
                 self.add_foreign_key(table, &parent, key)
             }
             Change::DropConstraint { table, name } => self.drop_constraint(&table, &name),
+            Change::Delete { table, expected, rows } => {
+                let version = self.check_identity(&table, expected)?;
+                let left = delete(&version, &rows, space, access).await?;
+                self.shorten(table, left);
+                Ok(())
+            }
+            Change::Truncate { table, expected } => {
+                let version = self.check_identity(&table, expected)?;
+                self.shorten(table, truncate(&version));
+                Ok(())
+            }
             Change::SetOption { name, value } => {
                 match value {
                     Some(value) => self.options.insert(name, value),
@@ -109,6 +124,39 @@ impl Draft {
                 Ok(())
             }
         }
+    }
+
+    fn shorten(&mut self, table: String, left: Shortened) {
+        self.freed.extend(left.freed);
+        self.taken.extend(left.taken);
+        // What refers to the rows is looked at once more.
+        for (name, version) in &self.tables {
+            if version.constraints.foreign_keys.iter().any(|key| key.parent == left.version.id) {
+                self.grown.push((name.clone(), 0));
+            }
+        }
+        self.tables.insert(table.clone(), Arc::new(left.version));
+        self.shrunk.insert(table);
+    }
+
+    /// Makes the indexes of tables anew that have lost rows, on a worker, after all changes.
+    pub(crate) async fn remake_indexes(&mut self, access: &Access) -> Result<()> {
+        for table in std::mem::take(&mut self.shrunk) {
+            let Some(version) = self.tables.get(&table).cloned() else { continue };
+            let mut indexes = Vec::with_capacity(version.indexes.len());
+            for index in &version.indexes {
+                let work = Maintenance { version: &version, access };
+                let work = work.make(index.definition().clone()).await?;
+                indexes.push(work.version().clone());
+                self.index_work.push((version.schema.clone(), work));
+                self.freed.extend(index.entry.extents.iter().copied());
+            }
+            if !indexes.is_empty() {
+                let next = version.copied().with_keys(indexes, version.constraints.clone());
+                self.tables.insert(table, Arc::new(next));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that a name is free for a table or for a view.
@@ -168,7 +216,12 @@ impl Draft {
     ) -> Result<()> {
         let mut indexes = Vec::with_capacity(version.indexes.len());
         let maintenance = Maintenance { version: &version, access };
+        let is_shrunk = self.shrunk.contains(&table);
         for index in &version.indexes {
+            if is_shrunk {
+                indexes.push(index.clone());
+                continue;
+            }
             match maintenance.add(index, first_row).await? {
                 None => indexes.push(index.clone()),
                 Some((next, work, freed)) => {

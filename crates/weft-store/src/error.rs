@@ -190,7 +190,7 @@ pub enum StoreError {
     Conflict {
         /// The table.
         table: String,
-        /// `dropped` or `replaced`.
+        /// `dropped`, `replaced` or `changed`.
         change: &'static str,
     },
     /// A table cannot have a column of this type.

@@ -128,7 +128,8 @@ impl<'a> Encoding<'a> {
         }
         run.write(space).await?;
         let extent = allocation.extent();
-        let group = RowGroup { first_row: 0, rows: rows as u32, extent, chunks: chunks.into() };
+        let (rows, chunks) = (rows as u32, chunks.into());
+        let group = RowGroup { first_row: 0, rows, deleted: None, extent, chunks };
         Ok(WrittenGroup { group, allocation })
     }
 }

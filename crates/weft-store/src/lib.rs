@@ -15,6 +15,8 @@ mod change;
 mod commit;
 mod core;
 mod data_type;
+mod delete;
+mod deleted;
 mod device;
 mod directory;
 mod draft;
@@ -36,6 +38,7 @@ mod pages;
 mod pieces;
 mod place;
 mod row_group;
+mod row_set;
 mod scan;
 mod scan_group;
 mod scan_morsels;
@@ -62,6 +65,7 @@ pub use index::{
     KeyRange,
 };
 pub use row_group::ROW_GROUP_ROWS_MAX;
+pub use row_set::RowSet;
 pub use scan::Scan;
 pub use scan_morsels::{MorselScan, ScanMorsel};
 pub use scan_options::{ColumnFilter, ROW_ID, ScanOptions, ScanStats};

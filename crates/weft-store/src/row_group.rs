@@ -2,6 +2,7 @@
 
 use weft_codec::Zone;
 
+use crate::deleted::Deleted;
 use crate::extent::Extent;
 use crate::pages::{Stored, units_of};
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
@@ -9,15 +10,20 @@ use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
 /// Rows of a row group, at most: what a block can hold.
 pub const ROW_GROUP_ROWS_MAX: usize = weft_codec::MAX_ROWS;
 
+/// The flag of a row group of which rows are deleted.
+const HAS_DELETED: u32 = 1;
+
 /// Bytes of the shortest block in a segment: its place and its zone.
 const BLOCK_ENTRY_BYTES: usize = 12 + 9;
 
-/// Rows that lie together: immutable, a chunk for each column, at most 65,536 rows.
+/// Rows that lie together: a chunk for each column, at most 65,536 rows. Their values never change, but rows may be deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowGroup {
     /// Id of the first row; the others follow.
     pub(crate) first_row: u64,
     pub(crate) rows: u32,
+    /// Which of the rows are deleted, but not all.
+    pub(crate) deleted: Option<Deleted>,
     /// What all its blocks occupy.
     pub(crate) extent: Extent,
     /// By column.
@@ -91,6 +97,16 @@ impl Chunk {
 }
 
 impl RowGroup {
+    /// The number of rows that are not deleted.
+    pub(crate) fn live_rows(&self) -> u32 {
+        self.rows - self.deleted.as_ref().map_or(0, Deleted::rows)
+    }
+
+    /// The id behind that of the last row.
+    pub(crate) fn end_row(&self) -> u64 {
+        self.first_row + u64::from(self.rows)
+    }
+
     /// Bytes of all blocks.
     pub(crate) fn bytes(&self) -> u64 {
         self.chunks.iter().map(Chunk::bytes).sum()
@@ -112,11 +128,14 @@ impl RowGroup {
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.u64(self.first_row);
         writer.u32(self.rows);
-        // Flags, delete marks, version chains: none yet.
-        writer.u32(0);
+        writer.u32(if self.deleted.is_some() { HAS_DELETED } else { 0 });
+        // Version chains: none yet.
         writer.u64(0);
         writer.u64(0);
         self.extent.write(writer);
+        if let Some(deleted) = &self.deleted {
+            deleted.write(writer);
+        }
         for chunk in &self.chunks {
             writer.u32(chunk.block_rows);
             for block in &chunk.blocks {
@@ -138,15 +157,17 @@ impl RowGroup {
             return wrong(format!("a row group that begins at row {first_row}"));
         }
         let (flags, marks, versions) = (reader.u32()?, reader.u64()?, reader.u64()?);
-        if (flags, marks, versions) != (0, 0, 0) {
+        if (flags & !HAS_DELETED, marks, versions) != (0, 0, 0) {
             return wrong("a row group with marks that this version does not know");
         }
         let extent = Extent::read(reader)?;
+        let has_deleted = flags & HAS_DELETED != 0;
+        let deleted = has_deleted.then(|| Deleted::read(reader, rows)).transpose()?;
         let mut chunks = Vec::with_capacity(columns);
         for _ in 0..columns {
             chunks.push(read_chunk(reader, rows, extent)?);
         }
-        Ok(RowGroup { first_row, rows, extent, chunks: chunks.into() })
+        Ok(RowGroup { first_row, rows, deleted, extent, chunks: chunks.into() })
     }
 }
 

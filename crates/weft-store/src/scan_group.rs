@@ -173,7 +173,8 @@ impl<'a> GroupScan<'a> {
         place: (usize, usize),
     ) -> GroupScan<'a> {
         let group = &segment.groups[place.0];
-        GroupScan { shared, segment, group, place, selection: None }
+        let selection = group.deleted.as_ref().map(|deleted| deleted.live().clone());
+        GroupScan { shared, segment, group, place, selection }
     }
 
     /// Rows of the blocks of a column, but for the last.

@@ -121,7 +121,7 @@ async fn decode(
         }
     }
     reader.end()?;
-    let rows: u64 = groups.iter().map(|group| u64::from(group.rows)).sum();
+    let rows: u64 = groups.iter().map(|group| u64::from(group.live_rows())).sum();
     if (groups.len(), rows) != (entry.row_groups as usize, entry.rows) {
         return wrong(format!("{} row groups with {rows} rows are not those named", groups.len()));
     }
@@ -144,10 +144,12 @@ pub(crate) fn occupied(groups: &[RowGroup], stored: &Stored) -> Vec<Extent> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_buffer::BooleanBuffer;
     use futures::executor::block_on;
     use weft_codec::{Scalar, Zone};
 
     use super::*;
+    use crate::deleted::Deleted;
     use crate::row_group::{Block, Chunk};
 
     fn groups() -> Vec<RowGroup> {
@@ -163,7 +165,15 @@ mod tests {
         };
         let chunks = [Chunk::new(1024, vec![block(10, 1024), block(12, 6)])];
         let extent = Extent { device: 2, start: 10, units: 4 };
-        vec![RowGroup { first_row: 90, rows: 1030, extent, chunks: chunks.into() }]
+        vec![RowGroup { first_row: 90, rows: 1030, deleted: None, extent, chunks: chunks.into() }]
+    }
+
+    /// The row groups with two rows less, and their entry.
+    fn with_deleted() -> (Vec<RowGroup>, SegmentEntry) {
+        let mut groups = groups();
+        let live = BooleanBuffer::collect_bool(1030, |row| row != 4 && row != 1029);
+        groups[0].deleted = Deleted::of_live(live);
+        (groups, SegmentEntry { rows: 1028, ..entry() })
     }
 
     fn entry() -> SegmentEntry {
@@ -186,15 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn deleted_rows_come_back() {
+        let (groups, entry) = with_deleted();
+        let bytes = encode(&groups, 5, 1);
+        assert_eq!(of(&bytes, &entry, 5), Ok(groups));
+        assert!(of(&bytes, &self::entry(), 5).is_err(), "more rows than are left");
+    }
+
+    #[test]
     fn no_bytes_make_it_panic() {
-        let good = encode(&groups(), 5, 1);
+        let good = encode(&with_deleted().0, 5, 1);
         for at in 0..good.len() {
             for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
                 let mut bad = good.clone();
                 bad[at] = value;
-                of(&bad, &entry(), 5).ok();
+                of(&bad, &with_deleted().1, 5).ok();
             }
-            assert!(of(&good[..at], &entry(), 5).is_err());
+            assert!(of(&good[..at], &with_deleted().1, 5).is_err());
         }
     }
 }

@@ -58,13 +58,11 @@ impl Statistics {
         self.rows
     }
 
-    /// About how many different values a column has, nulls aside; `None` if they are not counted.
-    ///
-    /// # Panics
-    /// If there is no such column.
+    /// About how many different values a column has, nulls aside; `None` if they are not counted, or there is no such column.
     pub fn distinct(&self, column: usize) -> Option<u64> {
         // The sketch does not know that there are no more values than rows.
-        self.sketches[column].as_ref().map(|sketch| sketch.estimate().min(self.rows))
+        let sketch = self.sketches.get(column)?.as_ref();
+        sketch.map(|sketch| sketch.estimate().min(self.rows))
     }
 
     /// Rows drawn at random, each equally likely: the columns in the table's order, up to [`SAMPLE_ROWS_MAX`] values

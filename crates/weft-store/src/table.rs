@@ -172,6 +172,8 @@ impl TableVersion {
         for group in directory.iter().flat_map(|segment| &segment.groups) {
             for (zone, chunk) in zones.iter_mut().zip(&group.chunks) {
                 zone.merge(rows, chunk.zone(), group.rows.into());
+                // Values that bound the others, and NULLs, may be those of deleted rows.
+                zone.exact &= group.deleted.is_none();
             }
             rows += u64::from(group.rows);
         }
@@ -233,7 +235,8 @@ impl Table {
         self.version.segments.iter().map(|segment| segment.entry.row_groups as usize).sum()
     }
 
-    /// The zone of a column over the table: bounds of its values and the number of nulls. Loads the
+    /// The zone of a column over the table: bounds of its values and the number of nulls, which may be
+    /// those of deleted rows if the zone is not exact. Loads the
     /// table's directory if nobody has used the table yet. Blocks this thread, which must be no worker.
     ///
     /// # Errors
@@ -246,6 +249,16 @@ impl Table {
         Ok(self.version.zones.get().expect("loaded")[column].clone())
     }
 
+    /// True if rows of the table were deleted whose values still count in its zones, or if its directory is not loaded.
+    pub fn may_have_deleted_rows(&self) -> bool {
+        let may_have = |segment: &Arc<Segment>| {
+            let has_deleted =
+                |loaded: &Loaded| loaded.groups.iter().any(|group| group.deleted.is_some());
+            segment.known().is_none_or(has_deleted)
+        };
+        self.version.segments.iter().any(may_have)
+    }
+
     /// Least and most rows that satisfy all of these predicates, as the zones of row groups tell once the directory is loaded.
     /// Predicates on columns that there are not tell nothing.
     pub fn rows_within(&self, predicates: &[(usize, Predicate)]) -> (u64, u64) {
@@ -256,15 +269,15 @@ impl Table {
                 continue;
             };
             for group in &loaded.groups {
-                let rows = u64::from(group.rows);
+                let (rows, live_rows) = (u64::from(group.rows), u64::from(group.live_rows()));
                 let all = |holds: fn(&Predicate, &Zone, u64) -> bool, unknown: bool| {
                     predicates.iter().all(|(column, predicate)| {
                         let chunk = group.chunks.get(*column);
                         chunk.map_or(unknown, |chunk| holds(predicate, chunk.zone(), rows))
                     })
                 };
-                least += if all(Predicate::must_match, false) { rows } else { 0 };
-                most += if all(Predicate::may_match, true) { rows } else { 0 };
+                least += if all(Predicate::must_match, false) { live_rows } else { 0 };
+                most += if all(Predicate::may_match, true) { live_rows } else { 0 };
             }
         }
         (least, most)
@@ -336,7 +349,7 @@ pub(crate) async fn get(
 ) -> Result<Option<Vec<Scalar>>> {
     let source = &access.source;
     let directory = version.load(access).await?;
-    let ends_behind = |group: &RowGroup| group.first_row + u64::from(group.rows) > row_id;
+    let ends_behind = |group: &RowGroup| group.end_row() > row_id;
     let ends_before = |segment: &Arc<Loaded>| !segment.groups.last().is_some_and(ends_behind);
     let Some(segment) = directory.get(directory.partition_point(ends_before)) else {
         return Ok(None);
@@ -346,6 +359,9 @@ pub(crate) async fn get(
         return Ok(None);
     };
     let row = (row_id - group.first_row) as u32;
+    if group.deleted.as_ref().is_some_and(|deleted| !deleted.live().value(row as usize)) {
+        return Ok(None);
+    }
     let block_of = |column: &usize| {
         let chunk = &group.chunks[*column];
         &chunk.blocks[(row / chunk.block_rows) as usize]

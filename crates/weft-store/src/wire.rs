@@ -23,6 +23,10 @@ impl Writer {
         self.0.push(value);
     }
 
+    pub(crate) fn u16(&mut self, value: u16) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
     pub(crate) fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
@@ -81,6 +85,10 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u8(&mut self) -> WireResult<u8> {
         Ok(self.array::<1>()?[0])
+    }
+
+    pub(crate) fn u16(&mut self) -> WireResult<u16> {
+        Ok(u16::from_le_bytes(self.array()?))
     }
 
     pub(crate) fn u32(&mut self) -> WireResult<u32> {

@@ -87,6 +87,7 @@ _CLASSES: dict[str, tuple[type[Error], str]] = {
     "out_of_memory": (OutOfMemoryError, "53200"),
     "io": (OperationalError, "58030"),
     "storage": (OperationalError, "58000"),
+    "conflict": (OperationalError, "40001"),
     "cancelled": (QueryCancelledError, "57014"),
     "internal": (InternalError, "XX000"),
     "interface": (InterfaceError, "08003"),

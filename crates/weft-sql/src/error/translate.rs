@@ -222,6 +222,7 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         | StoreError::Schema { .. } => ErrorKind::Semantic,
         StoreError::Encode { .. } | StoreError::Mismatch { .. } => ErrorKind::Data,
         StoreError::TempDirectory { .. } => ErrorKind::Setting,
+        StoreError::Conflict { .. } => ErrorKind::Conflict,
         StoreError::At { source, .. } => from_store(source).kind(),
         _ => ErrorKind::Storage,
     };

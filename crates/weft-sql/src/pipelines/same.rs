@@ -150,7 +150,9 @@ impl Same {
             return None;
         }
         if let (Some(a), Some(b)) = both::<ScanExec>(a, b) {
-            let is_same = Arc::ptr_eq(a.table(), b.table()) && a.conditions() == b.conditions();
+            let is_same = Arc::ptr_eq(a.table(), b.table())
+                && a.conditions() == b.conditions()
+                && !b.has_row_ids();
             let column = |column: &usize| a.projection().iter().position(|known| known == column);
             return is_same.then(|| b.projection().iter().map(column).collect());
         }

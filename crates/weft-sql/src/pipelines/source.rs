@@ -45,10 +45,15 @@ pub(super) fn table(scan: &ScanExec, schema: &Schema, asks: &Asks) -> Open {
     let options = ScanOptions {
         projection: projection.to_vec(),
         predicates: scan.conditions().to_vec(),
+        with_row_id: scan.has_row_ids(),
         ..ScanOptions::default()
     };
     let lanes = lanes(schema);
-    let OfScan { bounds, filters, after } = asks.of_scan(&lanes);
+    // The ids of rows have no zones.
+    let OfScan { bounds, filters, after } = match scan.has_row_ids() {
+        true => OfScan::default(),
+        false => asks.of_scan(&lanes),
+    };
     let source = TableScan::new(table.clone(), options, lanes.clone()).asking(bounds, filters);
     let zones: Vec<Option<Zone>> =
         projection.iter().map(|column| table.zone(*column).ok()).collect();

@@ -76,9 +76,9 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
     let encoder = definition.encoder(&version.schema)?;
     let (mut rows, numbers) = (NewRows::new(&work, 0), definition.numbers());
     let mut wanted = Sum::default();
-    while let Some((first_row, columns)) = rows.next(&numbers).await? {
+    while let Some((ids, columns)) = rows.next(&numbers).await? {
         let mut run = KeyRun::new(&access.ledger, definition.is_unique);
-        run.add(&encoder, &columns, first_row).map_err(failed)?;
+        run.add(&encoder, &columns, &ids).map_err(failed)?;
         run.iter().for_each(|(key, row)| wanted.add(key, row));
         yield_now().await;
     }

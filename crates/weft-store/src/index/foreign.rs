@@ -98,7 +98,7 @@ impl Reference<'_> {
         let work = Maintenance { version: self.version, access: self.access };
         let mut rows = NewRows::new(&work, first_row);
         let mut keys = Keys::new();
-        while let Some((first, arrays)) = rows.next(&columns).await? {
+        while let Some((ids, arrays)) = rows.next(&columns).await? {
             let (arrays, positions) = without_nulls(arrays);
             keys.clear();
             encoder.encode(&arrays, &mut keys).map_err(failed)?;
@@ -107,7 +107,7 @@ impl Reference<'_> {
                 let wanted: Vec<&[u8]> = (start..end).map(|number| keys.get(number)).collect();
                 let found = tree.multi_get(&wanted, LOOKUP_WIDTH).await.map_err(failed)?;
                 if let Some(at) = found.iter().position(Option::is_none) {
-                    let row = first + positions[start + at] as u64;
+                    let row = ids.at(positions[start + at]);
                     return Err(self.unreferenced(row).await);
                 }
                 weft_rt::yield_now().await;

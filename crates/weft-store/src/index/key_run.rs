@@ -4,6 +4,8 @@ use arrow_array::ArrayRef;
 use weft_index::{KeyEncoder, Keys};
 use weft_rt::memory::{Ledger, Reservation};
 
+use crate::index::new_rows::RowIds;
+
 /// Bytes that a run takes although the budget has nothing left.
 const RUN_BYTES_MIN: u64 = 1 << 20;
 /// Bytes by which a run's memory grows.
@@ -64,19 +66,19 @@ impl KeyRun {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Adds the keys of rows from `first_row` on; those without a key in a unique index get one of their own: the
+    /// Adds the keys of rows with these ids; those without a key in a unique index get one of their own: the
     /// row's id follows.
     pub(crate) fn add(
         &mut self,
         encoder: &KeyEncoder,
         columns: &[ArrayRef],
-        first_row: u64,
+        ids: &RowIds,
     ) -> Result<(), weft_index::IndexError> {
         self.scratch.clear();
         encoder.encode(columns, &mut self.scratch)?;
         let nulls: Vec<_> = columns.iter().filter_map(|column| column.logical_nulls()).collect();
         for (index, key) in self.scratch.iter().enumerate() {
-            let (start, row) = (self.bytes.len(), first_row + index as u64);
+            let (start, row) = (self.bytes.len(), ids.at(index));
             self.bytes.extend_from_slice(key);
             if self.is_unique && nulls.iter().any(|nulls| nulls.is_null(index)) {
                 self.bytes.extend_from_slice(&row.to_be_bytes());

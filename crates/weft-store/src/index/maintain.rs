@@ -307,11 +307,11 @@ impl<'a> Runs<'a> {
         let ledger = &self.work.access.ledger;
         let mut run = KeyRun::new(ledger, self.definition.is_unique);
         loop {
-            let Some((first_row, columns)) = self.rows.next(&self.numbers).await? else {
+            let Some((ids, columns)) = self.rows.next(&self.numbers).await? else {
                 self.is_done = true;
                 break;
             };
-            let added = run.add(&self.encoder, &columns, first_row);
+            let added = run.add(&self.encoder, &columns, &ids);
             added.map_err(|source| self.work.error(&self.definition, source))?;
             if !run.has_room() {
                 break;

@@ -2,13 +2,29 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, BooleanArray};
 use weft_buffer::PageTable;
 
 use crate::append::decode_column;
 use crate::error::{Result, StoreError};
 use crate::index::maintain::Maintenance;
 use crate::row_group::RowGroup;
+
+/// The ids of rows: one follows the other, unless rows between them are deleted.
+pub(crate) enum RowIds {
+    From(u64),
+    Listed(Vec<u64>),
+}
+
+impl RowIds {
+    /// The id of a row.
+    pub(crate) fn at(&self, row: usize) -> u64 {
+        match self {
+            RowIds::From(first) => first + row as u64,
+            RowIds::Listed(ids) => ids[row],
+        }
+    }
+}
 
 /// The rows of a table from one on, a row group at a time.
 pub(crate) struct NewRows<'a> {
@@ -24,8 +40,11 @@ impl<'a> NewRows<'a> {
         NewRows { work, first_row, segments: None, group: 0 }
     }
 
-    /// The values of columns in the next row group, with the id of the first row.
-    pub(crate) async fn next(&mut self, columns: &[usize]) -> Result<Option<(u64, Vec<ArrayRef>)>> {
+    /// The values of columns in the next row group, without deleted rows, with the ids of the rows.
+    pub(crate) async fn next(
+        &mut self,
+        columns: &[usize],
+    ) -> Result<Option<(RowIds, Vec<ArrayRef>)>> {
         let Maintenance { version, access } = self.work;
         let count = version.schema.columns.len();
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
@@ -61,7 +80,17 @@ impl<'a> NewRows<'a> {
                 let array = self.column((group, &loaded.pages), *column).await?;
                 arrays.push(array.slice(skipped, array.len() - skipped));
             }
-            return Ok(Some((group.first_row + skipped as u64, arrays)));
+            let first_row = group.first_row + skipped as u64;
+            let Some(deleted) = &group.deleted else {
+                return Ok(Some((RowIds::From(first_row), arrays)));
+            };
+            let live = deleted.live().slice(skipped, group.rows as usize - skipped);
+            let ids = live.set_indices().map(|row| first_row + row as u64).collect();
+            let mask = BooleanArray::new(live, None);
+            let left = arrays.iter().map(|array| {
+                arrow_select::filter::filter(array, &mask).expect("a bit for each row")
+            });
+            return Ok(Some((RowIds::Listed(ids), left.collect())));
         }
         Ok(None)
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_array::types::{Int64Type, UInt64Type};
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimDisk, SimFaults, SimOptions};
 use weft_store::*;
@@ -25,6 +26,11 @@ enum Step {
     /// A table in place of the old one, with rows, by one commit.
     Replace(&'static str, std::ops::Range<i64>),
     Drop(&'static str),
+    /// Without the rows of numbers that this one divides.
+    Delete(&'static str, i64),
+    /// The numbers that this one divides, negated, in new rows.
+    Negate(&'static str, i64),
+    Truncate(&'static str),
     View(&'static str, &'static str),
     /// A device more.
     Device,
@@ -40,12 +46,20 @@ fn history() -> Vec<Step> {
         Step::Append("b", 2..4),
         Step::View("v", "SELECT 1"),
         Step::Replace("a", 100..900),
+        Step::Delete("a", 7),
         Step::Append("b", 4..9),
+        Step::Negate("a", 5),
+        Step::Delete("b", 2),
+        Step::Negate("b", 1),
         Step::Drop("a"),
         Step::Device,
         Step::Create("c"),
         Step::Append("c", 5..5_000),
         Step::Append("b", 9..2_000),
+        Step::Delete("c", 1),
+        Step::Append("c", 1..4),
+        Step::Truncate("b"),
+        Step::Append("b", 9..11),
     ]
 }
 
@@ -60,6 +74,17 @@ impl Step {
                 model.tables.insert((*name).into(), rows.clone().collect());
             }
             Step::Drop(name) => drop(model.tables.remove(*name)),
+            Step::Delete(name, divisor) => {
+                model.tables.get_mut(*name).unwrap().retain(|number| number % divisor != 0);
+            }
+            Step::Negate(name, divisor) => {
+                let rows = model.tables.get_mut(*name).unwrap();
+                let (changed, mut kept): (Vec<i64>, Vec<i64>) =
+                    rows.iter().partition(|number| *number % divisor == 0);
+                kept.extend(changed.iter().map(|number| -number));
+                *rows = kept;
+            }
+            Step::Truncate(name) => model.tables.get_mut(*name).unwrap().clear(),
             Step::Device => {}
             Step::View(name, sql) => drop(model.views.insert((*name).into(), (*sql).into())),
         }
@@ -83,6 +108,16 @@ impl Step {
             Step::Append(name, rows) => vec![append(name, rows)?],
             Step::Replace(name, rows) => vec![create(name, true), append(name, rows)?, index(name)],
             Step::Drop(name) => vec![Change::DropTable { name: (*name).into(), expected: None }],
+            Step::Delete(name, divisor) => vec![delete(store, name, *divisor).1],
+            Step::Negate(name, divisor) => {
+                let (values, delete) = delete(store, name, *divisor);
+                let negated = values.iter().map(|number| -number).collect();
+                let groups = write(store, &number_table(name), &[number_list(negated)])?;
+                vec![delete, Change::Append { table: (*name).into(), expected: None, groups }]
+            }
+            Step::Truncate(name) => {
+                vec![Change::Truncate { table: (*name).into(), expected: None }]
+            }
             Step::View(name, sql) => vec![Change::CreateView {
                 name: (*name).into(),
                 sql: (*sql).into(),
@@ -98,13 +133,23 @@ fn index_of(name: &str) -> IndexDefinition {
     index(&format!("{name}_idx"), &[0], false)
 }
 
+/// The numbers of a table that `divisor` divides, and the change that deletes their rows.
+fn delete(store: &Store, name: &str, divisor: i64) -> (Vec<i64>, Change) {
+    let table = store.snapshot().table(name).unwrap();
+    let all = collect(&table, ScanOptions { projection: vec![0], ..Default::default() }).unwrap();
+    let (numbers, ids) = (column_of::<Int64Type>(&all, 0), column_of::<UInt64Type>(&all, 1));
+    let (mut values, mut rows) = (Vec::new(), RowSet::default());
+    for (number, id) in numbers.iter().zip(ids).filter(|(number, _)| *number % divisor == 0) {
+        values.push(*number);
+        assert!(rows.insert(id));
+    }
+    (values, Change::Delete { table: name.into(), expected: Some(table.id()), rows })
+}
+
 /// What the database on the disk holds.
 fn found(store: &Store) -> Model {
     let snapshot = store.snapshot();
-    let rows = |batch: RecordBatch| -> Vec<i64> {
-        use arrow_array::{cast::AsArray, types::Int64Type};
-        batch.column(0).as_primitive::<Int64Type>().values().to_vec()
-    };
+    let rows = |batch: RecordBatch| column_of::<Int64Type>(&batch, 0);
     let table = |name: &str| {
         let table = snapshot.table(name).unwrap();
         let all = rows(everything(&table).unwrap());
@@ -179,7 +224,7 @@ fn random_history(random: &mut fastrand::Rng) -> Vec<Step> {
         let most = [1, 10, 3_000][random.usize(..3)];
         let rows = start..start + random.i64(1..=most);
         let is_there = tables.contains(&name);
-        history.push(match random.u8(..8) {
+        history.push(match random.u8(..12) {
             _ if !is_there => {
                 tables.push(name);
                 Step::Create(name)
@@ -189,6 +234,9 @@ fn random_history(random: &mut fastrand::Rng) -> Vec<Step> {
                 Step::Drop(name)
             }
             1 => Step::Replace(name, rows),
+            2 => Step::Truncate(name),
+            3 | 4 => Step::Delete(name, random.i64(1..5)),
+            5 | 6 => Step::Negate(name, random.i64(1..5)),
             _ => Step::Append(name, rows),
         });
     }

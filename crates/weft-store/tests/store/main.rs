@@ -5,6 +5,7 @@ mod block_device;
 mod concurrency;
 mod crash;
 mod damage;
+mod delete;
 mod failures;
 mod format;
 mod indexes;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, IntervalMonthDayNano};
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Fields, IntervalUnit, Schema, TimeUnit};
@@ -206,6 +207,17 @@ pub fn numbers(range: std::ops::Range<i64>) -> RecordBatch {
     let schema = Schema::new(vec![Field::new("n", DataType::Int64, true)]);
     RecordBatch::try_new(Arc::new(schema), vec![Arc::new(Int64Array::from_iter_values(range))])
         .unwrap()
+}
+
+/// A batch of one column of these numbers.
+pub fn number_list(numbers: Vec<i64>) -> RecordBatch {
+    let schema = Schema::new(vec![Field::new("n", DataType::Int64, true)]);
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(Int64Array::from(numbers))]).unwrap()
+}
+
+/// The values of a column without NULLs.
+pub fn column_of<T: ArrowPrimitiveType>(batch: &RecordBatch, column: usize) -> Vec<T::Native> {
+    batch.column(column).as_primitive::<T>().values().to_vec()
 }
 
 /// The schema of [`numbers`].

@@ -1,0 +1,408 @@
+//! UPDATE, DELETE, MERGE and TRUNCATE: a query tells which rows of a table become what. Rows that change are deleted, and their
+//! successors appended, in one commit: others see all of it or nothing. If another statement has changed one of the rows meanwhile,
+//! the first one to commit wins, and this one begins anew.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{AsArray, BooleanArray};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Int64Type, UInt64Type};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::{Column as ColumnName, DFSchema, DataFusionError, ScalarValue};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use tokio::task::JoinSet;
+use weft_rt::memory::{Ledger, Reservation};
+use weft_store::{Change, PartitionWriter, RowSet, Table, WriterOptions, WrittenGroups};
+
+use crate::assign::Assignment;
+use crate::catalog::{StatementCatalog, relation_name};
+use crate::change_statement::{Action, ChangeStatement, Clause, NewValue};
+use crate::copy_from::target_columns;
+use crate::error::{ErrorKind, Result, SqlError, internal};
+use crate::keys::Checks;
+use crate::returning::{Kept, Returning};
+use crate::run::{Run, Started};
+use crate::spill_files::task_context;
+
+/// A change that is planned.
+struct Planned {
+    name: String,
+    table: Arc<Table>,
+    state: SessionState,
+    /// Values for all columns of the table if rows get some, the number of an [`Action`], and the row's id, which is NULL for
+    /// rows that are inserted.
+    plan: LogicalPlan,
+    /// Whether rows get values, or values are returned.
+    has_values: bool,
+    /// Whether a row may be changed only once.
+    is_once: bool,
+    /// What new rows have to satisfy.
+    checks: Checks,
+}
+
+impl Run {
+    /// UPDATE, DELETE and MERGE.
+    pub(crate) async fn change_rows(
+        &self,
+        catalog: &StatementCatalog,
+        change: ChangeStatement,
+    ) -> Result<Started> {
+        let planned = plan(catalog, &change).await?;
+        let run = self.clone();
+        let Some(returning) = change.returning else {
+            let work = async move {
+                let kept = Arc::new(Kept::new(None));
+                run.carry_out(planned, &kept).await.map(Some)
+            };
+            return Ok(Started::Command { tag: change.tag, work: work.boxed() });
+        };
+        let items = Returning::new(catalog, &planned.table, &change.alias, returning)?;
+        let schema = items.schema().await?;
+        let rows = async move {
+            let kept = Arc::new(Kept::new(Some(run.session.engine().ledger().clone())));
+            run.carry_out(planned, &kept).await?;
+            let (state, plan) = items.plan(kept.batches()).await?;
+            let physical = run.physical(&state, &plan).await?;
+            Ok(execute_stream(physical, task_context(&state))?)
+        };
+        let rows = rows.map(|rows: Result<_>| rows.map_err(DataFusionError::from));
+        let rows = futures::stream::once(rows).try_flatten();
+        Ok(Started::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+    }
+
+    /// TRUNCATE
+    pub(crate) fn truncate(
+        &self,
+        catalog: &StatementCatalog,
+        truncate: &ast::Truncate,
+    ) -> Result<Started> {
+        let has_others = truncate.partitions.is_some() || truncate.on_cluster.is_some();
+        if has_others {
+            return Err(SqlError::not_supported("TRUNCATE of partitions, or on a cluster"));
+        }
+        let mut changes = Vec::with_capacity(truncate.table_names.len());
+        for target in &truncate.table_names {
+            let name = relation_name(&target.name)?;
+            match catalog.stored(&name) {
+                Ok(table) => {
+                    changes.push(Change::Truncate { table: name, expected: Some(table.id()) });
+                }
+                Err(_) if truncate.if_exists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let run = self.clone();
+        let work = async move { run.commit(changes).await.map(|()| None) };
+        Ok(Started::Command { tag: "TRUNCATE TABLE", work: work.boxed() })
+    }
+
+    /// Runs the plan of a change and commits what it changes; returns the number of rows.
+    async fn carry_out(&self, planned: Planned, kept: &Arc<Kept>) -> Result<u64> {
+        let Planned { name, table, state, plan, has_values, is_once, checks } = planned;
+        let physical = self.physical(&state, &plan).await?;
+        let ledger = self.session.engine().ledger().clone();
+        let changed = Arc::new(Changed { rows: Mutex::default(), is_once, ledger });
+        let groups = match has_values {
+            true => {
+                let planned = (&state, &physical);
+                Some(self.write_changed(planned, (&table, checks), &changed, kept).await?)
+            }
+            false => {
+                find_changed(&physical, &task_context(&state), &changed).await?;
+                None
+            }
+        };
+        let Counted { rows, affected, memory } = changed.take();
+        let expected = Some(table.id());
+        let mut changes = Vec::new();
+        if !rows.is_empty() {
+            changes.push(Change::Delete { table: name.clone(), expected, rows });
+        }
+        if let Some(groups) = groups.filter(|groups| groups.rows() > 0) {
+            changes.push(Change::Append { table: name, expected, groups });
+        }
+        if !changes.is_empty() {
+            self.commit(changes).await?;
+        }
+        drop(memory);
+        Ok(affected)
+    }
+
+    /// Runs the plan of a change and writes the new rows.
+    async fn write_changed(
+        &self,
+        (state, plan): (&SessionState, &Arc<dyn ExecutionPlan>),
+        (table, checks): (&Arc<Table>, Checks),
+        changed: &Arc<Changed>,
+        kept: &Arc<Kept>,
+    ) -> Result<WrittenGroups> {
+        let schema = table.schema();
+        let values: Vec<usize> = (0..schema.columns.len()).collect();
+        let assignment = Assignment::new(state, schema, &plan.schema().project(&values)?)?;
+        let assignment = Arc::new(assignment.with_checks(checks));
+        let context = task_context(state);
+        let options = WriterOptions {
+            workers: state.config().target_partitions(),
+            share: Some(self.control.share),
+            cancel: self.control.token.clone(),
+            progress: Arc::clone(&self.control.progress),
+            ..WriterOptions::default()
+        };
+        let writer = self.session.engine().store().writer(schema, options)?;
+        // Dropped with this future, and so aborted when the statement is cancelled.
+        let mut tasks = JoinSet::new();
+        for partition in 0..plan.output_partitioning().partition_count() {
+            let part = Part {
+                assignment: Arc::clone(&assignment),
+                changed: Arc::clone(changed),
+                kept: Arc::clone(kept),
+                writer: writer.partition(partition),
+            };
+            tasks.spawn(part.write(plan.execute(partition, Arc::clone(&context))?));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(|error| internal(&error.to_string()))??;
+        }
+        Ok(writer.finish().await?)
+    }
+}
+
+/// The plan of a change.
+async fn plan(catalog: &StatementCatalog, change: &ChangeStatement) -> Result<Planned> {
+    let name = relation_name(&change.table)?;
+    let table = catalog.stored(&name)?;
+    catalog.bind_with_row_ids(&change.with_ids, &table).await?;
+    let state = catalog.planning_state();
+    let query = ast::Statement::Query(change.query.clone());
+    let source = catalog.plan(&state, DfStatement::Statement(Box::new(query))).await?;
+    let columns = table.schema().columns.len();
+    let Some(items) = source.schema().fields().len().checked_sub(columns + 1) else {
+        return Err(internal("a change is planned without the columns of its table"));
+    };
+    let is_merge = change.is_merge();
+    let is_writing = change.clauses.iter().any(|clause| clause.action != Action::Delete);
+    let has_values = is_writing || change.returning.is_some();
+    let defaults = catalog.defaults(&table)?;
+    let values = Values { source: &source, table: &table, defaults, items };
+    let mut of_clauses = Vec::with_capacity(change.clauses.len());
+    for clause in &change.clauses {
+        of_clauses.push(values.of_clause(clause)?);
+    }
+    let actions = change.clauses.iter().map(|clause| lit(clause.action as i64));
+    let mut exprs = Vec::with_capacity(columns + 2);
+    let schema = table.arrow_schema();
+    for (number, field) in schema.fields().iter().enumerate().filter(|_| has_values) {
+        let of_column = of_clauses.iter().map(|values| values[number].clone());
+        let value = match is_merge {
+            true => {
+                let cast = |value: Expr| value.cast_to(field.data_type(), source.schema());
+                choice(values.item(0), of_column.map(cast).collect::<Result<_, _>>()?)
+            }
+            false => of_column.last().ok_or_else(|| internal("a change without a clause"))?,
+        };
+        exprs.push(value.alias(field.name()));
+    }
+    let action = match is_merge {
+        true => choice(values.item(0), actions.collect()),
+        false => actions.last().ok_or_else(|| internal("a change without a clause"))?,
+    };
+    // A name that no column can have, as it has a line break.
+    exprs.push(action.alias("action\n"));
+    exprs.push(values.item(items + columns).alias("row\n"));
+    let mut builder = LogicalPlanBuilder::from(source.clone());
+    if is_merge {
+        builder = builder.filter(values.item(0).is_not_null())?;
+    }
+    let plan = builder.project(exprs)?.build()?;
+    let checks = match is_writing {
+        true => Checks::of(catalog, table.schema(), &table.constraints().checks).await?,
+        false => Checks::default(),
+    };
+    Ok(Planned { name, table, state, plan, has_values, is_once: is_merge, checks })
+}
+
+/// The value of the clause with this number, which is not NULL.
+fn choice(number: Expr, values: Vec<Expr>) -> Expr {
+    let numbers = values.into_iter().enumerate();
+    let when = numbers.map(|(number, value)| (Box::new(lit(number as i64)), Box::new(value)));
+    Expr::Case(Case::new(Some(Box::new(number)), when.collect(), None))
+}
+
+/// Where the values of the new rows come from.
+struct Values<'a> {
+    source: &'a LogicalPlan,
+    table: &'a Table,
+    defaults: HashMap<String, Expr>,
+    /// Columns of the source before those of the table.
+    items: usize,
+}
+
+impl Values<'_> {
+    /// A column of the source.
+    fn item(&self, number: usize) -> Expr {
+        Expr::Column(ColumnName::from(self.source.schema().qualified_field(number)))
+    }
+
+    fn default(&self, column: usize) -> Result<Expr> {
+        let schema = self.table.arrow_schema();
+        let field = schema.field(column);
+        let default = match self.defaults.get(field.name()) {
+            Some(default) => default.clone(),
+            None => lit(ScalarValue::Null),
+        };
+        Ok(default.cast_to(field.data_type(), &DFSchema::empty())?)
+    }
+
+    /// The values of all columns in rows of a clause.
+    fn of_clause(&self, clause: &Clause) -> Result<Vec<Expr>> {
+        let columns = self.table.schema().columns.len();
+        let names: Vec<ast::Ident> =
+            clause.targets.iter().filter_map(|(name, _)| name.clone()).collect();
+        let targets = match names.is_empty() {
+            true => (0..columns).take(clause.targets.len()).collect(),
+            false => target_columns(self.table, names)?,
+        };
+        if targets.len() != clause.targets.len() {
+            let (values, name) = (clause.targets.len(), &self.table.schema().name);
+            let message =
+                format!("there are {values} values for {columns} columns of table {name}");
+            return Err(SqlError::new(ErrorKind::Semantic, message));
+        }
+        let value = |column: usize| match targets.iter().position(|target| *target == column) {
+            Some(at) => match clause.targets[at].1 {
+                NewValue::Default => self.default(column),
+                NewValue::Item(number) => Ok(self.item(number)),
+            },
+            None if clause.action == Action::Insert => self.default(column),
+            None => Ok(self.item(self.items + column)),
+        };
+        (0..columns).map(value).collect()
+    }
+}
+
+/// The rows that a statement changes, as they are found.
+struct Changed {
+    rows: Mutex<Counted>,
+    is_once: bool,
+    ledger: Ledger,
+}
+
+#[derive(Default)]
+struct Counted {
+    rows: RowSet,
+    /// Rows changed or inserted.
+    affected: u64,
+    /// Of the ids.
+    memory: Option<Reservation>,
+}
+
+/// Rows of a batch.
+struct Noted {
+    /// Those that were not found before.
+    new: BooleanArray,
+    /// Of these, the ones that are written.
+    written: BooleanArray,
+}
+
+impl Changed {
+    /// All rows that were noted.
+    fn take(&self) -> Counted {
+        std::mem::take(&mut *self.rows.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes the rows of a batch.
+    fn note(&self, batch: &RecordBatch) -> Result<Noted> {
+        let columns = batch.num_columns();
+        let ids = batch.column(columns - 1).as_primitive::<UInt64Type>();
+        let actions = batch.column(columns - 2).as_primitive::<Int64Type>();
+        let mut counted = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = counted.rows.bytes();
+        let mut new = Vec::with_capacity(batch.num_rows());
+        let mut written = Vec::with_capacity(batch.num_rows());
+        for (id, action) in ids.iter().zip(actions) {
+            let is_new = match id {
+                Some(id) if action != Some(Action::Insert as i64) => counted.rows.insert(id),
+                _ => true,
+            };
+            if !is_new && self.is_once {
+                return Err(twice());
+            }
+            counted.affected += u64::from(is_new);
+            new.push(is_new);
+            written.push(is_new && action != Some(Action::Delete as i64));
+        }
+        let more = counted.rows.bytes() - before;
+        if more > 0 {
+            let grown = match &mut counted.memory {
+                Some(memory) => memory.try_grow(more),
+                none => {
+                    *none = self.ledger.try_reserve(more);
+                    none.is_some()
+                }
+            };
+            if !grown {
+                return Err(out_of_memory("the ids of the rows that it changes"));
+            }
+        }
+        Ok(Noted { new: BooleanArray::from(new), written: BooleanArray::from(written) })
+    }
+}
+
+fn twice() -> SqlError {
+    SqlError::new(ErrorKind::Data, "MERGE would change a row of the table twice")
+        .with_hint("let no more than one row of the source match each row of the table")
+}
+
+fn out_of_memory(what: &str) -> SqlError {
+    let message = format!("out of memory: the statement keeps {what}, for which memory is missing");
+    SqlError::new(ErrorKind::OutOfMemory, message).with_hint("raise the setting memory_limit")
+}
+
+/// A partition of the plan of a change, and where its rows go.
+struct Part {
+    assignment: Arc<Assignment>,
+    changed: Arc<Changed>,
+    kept: Arc<Kept>,
+    writer: PartitionWriter,
+}
+
+impl Part {
+    async fn write(mut self, mut stream: SendableRecordBatchStream) -> Result<()> {
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            let noted = self.changed.note(&batch)?;
+            let values: Vec<usize> = (0..batch.num_columns() - 2).collect();
+            let values = batch.project(&values)?;
+            if self.kept.is_wanted() {
+                let new = filter_record_batch(&values, &noted.new)?;
+                self.kept.keep(self.assignment.convert(&new)?)?;
+            }
+            if noted.written.true_count() > 0 {
+                let written = filter_record_batch(&values, &noted.written)?;
+                self.writer.append(self.assignment.convert(&written)?).await?;
+            }
+        }
+        Ok(self.writer.finish().await?)
+    }
+}
+
+/// Runs a plan that gives nothing but rows to be deleted.
+async fn find_changed(
+    plan: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+    changed: &Changed,
+) -> Result<()> {
+    let mut stream = execute_stream(Arc::clone(plan), Arc::clone(context))?;
+    while let Some(batch) = stream.next().await {
+        changed.note(&batch?)?;
+    }
+    Ok(())
+}
