@@ -196,23 +196,23 @@ async fn plan(catalog: &StatementCatalog, change: &ChangeStatement) -> Result<Pl
     for clause in &change.clauses {
         of_clauses.push(values.of_clause(clause)?);
     }
-    let actions = change.clauses.iter().map(|clause| lit(clause.action as i64));
+    let mut actions = change.clauses.iter().map(|clause| lit(clause.action as i64));
     let mut exprs = Vec::with_capacity(columns + 2);
     let schema = table.arrow_schema();
     for (number, field) in schema.fields().iter().enumerate().filter(|_| has_values) {
-        let of_column = of_clauses.iter().map(|values| values[number].clone());
+        let mut of_column = of_clauses.iter().map(|values| values[number].clone());
         let value = match is_merge {
             true => {
                 let cast = |value: Expr| value.cast_to(field.data_type(), source.schema());
                 choice(values.item(0), of_column.map(cast).collect::<Result<_, _>>()?)
             }
-            false => of_column.last().ok_or_else(|| internal("a change without a clause"))?,
+            false => of_column.next_back().ok_or_else(|| internal("a change without a clause"))?,
         };
         exprs.push(value.alias(field.name()));
     }
     let action = match is_merge {
         true => choice(values.item(0), actions.collect()),
-        false => actions.last().ok_or_else(|| internal("a change without a clause"))?,
+        false => actions.next_back().ok_or_else(|| internal("a change without a clause"))?,
     };
     // A name that no column can have, as it has a line break.
     exprs.push(action.alias("action\n"));

@@ -153,9 +153,8 @@ fn of_delete(delete: ast::Delete) -> Result<ChangeStatement> {
 fn of_merge(merge: ast::Merge) -> Result<ChangeStatement> {
     refuse("MERGE … OUTPUT", merge.output.is_some())?;
     let (table, alias, target, with_ids) = target_of(merge.table)?;
-    let is_of = |clause: &MergeClause, kinds: &[MergeClauseKind]| {
-        kinds.iter().any(|kind| *kind == clause.clause_kind)
-    };
+    let is_of =
+        |clause: &MergeClause, kinds: &[MergeClauseKind]| kinds.contains(&clause.clause_kind);
     let has = |kinds: &[MergeClauseKind]| merge.clauses.iter().any(|clause| is_of(clause, kinds));
     let keeps_source = has(&[MergeClauseKind::NotMatched, MergeClauseKind::NotMatchedByTarget]);
     let keeps_target = has(&[MergeClauseKind::NotMatchedBySource]);

@@ -62,7 +62,7 @@ fn what_does_not_run_says_so() {
         "SAVEPOINT s",
         "ALTER TABLE t ADD COLUMN b INT",
         "CREATE INDEX CONCURRENTLY i ON t(a)",
-        "CREATE SCHEMA s",
+        "CREATE DATABASE s",
         "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x.csv'",
         "GRANT SELECT ON t TO u",
     ] {

@@ -89,7 +89,7 @@ fn rows_are_deleted_once() {
     load(&store, &number_table("t"), &[numbers(0..10)]);
     let delete = |ids: &[u64]| {
         let mut rows = RowSet::default();
-        ids.iter().for_each(|id| drop(rows.insert(*id)));
+        assert!(ids.iter().all(|id| rows.insert(*id)));
         store.commit_blocking(vec![Change::Delete { table: "t".into(), expected: None, rows }])
     };
     delete(&[3]).unwrap();
@@ -110,7 +110,7 @@ fn a_snapshot_keeps_what_is_deleted_after_it() {
     let store = open(&Directory::Os(directory.path().into()), &runtime);
     let before = load(&store, &number_table("t"), &[numbers(0..100_000)]);
     let mut rows = RowSet::default();
-    (50..90_000).for_each(|id| drop(rows.insert(id)));
+    assert!((50..90_000).all(|id| rows.insert(id)));
     let delete = Change::Delete { table: "t".into(), expected: Some(before.id()), rows };
     store.commit_blocking(vec![delete]).unwrap();
     store.commit_blocking(vec![Change::Truncate { table: "t".into(), expected: None }]).unwrap();
