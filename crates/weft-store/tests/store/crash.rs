@@ -170,7 +170,7 @@ fn check_space(store: &Store) {
     drop(snapshot);
     let headers = store.devices().len() as u64 * 4096;
     assert_eq!(store.bytes_free() + used + headers, store.bytes_on_disk(), "space is lost");
-    assert!(store.bytes_on_disk() < 8 << 20, "{} bytes", store.bytes_on_disk());
+    assert!(store.bytes_on_disk() < 32 << 20, "{} bytes", store.bytes_on_disk());
 }
 
 fn start(disk: &SimDisk) -> (Arc<weft_rt::Runtime>, Directory) {
