@@ -1,9 +1,13 @@
 """What the tests share."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 import weft
+
+# A process that a shell has started in the background ignores interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
