@@ -55,7 +55,7 @@ impl PageTable {
         PageTable::make(ids, None)
     }
 
-    /// The same, of pages that are not believed before `check` has approved of them, whatever their
+    /// The table of pages that are not believed before `check` has approved of them, whatever their
     /// checksum says: it is put to each page that is read, before anybody sees it.
     pub fn with_check(ids: impl IntoIterator<Item = PageId>, check: PageCheck) -> Arc<PageTable> {
         PageTable::make(ids, Some(check))

@@ -318,7 +318,7 @@ impl<B: NodeBytes> Node<B> {
 
     pub(crate) fn append_included(self, index: usize, included: &mut Vec<u8>) {
         let (at, len) = self.included(index);
-        // More than a page has is nobody's.
+        // A length beyond what a page holds is damage, and is cut.
         included.extend(self.bytes(at, len.min(usize::from(u16::MAX) * 4)));
     }
 

@@ -24,7 +24,7 @@ pub(super) struct ArrowPieces {
     projection: Vec<usize>,
     rows: Arc<Rows>,
     decoder: Arc<FileDecoder>,
-    /// The dictionaries so far, those that are added to behind what they are added to.
+    /// The dictionaries so far: a delta stands behind the dictionary that it is added to.
     dictionaries: Vec<Arc<Frame>>,
     /// A dictionary came behind a record batch: batches are decoded when they are found.
     is_sequential: bool,

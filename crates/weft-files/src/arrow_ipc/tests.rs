@@ -1,3 +1,5 @@
+//! Arrow files: all types come back, and no bytes make the reader panic or allocate without bound.
+
 use std::io::Write;
 
 use arrow::array::{

@@ -31,7 +31,7 @@ pub(crate) enum DateFormat {
     Named(TimeFormat),
 }
 
-/// True for types that texts are read as; others are cast from texts by whoever wants them.
+/// True for types that texts are read as; the caller casts texts to the others.
 pub fn is_native(data_type: &DataType) -> bool {
     match data_type {
         DataType::Timestamp(_, zone) => {

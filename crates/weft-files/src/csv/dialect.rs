@@ -233,7 +233,7 @@ impl Rows {
         (score, Found { dialect, start, width, ends_with_delimiter })
     }
 
-    /// The number of fields that most records have; of those that as many have, the largest.
+    /// The number of fields that most records have; of several such numbers, the largest.
     fn usual_width(&self) -> usize {
         let mut counts: Vec<usize> = self.records.iter().map(|(_, count, _)| *count).collect();
         counts.sort_unstable();

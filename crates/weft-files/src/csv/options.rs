@@ -43,7 +43,7 @@ pub struct CsvOptions {
     pub encoding: Option<Encoding>,
     /// How the file is compressed.
     pub compression: Compression,
-    /// Records with fewer fields than others get NULL for those that are missing.
+    /// Records with fewer fields than others get NULL for the missing ones.
     pub null_padding: bool,
     /// Records that cannot be read are left out.
     pub ignore_errors: bool,

@@ -303,7 +303,7 @@ pub(crate) fn narrow_field(
     }
     let bytes = &text[field.start()..field.end()];
     let Ok(text) = std::str::from_utf8(bytes) else {
-        // Whoever reads it tells.
+        // The reader of the file tells.
         *column = column.meet(candidates_of("?", options));
         return;
     };

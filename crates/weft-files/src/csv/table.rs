@@ -158,7 +158,7 @@ pub(crate) fn layout(
                 let shape = candidates.told().shape;
                 (Told { data_type: wanted.clone(), shape }, true)
             }
-            // Whoever asked for it casts texts.
+            // The caller casts texts.
             Some(_) => (text, true),
             None if options.all_text || options.no_detection => (text, true),
             None => (candidates.told(), false),

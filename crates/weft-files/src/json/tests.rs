@@ -1,3 +1,5 @@
+//! JSON files: layouts, types over all rows, and what is said of values that do not fit.
+
 use std::fs;
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! Several lookups in one coroutine: while the memory of one comes, the others go on.
 //!
 //! [`Batch`](weft_rt::Batch) runs coroutines that live long; this runs some that take less than a
-//! microsecond, so it has no wakers of its own: those that wait for a device are all polled when one is woken.
+//! microsecond, so it has no wakers of its own: coroutines that wait for a device are all polled when one is woken.
 
 use std::cell::Cell;
 use std::future::Future;

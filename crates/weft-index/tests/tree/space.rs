@@ -10,7 +10,7 @@ use weft_rt::memory::Ledger;
 /// Bytes of the file.
 pub const FILE_BYTES: usize = 16 << 20;
 
-/// Gives the places of a file one after the other, those that came back first.
+/// Gives the places of a file one after the other, freed places first.
 #[derive(Default)]
 pub struct Places {
     state: Mutex<(u64, Vec<PageId>)>,
