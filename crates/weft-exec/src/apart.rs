@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use weft_rt::background;
 use weft_rt::sync::oneshot;
 use weft_store::spill::thread_time;
 
@@ -74,7 +75,7 @@ pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
             run();
         }
     };
-    if let Err(error) = thread::Builder::new().name("weft-apart".into()).spawn(on_thread) {
+    if let Err(error) = background::spawn("weft-apart", on_thread) {
         log::warn!("no thread for a long call, which holds up others now: {error}");
         if let Some(run) = take(&run) {
             run();

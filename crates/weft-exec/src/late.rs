@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 
+use weft_rt::background;
 use weft_rt::memory::Reservation;
 
 /// Bytes for which it takes many milliseconds.
@@ -21,8 +22,7 @@ pub(crate) fn drop_late(large: impl Send + 'static) {
     static LATE: OnceLock<Option<Sender<Late>>> = OnceLock::new();
     let late = LATE.get_or_init(|| {
         let (sender, all) = channel::<Late>();
-        let thread = std::thread::Builder::new().name("weft-late".into());
-        thread.spawn(move || all.into_iter().for_each(drop)).ok().map(|_| sender)
+        background::spawn("weft-late", move || all.into_iter().for_each(drop)).ok().map(|()| sender)
     });
     if let Some(late) = late {
         // One that nobody takes is dropped here.

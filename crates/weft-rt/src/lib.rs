@@ -11,10 +11,12 @@
 //! - [`io`] has files and buffers, and the drivers that reach the devices.
 //! - [`prefetch`], [`yield_now`] and [`sleep`] are the waits that need no device; [`sync`] has those
 //!   on other coroutines, [`memory`] those on the memory budget.
+//! - [`background`] runs what blocks on threads of its own.
 //!
 //! **Architecture invariant:** nothing blocks a worker. No lock is held across an await, no system
 //! call on the hot path waits, and whoever has to wait parks its coroutine, never its thread.
 
+pub mod background;
 pub mod cancel;
 #[cfg(not(loom))]
 mod exec;

@@ -115,6 +115,11 @@ const BEYOND_PART: u64 = 40;
 #[cfg(not(loom))]
 const CODE_BYTES: u64 = 16 << 20;
 
+/// More bytes than the code of a process and what is not counted beside it ever take: as long as a budget has so much room, the
+/// system is not asked how much is resident.
+#[cfg(not(loom))]
+const CODE_BYTES_MAX: u64 = 1 << 30;
+
 /// A memory budget in bytes. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -249,6 +254,11 @@ impl Ledger {
         if self.is_watching() {
             let limit = self.limit();
             let resident_max = limit.saturating_add(limit / BEYOND_PART + BEYOND_BYTES);
+            // Asking the system takes as long as planning a part of a small statement.
+            let has_bytes = self.used().max(self.account.real_bytes());
+            if has_bytes.saturating_mul(2).saturating_add(CODE_BYTES_MAX) < resident_max {
+                return;
+            }
             // A small budget will be used up.
             let others_min = if limit < GAPS_COUNT_FROM { limit } else { 0 };
             if let Err(error) = code::trim(resident_max, others_min, CODE_BYTES) {

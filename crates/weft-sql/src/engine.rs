@@ -1,11 +1,13 @@
 //! What all sessions of one database share: the memory budget, the threads, DataFusion's
 //! environment, and the settings of the database.
 
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_exec::spill::{Levels, Spilling};
+use weft_rt::background;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::{Ledger, heap, kept, slab};
 use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
@@ -134,9 +136,16 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // The last statement may end, and drop this, on one of its threads, which cannot wait.
+        // The last statement may end, and drop this, on one of its threads, which cannot wait for themselves. Another thread
+        // does: `shutdown_background` would detach threads that are about to end (see `background`).
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            // Without a thread to wait on, those of the runtime stay.
+            let runtime = ManuallyDrop::new(runtime);
+            let end = move || drop(ManuallyDrop::into_inner(runtime));
+            let shutting_down = background::spawn("weft-end", end);
+            if let Err(error) = shutting_down {
+                log::warn!("no thread to wait for the end of a database's threads: {error}");
+            }
         }
     }
 }

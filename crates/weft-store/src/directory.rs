@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weft_rt::background;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::io::{Access, File, FileError, IoBuf};
 use weft_rt::sync::oneshot;
@@ -198,7 +199,7 @@ pub(crate) async fn off_worker<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {
     let (sender, receiver) = oneshot::channel();
-    let spawned = std::thread::Builder::new().name("weft-names".into()).spawn(move || {
+    let spawned = background::spawn("weft-names", move || {
         // Nobody waits any more if the runtime has been shut down.
         sender.send(work()).ok();
     });

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use weft_rt::background;
 use weft_rt::io::File;
 use weft_rt::sync::ParkingLot;
 use weft_rt::{sleep, spawn_local, try_worker_index, yield_now};
@@ -293,8 +294,12 @@ impl Drop for Flushing<'_> {
 }
 
 /// Runs what may wait for the system's directories on a thread of its own.
+///
+/// # Panics
+/// If the system gives no thread, or if `work` does.
 pub(crate) async fn off_worker<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = weft_rt::sync::oneshot::channel();
-    std::thread::spawn(move || sender.send(work()).ok());
+    let run = move || drop(sender.send(work()));
+    background::spawn("weft-names", run).expect("a thread for the log's directory");
     receiver.await.expect("the thread sends what it has made")
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weft_rt::background;
 use weft_rt::io::{File, FileError};
 use weft_rt::memory::Ledger;
 
@@ -274,8 +275,7 @@ fn close(file: File) {
             log::debug!("a spill file goes with its last handle: {error}");
         }
     };
-    let closing = std::thread::Builder::new().name("weft-names".into()).spawn(clear);
-    if let Err(error) = closing {
+    if let Err(error) = background::spawn("weft-names", clear) {
         log::debug!("no thread to close a spill file with: {error}");
     }
 }

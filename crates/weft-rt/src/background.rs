@@ -1,0 +1,65 @@
+//! Threads for work that blocks: calls into the system and other libraries, which no worker has the time for.
+//!
+//! A `JoinHandle` that is dropped detaches its thread, and in glibc before 2.43 `pthread_detach` reads the thread's memory once
+//! more after it has let the thread free it (bug 19951): a process that detaches many short threads dies of a segmentation
+//! fault sooner or later. Threads of this module are therefore never detached but joined, each once it has ended, by the
+//! next call of [`spawn`].
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Threads that have not been joined yet: those that run, and those that ended since the last call of [`spawn`].
+static THREADS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// Runs `work` on a new thread called `name`, and does not wait for it. The process may end before the work does.
+///
+/// # Errors
+/// Those of the system if it gives no thread; `work` is dropped then.
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let ended: Vec<_> = threads().extract_if(.., |thread| thread.is_finished()).collect();
+    for thread in ended {
+        // A panic of the work has been printed.
+        thread.join().ok();
+    }
+    let thread = Builder::new().name(name.into()).spawn(work)?;
+    threads().push(thread);
+    Ok(())
+}
+
+fn threads() -> std::sync::MutexGuard<'static, Vec<JoinHandle<()>>> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_ended_are_joined_by_the_next_call() {
+        let (sender, receiver) = mpsc::channel();
+        for number in 0..100 {
+            let sender = sender.clone();
+            spawn("weft-test", move || sender.send(number).expect("the test waits"))
+                .expect("a thread");
+            assert_eq!(receiver.recv(), Ok(number));
+            while !threads().iter().all(JoinHandle::is_finished) {
+                std::thread::yield_now();
+            }
+            assert!(threads().len() <= 1, "threads that ended long ago are kept");
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_work_ends_its_thread_alone() {
+        let (sender, receiver) = mpsc::channel::<()>();
+        spawn("weft-test", move || {
+            let _sender = sender;
+            panic!("of the work");
+        })
+        .expect("a thread");
+        assert!(receiver.recv().is_err());
+    }
+}
