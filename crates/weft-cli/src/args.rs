@@ -1,6 +1,7 @@
 //! The command line of `weft`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -28,6 +29,50 @@ pub struct Cli {
 pub enum Command {
     /// Measure what coroutines buy on this machine
     Bench(BenchArgs),
+    /// Serve a database to PostgreSQL's clients
+    Serve(ServeArgs),
+}
+
+/// The options of `weft serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArgs {
+    /// The database: a directory, made if there is none; without it, a temporary database
+    pub directory: Option<PathBuf>,
+    /// The address and port to listen on; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
+    pub listen: SocketAddr,
+    /// Clients at a time, at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub connections: usize,
+    /// A certificate in PEM, with those that vouch for it: connections may be encrypted then
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The private key of the certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Never change the database
+    #[arg(short, long, visible_alias = "readonly")]
+    pub read_only: bool,
+    /// Memory that the database may use, such as 4GiB or 50%
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// Worker threads
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<String>,
+    /// Any other setting; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    pub settings: Vec<(String, String)>,
+}
+
+impl ServeArgs {
+    /// The settings that the database is opened with, in the order in which they apply.
+    pub fn all_settings(&self) -> Vec<(String, String)> {
+        let named = [("memory_limit", &self.memory_limit), ("threads", &self.threads)];
+        let named = named.into_iter().filter_map(|(name, value)| {
+            value.as_ref().map(|value| (name.to_owned(), value.clone()))
+        });
+        named.chain(self.settings.iter().cloned()).collect()
+    }
 }
 
 /// The options of the shell.

@@ -31,6 +31,12 @@ pub enum ShellError {
     /// The input could not be read.
     #[error("cannot read the input: {0}")]
     Input(io::Error),
+    /// The server did not start.
+    #[error(transparent)]
+    Server(#[from] weft_server::ServerError),
+    /// The operating system refused to tell of signals.
+    #[error("cannot listen for signals: {0}")]
+    Signals(io::Error),
     /// A dot command that cannot be.
     #[error("{0}")]
     Command(String),

@@ -1,4 +1,4 @@
-//! The `weft` binary: the SQL shell, and `weft bench`.
+//! The `weft` binary: the SQL shell, `weft serve` and `weft bench`.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod error;
 mod interrupt;
 mod output;
 mod progress;
+mod serve;
 mod shell;
 mod sql;
 
@@ -35,6 +36,13 @@ fn main() -> ExitCode {
         Some(Command::Bench(args)) => match weft_bench::run(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error),
+        },
+        Some(Command::Serve(args)) => match serve::run(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                drop(io::stderr().write_all(shell::explain(&error).as_bytes()));
+                ExitCode::FAILURE
+            }
         },
         None => run_shell(&cli.shell),
     }

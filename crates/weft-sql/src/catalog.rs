@@ -30,6 +30,7 @@ use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::letter_case;
 use crate::macros;
 use crate::once::{evaluated_once, mark};
+use crate::postgres::{Connected, PG_CATALOG, PgCatalog, table_named};
 use crate::recursive_terms;
 use crate::relation::{Relation, RelationTable};
 use crate::same_names::name_beside_wildcards;
@@ -64,6 +65,8 @@ pub(crate) struct StatementCatalog {
     pending: Option<(String, String)>,
     /// Tables in files that the statement reads.
     bound: Arc<BoundFiles>,
+    /// The client of the session.
+    connected: Connected,
 }
 
 impl StatementCatalog {
@@ -73,8 +76,18 @@ impl StatementCatalog {
         context: ScanContext,
     ) -> StatementCatalog {
         let (relations, within, pending) = (Arc::default(), Vec::new(), None);
-        let (state, bound) = (Arc::new(state), Arc::default());
-        StatementCatalog { state, snapshot, relations, context, within, pending, bound }
+        let (state, bound, connected) = (Arc::new(state), Arc::default(), Connected::default());
+        StatementCatalog { state, snapshot, relations, context, within, pending, bound, connected }
+    }
+
+    /// The same for a session of this client.
+    pub(crate) fn with_client(self, connected: Connected) -> StatementCatalog {
+        StatementCatalog { connected, ..self }
+    }
+
+    /// The client of the session.
+    pub(crate) fn connected(&self) -> &Connected {
+        &self.connected
     }
 
     /// The same with more relations that the program has handed over.
@@ -227,7 +240,8 @@ impl StatementCatalog {
             self.bound.insert(name, Arc::clone(&table));
             return Ok(Some(table));
         }
-        Ok(None)
+        // Behind the user's own, as on PostgreSQL's search path.
+        table_named(self, name).await
     }
 
     /// The table in files, which `key` names.
@@ -439,13 +453,14 @@ impl CatalogProviderList for StatementCatalog {
 impl CatalogProvider for StatementCatalog {
     fn schema_names(&self) -> Vec<String> {
         let made = definitions::names(&self.snapshot, Kind::Schema).map(str::to_owned);
-        made.chain([INFORMATION_SCHEMA.to_owned(), SCHEMA.to_owned()]).collect()
+        made.chain([INFORMATION_SCHEMA, SCHEMA, PG_CATALOG].map(str::to_owned)).collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         match name {
             SCHEMA => Some(Arc::new(self.clone())),
             INFORMATION_SCHEMA => Some(Arc::new(InformationSchema::new(self.clone()))),
+            PG_CATALOG => Some(Arc::new(PgCatalog::new(self.clone()))),
             made => Some(Arc::new(SchemaTables::find(self, made)?)),
         }
     }

@@ -3,8 +3,9 @@
 
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_exec::spill::{Levels, Spilling};
 use weft_rt::background;
@@ -101,6 +102,8 @@ pub struct Engine {
     spill_directory: PathBuf,
     /// Where operators spill to, and how pipelines share memory.
     pub(crate) spilling: Arc<Spilling>,
+    /// DataFusion's state as sessions have it at first, once one was made.
+    first_state: OnceLock<Arc<SessionState>>,
 }
 
 /// The threads that run statements.
@@ -235,7 +238,23 @@ impl Engine {
             settings: Mutex::new(settings),
             spill_directory,
             spilling,
+            first_state: OnceLock::new(),
         }))
+    }
+
+    /// DataFusion's state as sessions have it at first, which all of them share.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn first_state(
+        &self,
+        make: impl FnOnce(&Engine) -> Result<SessionState>,
+    ) -> Result<Arc<SessionState>> {
+        if let Some(state) = self.first_state.get() {
+            return Ok(Arc::clone(state));
+        }
+        let made = Arc::new(make(self)?);
+        Ok(Arc::clone(self.first_state.get_or_init(|| made)))
     }
 
     /// DataFusion's environment for one statement.

@@ -1,6 +1,6 @@
 //! `information_schema`: what a statement's snapshot holds, as tables.
 //!
-//! `tables`, `columns`, `views`, `schemata` and the constraints (`constraints.rs`) are made here, with the names of types that DESCRIBE prints;
+//! `tables`, `columns`, `views`, `schemata` and the constraints (`constraints.rs`) are made here, and tables of what Weft has none of, with the names of types that DESCRIBE prints;
 //! DataFusion's own (`routines`, `parameters`, `df_settings`) come from it.
 
 mod constraints;
@@ -20,6 +20,7 @@ use weft_store::{Column, Snapshot};
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::definitions::{self, Kind};
 use crate::error::Result;
+use crate::postgres::{OWNER, PG_CATALOG, postgres_type_name};
 use crate::result_types::result_schema;
 use crate::schemas;
 use crate::types::column_type_name;
@@ -37,6 +38,21 @@ const OWN: [&str; 8] = [
     "table_constraints",
     "tables",
     "views",
+];
+
+/// What has no rows, as Weft has no such objects: names of tables, and of their columns.
+const EMPTY: [(&str, &str); 4] = [
+    ("applicable_roles", "grantee role_name is_grantable"),
+    ("domains", "domain_catalog domain_schema domain_name data_type"),
+    (
+        "sequences",
+        "sequence_catalog sequence_schema sequence_name data_type start_value minimum_value maximum_value increment",
+    ),
+    (
+        "triggers",
+        "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog event_object_schema \
+         event_object_table action_order action_statement action_orientation action_timing",
+    ),
 ];
 
 /// What DataFusion makes.
@@ -81,13 +97,13 @@ impl InformationSchema {
     }
 
     fn schemata(&self) -> Result<MemTable> {
-        let mut names = vec![INFORMATION_SCHEMA, SCHEMA];
+        let mut names = vec![INFORMATION_SCHEMA, SCHEMA, PG_CATALOG];
         names.extend(definitions::names(self.catalog.snapshot(), Kind::Schema));
         names.sort_unstable();
         table(vec![
             text("catalog_name", names.iter().map(|_| Some(CATALOG))),
             text("schema_name", names.iter().map(|name| Some(*name))),
-            text("schema_owner", names.iter().map(|_| None)),
+            text("schema_owner", names.iter().map(|_| Some(OWNER))),
         ])
     }
 
@@ -100,11 +116,8 @@ impl InformationSchema {
             .collect();
         for (name, sql) in definitions::views(snapshot) {
             // A view that does not work any more has no columns.
-            if let Ok(view) = self.catalog.view(name, sql).await {
-                let state = self.catalog.planning_state();
-                let coerced = view.get_logical_plan().map(|plan| result_schema(&state, &plan));
-                let Some(Ok(schema)) = coerced else { continue };
-                relations.push((name.to_owned(), schema.fields().iter().map(column_of).collect()));
+            if let Some(columns) = view_columns(&self.catalog, name, sql).await {
+                relations.push((name.to_owned(), columns));
             }
         }
         relations.sort_unstable_by(|left, right| left.0.cmp(&right.0));
@@ -118,6 +131,8 @@ impl InformationSchema {
         let numbers = |name, of: fn(&Row<'_>) -> Option<i32>| integer(name, rows.iter().map(of));
         let nullable = |row: &Row<'_>| if row.column.nullable { "YES" } else { "NO" };
         let types: Vec<String> = rows.iter().map(|row| column_type_name(row.column)).collect();
+        let udt_names: Vec<String> =
+            rows.iter().map(|row| postgres_type_name(row.column)).collect();
         let columns = placed(snapshot, rows.iter().map(|row| row.table)).into_iter().chain([
             text("column_name", rows.iter().map(|row| Some(row.column.name.as_str()))),
             numbers("ordinal_position", |row| Some(row.position)),
@@ -129,9 +144,31 @@ impl InformationSchema {
             numbers("numeric_precision_radix", |row| Some(number_of(row)?.radix)),
             numbers("numeric_scale", |row| number_of(row)?.scale),
             numbers("datetime_precision", |row| time_digits(&row.column.data_type)),
+            text("udt_catalog", rows.iter().map(|_| Some(CATALOG))),
+            text("udt_schema", rows.iter().map(|_| Some(PG_CATALOG))),
+            text("udt_name", udt_names.iter().map(|name| Some(name.as_str()))),
+            text("collation_name", rows.iter().map(|_| None)),
+            text("domain_name", rows.iter().map(|_| None)),
+            text("is_identity", rows.iter().map(|_| Some("NO"))),
+            text("identity_generation", rows.iter().map(|_| None)),
+            text("is_generated", rows.iter().map(|_| Some("NEVER"))),
+            text("generation_expression", rows.iter().map(|_| None)),
+            text("is_updatable", rows.iter().map(|_| Some("NO"))),
         ]);
         table(columns.collect())
     }
+}
+
+/// The columns of a view; `None` if it does not work any more.
+pub(crate) async fn view_columns(
+    catalog: &StatementCatalog,
+    name: &str,
+    sql: &str,
+) -> Option<Vec<Column>> {
+    let view = catalog.view(name, sql).await.ok()?;
+    let plan = view.get_logical_plan()?;
+    let schema = result_schema(&catalog.planning_state(), &plan).ok()?;
+    Some(schema.fields().iter().map(column_of).collect())
 }
 
 /// A column of a table or view.
@@ -237,7 +274,7 @@ fn table(columns: Vec<NamedArray>) -> Result<MemTable> {
 
 impl SchemaProvider for InformationSchema {
     fn table_names(&self) -> Vec<String> {
-        OWN.iter().chain(&OTHERS).map(|name| (*name).to_owned()).collect()
+        names().map(str::to_owned).collect()
     }
 
     // Written out as `async_trait` would, but for the future: see `found`.
@@ -254,8 +291,19 @@ impl SchemaProvider for InformationSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        OWN.iter().chain(&OTHERS).any(|known| *known == name)
+        names().any(|known| known == name)
     }
+}
+
+/// The names of all tables.
+fn names() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter().chain(EMPTY.map(|(name, _)| name)).chain(OTHERS)
+}
+
+/// The table of this name without rows.
+fn empty(name: &str) -> Option<Result<MemTable>> {
+    let (_, columns) = EMPTY.into_iter().find(|(known, _)| *known == name)?;
+    Some(table(columns.split_whitespace().map(|column| text(column, std::iter::empty())).collect()))
 }
 
 /// The table of this name, as `catalog::found`.
@@ -273,11 +321,14 @@ fn found<'a>(
             "check_constraints" => schema.check_constraints(),
             "referential_constraints" => schema.referential_constraints(),
             "schemata" => schema.schemata(),
-            _ => {
-                let provider = InformationSchemaProvider::new(Arc::new(schema.catalog.clone()))
-                    .with_table_functions(schema.catalog.table_functions());
-                return provider.table(name).await;
-            }
+            other => match empty(other) {
+                Some(empty) => empty,
+                None => {
+                    let provider = InformationSchemaProvider::new(Arc::new(schema.catalog.clone()))
+                        .with_table_functions(schema.catalog.table_functions());
+                    return provider.table(name).await;
+                }
+            },
         };
         Ok(Some(Arc::new(own.map_err(DataFusionError::from)?)))
     })

@@ -15,6 +15,7 @@
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - ASOF and POSITIONAL joins get marks (`forms/joins`).
 //! - VALUES with subqueries are queries (`forms/value_rows.rs`).
+//! - Forms of PostgreSQL's clients are put in terms of others (`postgres/syntax.rs`).
 //! - TABLESAMPLE is a condition (`forms/samples`).
 //! - Intervals of a number that is computed are products (`forms/intervals.rs`), and functions in FROM get names (`forms/unnests.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
@@ -50,6 +51,7 @@ use crate::named_windows;
 use crate::names::{name_columns, name_columns_of};
 use crate::null_treatments;
 use crate::patterns;
+use crate::postgres::Forms;
 use crate::powers;
 use crate::row_counts;
 use crate::same_names::{free_name, name_alias_columns};
@@ -64,6 +66,7 @@ pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(statement) => {
             name_columns_of(statement);
+            Forms::rewrite(statement);
             // The visitor never breaks.
             let _ = statement.visit(&mut CteNames::default());
             finish(statement.visit(&mut Rewriter::default()))
@@ -81,6 +84,7 @@ pub(crate) fn statement(statement: &mut DfStatement) -> Result<()> {
 /// As [`statement`].
 pub(crate) fn query(query: &mut Query) -> Result<()> {
     name_columns(query);
+    Forms::rewrite(query);
     // The visitor never breaks.
     let _ = query.visit(&mut CteNames::default());
     finish(query.visit(&mut Rewriter::default()))

@@ -60,6 +60,7 @@ use crate::own_functions::own_functions;
 use crate::parameters::{Bindings, Parameters};
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
+use crate::postgres::{Client, Connected, Surroundings, postgres_functions};
 use crate::query_comparisons::any_row;
 use crate::range_frames::RangeFrames;
 use crate::relation::Relation;
@@ -96,12 +97,14 @@ pub struct Session {
     inner: Mutex<Inner>,
     /// The statement that was started last.
     current: Mutex<Option<CancelHandle>>,
+    /// Who the session is for.
+    connected: Connected,
 }
 
 struct Inner {
     settings: SessionSettings,
-    /// DataFusion's state, with its settings and without a catalog.
-    state: SessionState,
+    /// DataFusion's state, with its settings and without a catalog: that of all sessions until this one changes it.
+    state: Arc<SessionState>,
     /// Texts of prepared statements by their names.
     prepared: HashMap<String, String>,
     /// Relations that the program has handed over, by their names.
@@ -116,7 +119,23 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Setting`] if one of DataFusion's settings among them is bad.
     pub fn new(engine: &Arc<Engine>) -> Result<Session> {
-        let settings = engine.session_defaults.clone();
+        let inner = Inner {
+            settings: engine.session_defaults.clone(),
+            state: engine.first_state(Session::first_state)?,
+            prepared: HashMap::new(),
+            relations: Arc::default(),
+            functions: HashMap::new(),
+        };
+        Ok(Session {
+            engine: Arc::clone(engine),
+            inner: Mutex::new(inner),
+            current: Mutex::default(),
+            connected: Connected::default(),
+        })
+    }
+
+    /// DataFusion's state as each session of a database has it at first.
+    fn first_state(engine: &Engine) -> Result<SessionState> {
         let mut config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
             .with_create_default_catalog_and_schema(false);
@@ -225,21 +244,18 @@ impl Session {
         for function in list_aggregates(|name| aggregates.get(name).cloned()) {
             state.register_udf(function)?;
         }
+        for function in postgres_functions() {
+            state.register_udf(function)?;
+        }
         for function in lambda_functions().chain([attempt()]) {
             state.register_higher_order_function(function)?;
         }
-        let inner = Inner {
-            settings,
-            state,
-            prepared: HashMap::new(),
-            relations: Arc::default(),
-            functions: HashMap::new(),
-        };
-        Ok(Session {
-            engine: Arc::clone(engine),
-            inner: Mutex::new(inner),
-            current: Mutex::default(),
-        })
+        Ok(state)
+    }
+
+    /// Tells the session who it is for: what functions and tables of PostgreSQL's catalog say of the connection.
+    pub fn set_client(&self, client: Arc<dyn Client>) {
+        self.connected.set(client);
     }
 
     /// Starts one statement with these parameters. Its result comes from what is returned.
@@ -254,7 +270,26 @@ impl Session {
         parameters: &Parameters,
         relations: HashMap<String, Relation>,
     ) -> Running {
-        let running = self.start_with(sql, parameters.into(), relations);
+        self.as_current(self.start_with(sql, parameters.into(), relations))
+    }
+
+    /// Starts one statement with these parameters, each of the type that is named for it, if one is.
+    pub fn start_cast(
+        self: &Arc<Session>,
+        sql: &str,
+        values: &[Value],
+        types: &[Option<String>],
+    ) -> Running {
+        let cast = |(value, kind): (&Value, &Option<String>)| match kind {
+            Some(kind) => format!("CAST({} AS {kind})", value.sql()),
+            None => value.sql(),
+        };
+        let bound = values.iter().zip(types).map(cast).collect();
+        self.as_current(self.start_with(sql, Bindings::Positional(bound), HashMap::new()))
+    }
+
+    /// Makes a statement the session's current one.
+    fn as_current(&self, running: Running) -> Running {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         *current = Some(running.cancel_handle());
         running
@@ -263,6 +298,11 @@ impl Session {
     /// Starts a statement of the system's own: it is not the session's current one.
     fn start_apart(self: &Arc<Session>, sql: &str) -> Running {
         self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new())
+    }
+
+    /// Starts a statement whose parameters are expressions of SQL. It is not the session's current one.
+    pub(crate) fn start_bound(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
+        self.start_with(sql, Bindings::Positional(parameters), HashMap::new())
     }
 
     fn start_with(
@@ -396,8 +436,9 @@ impl Session {
             return Err(SqlError::new(ErrorKind::AlreadyExists, message)
                 .with_hint("give yours another name"));
         }
-        remove_from(&mut inner.state, &name)?;
-        add_to(&mut inner.state, function.clone())?;
+        let state = Arc::make_mut(&mut inner.state);
+        remove_from(state, &name)?;
+        add_to(state, function.clone())?;
         inner.functions.insert(name, function);
         Ok(())
     }
@@ -410,7 +451,7 @@ impl Session {
         let mut inner = self.lock();
         let is_known = inner.functions.remove(name).is_some();
         if is_known {
-            remove_from(&mut inner.state, name)?;
+            remove_from(Arc::make_mut(&mut inner.state), name)?;
         }
         Ok(is_known)
     }
@@ -443,7 +484,7 @@ impl Session {
         economy: Economy,
     ) -> Result<StatementCatalog> {
         let inner = self.lock();
-        let mut state = inner.state.clone();
+        let mut state = (*inner.state).clone();
         let threads = self.engine.settings().threads;
         let config = state.config_mut().options_mut();
         config.execution.target_partitions = threads;
@@ -459,6 +500,8 @@ impl Session {
         };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
+        let surroundings = Surroundings::new(&self.engine, &self.connected);
+        config.extensions.insert(StatementOption(surroundings));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;
         let distinct = DistinctOptions { control: Arc::clone(control), by_groups };
@@ -476,7 +519,9 @@ impl Session {
         drop(inner);
         state.mark_start_execution();
         let snapshot = self.engine.store().snapshot();
-        Ok(StatementCatalog::new(state, snapshot, context).with_relations(&relations))
+        Ok(StatementCatalog::new(state, snapshot, context)
+            .with_relations(&relations)
+            .with_client(self.connected.clone()))
     }
 
     /// SET.
@@ -487,7 +532,9 @@ impl Session {
         match scope(name)? {
             Scope::Database => self.engine.set(name, Some(value)),
             Scope::Session => self.lock().settings.set(name, value),
-            Scope::DataFusion => set_datafusion(self.lock().state.config_mut(), name, value),
+            Scope::DataFusion => {
+                set_datafusion(Arc::make_mut(&mut self.lock().state).config_mut(), name, value)
+            }
         }
     }
 
@@ -509,12 +556,11 @@ impl Session {
             ] {
                 self.engine.set(name, None)?;
             }
-            let fresh = Session::new(&self.engine)?;
+            let mut state = self.engine.first_state(Session::first_state)?;
             let mut inner = self.lock();
             inner.settings = defaults;
-            let mut state = fresh.lock().state.clone();
             for function in inner.functions.values() {
-                add_to(&mut state, function.clone())?;
+                add_to(Arc::make_mut(&mut state), function.clone())?;
             }
             inner.state = state;
             return Ok(());
@@ -524,7 +570,7 @@ impl Session {
             Scope::Session => self.lock().settings.reset(name, &defaults),
             Scope::DataFusion => {
                 let mut inner = self.lock();
-                let options = inner.state.config_mut().options_mut();
+                let options = Arc::make_mut(&mut inner.state).config_mut().options_mut();
                 options.reset(name).map_err(|_| settings::unknown_setting(name))
             }
         }

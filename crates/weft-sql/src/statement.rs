@@ -231,6 +231,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("SHOW", ..) => Ok(Parsed::ShowSetting { name: setting_name(&tokens)? }),
         ("SET", "TIME", "ZONE") => {
             let value = rest_as_value(sql, &tokens, 3)?;
+            let value = value.trim_matches('"').to_owned();
             Ok(Parsed::Set { name: "timezone".to_owned(), value })
         }
         ("SET", "TRANSACTION" | "SESSION", _) => parse_datafusion(tokens),

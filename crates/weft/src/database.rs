@@ -152,6 +152,24 @@ impl Database {
         Session::new(self)
     }
 
+    /// What is kept of the password of a role of a server; `None` if there is no such role.
+    pub fn role(&self, name: &str) -> Option<String> {
+        self.engine.role(name)
+    }
+
+    /// True if there are roles.
+    pub fn has_roles(&self) -> bool {
+        self.engine.has_roles()
+    }
+
+    /// Makes a role, changes it, or removes it where nothing is to be kept. It is durable afterwards.
+    ///
+    /// # Errors
+    /// If the role is there or is not, against `is_new`, and if it cannot be stored.
+    pub async fn set_role(&self, name: &str, kept: Option<String>, is_new: bool) -> Result<()> {
+        self.engine.set_role(name, kept, is_new).await
+    }
+
     /// The directory; none for a database in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()

@@ -68,8 +68,10 @@ pub use weft_rt::memory::heap::{CountingAllocator, give_back_promptly};
 pub use weft_rt::memory::kept::KeepingAllocator;
 pub use weft_rt::progress::ProgressSnapshot;
 pub use weft_sql::{
-    BatchReader, BatchSource, CancelHandle, ErrorKind, FunctionCode, Parameters, Position,
-    Relation, Result, ResultKind, SPILL_LEVELS, SessionFunction, Setting, SqlError as Error,
-    Statement, Value, grouped, insert_of_rows, is_incomplete, quoted, relation_names,
-    spill_level_name, split_statements, type_name,
+    Backend, BatchReader, BatchSource, CLIENT_ROWS, CancelHandle, Client, ClientSetting,
+    CopyStream, ErrorKind, FunctionCode, POSTGRES_TYPE, POSTGRES_VERSION, Parameters, Position,
+    ROLE_SUPERUSER, Relation, Result, ResultKind, SPILL_LEVELS, SessionFunction, Setting,
+    Signature, SqlError as Error, Statement, StreamFormat, Value, copy_stream, grouped,
+    insert_of_rows, is_incomplete, is_read, quoted, relation_names, spill_level_name,
+    split_statements, type_name,
 };

@@ -45,6 +45,14 @@ impl QueryResult {
         self.running.poll_ready(context)
     }
 
+    /// Waits until the statement is planned: its columns and kind are known then. For asynchronous code.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub async fn ready(&mut self) -> Result<()> {
+        self.running.ready().await
+    }
+
     /// Waits for the next batch, which has at least one row. Nothing comes after the last one; for a
     /// command that means that it has run, and is durable.
     ///

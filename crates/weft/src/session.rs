@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use weft_rt::sync::block_on;
 use weft_sql::{
-    CancelHandle, Parameters, Position, Relation, Result, ResultKind, SessionFunction, Setting,
-    SqlError, Statement, Value,
+    CancelHandle, Client, Parameters, Position, Relation, Result, ResultKind, SessionFunction,
+    Setting, Signature, SqlError, Statement, Value,
 };
 
 use crate::complete::Completions;
@@ -33,6 +33,11 @@ impl Session {
     /// The database of the session.
     pub fn database(&self) -> &Database {
         &self.database
+    }
+
+    /// Tells the session who it is for: what functions and tables of PostgreSQL's catalog say of the connection.
+    pub fn set_client(&self, client: Arc<dyn Client>) {
+        self.inner.set_client(client);
     }
 
     /// Cuts a script into its statements.
@@ -65,6 +70,18 @@ impl Session {
     /// result. What [`Session::current`] returns cancels it even while it is being planned.
     pub fn start(&self, sql: &str, parameters: &[Value]) -> QueryResult {
         QueryResult::new(self.inner.start(sql, parameters.to_vec()))
+    }
+
+    /// Starts one statement without waiting for anything, as [`Session::start`]. Each parameter has the type that is named
+    /// for it, as SQL writes it, if one is.
+    pub fn start_cast(&self, sql: &str, values: &[Value], types: &[Option<String>]) -> QueryResult {
+        QueryResult::new(self.inner.start_cast(sql, values, types))
+    }
+
+    /// Starts one statement without waiting for anything, as [`Session::start`], which finds a relation by a name.
+    pub fn start_on(&self, sql: &str, name: &str, relation: Relation) -> QueryResult {
+        let relations = HashMap::from([(name.to_owned(), relation)]);
+        QueryResult::new(self.inner.start_on(sql, &Parameters::default(), relations))
     }
 
     /// Starts one statement without waiting for anything, as [`Session::start`], with relations of its own beside
@@ -166,6 +183,15 @@ impl Session {
     pub fn prepare(&self, sql: &str) -> Result<Prepared> {
         let parameters = weft_sql::count_parameters(sql)?;
         Ok(Prepared::new(self.clone(), sql.to_owned(), parameters))
+    }
+
+    /// Plans a statement without running it: the types of its parameters, and its columns if it returns rows.
+    /// `given` has the names of types that the caller knows of parameters, as SQL writes them.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub async fn signature(&self, sql: &str, given: Vec<Option<String>>) -> Result<Signature> {
+        self.inner.signature(sql, given).await
     }
 
     /// The statement that was started last, to be cancelled.

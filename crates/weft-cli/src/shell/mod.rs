@@ -5,7 +5,7 @@ mod actions;
 mod catalog_actions;
 pub mod commands;
 mod init;
-mod open;
+pub mod open;
 mod report;
 mod settings_actions;
 mod statement;

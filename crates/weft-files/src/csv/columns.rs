@@ -57,6 +57,8 @@ pub(crate) struct Texts<'a> {
     pub(crate) width: usize,
     pub(crate) column: usize,
     pub(crate) nulls: &'a [String],
+    /// Texts in quotes that are among `nulls` are NULL, too.
+    pub(crate) quoted_is_null: bool,
 }
 
 /// A field that is no value of its column's type.
@@ -80,7 +82,7 @@ impl Texts<'_> {
         if text.is_empty() && (is_quoted || !is_text) {
             return !is_text;
         }
-        self.nulls.iter().any(|null| null == text)
+        (self.quoted_is_null || !is_quoted) && self.nulls.iter().any(|null| null == text)
     }
 
     /// Makes an array.

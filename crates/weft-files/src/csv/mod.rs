@@ -3,7 +3,7 @@
 //! [`open`] looks at files and makes readers of them. `dialect.rs` tells how characters are meant, `sniff.rs` where records
 //! begin and what columns there are, `kinds.rs` of which type values are, `check.rs` looks at all of them where a sample will
 //! not do. `lex.rs` cuts text into records and fields, `reader.rs` files into pieces of whole records, which `columns.rs`
-//! makes arrays of.
+//! makes arrays of. `stream.rs` reads what is no file.
 
 mod check;
 mod columns;
@@ -14,6 +14,7 @@ mod lex;
 mod options;
 mod reader;
 mod sniff;
+mod stream;
 mod table;
 mod times;
 mod values;
@@ -27,6 +28,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 pub use columns::is_native;
 pub use options::{ColumnKey, CsvOptions};
 pub use reader::CsvFile;
+pub use stream::{CsvStream, StreamOptions};
 pub use table::{CsvTable, Description, FirstRecord, open};
 pub use times::TimeFormat;
 

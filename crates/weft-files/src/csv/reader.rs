@@ -35,6 +35,8 @@ pub(crate) struct Layout {
     /// A last field without characters, behind the last column, does not count.
     pub(crate) ends_with_delimiter: bool,
     pub(crate) nulls: Vec<String>,
+    /// Texts in quotes that are among `nulls` are NULL, too.
+    pub(crate) quoted_is_null: bool,
     pub(crate) null_padding: bool,
     pub(crate) ignore_errors: bool,
     pub(crate) lenient: bool,
@@ -99,10 +101,19 @@ impl Cuts {
         let mut source = layout.input.open_text()?;
         let skipped = std::io::copy(&mut source.by_ref().take(layout.start), &mut std::io::sink());
         skipped.map_err(|error| FilesError::read(layout.input.path(), error))?;
+        Ok(Cuts::of_source(layout, source, piece_bytes))
+    }
+
+    /// Cuts what a source gives.
+    pub(crate) fn of_source(
+        layout: Arc<Layout>,
+        source: Box<dyn Read + Send>,
+        piece_bytes: usize,
+    ) -> Cuts {
         let lexer = Lexer::new(layout.dialect);
         let line = layout.start_line;
         let piece_bytes = piece_bytes.max(PIECE_BYTES_MIN);
-        Ok(Cuts { layout, lexer, source, piece_bytes, rest: Vec::new(), line, is_over: false })
+        Cuts { layout, lexer, source, piece_bytes, rest: Vec::new(), line, is_over: false }
     }
 
     /// The next records; `None` at the end.
@@ -160,10 +171,10 @@ impl Pieces for CsvPieces {
     }
 }
 
-struct CsvPiece {
-    layout: Arc<Layout>,
-    plan: Arc<ReadPlan>,
-    cut: Cut,
+pub(crate) struct CsvPiece {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) plan: Arc<ReadPlan>,
+    pub(crate) cut: Cut,
 }
 
 impl Piece for CsvPiece {
@@ -254,6 +265,7 @@ impl<'a> Records<'a> {
                 width,
                 column,
                 nulls: &layout.nulls,
+                quoted_is_null: layout.quoted_is_null,
             };
             texts
                 .array(&layout.formats[column], skip)

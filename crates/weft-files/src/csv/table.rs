@@ -188,6 +188,7 @@ pub(crate) fn layout(
         sampled,
         ends_with_delimiter: found.found.ends_with_delimiter,
         nulls: options.nulls.clone().unwrap_or_else(|| vec![String::new()]),
+        quoted_is_null: true,
         null_padding: options.null_padding,
         ignore_errors: options.ignore_errors,
         lenient: options.lenient,

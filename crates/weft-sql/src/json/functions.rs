@@ -126,8 +126,20 @@ static OTHERS: [Named; 16] = [
     named("to_json", &["json_quote"], Does::Make(Make::Encoded), Returns::Json, (1, 1)),
     named("row_to_json", &[], Does::Make(Make::Encoded), Returns::Json, (1, 1)),
     named("array_to_json", &[], Does::Make(Make::Encoded), Returns::Json, (1, 1)),
-    named("json_object", &[], Does::Make(Make::Object), Returns::Json, (0, ANY)),
-    named("json_array", &[], Does::Make(Make::Array), Returns::Json, (0, ANY)),
+    named(
+        "json_object",
+        &["json_build_object", "jsonb_build_object"],
+        Does::Make(Make::Object),
+        Returns::Json,
+        (0, ANY),
+    ),
+    named(
+        "json_array",
+        &["json_build_array", "jsonb_build_array"],
+        Does::Make(Make::Array),
+        Returns::Json,
+        (0, ANY),
+    ),
 ];
 
 /// All functions.

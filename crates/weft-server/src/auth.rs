@@ -1,0 +1,158 @@
+//! Who a client is: users are roles with a password, of which a SCRAM verifier is kept, in the form that PostgreSQL has.
+//!
+//! A server without roles that listens on an address of this machine itself lets every client in.
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use pgwire::api::auth::sasl::scram::{ScramSecret, gen_salted_password, random_nonce};
+use pgwire::api::auth::{AuthSource, LoginInfo, Password};
+use pgwire::error::{PgWireError, PgWireResult};
+use weft::{Database, ROLE_SUPERUSER};
+
+/// How often a password is hashed.
+const ITERATIONS: usize = 4096;
+
+/// A role as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) is_superuser: bool,
+    /// The verifier of the password; a role without one cannot log in.
+    verifier: Option<String>,
+}
+
+impl Role {
+    /// A role with a password, which is a verifier already or is made one.
+    pub(crate) fn new(password: Option<&str>, is_superuser: bool) -> Role {
+        let verifier = password.map(|password| match parse(password).is_some() {
+            true => password.to_owned(),
+            false => verifier(password, &salt(&random_nonce(), &random_nonce())),
+        });
+        Role { is_superuser, verifier }
+    }
+
+    /// The role with another password, if there is one, and another right, if that is told.
+    pub(crate) fn changed(self, password: Option<&str>, is_superuser: Option<bool>) -> Role {
+        let is_superuser = is_superuser.unwrap_or(self.is_superuser);
+        match password {
+            Some(password) => Role::new(Some(password), is_superuser),
+            None => Role { is_superuser, ..self },
+        }
+    }
+
+    /// The role in what the database keeps of it.
+    pub(crate) fn of_kept(kept: &str) -> Role {
+        let (is_superuser, verifier) = match kept.strip_prefix(ROLE_SUPERUSER) {
+            Some(rest) => (true, rest),
+            None => (false, kept),
+        };
+        let verifier = (!verifier.is_empty()).then(|| verifier.to_owned());
+        Role { is_superuser, verifier }
+    }
+
+    /// What the database keeps of the role.
+    pub(crate) fn kept(&self) -> String {
+        let prefix = if self.is_superuser { ROLE_SUPERUSER } else { "" };
+        format!("{prefix}{}", self.verifier.as_deref().unwrap_or_default())
+    }
+
+    fn secret(&self) -> Option<ScramSecret> {
+        parse(self.verifier.as_deref()?)
+    }
+}
+
+/// `SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>`.
+fn verifier(password: &str, salt: &[u8]) -> String {
+    let salted = gen_salted_password(password, salt, ITERATIONS);
+    let secret = ScramSecret::verifier_from_salted_password(salt.to_vec(), salted, ITERATIONS);
+    match secret {
+        ScramSecret::Verifier { salt, iterations, stored_key, server_key } => format!(
+            "SCRAM-SHA-256${iterations}:{}${}:{}",
+            STANDARD.encode(salt),
+            STANDARD.encode(stored_key),
+            STANDARD.encode(server_key)
+        ),
+        ScramSecret::SaltedPassword { .. } => String::new(),
+    }
+}
+
+fn parse(verifier: &str) -> Option<ScramSecret> {
+    let rest = verifier.strip_prefix("SCRAM-SHA-256$")?;
+    let (head, keys) = rest.split_once('$')?;
+    let (iterations, salt) = head.split_once(':')?;
+    let (stored_key, server_key) = keys.split_once(':')?;
+    let decode = |text: &str| STANDARD.decode(text).ok();
+    let keys = (decode(stored_key)?, decode(server_key)?);
+    if keys.0.len() != 32 || keys.1.len() != 32 {
+        return None;
+    }
+    Some(ScramSecret::Verifier {
+        salt: decode(salt)?,
+        iterations: iterations.parse().ok()?,
+        stored_key: keys.0,
+        server_key: keys.1,
+    })
+}
+
+/// What salts of users that there are not follow from, beside their names.
+static NOBODY: LazyLock<String> = LazyLock::new(random_nonce);
+
+/// A salt that follows from two texts, but tells neither.
+fn salt(first: &str, second: &str) -> Vec<u8> {
+    let mut salt = gen_salted_password(first, second.as_bytes(), 1);
+    salt.truncate(16);
+    salt
+}
+
+/// The verifiers of a database.
+pub(crate) struct Verifiers(pub(crate) Database);
+
+impl std::fmt::Debug for Verifiers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Verifiers")
+    }
+}
+
+#[async_trait]
+impl AuthSource for Verifiers {
+    async fn get_password(&self, login: &LoginInfo) -> PgWireResult<Password> {
+        // Passwords themselves are not kept.
+        Err(PgWireError::InvalidPassword(login.user().unwrap_or_default().to_owned()))
+    }
+
+    async fn get_scram_secret(&self, login: &LoginInfo) -> PgWireResult<(ScramSecret, Option<()>)> {
+        let user = login.user().unwrap_or_default();
+        let secret = self.0.role(user).and_then(|kept| Role::of_kept(&kept).secret());
+        // A client does not learn whether there is a user: one that there is not has a password that none knows.
+        let secret = secret.unwrap_or_else(|| ScramSecret::SaltedPassword {
+            salt: salt(user, &NOBODY),
+            salted_password: random_nonce().into_bytes(),
+        });
+        Ok((secret, None))
+    }
+}
+
+/// The source of the verifiers of a database.
+pub(crate) fn verifiers(database: &Database) -> Arc<Verifiers> {
+    Arc::new(Verifiers(database.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_come_back() {
+        let role = Role::new(Some("secret"), true);
+        assert_eq!(Role::of_kept(&role.kept()), role);
+        assert!(role.secret().is_some());
+        assert!(Role::new(None, false).secret().is_none());
+        // A verifier that PostgreSQL made is taken as it is.
+        let kept = verifier("pencil", b"0123456789abcdef");
+        assert_eq!(Role::new(Some(&kept), false).kept(), kept);
+        let changed = role.changed(None, Some(false));
+        assert!(!changed.is_superuser && changed.secret().is_some());
+    }
+}

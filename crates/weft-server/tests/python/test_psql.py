@@ -1,0 +1,75 @@
+"""The commands of psql, by psql itself."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+PSQL = os.environ.get("PSQL") or shutil.which("psql")
+pytestmark = pytest.mark.skipif(PSQL is None, reason="psql is not installed")
+
+
+def psql(server, *commands, stdin=None):
+    options = [word for command in commands for word in ("-c", command)]
+    found = subprocess.run(
+        [PSQL, "-X", "-A", "-v", "ON_ERROR_STOP=1", server.words(), *options],
+        input=stdin, capture_output=True, text=True, timeout=60,
+    )
+    assert found.returncode == 0, found.stderr
+    assert "ERROR" not in found.stderr, found.stderr
+    return found.stdout.splitlines()
+
+
+def test_relations_are_listed(server):
+    lines = psql(server, r"\d")
+    assert lines[1] == "Schema|Name|Type|Owner"
+    assert "main|Other Table|table|weft" in lines
+    assert "main|t|table|weft" in lines
+    assert "main|v|view|weft" in lines
+    assert not any("pg_class" in line for line in lines)
+    lines = psql(server, r"\dt+")
+    table = next(line for line in lines if line.startswith("main|t|"))
+    assert table.startswith("main|t|table|weft|permanent|heap|") and table.endswith(("kB|", "bytes|"))
+    assert [line for line in psql(server, r"\dt t") if line.startswith("main")] == ["main|t|table|weft"]
+    assert any(line.startswith("pg_catalog|pg_class|table") for line in psql(server, r"\dtS"))
+
+
+def test_a_table_is_described(server):
+    lines = psql(server, r"\d t")
+    assert lines[0] == 'Table "main.t"'
+    assert lines[1:] == [
+        "Column|Type|Collation|Nullable|Default",
+        "i|integer||not null|",
+        "d|numeric(10,2)|||1.5",
+        "s|character varying(20)|||",
+        "b|bytea|||",
+        "at|timestamp without time zone|||",
+    ]
+    assert psql(server, r'\d "Other Table"')[0] == 'Table "main.Other Table"'
+    lines = psql(server, r"\d+ v")
+    assert lines[0] == 'View "main.v"'
+    assert any("SELECT i, s FROM t" in line for line in lines)
+
+
+def test_databases_users_schemas_and_functions_are_listed(server):
+    assert any(line.startswith("weft|weft|UTF8|C|C|") for line in psql(server, r"\l"))
+    assert any(line.startswith("weft|Superuser") for line in psql(server, r"\du"))
+    assert "main|weft" in psql(server, r"\dn")
+    assert psql(server, r"\df")[-1] == "(0 rows)"
+    for command in [r"\l+", r"\dn+", r"\di", r"\dv", r"\ds", r"\dT", r"\dx", r"\dp", r"\db", r"\dconfig", r"\sv v"]:
+        psql(server, command)
+
+
+def test_copy_goes_both_ways(server):
+    psql(server, "CREATE TABLE copied (i INTEGER, s VARCHAR, b BLOB, at TIMESTAMP)")
+    rows = "1\ta\\tb\\\\\t\\\\x00ff\t2020-01-02 03:04:05.5\n2\t\\N\t\\N\t\\N\n"
+    assert psql(server, r"\copy copied FROM STDIN", stdin=rows) == ["COPY 2"]
+    assert psql(server, r"\copy copied TO STDOUT") == rows.splitlines()
+    csv = psql(server, r"\copy copied TO STDOUT (FORMAT csv, HEADER)")
+    assert csv == ["i,s,b,at", "1,a\tb\\,\\x00ff,2020-01-02 03:04:05.5", "2,,,"]
+    text = "\n".join(csv) + "\n"
+    assert psql(server, r"\copy copied FROM STDIN (FORMAT csv, HEADER)", stdin=text) == ["COPY 2"]
+    counts = psql(server, "SELECT i, count(*) FROM copied GROUP BY i ORDER BY i")
+    assert counts[1:3] == ["1|2", "2|2"]
+    psql(server, "DROP TABLE copied")

@@ -1,0 +1,94 @@
+//! Functions about tables, views and what Weft has none of: indexes, constraints, comments, rules.
+
+use datafusion::common::ScalarValue;
+
+use crate::error::Result;
+use crate::postgres::functions::names::{relation_named, relation_numbered};
+use crate::postgres::functions::{
+    Arguments, Definition, Surroundings, define, number, number_type, text, text_type, truth,
+    truth_type,
+};
+
+pub(crate) fn functions() -> Vec<Definition> {
+    // About objects that there are none of.
+    let absent = [
+        "col_description",
+        "obj_description",
+        "pg_get_constraintdef",
+        "pg_get_functiondef",
+        "pg_get_function_arguments",
+        "pg_get_function_identity_arguments",
+        "pg_get_function_result",
+        "pg_get_indexdef",
+        "pg_get_partition_constraintdef",
+        "pg_get_partkeydef",
+        "pg_get_ruledef",
+        "pg_get_serial_sequence",
+        "pg_get_statisticsobjdef_columns",
+        "pg_get_triggerdef",
+        "pg_relation_filepath",
+        "pg_tablespace_location",
+        "shobj_description",
+    ];
+    let absent = absent.map(|name| define(name, (1, 3), text_type, |_, _| text(None::<String>)));
+    let permitted = [
+        "has_any_column_privilege",
+        "has_column_privilege",
+        "has_database_privilege",
+        "has_foreign_data_wrapper_privilege",
+        "has_function_privilege",
+        "has_language_privilege",
+        "has_schema_privilege",
+        "has_sequence_privilege",
+        "has_server_privilege",
+        "has_table_privilege",
+        "has_tablespace_privilege",
+        "has_type_privilege",
+        "pg_has_role",
+    ];
+    // Each user may do everything.
+    let permitted =
+        permitted.map(|name| define(name, (2, 4), truth_type, |_, _| truth(Some(true))));
+    let sizes = ["pg_relation_size", "pg_table_size", "pg_total_relation_size"];
+    let sizes = sizes.map(|name| define(name, (1, 2), number_type, size));
+    let own = vec![
+        define("pg_get_expr", (2, 3), text_type, |_, arguments| text(arguments.text(0))),
+        define("pg_get_viewdef", (1, 2), text_type, |around, arguments| {
+            let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
+            text(found.and_then(|found| found.view))
+        }),
+        define("pg_stat_get_numscans", (1, 1), number_type, |_, _| number(Some(0))),
+        define("pg_indexes_size", (1, 1), number_type, |_, _| number(Some(0))),
+        define("pg_database_size", (1, 1), number_type, |around, _| {
+            number(i64::try_from(around.engine()?.store().bytes_on_disk()).ok())
+        }),
+        define("pg_tablespace_size", (1, 1), number_type, |around, _| {
+            number(i64::try_from(around.engine()?.store().bytes_on_disk()).ok())
+        }),
+        define("pg_relation_is_publishable", (1, 1), truth_type, |_, _| truth(Some(false))),
+        define("pg_relation_filenode", (1, 1), number_type, |around, arguments| {
+            let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
+            number(found.filter(|found| found.view.is_none()).map(|found| found.oid))
+        }),
+    ];
+    own.into_iter().chain(absent).chain(permitted).chain(sizes).collect()
+}
+
+/// The number of the relation that an argument names or numbers.
+fn oid_of(around: &Surroundings, arguments: &Arguments<'_>) -> Option<i64> {
+    let of_name = || relation_named(around, &arguments.text(0)?);
+    arguments.number(0).or_else(of_name)
+}
+
+/// Bytes on disk of a table; of the main part, if one is named.
+fn size(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
+    if arguments.text(1).is_some_and(|part| part != "main") {
+        return number(Some(0));
+    }
+    let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
+    let Some(found) = found else { return number(None) };
+    let snapshot = around.snapshot()?;
+    let table = snapshot.table(&found.stored);
+    let bytes = table.map_or(0, |table| table.bytes_on_disk());
+    number(i64::try_from(bytes).ok())
+}

@@ -1,0 +1,473 @@
+//! The rows of the tables of `pg_catalog`. A table that is not here has none: Weft has no such objects.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::ScalarValue;
+use datafusion::datasource::MemTable;
+use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, RESERVED_FOR_IDENTIFIER};
+use weft_store::Column;
+
+use crate::catalog::{CATALOG, StatementCatalog};
+use crate::error::{Result, SqlError};
+use crate::information_schema::view_columns;
+use crate::postgres::defined::{Defined, defined};
+use crate::postgres::numbers::{
+    DATABASE_OID, HEAP_OID, Numbered, OWNER, OWNER_OID, PG_CATALOG_OID, is_superuser, relations,
+    roles, schemas,
+};
+use crate::postgres::types::{PgType, TYPES, by_oid, type_of_column, type_of_field};
+
+/// The number of the tablespace of everything.
+const TABLESPACE_OID: i64 = 1663;
+
+/// The number of the only order of texts, that of their bytes.
+const COLLATION_OID: i64 = 100;
+
+/// PostgreSQL's number of UTF-8.
+const UTF8: i32 = 6;
+
+/// A table of the catalog, with its rows.
+///
+/// # Errors
+/// None that are known.
+pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<MemTable> {
+    let mut rows = Rows::new(of.schema());
+    match of.name {
+        "pg_am" => rows.push([
+            ("oid", HEAP_OID.into()),
+            ("amname", "heap".into()),
+            ("amhandler", "heap_tableam_handler".into()),
+            ("amtype", "t".into()),
+        ])?,
+        "pg_attrdef" => attrdef(catalog, &mut rows).await?,
+        "pg_attribute" => attribute(catalog, &mut rows).await?,
+        "pg_authid" | "pg_roles" | "pg_user" => role(catalog, &mut rows)?,
+        "pg_class" => class(catalog, &mut rows).await?,
+        "pg_collation" => rows.push([
+            ("oid", COLLATION_OID.into()),
+            ("collname", "default".into()),
+            ("collnamespace", PG_CATALOG_OID.into()),
+            ("collowner", OWNER_OID.into()),
+            ("collprovider", "d".into()),
+            ("collisdeterministic", true.into()),
+            ("collencoding", (-1).into()),
+            ("collcollate", "C".into()),
+            ("collctype", "C".into()),
+        ])?,
+        "pg_database" => rows.push([
+            ("oid", DATABASE_OID.into()),
+            ("datname", CATALOG.into()),
+            ("datdba", OWNER_OID.into()),
+            ("encoding", UTF8.into()),
+            ("datcollate", "C".into()),
+            ("datctype", "C".into()),
+            ("datallowconn", true.into()),
+            ("datconnlimit", (-1).into()),
+            ("dattablespace", TABLESPACE_OID.into()),
+        ])?,
+        "pg_get_keywords" => keywords(&mut rows)?,
+        "pg_namespace" => {
+            for (name, oid) in schemas(catalog.snapshot()) {
+                let name = ("nspname", name.as_str().into());
+                rows.push([("oid", oid.into()), name, ("nspowner", OWNER_OID.into())])?;
+            }
+        }
+        "pg_settings" => settings(catalog, &mut rows)?,
+        "pg_stat_activity" => activity(catalog, &mut rows)?,
+        "pg_stat_database" => {
+            let count = i32::try_from(catalog.connected().get().backends().len());
+            rows.push([
+                ("datid", DATABASE_OID.into()),
+                ("datname", CATALOG.into()),
+                ("numbackends", count.unwrap_or(i32::MAX).into()),
+            ])?;
+        }
+        "pg_stat_user_tables" => {
+            for table in relations(catalog.snapshot()) {
+                let Some(stored) = catalog.snapshot().table(&table.stored) else { continue };
+                let rows_of = i64::try_from(stored.rows()).unwrap_or(i64::MAX);
+                rows.push([
+                    ("relid", table.oid.into()),
+                    ("schemaname", table.schema.as_str().into()),
+                    ("relname", table.name.as_str().into()),
+                    ("n_live_tup", rows_of.into()),
+                ])?;
+            }
+        }
+        "pg_tables" => {
+            let all = relations(catalog.snapshot());
+            for table in all.iter().filter(|relation| relation.view.is_none()) {
+                rows.push([
+                    ("schemaname", table.schema.as_str().into()),
+                    ("tablename", table.name.as_str().into()),
+                    ("tableowner", OWNER.into()),
+                ])?;
+            }
+        }
+        "pg_tablespace" => rows.push([
+            ("oid", TABLESPACE_OID.into()),
+            ("spcname", "pg_default".into()),
+            ("spcowner", OWNER_OID.into()),
+        ])?,
+        "pg_type" => {
+            for found in TYPES {
+                plain_type(found, &mut rows)?;
+                array_type(found, &mut rows)?;
+            }
+        }
+        "pg_views" => {
+            for view in relations(catalog.snapshot()) {
+                let Some(sql) = &view.view else { continue };
+                rows.push([
+                    ("schemaname", view.schema.as_str().into()),
+                    ("viewname", view.name.as_str().into()),
+                    ("viewowner", OWNER.into()),
+                    ("definition", sql.as_str().into()),
+                ])?;
+            }
+        }
+        _ => {}
+    }
+    rows.finish()
+}
+
+/// The columns of a relation: number and modifier of the type, and the rest. A view that does not work any more has none.
+async fn columns(catalog: &StatementCatalog, of: &Numbered) -> Vec<(Column, (i64, i32))> {
+    let columns = match (&of.view, catalog.snapshot().table(&of.stored)) {
+        (Some(sql), _) => view_columns(catalog, &of.stored, sql).await.unwrap_or_default(),
+        (None, Some(table)) => table.schema().columns.clone(),
+        _ => {
+            let Some(defined) = defined(&of.name) else { return Vec::new() };
+            let fields = defined.schema();
+            let typed = fields.fields().iter().map(|field| {
+                let column = Column {
+                    name: field.name().clone(),
+                    data_type: field.data_type().clone(),
+                    nullable: field.is_nullable(),
+                    default: None,
+                    max_length: None,
+                };
+                (column, type_of_field(field))
+            });
+            return typed.collect();
+        }
+    };
+    let typed = columns.into_iter().map(|column| {
+        let data_type = type_of_column(&column);
+        (column, data_type)
+    });
+    typed.collect()
+}
+
+async fn class(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let schemas = schemas(catalog.snapshot());
+    for relation in relations(catalog.snapshot()) {
+        let is_view = relation.view.is_some();
+        let schema = schemas.iter().find(|(name, _)| *name == relation.schema);
+        let schema_oid = schema.map(|(_, oid)| *oid);
+        let stored = catalog.snapshot().table(&relation.stored);
+        let count = columns(catalog, &relation).await.len();
+        let (tuples, bytes) = stored.map_or((0, 0), |table| (table.rows(), table.bytes_on_disk()));
+        let pages = i32::try_from(bytes.div_ceil(8192)).unwrap_or(i32::MAX);
+        rows.push([
+            ("oid", relation.oid.into()),
+            ("relname", relation.name.as_str().into()),
+            ("relnamespace", schema_oid.into()),
+            ("relowner", OWNER_OID.into()),
+            ("relam", if is_view { 0 } else { HEAP_OID }.into()),
+            ("relfilenode", if is_view { 0 } else { relation.oid }.into()),
+            ("relpages", pages.into()),
+            ("reltuples", (tuples as f32).into()),
+            ("relpersistence", "p".into()),
+            ("relkind", if is_view { "v" } else { "r" }.into()),
+            ("relnatts", i16::try_from(count).unwrap_or(i16::MAX).into()),
+            ("relhasrules", is_view.into()),
+            ("relispopulated", true.into()),
+            ("relreplident", if is_view { "n" } else { "d" }.into()),
+        ])?;
+    }
+    Ok(())
+}
+
+async fn attribute(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    for relation in relations(catalog.snapshot()) {
+        let found = columns(catalog, &relation).await;
+        for (number, (column, (data_type, modifier))) in (1_i16..).zip(&found) {
+            let length = by_oid(*data_type).map_or(-1, |(found, is_array)| match is_array {
+                true => -1,
+                false => found.length,
+            });
+            let collation = by_oid(*data_type).map_or(0, |(found, _)| collation_of(found));
+            rows.push([
+                ("attrelid", relation.oid.into()),
+                ("attname", column.name.as_str().into()),
+                ("atttypid", (*data_type).into()),
+                ("attstattarget", (-1).into()),
+                ("attlen", length.into()),
+                ("attnum", number.into()),
+                ("attndims", i32::from(matches!(column.data_type, DataType::List(_))).into()),
+                ("attcacheoff", (-1).into()),
+                ("atttypmod", (*modifier).into()),
+                ("attbyval", (length > 0 && length <= 8).into()),
+                ("attalign", "i".into()),
+                ("attstorage", if length < 0 { "x" } else { "p" }.into()),
+                ("attcompression", "".into()),
+                ("attnotnull", (!column.nullable).into()),
+                ("atthasdef", column.default.is_some().into()),
+                ("attidentity", "".into()),
+                ("attgenerated", "".into()),
+                ("attislocal", true.into()),
+                ("attcollation", collation.into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn collation_of(found: &PgType) -> i64 {
+    if found.category == 'S' { COLLATION_OID } else { 0 }
+}
+
+async fn attrdef(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let mut oid = 1;
+    for relation in relations(catalog.snapshot()) {
+        let found = columns(catalog, &relation).await;
+        for (number, (column, _)) in (1_i16..).zip(&found) {
+            let Some(default) = column.default.as_deref() else { continue };
+            rows.push([
+                ("oid", oid.into()),
+                ("adrelid", relation.oid.into()),
+                ("adnum", number.into()),
+                ("adbin", default.into()),
+                ("adsrc", default.into()),
+            ])?;
+            oid += 1_i64;
+        }
+    }
+    Ok(())
+}
+
+fn role(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    for (oid, name) in roles(catalog.snapshot()) {
+        let may_all = is_superuser(catalog.snapshot(), &name);
+        let is_user = rows.has("usename");
+        let password = ScalarValue::Utf8View(Some("********".to_owned()));
+        let row: Vec<(&str, ScalarValue)> = match is_user {
+            true => vec![
+                ("usename", name.as_str().into()),
+                ("usesysid", oid.into()),
+                ("usecreatedb", may_all.into()),
+                ("usesuper", may_all.into()),
+                ("passwd", password),
+            ],
+            false => vec![
+                ("oid", oid.into()),
+                ("rolname", name.as_str().into()),
+                ("rolsuper", may_all.into()),
+                ("rolinherit", true.into()),
+                ("rolcreaterole", may_all.into()),
+                ("rolcreatedb", may_all.into()),
+                ("rolcanlogin", true.into()),
+                ("rolconnlimit", (-1).into()),
+                ("rolpassword", password),
+            ],
+        };
+        rows.push(row)?;
+    }
+    Ok(())
+}
+
+fn settings(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    for setting in catalog.connected().get().settings() {
+        let is_default = setting.value == setting.default;
+        rows.push([
+            ("name", setting.name.as_str().into()),
+            ("setting", setting.value.as_str().into()),
+            ("category", "Client Connection Defaults".into()),
+            ("context", "user".into()),
+            ("vartype", "string".into()),
+            ("source", if is_default { "default" } else { "session" }.into()),
+            ("boot_val", setting.default.as_str().into()),
+            ("reset_val", setting.default.as_str().into()),
+        ])?;
+    }
+    Ok(())
+}
+
+fn activity(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let numbers = roles(catalog.snapshot());
+    let time =
+        |us: Option<i64>| ScalarValue::TimestampMicrosecond(us, Some(crate::types::ZONE.into()));
+    for backend in catalog.connected().get().backends() {
+        let user = numbers.iter().find(|(_, name)| *name == backend.user).map(|(oid, _)| *oid);
+        let (address, port) = match &backend.client {
+            Some((address, port)) => (Some(address.as_str()), Some(i32::from(*port))),
+            None => (None, None),
+        };
+        rows.push([
+            ("datid", DATABASE_OID.into()),
+            ("datname", CATALOG.into()),
+            ("pid", backend.pid.into()),
+            ("leader_pid", ScalarValue::Int32(None)),
+            ("usesysid", user.into()),
+            ("usename", backend.user.as_str().into()),
+            ("application_name", backend.application_name.as_str().into()),
+            ("client_addr", ScalarValue::Utf8View(address.map(str::to_owned))),
+            ("client_port", port.into()),
+            ("backend_start", time(Some(backend.started_us))),
+            ("query_start", time(backend.statement_started_us)),
+            ("state_change", time(Some(backend.changed_us))),
+            ("state", backend.state.into()),
+            ("backend_xid", ScalarValue::Int64(None)),
+            ("backend_xmin", ScalarValue::Int64(None)),
+            ("query_id", ScalarValue::Int64(None)),
+            ("query", backend.query.as_str().into()),
+            ("backend_type", "client backend".into()),
+        ])?;
+    }
+    Ok(())
+}
+
+fn keywords(rows: &mut Rows) -> Result<()> {
+    for word in ALL_KEYWORDS {
+        let is_reserved =
+            RESERVED_FOR_IDENTIFIER.iter().any(|reserved| format!("{reserved:?}") == *word);
+        rows.push([
+            ("word", word.to_ascii_lowercase().as_str().into()),
+            ("catcode", if is_reserved { "R" } else { "U" }.into()),
+            ("barelabel", (!is_reserved).into()),
+            ("catdesc", if is_reserved { "reserved" } else { "unreserved" }.into()),
+        ])?;
+    }
+    Ok(())
+}
+
+fn plain_type(found: &PgType, rows: &mut Rows) -> Result<()> {
+    let kind = if found.category == 'P' || found.category == 'X' { "p" } else { "b" };
+    // The two vectors of the catalog are arrays themselves.
+    let (element, input) = match found.name {
+        "int2vector" => (21, "int2vectorin".to_owned()),
+        "oidvector" => (26, "oidvectorin".to_owned()),
+        name => (0, function_of(name, "in")),
+    };
+    rows.push([
+        ("oid", found.oid.into()),
+        ("typname", found.name.into()),
+        ("typnamespace", PG_CATALOG_OID.into()),
+        ("typowner", OWNER_OID.into()),
+        ("typlen", found.length.into()),
+        ("typbyval", (found.length > 0 && found.length <= 8).into()),
+        ("typtype", kind.into()),
+        ("typcategory", found.category.to_string().as_str().into()),
+        ("typispreferred", matches!(found.oid, 16 | 25 | 701 | 1184).into()),
+        ("typisdefined", true.into()),
+        ("typdelim", ",".into()),
+        ("typsubscript", "-".into()),
+        ("typelem", i64::from(element).into()),
+        ("typarray", found.array.into()),
+        ("typinput", input.as_str().into()),
+        ("typoutput", function_of(found.name, "out").as_str().into()),
+        ("typreceive", function_of(found.name, "recv").as_str().into()),
+        ("typsend", function_of(found.name, "send").as_str().into()),
+        ("typmodin", "-".into()),
+        ("typmodout", "-".into()),
+        ("typanalyze", "-".into()),
+        ("typalign", "i".into()),
+        ("typstorage", if found.length < 0 { "x" } else { "p" }.into()),
+        ("typtypmod", (-1).into()),
+        ("typcollation", collation_of(found).into()),
+    ])
+}
+
+fn array_type(found: &PgType, rows: &mut Rows) -> Result<()> {
+    if found.array == 0 {
+        return Ok(());
+    }
+    rows.push([
+        ("oid", found.array.into()),
+        ("typname", format!("_{}", found.name).as_str().into()),
+        ("typnamespace", PG_CATALOG_OID.into()),
+        ("typowner", OWNER_OID.into()),
+        ("typlen", (-1_i16).into()),
+        ("typtype", if found.oid == 2249 { "p" } else { "b" }.into()),
+        ("typcategory", "A".into()),
+        ("typisdefined", true.into()),
+        ("typdelim", ",".into()),
+        ("typsubscript", "array_subscript_handler".into()),
+        ("typelem", found.oid.into()),
+        ("typinput", "array_in".into()),
+        ("typoutput", "array_out".into()),
+        ("typreceive", "array_recv".into()),
+        ("typsend", "array_send".into()),
+        ("typmodin", "-".into()),
+        ("typmodout", "-".into()),
+        ("typanalyze", "array_typanalyze".into()),
+        ("typalign", "i".into()),
+        ("typstorage", "x".into()),
+        ("typtypmod", (-1).into()),
+        ("typcollation", collation_of(found).into()),
+    ])
+}
+
+/// The name of a type's function, which older types have without an underscore.
+fn function_of(name: &str, what: &str) -> String {
+    match name {
+        "date" | "time" | "timestamp" | "timestamptz" | "interval" | "numeric" | "json"
+        | "jsonb" | "uuid" | "record" | "void" | "pg_node_tree" => format!("{name}_{what}"),
+        _ => format!("{name}{what}"),
+    }
+}
+
+/// Rows that are collected, a value for each column.
+struct Rows {
+    schema: SchemaRef,
+    columns: Vec<Vec<ScalarValue>>,
+}
+
+impl Rows {
+    fn new(schema: SchemaRef) -> Rows {
+        let columns = vec![Vec::new(); schema.fields().len()];
+        Rows { schema, columns }
+    }
+
+    fn has(&self, column: &str) -> bool {
+        self.schema.index_of(column).is_ok()
+    }
+
+    /// Adds a row. Columns that are not named are 0 or false, and NULL if they are neither numbers nor truth values.
+    fn push<'a>(&mut self, values: impl IntoIterator<Item = (&'a str, ScalarValue)>) -> Result<()> {
+        let count = self.columns.first().map_or(0, Vec::len);
+        for (name, value) in values {
+            let number = self.schema.index_of(name)?;
+            self.columns[number].push(value.cast_to(self.schema.field(number).data_type())?);
+        }
+        for (field, column) in self.schema.fields().iter().zip(&mut self.columns) {
+            if column.len() == count {
+                column.push(unnamed(field.data_type())?);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<MemTable> {
+        let arrays = self.schema.fields().iter().zip(self.columns).map(|(field, column)| {
+            match column.is_empty() {
+                true => Ok(arrow::array::new_empty_array(field.data_type())),
+                false => ScalarValue::iter_to_array(column).map_err(SqlError::from),
+            }
+        });
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays)?;
+        Ok(MemTable::try_new(self.schema, vec![vec![batch]])?)
+    }
+}
+
+fn unnamed(data_type: &DataType) -> Result<ScalarValue> {
+    Ok(match data_type {
+        DataType::Boolean => ScalarValue::Boolean(Some(false)),
+        number if number.is_numeric() => ScalarValue::new_zero(number)?,
+        other => ScalarValue::try_from(other)?,
+    })
+}
