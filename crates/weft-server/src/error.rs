@@ -15,6 +15,10 @@ fn sqlstate(kind: ErrorKind) -> &'static str {
         ErrorKind::OutOfMemory => "53200",
         ErrorKind::Io => "58030",
         ErrorKind::Storage => "58000",
+        ErrorKind::UniqueViolation => "23505",
+        ErrorKind::CheckViolation => "23514",
+        ErrorKind::ForeignKeyViolation => "23503",
+        ErrorKind::Conflict => "40001",
         ErrorKind::Cancelled => "57014",
         ErrorKind::Internal => "XX000",
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, BooleanArray};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Int64Type, UInt64Type};
+use arrow::datatypes::{Int64Type, SchemaRef, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{Column as ColumnName, DFSchema, DataFusionError, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -173,6 +173,25 @@ impl Run {
         }
         Ok(writer.finish().await?)
     }
+}
+
+/// The plan of a change, and the columns that it returns, if it returns rows.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(crate) async fn described(
+    catalog: &StatementCatalog,
+    change: &ChangeStatement,
+) -> Result<(LogicalPlan, Option<SchemaRef>)> {
+    let planned = plan(catalog, change).await?;
+    let returned = match &change.returning {
+        Some(items) => {
+            let items = Returning::new(catalog, &planned.table, &change.alias, items.clone())?;
+            Some(items.schema().await?)
+        }
+        None => None,
+    };
+    Ok((planned.plan, returned))
 }
 
 /// The plan of a change.

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
 use tokio::sync::oneshot;
 
 use crate::catalog::StatementCatalog;
+use crate::change;
 use crate::control::Control;
 use crate::economy::Economy;
 use crate::error::{Result, internal};
@@ -80,6 +81,10 @@ async fn of_statement(
 /// The types that the planner finds for the parameters; text for the others.
 async fn parameter_types(catalog: &StatementCatalog, sql: &str, count: usize) -> Vec<DataType> {
     let found = match statement::parse(sql) {
+        Ok(Parsed::Change(change)) => {
+            let described = change::described(catalog, &change).await;
+            described.and_then(|(plan, _)| Ok(plan.get_parameter_types()?)).unwrap_or_default()
+        }
         Ok(Parsed::Sql(statement)) => {
             // A plan with open parameters may not exist, though one with values does.
             let plan = catalog.plan(&catalog.planning_state(), *statement).await;
@@ -146,12 +151,16 @@ async fn columns_of(
             Ok(Some(Arc::clone(plan.schema().inner())))
         }
         Parsed::Sql(parsed) if !returns_rows(&parsed) => Ok(None),
+        Parsed::Change(change) => Ok(change::described(catalog, &change).await?.1),
+        Parsed::Execute { ref name, .. } if !is_read(&session.prepared(name)?) => Ok(None),
         Parsed::CopyFrom { .. }
         | Parsed::CopyTo { .. }
         | Parsed::AddDevice { .. }
+        | Parsed::Reindex { .. }
         | Parsed::Set { .. }
         | Parsed::Reset { .. }
         | Parsed::Prepare { .. }
+        | Parsed::DropMacro { .. }
         | Parsed::Deallocate { .. } => Ok(None),
         // What shows something about the database reads nothing before its rows are asked for.
         _ => {
