@@ -81,7 +81,9 @@ pub(crate) fn write_value(array: &dyn Array, row: usize, wire: &Type, out: &mut 
             Some(items) if *wire != Type::JSON => {
                 let item = types::item_type(wire);
                 let item = item.unwrap_or_else(|| types::wire_type(items.data_type()));
-                return write_array(items.as_ref(), &item, out);
+                // The items of the catalog's vectors are counted from 0 on.
+                let is_vector = matches!(*wire, Type::INT2_VECTOR | Type::OID_VECTOR);
+                return write_array(items.as_ref(), &item, i32::from(!is_vector), out);
             }
             _ => {
                 let mut value = String::new();
@@ -93,8 +95,8 @@ pub(crate) fn write_value(array: &dyn Array, row: usize, wire: &Type, out: &mut 
     true
 }
 
-/// An array of one dimension.
-fn write_array(items: &dyn Array, wire: &Type, out: &mut Vec<u8>) -> bool {
+/// An array of one dimension, whose first item has the number `first`.
+fn write_array(items: &dyn Array, wire: &Type, first: i32, out: &mut Vec<u8>) -> bool {
     let dimensions = i32::from(!items.is_empty());
     out.extend_from_slice(&dimensions.to_be_bytes());
     out.extend_from_slice(&i32::from(items.null_count() > 0).to_be_bytes());
@@ -104,8 +106,7 @@ fn write_array(items: &dyn Array, wire: &Type, out: &mut Vec<u8>) -> bool {
     }
     let Ok(count) = i32::try_from(items.len()) else { return false };
     out.extend_from_slice(&count.to_be_bytes());
-    // The number of the first item.
-    out.extend_from_slice(&1_i32.to_be_bytes());
+    out.extend_from_slice(&first.to_be_bytes());
     (0..items.len()).all(|row| write_field(items, row, wire, out))
 }
 

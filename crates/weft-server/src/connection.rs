@@ -21,8 +21,7 @@ use pgwire::api::results::{CopyResponse, FieldFormat, FieldInfo, QueryResponse, 
 use pgwire::api::stmt::QueryParser;
 use pgwire::api::store::PortalStore;
 use pgwire::api::{
-    ClientInfo, ClientPortalStore, PgWireConnectionState, PgWireServerHandlers,
-    PidSecretKeyGenerator, Type, cancel,
+    ClientInfo, ClientPortalStore, PgWireConnectionState, PidSecretKeyGenerator, Type,
 };
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::copy::{CopyData, CopyDone, CopyFail, CopyOutResponse};
@@ -38,7 +37,7 @@ use weft::{
 };
 
 use crate::commands::{self, Command};
-use crate::copy_in::{self, ClientRows};
+use crate::copy_in::{self, ClientRows, Message};
 use crate::copy_out;
 use crate::encode::{self, too_many_columns};
 use crate::error::{error, error_with_hint, from_weft};
@@ -64,10 +63,10 @@ pub(crate) struct Connection {
 
 /// A COPY from the client.
 struct Copying {
-    /// Where its messages go.
-    sender: copy_in::Sender,
     /// The statement that takes its rows.
     result: QueryResult,
+    /// Where its messages go.
+    sender: copy_in::Sender,
     deadline: Option<Instant>,
     _busy: Busy,
 }
@@ -84,31 +83,6 @@ pub(crate) struct Prepared {
     columns: Option<SchemaRef>,
 }
 
-/// The handlers of a connection as `pgwire` asks for them.
-pub(crate) struct Handlers(pub(crate) Arc<Connection>);
-
-impl PgWireServerHandlers for Handlers {
-    fn simple_query_handler(&self) -> Arc<impl SimpleQueryHandler> {
-        Arc::clone(&self.0)
-    }
-
-    fn extended_query_handler(&self) -> Arc<impl ExtendedQueryHandler> {
-        Arc::new(Extended(Arc::clone(&self.0)))
-    }
-
-    fn startup_handler(&self) -> Arc<impl StartupHandler> {
-        Arc::clone(&self.0)
-    }
-
-    fn copy_handler(&self) -> Arc<impl CopyHandler> {
-        Arc::clone(&self.0)
-    }
-
-    fn cancel_handler(&self) -> Arc<impl cancel::CancelHandler> {
-        Arc::clone(&self.0.shared)
-    }
-}
-
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, ended: Arc<Notify>) -> Connection {
         Connection {
@@ -118,6 +92,27 @@ impl Connection {
             state: OnceLock::new(),
             ended,
             copying: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The state of the connection's transaction, which each ReadyForQuery tells and by which statements are refused. All other
+    /// places follow this one: what `pgwire` keeps is set to it before each message and after each error.
+    pub(crate) fn transaction_status(&self) -> TransactionStatus {
+        self.state.get().map_or(TransactionStatus::Idle, |state| state.transaction())
+    }
+
+    /// Notes that a statement, or a message, was answered with an error: a transaction has failed then, and a COPY from the client
+    /// is over.
+    pub(crate) async fn note_failure(&self) {
+        self.forget_copy().await;
+        if let Some(state) = self.state.get()
+            && state.transaction() == TransactionStatus::Transaction
+        {
+            state.set_transaction(TransactionStatus::Error);
         }
     }
 
@@ -137,11 +132,11 @@ impl Connection {
 
     /// Refuses statements that the state of the transaction does not permit.
     fn check_state(
-        status: TransactionStatus,
+        &self,
         command: Option<&Command>,
         is_read: impl FnOnce() -> bool,
     ) -> PgWireResult<()> {
-        match (status, command) {
+        match (self.transaction_status(), command) {
             (_, Some(Command::Commit | Command::Rollback))
             | (TransactionStatus::Idle | TransactionStatus::Transaction, Some(_))
             | (TransactionStatus::Idle, None) => Ok(()),
@@ -158,47 +153,46 @@ impl Connection {
         }
     }
 
-    /// Runs a command that concerns the connection. Returns its tag, the columns and row of SHOW, and the status of
-    /// the transaction after it.
-    async fn run_command(
-        &self,
-        command: &Command,
-        status: TransactionStatus,
-    ) -> PgWireResult<(&'static str, Option<String>, TransactionStatus)> {
+    /// Runs a command that concerns the connection. Returns its tag, and the value of SHOW.
+    async fn run_command(&self, command: &Command) -> PgWireResult<(&'static str, Option<String>)> {
         let state = self.state()?;
-        let done = match command {
-            Command::Begin => ("BEGIN", None, TransactionStatus::Transaction),
-            Command::Commit if status == TransactionStatus::Error => {
-                ("ROLLBACK", None, TransactionStatus::Idle)
+        Ok(match command {
+            Command::Begin => {
+                state.set_transaction(TransactionStatus::Transaction);
+                ("BEGIN", None)
             }
-            Command::Commit => ("COMMIT", None, TransactionStatus::Idle),
-            Command::Rollback => ("ROLLBACK", None, TransactionStatus::Idle),
+            Command::Commit | Command::Rollback => {
+                let has_failed = self.transaction_status() == TransactionStatus::Error;
+                state.set_transaction(TransactionStatus::Idle);
+                match command {
+                    Command::Commit if !has_failed => ("COMMIT", None),
+                    _ => ("ROLLBACK", None),
+                }
+            }
             Command::Set { name, value } => {
                 state.with_settings(|settings| settings.set(name, value))?;
-                ("SET", None, status)
+                ("SET", None)
             }
             Command::Reset { name } => {
                 state.with_settings(|settings| settings.reset(Some(name)));
-                ("RESET", None, status)
+                ("RESET", None)
             }
             Command::Show { name } => {
                 let value = state.with_settings(|settings| settings.get(name).to_owned());
-                ("SHOW", Some(value), status)
+                ("SHOW", Some(value))
             }
             Command::Discard { tag } => {
                 if *tag == "DISCARD ALL" {
                     state.with_settings(|settings| settings.reset(None));
                 }
-                (*tag, None, status)
+                (*tag, None)
             }
             Command::Role(statement) => {
                 let is_superuser = self.shared.is_superuser(&state.user);
                 statement.run(&self.shared.database, &state.user, is_superuser).await?;
-                (statement.tag(), None, status)
+                (statement.tag(), None)
             }
-        };
-        state.set_in_transaction(done.2 != TransactionStatus::Idle);
-        Ok(done)
+        })
     }
 
     /// Starts a statement and waits until it is planned.
@@ -386,9 +380,7 @@ impl Connection {
         for (name, value) in told {
             if let Some(name) = commands::known(&name) {
                 // Drivers send settings that the server does not have; the client is told of those that it has.
-                state
-                    .with_settings(|settings| settings.set(&name, &value))
-                    .map_err(|error| error_as_fatal(&error))?;
+                state.with_settings(|settings| settings.set(&name, &value)).map_err(as_fatal)?;
             } else if name.eq_ignore_ascii_case("timezone") {
                 let set = format!("SET timezone = '{}'", value.replace('\'', "''"));
                 let mut result = session.start(&set, &[]);
@@ -420,7 +412,7 @@ fn refused(client: &impl ClientInfo) -> PgWireError {
 }
 
 /// An error that ends the connection.
-fn fatal(sqlstate: &str, message: &str) -> PgWireError {
+pub(crate) fn fatal(sqlstate: &str, message: &str) -> PgWireError {
     PgWireError::UserError(Box::new(ErrorInfo::new(
         "FATAL".to_owned(),
         sqlstate.to_owned(),
@@ -428,10 +420,12 @@ fn fatal(sqlstate: &str, message: &str) -> PgWireError {
     )))
 }
 
-fn error_as_fatal(error: &PgWireError) -> PgWireError {
+/// An error as one that ends the connection.
+pub(crate) fn as_fatal(error: PgWireError) -> PgWireError {
     match error {
         PgWireError::UserError(info) => fatal(&info.code, &info.message),
-        other => fatal("08P01", &other.to_string()),
+        PgWireError::IoError(error) => PgWireError::IoError(error),
+        other => fatal(other.code(), &other.to_string()),
     }
 }
 
@@ -454,7 +448,7 @@ impl SimpleQueryHandler for Connection {
             return Ok(());
         }
         client.set_state(PgWireConnectionState::ReadyForQuery);
-        send_ready_for_query(client, client.transaction_status()).await
+        send_ready_for_query(client, self.transaction_status()).await
     }
 
     async fn do_query<C>(&self, _client: &mut C, _query: &str) -> PgWireResult<Vec<Response>>
@@ -486,13 +480,12 @@ impl Connection {
         }
         let count = statements.len();
         for (number, statement) in statements.into_iter().enumerate() {
-            let status = client.transaction_status();
             let busy = self.state()?.begin(&statement.text);
             let command = commands::parse(&statement.text)?;
             let start = statement.position;
             let copy = weft::copy_stream(&statement.text)
                 .map_err(|error| from_weft(&error, script, Some(start)))?;
-            Self::check_state(status, command.as_ref(), || match &copy {
+            self.check_state(command.as_ref(), || match &copy {
                 Some(copy) => !copy.is_from_client,
                 None => weft::is_read(&statement.text),
             })?;
@@ -582,8 +575,7 @@ impl Connection {
         C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let (tag, value, status) = self.run_command(command, client.transaction_status()).await?;
-        client.set_transaction_status(status);
+        let (tag, value) = self.run_command(command).await?;
         if let (Some(value), Command::Show { name }) = (value, command) {
             let fields = encode::fields(&shown(name), &Format::UnifiedText);
             describe(client, &fields).await?;
@@ -649,7 +641,7 @@ where
 }
 
 /// The extended protocol of a connection.
-pub(crate) struct Extended(Arc<Connection>);
+pub(crate) struct Extended(pub(crate) Arc<Connection>);
 
 /// Describes statements by planning them.
 pub(crate) struct Parser(Arc<Connection>);
@@ -733,7 +725,7 @@ impl ExtendedQueryHandler for Extended {
 
     async fn do_query<C>(
         &self,
-        client: &mut C,
+        _client: &mut C,
         portal: &Portal<Arc<Prepared>>,
         _max_rows: usize,
     ) -> PgWireResult<Response>
@@ -744,15 +736,14 @@ impl ExtendedQueryHandler for Extended {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let prepared = &portal.statement.statement;
-        let status = client.transaction_status();
-        Connection::check_state(status, prepared.command.as_ref(), || match &prepared.copy {
+        self.0.check_state(prepared.command.as_ref(), || match &prepared.copy {
             Some(copy) => !copy.is_from_client,
             None => prepared.columns.is_some(),
         })?;
         self.0.forget_copy().await;
         let busy = self.0.state()?.begin(&prepared.sql);
         if let Some(command) = &prepared.command {
-            return self.run_command(client, command, portal).await;
+            return self.run_command(command, portal).await;
         }
         if let Some(copy) = &prepared.copy {
             return self.run_copy(copy.clone(), busy).await;
@@ -793,16 +784,12 @@ impl Extended {
         Ok(Response::CopyOut(CopyResponse::new(format, schema.fields().len(), rows)))
     }
 
-    async fn run_command<C>(
+    async fn run_command(
         &self,
-        client: &mut C,
         command: &Command,
         portal: &Portal<Arc<Prepared>>,
-    ) -> PgWireResult<Response>
-    where
-        C: ClientInfo + Send,
-    {
-        let (tag, value, _) = self.0.run_command(command, client.transaction_status()).await?;
+    ) -> PgWireResult<Response> {
+        let (tag, value) = self.0.run_command(command).await?;
         let tag = Tag::new(tag);
         Ok(match (command, value) {
             (Command::Begin, _) => Response::TransactionStart(tag),
@@ -851,7 +838,7 @@ impl CopyHandler for Connection {
     {
         let mut copying = self.copying.lock().await;
         let Some(copy) = copying.as_mut() else { return Ok(()) };
-        match before(copy.deadline, copy.sender.send(Ok(data.data))).await {
+        match before(copy.deadline, copy.sender.send(Message::Data(data.data))).await {
             // The statement may take no more: it has failed, or found the end of the data.
             Ok(_) => Ok(()),
             Err(error) => {
@@ -871,7 +858,8 @@ impl CopyHandler for Connection {
             return Err(error("08P01", "there is no COPY that could be done"));
         };
         let Copying { sender, mut result, deadline, _busy } = copy;
-        drop(sender);
+        // The statement may take no more: what became of it comes below.
+        drop(before(deadline, sender.send(Message::End)).await?);
         while let Some(batch) = before(deadline, result.next()).await? {
             batch.map_err(|error| from_weft(&error, "", None))?;
         }
@@ -891,7 +879,7 @@ impl CopyHandler for Connection {
     {
         if let Some(Copying { sender, mut result, .. }) = self.copying.lock().await.take() {
             // It matters only that the statement does not end well.
-            drop(sender.send(Err(fail.message.clone())).await);
+            drop(sender.send(Message::Failure(fail.message.clone())).await);
             while result.next().await.is_some() {}
         }
         error("57014", format!("COPY from stdin failed: {}", fail.message))

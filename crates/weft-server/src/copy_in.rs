@@ -29,14 +29,25 @@ const BATCH_ROWS: usize = 8192;
 /// What messages call what the client sends.
 const NAME: &str = "STDIN";
 
-/// Where the messages of a client go: bytes, or the reason why there will be no more.
-pub(crate) type Sender = mpsc::Sender<Result<Bytes, String>>;
+/// Where the messages of a client go.
+pub(crate) type Sender = mpsc::Sender<Message>;
+
+/// What a client sends. The rows of one that goes without saying that they are over are not taken.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Bytes of rows.
+    Data(Bytes),
+    /// There will be no more.
+    End,
+    /// There will be no more, for this reason, and those that came do not count.
+    Failure(String),
+}
 
 /// The rows that a client sends, once.
 pub(crate) struct ClientRows {
     options: CopyStream,
     schema: SchemaRef,
-    messages: Mutex<Option<mpsc::Receiver<Result<Bytes, String>>>>,
+    messages: Mutex<Option<mpsc::Receiver<Message>>>,
 }
 
 impl ClientRows {
@@ -91,7 +102,7 @@ impl BatchSource for ClientRows {
             return Err(Error::new(ErrorKind::Internal, message));
         };
         let given = self.schema();
-        let incoming = Incoming { receiver, rest: Bytes::new() };
+        let incoming = Incoming { receiver, rest: Bytes::new(), is_over: false };
         let options = &self.options;
         let (source, quote, escape, null, delimiter): (Box<dyn Read + Send>, _, _, _, _) =
             match options.format {
@@ -184,17 +195,19 @@ pub(crate) fn columns(schema: &SchemaRef) -> String {
 
 /// The bytes of the client's messages.
 struct Incoming {
-    receiver: mpsc::Receiver<Result<Bytes, String>>,
+    receiver: mpsc::Receiver<Message>,
     rest: Bytes,
+    is_over: bool,
 }
 
 impl Read for Incoming {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() {
+        while self.rest.is_empty() && !self.is_over {
             match self.receiver.blocking_recv() {
-                Some(Ok(bytes)) => self.rest = bytes,
-                Some(Err(reason)) => return Err(io::Error::other(reason)),
-                None => return Ok(0),
+                Some(Message::Data(bytes)) => self.rest = bytes,
+                Some(Message::End) => self.is_over = true,
+                Some(Message::Failure(reason)) => return Err(io::Error::other(reason)),
+                None => return Err(io::Error::other("the client is gone")),
             }
         }
         let count = into.len().min(self.rest.len());

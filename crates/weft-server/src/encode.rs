@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use bytes::BytesMut;
 use futures::{Stream, StreamExt, stream};
+use pgwire::api::Type;
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo};
 use pgwire::error::{PgWireError, PgWireResult};
@@ -108,6 +109,10 @@ fn write_field(
     }
     text.clear();
     text::write_value(column, row, text);
+    if matches!(*field.datatype(), Type::INT2_VECTOR | Type::OID_VECTOR) {
+        // Numbers with spaces between, where lists have braces and commas.
+        *text = text.trim_matches(['{', '}']).replace(',', " ");
+    }
     let length = i32::try_from(text.len()).map_err(|_| {
         error("54000", format!("a value of column {} has more than 2 GiB", field.name()))
     })?;

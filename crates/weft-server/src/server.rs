@@ -13,7 +13,6 @@ use pgwire::api::auth::sasl::scram::ScramAuth;
 use pgwire::api::cancel::CancelHandler;
 use pgwire::messages::cancel::CancelRequest;
 use pgwire::messages::startup::SecretKey;
-use pgwire::tokio::process_socket;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
@@ -21,7 +20,8 @@ use tokio_rustls::TlsAcceptor;
 use weft::{Database, Session};
 
 use crate::auth::{Role, verifiers};
-use crate::connection::{Connection, Handlers};
+use crate::connection::Connection;
+use crate::messages;
 use crate::state::ClientState;
 use crate::tls;
 
@@ -296,7 +296,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, tls: Option<TlsAccep
             Ok((socket, _)) => {
                 let ended = Arc::new(Notify::new());
                 let connection = Connection::new(Arc::clone(&shared), Arc::clone(&ended));
-                let work = process_socket(socket, tls.clone(), Handlers(Arc::new(connection)));
+                let work = messages::serve(socket, tls.clone(), Arc::new(connection));
                 tokio::spawn(async move {
                     let _place = place;
                     tokio::select! {

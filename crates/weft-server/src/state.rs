@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use pgwire::messages::response::TransactionStatus;
 use tokio::sync::Notify;
 use weft::{Backend, Client, ClientSetting, Error, ErrorKind};
 
@@ -32,7 +33,7 @@ pub(crate) struct ClientState {
 #[derive(Clone, Debug)]
 struct Activity {
     is_active: bool,
-    in_transaction: bool,
+    transaction: TransactionStatus,
     query: String,
     statement_started_us: Option<i64>,
     changed_us: i64,
@@ -50,7 +51,7 @@ impl ClientState {
         let started_us = now_us();
         let activity = Activity {
             is_active: false,
-            in_transaction: false,
+            transaction: TransactionStatus::Idle,
             query: String::new(),
             statement_started_us: None,
             changed_us: started_us,
@@ -86,9 +87,14 @@ impl ClientState {
         Busy(Arc::clone(self))
     }
 
-    /// Notes whether a transaction is open.
-    pub(crate) fn set_in_transaction(&self, in_transaction: bool) {
-        self.activity().in_transaction = in_transaction;
+    /// What the transaction of the connection is at.
+    pub(crate) fn transaction(&self) -> TransactionStatus {
+        self.activity().transaction
+    }
+
+    /// Notes what it is at from now on.
+    pub(crate) fn set_transaction(&self, status: TransactionStatus) {
+        self.activity().transaction = status;
     }
 
     /// Ends the connection.
@@ -99,10 +105,10 @@ impl ClientState {
     /// True if a timeout of the settings is over.
     pub(crate) fn is_overdue(&self) -> bool {
         let activity = self.activity().clone();
-        let (name, more) = match (activity.is_active, activity.in_transaction) {
+        let (name, more) = match (activity.is_active, activity.transaction) {
             (true, _) => ("statement_timeout", OVERTIME),
-            (false, true) => ("idle_in_transaction_session_timeout", Duration::ZERO),
-            (false, false) => ("idle_session_timeout", Duration::ZERO),
+            (false, TransactionStatus::Idle) => ("idle_session_timeout", Duration::ZERO),
+            (false, _) => ("idle_in_transaction_session_timeout", Duration::ZERO),
         };
         let limit = self.with_settings(|settings| settings.timeout(name));
         limit.is_some_and(|limit| activity.changed.elapsed() > limit + more)
@@ -111,10 +117,11 @@ impl ClientState {
     /// The connection as `pg_stat_activity` has it.
     pub(crate) fn backend(&self) -> Backend {
         let activity = self.activity().clone();
-        let state = match (activity.is_active, activity.in_transaction) {
+        let state = match (activity.is_active, activity.transaction) {
             (true, _) => "active",
-            (false, true) => "idle in transaction",
-            (false, false) => "idle",
+            (false, TransactionStatus::Idle) => "idle",
+            (false, TransactionStatus::Transaction) => "idle in transaction",
+            (false, TransactionStatus::Error) => "idle in transaction (aborted)",
         };
         Backend {
             pid: self.pid,

@@ -10,7 +10,11 @@ pub(crate) fn wire_type_of(field: &Field) -> Type {
     if is_json(field) {
         return Type::JSON;
     }
+    // What is computed from a vector may keep its metadata without being a list.
+    let is_list = matches!(field.data_type(), DataType::List(_));
     match field.metadata().get(POSTGRES_TYPE).map(String::as_str) {
+        Some("int2vector") if is_list => Type::INT2_VECTOR,
+        Some("oidvector") if is_list => Type::OID_VECTOR,
         Some("oid") => Type::OID,
         Some("name") => Type::NAME,
         Some("char") => Type::CHAR,
@@ -155,6 +159,8 @@ pub(crate) fn item_type(wire: &Type) -> Option<Type> {
     ];
     match *wire {
         Type::VARCHAR_ARRAY | Type::BPCHAR_ARRAY => Some(Type::TEXT),
+        Type::INT2_VECTOR => Some(Type::INT2),
+        Type::OID_VECTOR => Some(Type::OID),
         Type::JSON => None,
         _ => items.into_iter().find(|item| list_type(item) == *wire),
     }

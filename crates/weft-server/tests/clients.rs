@@ -1,6 +1,8 @@
 //! A server as a client meets it: `tokio-postgres` speaks the extended protocol in the binary format, and the simple
 //! one in the text format.
 
+mod hostile;
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -38,6 +38,14 @@ def server():
         connection.execute("CREATE TABLE \"Other Table\" (x BIGINT)")
         connection.execute("CREATE VIEW v AS SELECT i, s FROM t")
         connection.execute("INSERT INTO t (i, s) VALUES (1, 'one'), (2, NULL)")
+        connection.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY, name VARCHAR)")
+        connection.execute(
+            "CREATE TABLE child (id BIGINT PRIMARY KEY, parent INTEGER REFERENCES parent, code VARCHAR(10) UNIQUE, "
+            "amount INTEGER CHECK (amount > 0), \"Odd name\" INTEGER, CONSTRAINT pair UNIQUE (parent, amount))"
+        )
+        connection.execute("CREATE INDEX child_by_amount ON child (amount DESC, \"Odd name\")")
+        connection.execute("CREATE SCHEMA shop")
+        connection.execute("CREATE TABLE shop.item (id INTEGER PRIMARY KEY, owner BIGINT REFERENCES child (id))")
     yield server
     server.stop()
 

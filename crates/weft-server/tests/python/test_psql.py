@@ -52,6 +52,35 @@ def test_a_table_is_described(server):
     assert any("SELECT i, s FROM t" in line for line in lines)
 
 
+def test_keys_constraints_and_indexes_are_described(server):
+    lines = psql(server, r"\d child")
+    assert lines[lines.index("Indexes:"):] == [
+        "Indexes:",
+        '    "child_pkey" PRIMARY KEY, btree (id)',
+        '    "child_by_amount" btree (amount DESC, "Odd name")',
+        '    "child_code_key" UNIQUE CONSTRAINT, btree (code)',
+        '    "pair" UNIQUE CONSTRAINT, btree (parent, amount)',
+        "Check constraints:",
+        '    "child_amount_check" CHECK (amount > 0)',
+        "Foreign-key constraints:",
+        '    "child_parent_fkey" FOREIGN KEY (parent) REFERENCES parent(id)',
+        "Referenced by:",
+        '    TABLE "shop.item" CONSTRAINT "item_owner_fkey" FOREIGN KEY (owner) REFERENCES child(id)',
+    ]
+    lines = psql(server, r"\d shop.item")
+    assert lines[0] == 'Table "shop.item"'
+    assert '    "item_pkey" PRIMARY KEY, btree (id)' in lines
+    lines = psql(server, r"\d child_by_amount")
+    assert lines[0] == 'Index "main.child_by_amount"'
+    assert 'amount|integer|yes|amount|' in [line + "|" * (4 - line.count("|")) for line in lines]
+    assert lines[-1] == 'btree, for table "main.child"'
+    lines = psql(server, r"\di")
+    assert "main|child_by_amount|index|weft|child" in lines
+    assert any(line.startswith("main|child_pkey|index|weft|child|permanent|btree|") for line in psql(server, r"\di+"))
+    assert "shop|item|table|weft" in psql(server, r"\dt shop.*")
+    assert "shop|weft" in psql(server, r"\dn")
+
+
 def test_databases_users_schemas_and_functions_are_listed(server):
     assert any(line.startswith("weft|weft|UTF8|C|C|") for line in psql(server, r"\l"))
     assert any(line.startswith("weft|Superuser") for line in psql(server, r"\du"))

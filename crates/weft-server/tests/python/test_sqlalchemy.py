@@ -35,6 +35,54 @@ def test_tables_and_views_are_reflected(engine):
     assert "SELECT i, s FROM t" in found.get_view_definition("v")
 
 
+def test_keys_constraints_and_indexes_are_reflected(engine):
+    found = sa.inspect(engine)
+    key = found.get_pk_constraint("child")
+    assert (key["constrained_columns"], key["name"]) == (["id"], "child_pkey")
+    [foreign] = found.get_foreign_keys("child")
+    assert foreign["name"] == "child_parent_fkey"
+    assert foreign["constrained_columns"] == ["parent"]
+    assert (foreign["referred_schema"], foreign["referred_table"]) == (None, "parent")
+    assert foreign["referred_columns"] == ["id"]
+    unique = {one["name"]: one["column_names"] for one in found.get_unique_constraints("child")}
+    assert unique == {"child_code_key": ["code"], "pair": ["parent", "amount"]}
+    [check] = found.get_check_constraints("child")
+    assert (check["name"], check["sqltext"]) == ("child_amount_check", "amount > 0")
+    indexes = {index["name"]: index for index in found.get_indexes("child")}
+    assert sorted(indexes) == ["child_by_amount", "child_code_key", "pair"]
+    assert indexes["child_by_amount"]["column_names"] == ["amount", "Odd name"]
+    assert not indexes["child_by_amount"]["unique"]
+    assert indexes["child_by_amount"]["column_sorting"] == {"amount": ("desc",)}
+    assert indexes["pair"]["unique"] and indexes["pair"]["duplicates_constraint"] == "pair"
+    assert "shop" in found.get_schema_names()
+    assert found.get_table_names(schema="shop") == ["item"]
+    [foreign] = found.get_foreign_keys("item", schema="shop")
+    assert (foreign["referred_table"], foreign["referred_columns"]) == ("child", ["id"])
+
+
+def test_tables_with_keys_are_made_as_they_were_described(engine):
+    metadata = sa.MetaData()
+    authors = sa.Table("authors", metadata, sa.Column("id", sa.Integer, primary_key=True, autoincrement=False))
+    sa.Table(
+        "books", metadata,
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("author", sa.ForeignKey(authors.c.id), nullable=False),
+        sa.Column("title", sa.String(40), index=True),
+        sa.UniqueConstraint("author", "title"),
+        sa.CheckConstraint("id > 0", name="positive"),
+    )
+    metadata.create_all(engine)
+    again = sa.MetaData()
+    again.reflect(engine, only=["books"])
+    books = again.tables["books"]
+    assert [column.name for column in books.primary_key] == ["id"]
+    assert [key.target_fullname for key in books.foreign_keys] == ["authors.id"]
+    assert "ix_books_title" in [index.name for index in books.indexes]
+    with engine.connect() as connection, pytest.raises(sa.exc.IntegrityError):
+        connection.execute(books.insert(), [{"id": 1, "author": 7, "title": "none wrote it"}])
+    metadata.drop_all(engine)
+
+
 def test_a_reflected_table_is_used(engine):
     metadata = sa.MetaData()
     table = sa.Table("t", metadata, autoload_with=engine)

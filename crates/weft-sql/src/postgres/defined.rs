@@ -67,7 +67,7 @@ define! {
     "pg_get_keywords": "word:text catcode:char barelabel:bool catdesc:text baredesc:text";
     "pg_index": "indexrelid:oid indrelid:oid indnatts:int2 indnkeyatts:int2 indisunique:bool indisprimary:bool \
         indisexclusion:bool indimmediate:bool indisclustered:bool indisvalid:bool indcheckxmin:bool indisready:bool \
-        indislive:bool indisreplident:bool indkey:int2[] indcollation:oid[] indclass:oid[] indoption:int2[] \
+        indislive:bool indisreplident:bool indkey:int2vector indcollation:oidvector indclass:oidvector indoption:int2vector \
         indexprs:text indpred:text";
     "pg_indexes": "schemaname:name tablename:name indexname:name tablespace:name indexdef:text";
     "pg_inherits": "inhrelid:oid inhparent:oid inhseqno:int4 inhdetachpending:bool";
@@ -159,8 +159,15 @@ pub(crate) fn is_list(column: &str) -> bool {
     let all = DEFINED.iter().flat_map(|table| table.columns.split_whitespace());
     let mut found =
         all.filter_map(|column| column.split_once(':')).filter(|(name, _)| *name == column);
-    found.next().is_some_and(|(_, kind)| kind.ends_with("[]"))
-        && found.all(|(_, kind)| kind.ends_with("[]"))
+    let is_list = |kind: &str| kind.ends_with("[]") || kind.ends_with("vector");
+    found.next().is_some_and(|(_, kind)| is_list(kind)) && found.all(|(_, kind)| is_list(kind))
+}
+
+/// True of the name of a column of the catalog whose items PostgreSQL counts from 0 on.
+pub(crate) fn is_vector(column: &str) -> bool {
+    let all = DEFINED.iter().flat_map(|table| table.columns.split_whitespace());
+    let mut found = all.filter_map(|column| column.split_once(':'));
+    found.any(|(name, kind)| name == column && kind.ends_with("vector"))
 }
 
 impl Defined {
@@ -178,6 +185,11 @@ fn field(name: &str, kind: &str) -> Field {
         return Field::new(name, DataType::List(Arc::new(item)), true);
     }
     match kind {
+        "int2vector" | "oidvector" => {
+            let item = if kind == "oidvector" { "oid" } else { "int2" };
+            let item = field(Field::LIST_FIELD_DEFAULT_NAME, item);
+            Field::new(name, DataType::List(Arc::new(item)), true).with_metadata(named(kind))
+        }
         "oid" => Field::new(name, DataType::Int64, true).with_metadata(named(kind)),
         "name" | "char" => Field::new(name, DataType::Utf8View, true).with_metadata(named(kind)),
         "bool" => Field::new(name, DataType::Boolean, true),
@@ -213,6 +225,8 @@ mod tests {
             "timestamptz",
             "text",
             "regproc",
+            "int2vector",
+            "oidvector",
         ];
         for table in DEFINED {
             for column in table.columns.split_whitespace() {

@@ -2,14 +2,16 @@
 //!
 //! Clients of PostgreSQL look at the tables of `pg_catalog`. These tables are made here for each statement, from the
 //! statement's snapshot (`schema.rs`, `tables.rs`, `defined.rs`); the planner finds them in the schema `pg_catalog`, and by
-//! their names alone where no table or view has the name. `numbers.rs` gives tables, views and roles the numbers (OIDs) by
-//! which the catalog's tables refer to each other, `types.rs` has PostgreSQL's types. The functions that clients call are
+//! their names alone where no table or view has the name. `numbers.rs` gives tables, views, indexes and roles the numbers
+//! (OIDs) by which the catalog's tables refer to each other, `keys.rs` knows what indexes and constraints are in SQL, and
+//! `types.rs` has PostgreSQL's types. The functions that clients call are
 //! those of `functions/`; what they say about the connection comes from its [`Client`]. `syntax.rs` puts what the parser
 //! reads but the planner does not know in other terms: qualified operators and functions, `::regclass`, `ARRAY(SELECT …)`.
 
 mod client;
 mod defined;
 mod functions;
+mod keys;
 mod numbers;
 mod schema;
 mod syntax;

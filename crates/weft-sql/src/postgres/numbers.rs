@@ -1,12 +1,14 @@
-//! The numbers (OIDs) of tables, views, schemas and roles, by which the tables of the catalog refer to each other.
+//! The numbers (OIDs) of tables, views, indexes, constraints, schemas and roles, by which the tables of the catalog refer to
+//! each other.
 //!
-//! A table's number follows from its identity in the store, so it is the same for as long as the table is there. Views and
-//! roles have no identity but their names; theirs follow from these, and the next free number is taken where two would
+//! A table's number follows from its identity in the store, so it is the same for as long as the table is there. The others
+//! have no identity but their names; their numbers follow from these, and the next free number is taken where two would
 //! have one.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-use weft_store::Snapshot;
+use weft_store::{IndexDefinition, Snapshot, Table};
 
 use crate::catalog::SCHEMA;
 use crate::definitions::{self, Kind};
@@ -42,7 +44,13 @@ const ROLES_FROM: i64 = (1 << 30) + (1 << 29);
 /// The first of the numbers of schemas that were made.
 const SCHEMAS_FROM: i64 = 1 << 31;
 
-/// How many numbers views have among them, roles and schemas.
+/// The first of the numbers of indexes.
+const INDEXES_FROM: i64 = (1 << 31) + (1 << 29);
+
+/// The first of the numbers of constraints.
+const CONSTRAINTS_FROM: i64 = (1 << 31) + (1 << 30);
+
+/// How many numbers views have among them, roles, schemas, indexes and constraints.
 const NUMBERS_OF_NAMES: i64 = 1 << 29;
 
 /// The number of the first table of the catalog itself that has not PostgreSQL's.
@@ -63,59 +71,117 @@ pub(crate) fn schemas(snapshot: &Snapshot) -> Vec<(String, i64)> {
 /// The number of the access method of tables.
 pub(crate) const HEAP_OID: i64 = 2;
 
-/// A table or view.
+/// The number of the access method of indexes.
+pub(crate) const BTREE_OID: i64 = 403;
+
+/// A table, a view or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Numbered {
     pub(crate) oid: i64,
     pub(crate) schema: String,
     pub(crate) name: String,
-    /// The name by which the store has it; empty for the catalog's own tables.
+    /// The name by which the store has it; that of its table for an index, and empty for the catalog's own tables.
     pub(crate) stored: String,
-    /// The query of a view.
-    pub(crate) view: Option<String>,
+    pub(crate) kind: RelationKind,
 }
 
-/// All tables and views of a snapshot, and the tables of the catalog itself.
+/// What a relation is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RelationKind {
+    /// A table, also one of the catalog itself.
+    Table,
+    /// A view, with its query.
+    View(String),
+    /// An index of the table of a number.
+    Index(i64, IndexDefinition),
+}
+
+impl Numbered {
+    /// True of a table.
+    pub(crate) fn is_table(&self) -> bool {
+        self.kind == RelationKind::Table
+    }
+
+    /// The query of a view.
+    pub(crate) fn view(&self) -> Option<&str> {
+        match &self.kind {
+            RelationKind::View(sql) => Some(sql),
+            _ => None,
+        }
+    }
+
+    /// The table's number and the definition of an index.
+    pub(crate) fn index(&self) -> Option<(i64, &IndexDefinition)> {
+        match &self.kind {
+            RelationKind::Index(table, definition) => Some((*table, definition)),
+            _ => None,
+        }
+    }
+}
+
+/// All tables, views and indexes of a snapshot, and the tables of the catalog itself.
 pub(crate) fn relations(snapshot: &Snapshot) -> Vec<Numbered> {
     let mut found: Vec<Numbered> = snapshot
         .tables()
         .filter_map(|name| {
             let oid = table_oid(snapshot.table(name)?.id());
-            Some(placed(snapshot, oid, name, None))
+            Some(placed(snapshot, oid, name, RelationKind::Table))
         })
         .collect();
     let views: BTreeMap<&str, &str> = definitions::views(snapshot).collect();
     let oids = of_names(views.keys().copied(), VIEWS_FROM);
     found.extend(
-        views
-            .into_iter()
-            .zip(oids)
-            .map(|((name, sql), oid)| placed(snapshot, oid, name, Some(sql))),
+        views.into_iter().zip(oids).map(|((name, sql), oid)| {
+            placed(snapshot, oid, name, RelationKind::View(sql.to_owned()))
+        }),
     );
     found.extend(DEFINED.iter().enumerate().map(|(number, defined)| Numbered {
         oid: system_oid(number),
         schema: PG_CATALOG.to_owned(),
         name: defined.name.to_owned(),
         stored: String::new(),
-        view: None,
+        kind: RelationKind::Table,
     }));
+    found.extend(indexes(snapshot));
     found
 }
 
 /// A table or view by the name by which the store has it.
-fn placed(snapshot: &Snapshot, oid: i64, stored: &str, view: Option<&str>) -> Numbered {
+fn placed(snapshot: &Snapshot, oid: i64, stored: &str, kind: RelationKind) -> Numbered {
     let (schema, name) = parts(snapshot, stored);
-    Numbered {
-        oid,
-        schema: schema.to_owned(),
-        name: name.to_owned(),
-        stored: stored.to_owned(),
-        view: view.map(str::to_owned),
+    let (schema, name) = (schema.to_owned(), name.to_owned());
+    Numbered { oid, schema, name, stored: stored.to_owned(), kind }
+}
+
+/// The indexes of all tables; each is in the schema of its table.
+fn indexes(snapshot: &Snapshot) -> Vec<Numbered> {
+    let mut named = BTreeMap::new();
+    for table in snapshot.tables().filter_map(|name| snapshot.table(name)) {
+        for index in table.indexes() {
+            named.insert(index.name.clone(), (Arc::clone(&table), index.clone()));
+        }
     }
+    let oids = of_names(named.keys().map(String::as_str), INDEXES_FROM);
+    let index = |((table, definition), oid): ((Arc<Table>, IndexDefinition), i64)| {
+        let stored = table.schema().name.clone();
+        let schema = parts(snapshot, &stored).0.to_owned();
+        let name = match parts(snapshot, &definition.name) {
+            (of, name) if of == schema => name.to_owned(),
+            _ => definition.name.clone(),
+        };
+        let kind = RelationKind::Index(table_oid(table.id()), definition);
+        Numbered { oid, schema, name, stored, kind }
+    };
+    named.into_values().zip(oids).map(index).collect()
+}
+
+/// Numbers for the constraints of these names, which are unique in the database and come in order.
+pub(crate) fn constraint_oids<'a>(names: impl Iterator<Item = &'a str>) -> Vec<i64> {
+    of_names(names, CONSTRAINTS_FROM)
 }
 
 /// The number of a table by its identity in the store.
-fn table_oid(id: u64) -> i64 {
+pub(crate) fn table_oid(id: u64) -> i64 {
     // Numbers have 31 bits below those of views; a database does not live to make as many tables.
     TABLES_FROM + i64::try_from(id).unwrap_or(i64::MAX).rem_euclid(VIEWS_FROM - TABLES_FROM)
 }

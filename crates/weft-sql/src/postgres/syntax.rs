@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::functions::call;
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::postgres::PG_CATALOG;
-use crate::postgres::defined::is_list;
+use crate::postgres::defined::{is_list, is_vector};
 use crate::statement::{fold, parse_query};
 
 /// Names without parentheses that are calls.
@@ -152,7 +152,10 @@ fn rows(function: &Function) -> Option<Expr> {
         "_pg_expandarray" => call("numbered_items", [first.clone()]),
         "generate_subscripts" => {
             let length = call("coalesce", [call("array_length", [first.clone()]), number("0")]);
-            call("generate_series", [number("1"), length])
+            match is_vector_of_catalog(first) {
+                true => call("range", [number("0"), length]),
+                false => call("generate_series", [number("1"), length]),
+            }
         }
         _ => return None,
     };
@@ -241,12 +244,22 @@ fn as_numbers(list: &mut Expr) {
 
 /// True of a column that tables of the catalog have as a list.
 fn is_list_of_catalog(expr: &Expr) -> bool {
+    column_name(expr).is_some_and(|name| is_list(&name))
+}
+
+/// True of a column of the catalog whose items PostgreSQL counts from 0 on.
+fn is_vector_of_catalog(expr: &Expr) -> bool {
+    column_name(expr).is_some_and(|name| is_vector(&name))
+}
+
+/// The name of the column that an expression is, as the catalog has it.
+fn column_name(expr: &Expr) -> Option<String> {
     let last = match expr {
         Expr::Identifier(name) => Some(name),
         Expr::CompoundIdentifier(names) => names.last(),
         _ => None,
     };
-    last.is_some_and(|name| is_list(&fold(name.value.clone(), name.quote_style)))
+    last.map(|name| fold(name.value.clone(), name.quote_style))
 }
 
 fn is_order_of_bytes(collation: &ObjectName) -> bool {

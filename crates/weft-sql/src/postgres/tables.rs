@@ -7,23 +7,31 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, RESERVED_FOR_IDENTIFIER};
-use weft_store::Column;
+use weft_store::{Column, Table};
 
 use crate::catalog::{CATALOG, StatementCatalog};
 use crate::error::{Result, SqlError};
 use crate::information_schema::view_columns;
 use crate::postgres::defined::{Defined, defined};
+use crate::postgres::keys::{
+    Constraint, ConstraintKind, attribute as attribute_of, constraints,
+    statement as index_statement,
+};
 use crate::postgres::numbers::{
-    DATABASE_OID, HEAP_OID, Numbered, OWNER, OWNER_OID, PG_CATALOG_OID, is_superuser, relations,
-    roles, schemas,
+    BTREE_OID, DATABASE_OID, HEAP_OID, Numbered, OWNER, OWNER_OID, PG_CATALOG_OID, RelationKind,
+    is_superuser, relations, roles, schemas,
 };
 use crate::postgres::types::{PgType, TYPES, by_oid, type_of_column, type_of_field};
+use crate::schemas::parts;
 
 /// The number of the tablespace of everything.
 const TABLESPACE_OID: i64 = 1663;
 
 /// The number of the only order of texts, that of their bytes.
 const COLLATION_OID: i64 = 100;
+
+/// What is added to the number of a type for that of the class of its order.
+const CLASSES_FROM: i64 = 500_000;
 
 /// PostgreSQL's number of UTF-8.
 const UTF8: i32 = 6;
@@ -35,12 +43,20 @@ const UTF8: i32 = 6;
 pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<MemTable> {
     let mut rows = Rows::new(of.schema());
     match of.name {
-        "pg_am" => rows.push([
-            ("oid", HEAP_OID.into()),
-            ("amname", "heap".into()),
-            ("amhandler", "heap_tableam_handler".into()),
-            ("amtype", "t".into()),
-        ])?,
+        "pg_am" => {
+            let methods = [
+                (HEAP_OID, "heap", "heap_tableam_handler", "t"),
+                (BTREE_OID, "btree", "bthandler", "i"),
+            ];
+            for (oid, name, handler, kind) in methods {
+                rows.push([
+                    ("oid", oid.into()),
+                    ("amname", name.into()),
+                    ("amhandler", handler.into()),
+                    ("amtype", kind.into()),
+                ])?;
+            }
+        }
         "pg_attrdef" => attrdef(catalog, &mut rows).await?,
         "pg_attribute" => attribute(catalog, &mut rows).await?,
         "pg_authid" | "pg_roles" | "pg_user" => role(catalog, &mut rows)?,
@@ -56,6 +72,7 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
             ("collcollate", "C".into()),
             ("collctype", "C".into()),
         ])?,
+        "pg_constraint" => constraint(catalog, &mut rows)?,
         "pg_database" => rows.push([
             ("oid", DATABASE_OID.into()),
             ("datname", CATALOG.into()),
@@ -67,6 +84,33 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
             ("datconnlimit", (-1).into()),
             ("dattablespace", TABLESPACE_OID.into()),
         ])?,
+        "pg_index" => index(catalog, &mut rows)?,
+        "pg_indexes" => {
+            let snapshot = catalog.snapshot();
+            for relation in relations(snapshot) {
+                let Some(table) = snapshot.table(&relation.stored) else { continue };
+                let Some(sql) = index_statement(snapshot, &relation, &table) else { continue };
+                rows.push([
+                    ("schemaname", relation.schema.as_str().into()),
+                    ("tablename", parts(snapshot, &relation.stored).1.into()),
+                    ("indexname", relation.name.as_str().into()),
+                    ("indexdef", sql.as_str().into()),
+                ])?;
+            }
+        }
+        "pg_opclass" => {
+            for found in TYPES.iter().filter(|found| found.category != 'P') {
+                rows.push([
+                    ("oid", class_of(found).into()),
+                    ("opcmethod", BTREE_OID.into()),
+                    ("opcname", format!("{}_ops", found.name).as_str().into()),
+                    ("opcnamespace", PG_CATALOG_OID.into()),
+                    ("opcowner", OWNER_OID.into()),
+                    ("opcintype", found.oid.into()),
+                    ("opcdefault", true.into()),
+                ])?;
+            }
+        }
         "pg_get_keywords" => keywords(&mut rows)?,
         "pg_namespace" => {
             for (name, oid) in schemas(catalog.snapshot()) {
@@ -85,7 +129,7 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
             ])?;
         }
         "pg_stat_user_tables" => {
-            for table in relations(catalog.snapshot()) {
+            for table in relations(catalog.snapshot()).iter().filter(|found| found.is_table()) {
                 let Some(stored) = catalog.snapshot().table(&table.stored) else { continue };
                 let rows_of = i64::try_from(stored.rows()).unwrap_or(i64::MAX);
                 rows.push([
@@ -97,12 +141,15 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
             }
         }
         "pg_tables" => {
-            let all = relations(catalog.snapshot());
-            for table in all.iter().filter(|relation| relation.view.is_none()) {
+            let snapshot = catalog.snapshot();
+            for table in relations(snapshot).iter().filter(|relation| relation.is_table()) {
+                let stored = snapshot.table(&table.stored);
+                let has_indexes = stored.is_some_and(|stored| stored.indexes().next().is_some());
                 rows.push([
                     ("schemaname", table.schema.as_str().into()),
                     ("tablename", table.name.as_str().into()),
                     ("tableowner", OWNER.into()),
+                    ("hasindexes", has_indexes.into()),
                 ])?;
             }
         }
@@ -119,12 +166,12 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
         }
         "pg_views" => {
             for view in relations(catalog.snapshot()) {
-                let Some(sql) = &view.view else { continue };
+                let Some(sql) = view.view() else { continue };
                 rows.push([
                     ("schemaname", view.schema.as_str().into()),
                     ("viewname", view.name.as_str().into()),
                     ("viewowner", OWNER.into()),
-                    ("definition", sql.as_str().into()),
+                    ("definition", sql.into()),
                 ])?;
             }
         }
@@ -133,11 +180,19 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
     rows.finish()
 }
 
-/// The columns of a relation: number and modifier of the type, and the rest. A view that does not work any more has none.
+/// The columns of a relation: number and modifier of the type, and the rest; those of the key of an index. A view that does not work
+/// any more has none.
 async fn columns(catalog: &StatementCatalog, of: &Numbered) -> Vec<(Column, (i64, i32))> {
-    let columns = match (&of.view, catalog.snapshot().table(&of.stored)) {
-        (Some(sql), _) => view_columns(catalog, &of.stored, sql).await.unwrap_or_default(),
-        (None, Some(table)) => table.schema().columns.clone(),
+    let columns = match (&of.kind, catalog.snapshot().table(&of.stored)) {
+        (RelationKind::View(sql), _) => {
+            view_columns(catalog, &of.stored, sql).await.unwrap_or_default()
+        }
+        (RelationKind::Table, Some(table)) => table.schema().columns.clone(),
+        (RelationKind::Index(_, index), Some(table)) => {
+            let of = index.columns.iter().filter_map(|of| table.schema().columns.get(of.column));
+            // An index has no defaults, and its columns are not NOT NULL by themselves.
+            of.map(|column| Column { default: None, nullable: true, ..column.clone() }).collect()
+        }
         _ => {
             let Some(defined) = defined(&of.name) else { return Vec::new() };
             let fields = defined.schema();
@@ -163,29 +218,48 @@ async fn columns(catalog: &StatementCatalog, of: &Numbered) -> Vec<(Column, (i64
 
 async fn class(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
     let schemas = schemas(catalog.snapshot());
+    let constraints = constraints(catalog.snapshot());
     for relation in relations(catalog.snapshot()) {
-        let is_view = relation.view.is_some();
+        let (is_view, is_index) = (relation.view().is_some(), relation.index().is_some());
         let schema = schemas.iter().find(|(name, _)| *name == relation.schema);
         let schema_oid = schema.map(|(_, oid)| *oid);
         let stored = catalog.snapshot().table(&relation.stored);
         let count = columns(catalog, &relation).await.len();
-        let (tuples, bytes) = stored.map_or((0, 0), |table| (table.rows(), table.bytes_on_disk()));
+        let has_indexes = |table: &Arc<Table>| !is_index && table.indexes().next().is_some();
+        let has_index = stored.as_ref().is_some_and(has_indexes);
+        let checks = constraints
+            .iter()
+            .filter(|one| one.table == relation.oid && one.kind == ConstraintKind::Check)
+            .count();
+        let (tuples, bytes) = stored.map_or((0, 0), |table| match is_index {
+            true => (table.rows(), 0),
+            false => (table.rows(), table.bytes_on_disk()),
+        });
+        let (method, kind, identity) = match (is_view, is_index) {
+            (true, _) => (0, "v", "n"),
+            (_, true) => (BTREE_OID, "i", "n"),
+            _ => (HEAP_OID, "r", "d"),
+        };
         let pages = i32::try_from(bytes.div_ceil(8192)).unwrap_or(i32::MAX);
         rows.push([
             ("oid", relation.oid.into()),
             ("relname", relation.name.as_str().into()),
             ("relnamespace", schema_oid.into()),
             ("relowner", OWNER_OID.into()),
-            ("relam", if is_view { 0 } else { HEAP_OID }.into()),
+            ("relam", method.into()),
             ("relfilenode", if is_view { 0 } else { relation.oid }.into()),
             ("relpages", pages.into()),
             ("reltuples", (tuples as f32).into()),
+            ("relhasindex", has_index.into()),
             ("relpersistence", "p".into()),
-            ("relkind", if is_view { "v" } else { "r" }.into()),
+            ("relkind", kind.into()),
             ("relnatts", i16::try_from(count).unwrap_or(i16::MAX).into()),
+            ("relchecks", i16::try_from(checks).unwrap_or(i16::MAX).into()),
             ("relhasrules", is_view.into()),
+            // PostgreSQL sees to foreign keys by triggers, and clients look for the keys where there are such.
+            ("relhastriggers", constraints.iter().any(|one| is_foreign(one, relation.oid)).into()),
             ("relispopulated", true.into()),
-            ("relreplident", if is_view { "n" } else { "d" }.into()),
+            ("relreplident", identity.into()),
         ])?;
     }
     Ok(())
@@ -224,6 +298,101 @@ async fn attribute(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// True of a foreign key of a table, or to it.
+fn is_foreign(constraint: &Constraint, table: i64) -> bool {
+    match &constraint.kind {
+        ConstraintKind::Foreign(parent, _) => *parent == table || constraint.table == table,
+        _ => false,
+    }
+}
+
+fn index(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    for relation in relations(catalog.snapshot()) {
+        let Some((table_oid, index)) = relation.index() else { continue };
+        let Some(table) = catalog.snapshot().table(&relation.stored) else { continue };
+        let columns = &table.schema().columns;
+        let types = index.columns.iter().map(|of| {
+            let number = columns.get(of.column).map_or(0, |column| type_of_column(column).0);
+            by_oid(number).map(|(found, _)| found)
+        });
+        let types: Vec<Option<&PgType>> = types.collect();
+        let count = i16::try_from(index.columns.len()).unwrap_or(i16::MAX);
+        let keys = index.columns.iter().map(|of| attribute_of(of.column));
+        let options = index
+            .columns
+            .iter()
+            .map(|of| i16::from(of.is_descending) | i16::from(of.nulls_first) << 1);
+        let collations = types.iter().map(|found| found.map_or(0, collation_of));
+        let classes = types.iter().map(|found| found.map_or(0, class_of));
+        rows.push([
+            ("indexrelid", relation.oid.into()),
+            ("indrelid", table_oid.into()),
+            ("indnatts", count.into()),
+            ("indnkeyatts", count.into()),
+            ("indisunique", index.is_unique.into()),
+            ("indisprimary", index.is_primary.into()),
+            ("indimmediate", true.into()),
+            ("indisvalid", true.into()),
+            ("indisready", true.into()),
+            ("indislive", true.into()),
+            ("indkey", list(keys.map(ScalarValue::from), &DataType::Int16)),
+            ("indcollation", list(collations.map(ScalarValue::from), &DataType::Int64)),
+            ("indclass", list(classes.map(ScalarValue::from), &DataType::Int64)),
+            ("indoption", list(options.map(ScalarValue::from), &DataType::Int16)),
+        ])?;
+    }
+    Ok(())
+}
+
+fn constraint(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let schemas = schemas(catalog.snapshot());
+    for found in constraints(catalog.snapshot()) {
+        let schema = schemas.iter().find(|(name, _)| *name == found.schema).map(|(_, oid)| *oid);
+        let numbers = |of: &[i16]| list(of.iter().map(|number| (*number).into()), &DataType::Int16);
+        let mut row = vec![
+            ("oid", found.oid.into()),
+            ("conname", found.name.as_str().into()),
+            ("connamespace", schema.into()),
+            ("contype", found.letter().into()),
+            ("convalidated", true.into()),
+            ("conrelid", found.table.into()),
+            ("conindid", found.index.into()),
+            ("confupdtype", " ".into()),
+            ("confdeltype", " ".into()),
+            ("confmatchtype", " ".into()),
+            ("conislocal", true.into()),
+            ("connoinherit", (found.kind != ConstraintKind::Check).into()),
+        ];
+        if !found.columns.is_empty() {
+            row.push(("conkey", numbers(&found.columns)));
+        }
+        if let Some(condition) = found.condition() {
+            row.extend([("conbin", condition.into()), ("consrc", condition.into())]);
+        }
+        if let ConstraintKind::Foreign(parent, columns) = &found.kind {
+            // A row cannot be changed or deleted while another refers to it.
+            let actions = ["confupdtype", "confdeltype"].map(|name| (name, "a".into()));
+            row.retain(|(name, _)| !["confupdtype", "confdeltype", "confmatchtype"].contains(name));
+            row.extend(actions);
+            row.push(("confmatchtype", "s".into()));
+            row.extend([("confrelid", (*parent).into()), ("confkey", numbers(columns))]);
+        }
+        rows.push(row)?;
+    }
+    Ok(())
+}
+
+/// A list of values of one type.
+fn list(values: impl Iterator<Item = ScalarValue>, data_type: &DataType) -> ScalarValue {
+    let values: Vec<ScalarValue> = values.collect();
+    ScalarValue::List(ScalarValue::new_list_nullable(&values, data_type))
+}
+
+/// The number of the operator class by which a type is ordered in indexes.
+fn class_of(found: &PgType) -> i64 {
+    CLASSES_FROM + found.oid
 }
 
 fn collation_of(found: &PgType) -> i64 {

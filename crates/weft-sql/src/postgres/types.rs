@@ -130,7 +130,11 @@ pub(crate) fn type_of_field(field: &Field) -> (i64, i32) {
     if is_json(field) {
         return (114, -1);
     }
-    match field.metadata().get(POSTGRES_TYPE).and_then(|name| oid_named(name)) {
+    // What is computed from a vector may keep its metadata without being a list.
+    let is_list = matches!(field.data_type(), DataType::List(_));
+    let named = field.metadata().get(POSTGRES_TYPE);
+    match named.filter(|name| is_list || !name.ends_with("vector")).and_then(|name| oid_named(name))
+    {
         Some(oid) => (oid, -1),
         None => type_of(field.data_type()),
     }

@@ -1,4 +1,4 @@
-//! Functions about tables, views and what Weft has none of: indexes, constraints, comments, rules.
+//! Functions about tables, views, indexes, constraints, and what Weft has none of: comments, rules, triggers.
 
 use datafusion::common::ScalarValue;
 
@@ -8,18 +8,18 @@ use crate::postgres::functions::{
     Arguments, Definition, Surroundings, define, number, number_type, text, text_type, truth,
     truth_type,
 };
+use crate::postgres::keys;
+use crate::postgres::numbers::Numbered;
 
 pub(crate) fn functions() -> Vec<Definition> {
     // About objects that there are none of.
     let absent = [
         "col_description",
         "obj_description",
-        "pg_get_constraintdef",
         "pg_get_functiondef",
         "pg_get_function_arguments",
         "pg_get_function_identity_arguments",
         "pg_get_function_result",
-        "pg_get_indexdef",
         "pg_get_partition_constraintdef",
         "pg_get_partkeydef",
         "pg_get_ruledef",
@@ -55,7 +55,7 @@ pub(crate) fn functions() -> Vec<Definition> {
         define("pg_get_expr", (2, 3), text_type, |_, arguments| text(arguments.text(0))),
         define("pg_get_viewdef", (1, 2), text_type, |around, arguments| {
             let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
-            text(found.and_then(|found| found.view))
+            text(found.as_ref().and_then(Numbered::view))
         }),
         define("pg_stat_get_numscans", (1, 1), number_type, |_, _| number(Some(0))),
         define("pg_indexes_size", (1, 1), number_type, |_, _| number(Some(0))),
@@ -68,7 +68,24 @@ pub(crate) fn functions() -> Vec<Definition> {
         define("pg_relation_is_publishable", (1, 1), truth_type, |_, _| truth(Some(false))),
         define("pg_relation_filenode", (1, 1), number_type, |around, arguments| {
             let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
-            number(found.filter(|found| found.view.is_none()).map(|found| found.oid))
+            number(found.filter(|found| found.view().is_none()).map(|found| found.oid))
+        }),
+        define("pg_get_indexdef", (1, 3), text_type, |around, arguments| {
+            let Some(oid) = arguments.number(0) else { return text(None::<String>) };
+            let snapshot = around.snapshot()?;
+            let column = arguments.number(1).and_then(|column| usize::try_from(column).ok());
+            text(keys::index_sql(&snapshot, oid, column.filter(|column| *column > 0)))
+        }),
+        define("pg_get_constraintdef", (1, 2), text_type, |around, arguments| {
+            let Some(oid) = arguments.number(0) else { return text(None::<String>) };
+            let is_pretty = arguments.is_true(1) == Some(true);
+            let all = keys::constraints(&*around.snapshot()?);
+            let found = all.into_iter().find(|constraint| constraint.oid == oid);
+            text(found.map(|constraint| constraint.sql(is_pretty)))
+        }),
+        // No table is a partition of another: it has no ancestors but itself.
+        define("pg_partition_ancestors", (1, 1), number_type, |around, arguments| {
+            number(oid_of(around, arguments))
         }),
     ];
     own.into_iter().chain(absent).chain(permitted).chain(sizes).collect()
@@ -80,13 +97,14 @@ fn oid_of(around: &Surroundings, arguments: &Arguments<'_>) -> Option<i64> {
     arguments.number(0).or_else(of_name)
 }
 
-/// Bytes on disk of a table; of the main part, if one is named.
+/// Bytes on disk of a table with its indexes; of the main part, if one is named. NULL for an index by itself: what indexes take is
+/// known of all of them together.
 fn size(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
     if arguments.text(1).is_some_and(|part| part != "main") {
         return number(Some(0));
     }
     let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
-    let Some(found) = found else { return number(None) };
+    let Some(found) = found.filter(|found| found.index().is_none()) else { return number(None) };
     let snapshot = around.snapshot()?;
     let table = snapshot.table(&found.stored);
     let bytes = table.map_or(0, |table| table.bytes_on_disk());
