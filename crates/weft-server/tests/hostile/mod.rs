@@ -14,7 +14,7 @@ use weft_server::Server;
 use crate::server_with;
 
 /// How long an answer may take before it counts as missing.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What threads of the server panicked with.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -27,7 +27,7 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=600)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ def psql(server, *commands, stdin=None):
     options = [word for command in commands for word in ("-c", command)]
     found = subprocess.run(
         [PSQL, "-X", "-A", "-v", "ON_ERROR_STOP=1", server.words(), *options],
-        input=stdin, capture_output=True, text=True, timeout=60,
+        input=stdin, capture_output=True, text=True, timeout=600,
     )
     assert found.returncode == 0, found.stderr
     assert "ERROR" not in found.stderr, found.stderr
