@@ -374,6 +374,7 @@ fn a_copy_that_is_broken_off_leaves_nothing() {
     client.send(&message(b'f', b"no more\0"));
     assert_eq!(client.refused(), ("57014".to_owned(), true));
     assert_eq!(client.rows("SELECT count(*) FROM t"), ["0"]);
+    drop(client);
     // What it says is cut off, or is another message.
     for flaw in [message(b'f', b"no more"), message(b'Q', b"SELECT 1\0"), message(b'P', b"")] {
         let mut client = copying();
@@ -392,6 +393,7 @@ fn a_copy_that_is_broken_off_leaves_nothing() {
     client.send(&message(b'c', b""));
     assert_eq!(client.refused(), ("57014".to_owned(), true));
     assert_eq!(client.rows("SELECT count(*) FROM t"), ["0"]);
+    drop(client);
     // By the extended protocol, an error counts until Sync.
     let mut client = Raw::started(&server);
     client.send(&message(b'P', b"\0COPY t FROM STDIN\0\0\0"));

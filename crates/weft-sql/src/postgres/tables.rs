@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::{Array, make_array, new_empty_array};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
@@ -10,7 +11,7 @@ use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, RESERVED_FOR_IDENTIFIER
 use weft_store::{Column, Table};
 
 use crate::catalog::{CATALOG, StatementCatalog};
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::information_schema::view_columns;
 use crate::postgres::defined::{Defined, defined};
 use crate::postgres::keys::{
@@ -623,8 +624,12 @@ impl Rows {
     fn finish(self) -> Result<MemTable> {
         let arrays = self.schema.fields().iter().zip(self.columns).map(|(field, column)| {
             match column.is_empty() {
-                true => Ok(arrow::array::new_empty_array(field.data_type())),
-                false => ScalarValue::iter_to_array(column).map_err(SqlError::from),
+                true => Ok(new_empty_array(field.data_type())),
+                // Elements of lists have the names of their types with them in the schema alone.
+                false => {
+                    let values = ScalarValue::iter_to_array(column)?.to_data().into_builder();
+                    Ok(make_array(values.data_type(field.data_type().clone()).build()?))
+                }
             }
         });
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
