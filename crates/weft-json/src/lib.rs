@@ -22,7 +22,7 @@ pub use parts::{Kind, Members, check, compact, elements, kind, members, text_of,
 pub use path::{Path, Step};
 pub use print::{pretty, quoted, structure, write_quoted};
 pub use shape::{Members as ShapeMembers, Shape};
-pub use write::Encoder;
+pub use write::{Encoder, binary_text};
 
 use std::collections::HashMap;
 

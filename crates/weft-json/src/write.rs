@@ -222,13 +222,16 @@ fn non_finite(number: f64) -> &'static str {
 }
 
 /// Bytes as a text of SQL: printable ASCII as it is, others as `\xAB`.
-fn binary_text(bytes: &[u8]) -> String {
+pub fn binary_text(bytes: &[u8]) -> String {
+    let escaped = |byte: &u8| !matches!(byte, 0x20..0x7f) || b"\\\"'".contains(byte);
+    // Hexadecimal digits behind the first byte would make it PostgreSQL's form, which has one prefix for all bytes.
+    let is_ambiguous = matches!(bytes, [first, rest @ ..] if escaped(first)
+        && !rest.is_empty() && rest.iter().all(u8::is_ascii_hexdigit));
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
-        match byte {
-            b'\\' | b'"' | b'\'' => text.push_str(&format!("\\x{byte:02X}")),
-            0x20..0x7f => text.push(char::from(*byte)),
-            _ => text.push_str(&format!("\\x{byte:02X}")),
+        match is_ambiguous || escaped(byte) {
+            true => text.push_str(&format!("\\x{byte:02X}")),
+            false => text.push(char::from(*byte)),
         }
     }
     text

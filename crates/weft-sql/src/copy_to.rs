@@ -28,6 +28,7 @@ use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, kind_of};
 use crate::run::{Run, Started};
 use crate::spill_files::task_context;
+use crate::text_casts::has_text_of_its_own;
 
 impl Run {
     /// Starts COPY TO.
@@ -56,7 +57,11 @@ impl Run {
             }
         };
         let input = match kind {
-            FileKind::Parquet => with_logical_types(input)?,
+            FileKind::Parquet => with_types(input, logical_type)?,
+            FileKind::Csv | FileKind::Tsv => {
+                with_types(input, |column| text_of(column, has_text_of_its_own))?
+            }
+            FileKind::Json => with_types(input, |column| text_of(column, DataType::is_binary))?,
             _ => input,
         };
         let partition_by = partition_columns(&input, &options)?;
@@ -179,16 +184,15 @@ fn partition_columns(input: &LogicalPlan, options: &CopyOptions) -> Result<Vec<S
     Ok(columns)
 }
 
-/// The plan with types that Parquet has names for: it knows neither timestamps in seconds nor dates in milliseconds, and
-/// what is written for them is a number without a meaning.
-fn with_logical_types(input: LogicalPlan) -> Result<LogicalPlan> {
+/// The plan with its columns cast to the types that `type_of` has for theirs.
+fn with_types(input: LogicalPlan, type_of: impl Fn(&DataType) -> DataType) -> Result<LogicalPlan> {
     let schema = Arc::clone(input.schema());
-    if schema.fields().iter().all(|field| logical_type(field.data_type()) == *field.data_type()) {
+    if schema.fields().iter().all(|field| type_of(field.data_type()) == *field.data_type()) {
         return Ok(input);
     }
     let exprs = schema.iter().map(|(qualifier, field)| {
         let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
-        let wanted = logical_type(field.data_type());
+        let wanted = type_of(field.data_type());
         let cast = match wanted == *field.data_type() {
             true => column,
             false => column.cast_to(&wanted, &schema)?,
@@ -199,6 +203,13 @@ fn with_logical_types(input: LogicalPlan) -> Result<LogicalPlan> {
     Ok(LogicalPlanBuilder::from(input).project(exprs)?.build()?)
 }
 
+/// Text for the types that a file of text has no values of.
+fn text_of(data_type: &DataType, needs_text: impl Fn(&DataType) -> bool) -> DataType {
+    if needs_text(data_type) { DataType::Utf8View } else { data_type.clone() }
+}
+
+/// A type that Parquet has a name for: it knows neither timestamps in seconds nor dates in milliseconds, and what is written for
+/// them is a number without a meaning.
 fn logical_type(data_type: &DataType) -> DataType {
     let within = |field: &FieldRef| -> FieldRef {
         Arc::new(field.as_ref().clone().with_data_type(logical_type(field.data_type())))

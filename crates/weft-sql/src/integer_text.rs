@@ -43,11 +43,12 @@ impl ScalarUDFImpl for IntegerText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        compute_one(self.name(), &args.args, rounded)
+        compute_one(self.name(), &args.args, rounded_texts)
     }
 }
 
-fn rounded(texts: &ArrayRef) -> DfResult<ArrayRef> {
+/// Texts of integers, as `Utf8View`, in the place of texts of other numbers.
+pub(crate) fn rounded_texts(texts: &ArrayRef) -> DfResult<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8View)?;
     let views = texts.as_string_view();
     if views

@@ -1,7 +1,9 @@
 //! Units of intervals that the grammar lacks: it takes the unit of `INTERVAL 3 decades` for the name of a column, which is then
-//! 3 seconds. Such a number becomes one of years or months.
+//! 3 seconds. Such a number becomes one of years or months, and a text that says more than a number becomes one that Arrow reads exactly.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+use crate::text_casts::intervals;
 
 /// Puts numbers of decades, centuries, millennia and quarters as years and months.
 pub(crate) fn put_plainly(tokens: &mut [TokenWithSpan]) {
@@ -16,16 +18,16 @@ pub(crate) fn put_plainly(tokens: &mut [TokenWithSpan]) {
             continue;
         };
         let unit_at = next_after(tokens, number_at);
-        let unit = unit_at.and_then(|at| match &tokens[at].token {
-            Token::Word(word) if word.quote_style.is_none() => unit_of(&word.value),
+        let word = unit_at.and_then(|at| match &tokens[at].token {
+            Token::Word(word) if word.quote_style.is_none() => Some(word.value.as_str()),
             _ => None,
         });
+        let unit = word.and_then(unit_of);
         let plain = match unit {
             Some(unit) => in_unit(text, unit),
-            None => text
-                .trim()
-                .split_once(' ')
-                .and_then(|(number, unit)| in_unit(number, unit_of(unit.trim())?)),
+            // The grammar knows this unit.
+            None if word.is_some_and(intervals::is_unit) => None,
+            None => intervals::plain(text),
         };
         let Some(plain) = plain else { continue };
         tokens[number_at].token = Token::SingleQuotedString(plain);

@@ -164,6 +164,7 @@ mod subqueries;
 mod suggest;
 mod table;
 mod text;
+mod text_casts;
 mod time_quantiles;
 mod timestamp_casts;
 mod tree_explained;

@@ -160,7 +160,9 @@ pub(crate) fn changed_by(rule: &str) -> Parts {
         | "eliminate_group_by_constant" => Parts::GROUPING,
         "json_casts" => Parts::CAST,
         // The first of them may make casts of calls.
-        "rounding_casts" | "narrowing_casts" | "timestamp_casts" => Parts::CAST | Parts::CALL,
+        "rounding_casts" | "narrowing_casts" | "timestamp_casts" | "text_casts" => {
+            Parts::CAST | Parts::CALL
+        }
         "checked_integers" => Parts::ARITHMETIC,
         "checked_decimals" => Parts::DECIMAL | Parts::CALL,
         "canonical_floats" => Parts::FLOAT | Parts::CALL,

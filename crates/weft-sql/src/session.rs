@@ -75,6 +75,7 @@ use crate::spill_files::StatementEnvironment;
 use crate::statement_option::StatementOption;
 use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
+use crate::text_casts::TextCasts;
 use crate::time_quantiles::of_times;
 use crate::timestamp_casts::TimestampCasts;
 use crate::types::WeftTypes;
@@ -170,6 +171,7 @@ impl Session {
         analyzer_rules.push(Arc::new(NarrowingCasts::new()));
         analyzer_rules.push(Arc::new(ZonedTimes));
         analyzer_rules.push(Arc::new(TimestampCasts::new()));
+        analyzer_rules.push(Arc::new(TextCasts::new()));
         analyzer_rules.push(Arc::new(CheckedIntegers::new()));
         analyzer_rules.push(Arc::new(CheckedDecimals::new()));
         analyzer_rules.push(Arc::new(CanonicalFloats::new()));

@@ -184,13 +184,21 @@ impl ScalarUDFImpl for Function {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         compute_one(self.name(), &args.args, |values| match self.kind {
             Kind::Text { is_try } => texts(values, is_try),
-            Kind::WithSeconds => all_with_seconds(values),
+            Kind::WithSeconds => with_all_seconds(values),
             Kind::Whole(unit) => rounded(values, unit),
         })
     }
 }
 
-/// The texts of timestamps.
+/// The texts of timestamps, as `Utf8View`.
+///
+/// # Errors
+/// If a timestamp is beyond the calendar.
+pub(crate) fn timestamp_texts(timestamps: &ArrayRef) -> DfResult<ArrayRef> {
+    texts(timestamps, false)
+}
+
+/// The texts of timestamps; with `is_try`, one beyond the calendar has none.
 fn texts(timestamps: &ArrayRef, is_try: bool) -> DfResult<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let iso = |timestamps: &ArrayRef| cast_with_options(timestamps, &DataType::Utf8, &options);
@@ -239,7 +247,8 @@ fn write(iso: &str, into: &mut String) {
     into.push_str(if zone == "Z" { "+00:00" } else { zone });
 }
 
-fn all_with_seconds(texts: &ArrayRef) -> DfResult<ArrayRef> {
+/// Texts of timestamps, as `Utf8View`, with the seconds that they lack.
+pub(crate) fn with_all_seconds(texts: &ArrayRef) -> DfResult<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8View)?;
     let views = texts.as_string_view();
     if !views.iter().flatten().any(lacks_seconds) {
