@@ -10,7 +10,7 @@ use datafusion::catalog::empty::EmptyTable;
 use datafusion::common::{Column as ColumnName, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_expr::PhysicalExpr;
 use weft_json::is_json;
 use weft_store::{Column, TableSchema};
@@ -19,6 +19,7 @@ use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::json::{JSON_LENGTH, marked};
 use crate::keys::Checks;
 use crate::optimize::analyzed;
+use crate::text_casts::cast_to;
 
 /// The name of what is assigned, while the casts are planned.
 const SOURCE: &str = "source";
@@ -115,7 +116,7 @@ fn plan_cast(state: &SessionState, from: &Field, to: &Field) -> Result<Arc<dyn P
     let value = Expr::Column(ColumnName::new(Some(SOURCE), SOURCE));
     let cast = match is_json(to) {
         true => Expr::Cast(Cast::new_from_field(Box::new(value), Arc::new(to.clone()))),
-        false => value.cast_to(to.data_type(), scan.schema())?,
+        false => cast_to(value, to.data_type(), scan.schema())?,
     };
     let plan = scan.project([cast])?.build()?;
     let plan = analyzed(state, plan, || {})?;

@@ -11,7 +11,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::functions::core::expr_fn::coalesce;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
 use weft_files::csv::{self, ColumnKey, CsvOptions, FirstRecord};
@@ -33,6 +33,7 @@ use crate::keys::Checks;
 use crate::run::{Run, Started};
 use crate::statement::fold;
 use crate::suggest;
+use crate::text_casts::cast_to;
 
 /// The name under which the file is scanned.
 const FILE: &str = "file";
@@ -395,7 +396,7 @@ fn project(
                 None => lit(ScalarValue::Null),
             },
         };
-        exprs.push(expr.cast_to(field.data_type(), plan.schema())?.alias(field.name()));
+        exprs.push(cast_to(expr, field.data_type(), plan.schema())?.alias(field.name()));
     }
     Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?)
 }

@@ -15,7 +15,7 @@ use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
 use datafusion::datasource::file_format::{FileFormatFactory, format_as_file_type};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::CopyTo;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
@@ -24,11 +24,12 @@ use futures::{FutureExt, StreamExt};
 use crate::catalog::StatementCatalog;
 use crate::copy_options::CopyOptions;
 use crate::copy_target::CopyTarget;
+use crate::csv_values::CsvForm;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, kind_of};
 use crate::run::{Run, Started};
 use crate::spill_files::task_context;
-use crate::text_casts::has_text_of_its_own;
+use crate::text_casts::{cast_to, has_text_of_its_own};
 
 impl Run {
     /// Starts COPY TO.
@@ -65,13 +66,18 @@ impl Run {
             _ => input,
         };
         let partition_by = partition_columns(&input, &options)?;
+        let form = csv_form(kind, &options).filter(CsvForm::fits_all_types);
+        let input = match &form {
+            Some(form) => form.quoted(input, &partition_by)?,
+            None => input,
+        };
         let target = CopyTarget::new(target, !partition_by.is_empty(), options.overwrite)?;
         let copy = CopyTo::new(
             Arc::new(input),
             target.url()?,
             partition_by,
             file_type(kind),
-            write_options(kind, &options, told.map(|(_, compression)| compression))?,
+            write_options(kind, &options, told.map(|(_, compression)| compression), form)?,
         );
         let physical = self.physical(&state, &LogicalPlan::Copy(copy)).await?;
         let run = self.clone();
@@ -108,11 +114,29 @@ fn file_type(kind: FileKind) -> Arc<dyn FileType> {
     format_as_file_type(factory)
 }
 
+/// The form of a file of CSV.
+fn csv_form(kind: FileKind, options: &CopyOptions) -> Option<CsvForm> {
+    let delimiter = match kind {
+        FileKind::Csv => b',',
+        FileKind::Tsv => b'\t',
+        FileKind::Parquet | FileKind::Json | FileKind::Arrow => return None,
+    };
+    let read = &options.read;
+    let quote = read.quote.unwrap_or(b'"');
+    Some(CsvForm {
+        delimiter: read.delimiter.unwrap_or(delimiter),
+        quote,
+        escape: read.escape.unwrap_or(quote),
+        null: read.null.clone().unwrap_or_default(),
+    })
+}
+
 /// The options as DataFusion names them.
 fn write_options(
     kind: FileKind,
     options: &CopyOptions,
     told: Option<datafusion::common::parsers::CompressionTypeVariant>,
+    quoted: Option<CsvForm>,
 ) -> Result<HashMap<String, String>> {
     let mut found = HashMap::new();
     let mut put = |name: &str, value: String| {
@@ -144,11 +168,13 @@ fn write_options(
             }
         }
     }
-    if matches!(kind, FileKind::Csv | FileKind::Tsv) {
-        let delimiter = if kind == FileKind::Tsv { b'\t' } else { b',' };
+    if quoted.is_some() {
+        put("quote_style", "Never".to_owned());
+    }
+    if let Some(form) = csv_form(kind, options) {
         let text = |byte: u8| char::from(byte).to_string();
         put("has_header", read.header.unwrap_or(true).to_string());
-        put("delimiter", text(read.delimiter.unwrap_or(delimiter)));
+        put("delimiter", text(form.delimiter));
         if let Some(quote) = read.quote {
             put("quote", text(quote));
         }
@@ -193,10 +219,7 @@ fn with_types(input: LogicalPlan, type_of: impl Fn(&DataType) -> DataType) -> Re
     let exprs = schema.iter().map(|(qualifier, field)| {
         let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
         let wanted = type_of(field.data_type());
-        let cast = match wanted == *field.data_type() {
-            true => column,
-            false => column.cast_to(&wanted, &schema)?,
-        };
+        let cast = cast_to(column, &wanted, &schema)?;
         Ok(cast.alias_qualified(qualifier.cloned(), field.name()))
     });
     let exprs = exprs.collect::<Result<Vec<_>>>()?;

@@ -10,7 +10,7 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::common::Column;
 use datafusion::common::parsers::CompressionTypeVariant;
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder, TryCast};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TryCast};
 use weft_files::csv::{self, ColumnKey, CsvOptions, Description};
 use weft_files::{Compression, FileReader, Input, Union};
 
@@ -18,6 +18,7 @@ use crate::error::{Result, internal};
 use crate::file_scan::FilesTable;
 use crate::files::{FileSet, ReadOptions};
 use crate::table::ScanContext;
+use crate::text_casts::cast_to;
 
 /// The name under which files are scanned below the casts of their columns.
 const FILES: &str = "files";
@@ -187,7 +188,7 @@ pub(crate) fn cast_as_said<'a>(
             Some(data_type) if is_lenient => {
                 Expr::TryCast(TryCast::new(Box::new(column), data_type.clone())).alias(field.name())
             }
-            Some(data_type) => column.cast_to(data_type, scan.schema())?.alias(field.name()),
+            Some(data_type) => cast_to(column, data_type, scan.schema())?.alias(field.name()),
             None => column.alias(field.name()),
         });
     }

@@ -34,6 +34,7 @@ mod copy_target;
 mod copy_to;
 mod csv_diagnosis;
 mod csv_files;
+mod csv_values;
 mod cte_names;
 mod date_times;
 mod date_trunc;

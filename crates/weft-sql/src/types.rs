@@ -98,6 +98,11 @@ fn plan(sql_type: &SqlType) -> Result<Option<DataType>, SqlError> {
         SqlType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             DataType::Time64(TimeUnit::Microsecond)
         }
+        SqlType::Map(key, value) => {
+            let key = field_of("key", key)?.with_nullable(false);
+            let entry = DataType::Struct([key, field_of("value", value)?].into_iter().collect());
+            DataType::Map(Arc::new(Field::new("entries", entry, false)), false)
+        }
         SqlType::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
         SqlType::Custom(name, _) => match custom(&name.to_string()) {
             Some(data_type) => data_type,
@@ -167,7 +172,7 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
         Some(other) => error.with_hint(format!("write {other}")),
         None => error.with_hint(
             "types are BOOLEAN, TINYINT to BIGINT and UNSIGNED, HUGEINT, DECIMAL(p, s), REAL, DOUBLE, \
-             VARCHAR, BLOB, DATE, TIME, TIMESTAMP, INTERVAL, STRUCT(name type) and type[]",
+             VARCHAR, BLOB, DATE, TIME, TIMESTAMP, INTERVAL, STRUCT(name type), MAP(type, type) and type[]",
         ),
     }
 }
@@ -179,7 +184,6 @@ fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
         SqlType::Bit(_) | SqlType::BitVarying(_) => "VARCHAR or BLOB",
         SqlType::Int128 | SqlType::Int256 | SqlType::UInt128 | SqlType::UInt256 => "HUGEINT",
         SqlType::UHugeInt => "HUGEINT",
-        SqlType::Map(..) => "a list of structs: STRUCT(key type, value type)[]",
         SqlType::Union(_) => "a STRUCT with a field for each",
         SqlType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
             "serial" | "bigserial" | "smallserial" => "BIGINT",
@@ -259,6 +263,7 @@ pub(crate) fn stored_type(data_type: &DataType) -> DataType {
         | DataType::LargeListView(field) => DataType::List(item(field)),
         DataType::FixedSizeList(field, len) => DataType::FixedSizeList(item(field), *len),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(item).collect()),
+        DataType::Map(entries, is_sorted) => DataType::Map(item(entries), *is_sorted),
         other => other.clone(),
     }
 }
@@ -335,6 +340,11 @@ pub fn type_name(data_type: &DataType) -> String {
                 .map(|field| format!("{} {}", quoted(field.name()), field_type_name(field)))
                 .collect();
             return format!("STRUCT({})", fields.join(", "));
+        }
+        DataType::Map(entries, _) => {
+            let DataType::Struct(fields) = entries.data_type() else { return "MAP".to_owned() };
+            let types: Vec<String> = fields.iter().map(|field| field_type_name(field)).collect();
+            return format!("MAP({})", types.join(", "));
         }
         DataType::Dictionary(_, values) => return type_name(values),
         DataType::RunEndEncoded(_, values) => return type_name(values.data_type()),

@@ -66,6 +66,20 @@ impl AnalyzerRule for TextCasts {
     }
 }
 
+/// The expression, cast to a type: also from text, or to text, where DataFusion knows of no cast.
+///
+/// # Errors
+/// If no value of the one type is one of the other.
+pub(crate) fn cast_to(expr: Expr, to: &DataType, schema: &DFSchema) -> DfResult<Expr> {
+    let from = expr.get_type(schema)?;
+    match (from.is_string() && has_text_of_its_own(to))
+        || (has_text_of_its_own(&from) && to.is_string())
+    {
+        true => Ok(Expr::Cast(Cast::new(Box::new(expr), to.clone()))),
+        false => expr.cast_to(to, schema),
+    }
+}
+
 /// True of types whose texts Arrow does not read, or writes in another form than SQL.
 pub(crate) fn has_text_of_its_own(data_type: &DataType) -> bool {
     is_nested(data_type) || is_binary(data_type)
