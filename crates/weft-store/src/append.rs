@@ -29,7 +29,7 @@ use crate::table::TableVersion;
 use crate::writer::WrittenGroups;
 
 /// A commit that adds fewer rows, or less than a sixteenth of what there are, leaves the statistics as they are.
-const STATISTICS_ROWS_MIN: u64 = 1024;
+pub(crate) const STATISTICS_ROWS_MIN: u64 = 1024;
 
 /// Row groups of a segment, at most.
 const SEGMENT_GROUPS_MAX: usize = 1024;
@@ -46,7 +46,7 @@ const NEW_ROWS_MAX: u64 = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Appended {
     pub(crate) version: TableVersion,
-    pub(crate) taken: Vec<Allocation>,
+    pub(crate) taken: Vec<Arc<Allocation>>,
     pub(crate) freed: Vec<Extent>,
 }
 
@@ -144,10 +144,12 @@ fn settle(single: impl Iterator<Item = Join>, rows_max: u64) -> Vec<Join> {
     joins
 }
 
-/// Adds row groups to a table, on a worker. What is new is written when this returns.
+/// Adds row groups to a table, on a worker. What is new is written when this returns. Rows before `first_own_row` stay in
+/// segments of their own.
 pub(crate) async fn append(
     version: &TableVersion,
     groups: WrittenGroups,
+    first_own_row: u64,
     space: &Arc<Space>,
     access: &Access,
 ) -> Result<Appended> {
@@ -169,6 +171,9 @@ pub(crate) async fn append(
     while let (Some(segment), Some(first)) = (segments.last(), pieces.first()) {
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
         let old = segment.load(access, version.id, columns).await.map_err(at_table)?;
+        if old.groups.first().is_none_or(|group| group.first_row < first_own_row) {
+            break;
+        }
         let rows: u64 = pieces.iter().map(|piece| u64::from(piece.group().rows)).sum();
         let joinable = old.groups.last().is_some_and(|last| {
             is_short_before(last.rows.into(), rows.min(rows_max))
@@ -195,14 +200,14 @@ pub(crate) async fn append(
         let rest = groups.split_off(groups.len().min(SEGMENT_GROUPS_MAX));
         let (segment, allocation) = write_segment(groups, version, space, access).await?;
         segments.push(Arc::new(segment));
-        taken.push(allocation);
+        taken.push(Arc::new(allocation));
         groups = rest;
     }
     let statistics = match groups_statistics {
         Some(new) => {
             let (stored, allocation) = write_statistics(version, new, space, access).await?;
             freed.extend(version.stored_statistics.iter().map(Stored::extent));
-            taken.push(allocation);
+            taken.push(Arc::new(allocation));
             Some(stored)
         }
         None => version.stored_statistics,
@@ -241,7 +246,7 @@ async fn execute(
     space: &Arc<Space>,
     access: &Access,
     freed: &mut Vec<Extent>,
-) -> Result<(RowGroup, Option<Allocation>)> {
+) -> Result<(RowGroup, Option<Arc<Allocation>>)> {
     if join.pieces.len() == 1 {
         return Ok(match join.pieces.pop().expect("one piece") {
             Piece::Old(group, _) => (group, None),

@@ -21,6 +21,7 @@ use crate::manifest_file;
 use crate::place::Place;
 use crate::snapshot::Snapshot;
 use crate::space::Device;
+use crate::transaction::{Finished, as_conflict, rebase};
 
 /// What is to be committed together.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ pub(crate) struct Work {
     pub(crate) changes: Vec<Change>,
     /// A device to be added: a directory or a block device.
     pub(crate) device: Option<PathBuf>,
+    /// A transaction that has ended.
+    pub(crate) transaction: Option<Finished>,
 }
 
 /// Commits, on a worker.
@@ -51,11 +54,9 @@ pub(crate) async fn commit(core: &Arc<Core>, work: Work) -> Result<Arc<Snapshot>
 
 /// Puts the changes together and makes them durable; gives the device that is added.
 async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<Device>> {
-    for change in work.changes {
-        draft.apply(change, &core.space, &core.access).await?;
-    }
-    draft.remake_indexes(&core.access).await?;
-    draft.check_references(&core.access).await?;
+    let is_transaction = work.transaction.is_some();
+    let put_together = put_together(core, draft, work.changes, work.transaction).await;
+    put_together.map_err(|error| if is_transaction { as_conflict(error) } else { error })?;
     let device = match work.device {
         Some(path) => Some(add_device(core, draft, path).await?),
         None => None,
@@ -69,6 +70,23 @@ async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<De
         keep(draft);
     }
     Ok(device)
+}
+
+/// Applies changes, and what transactions have changed.
+async fn put_together(
+    core: &Core,
+    draft: &mut Draft,
+    changes: Vec<Change>,
+    transaction: Option<Finished>,
+) -> Result<()> {
+    for change in changes {
+        draft.apply(change, &core.space, &core.access).await?;
+    }
+    if let Some(transaction) = transaction {
+        rebase(draft, &transaction, &core.space, &core.access).await?;
+    }
+    draft.remake_indexes(&core.access).await?;
+    draft.check_references(&core.access).await
 }
 
 /// Leaves the space that was taken to the database.

@@ -21,7 +21,7 @@ use crate::table::TableVersion;
 #[derive(Debug)]
 pub(crate) struct Shortened {
     pub(crate) version: TableVersion,
-    pub(crate) taken: Vec<Allocation>,
+    pub(crate) taken: Vec<Arc<Allocation>>,
     pub(crate) freed: Vec<Extent>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn delete(
         if !groups.is_empty() {
             let (segment, allocation) = write_segment(groups, version, space, access).await?;
             segments.push(Arc::new(segment));
-            taken.push(allocation);
+            taken.push(Arc::new(allocation));
         }
     }
     if found < rows.len() {

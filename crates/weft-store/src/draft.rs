@@ -12,32 +12,37 @@ use crate::extent::Extent;
 use crate::index::maintain::{IndexWork, Maintenance};
 use crate::index::{Check, Constraints, ForeignKey, IndexDefinition, foreign};
 use crate::manifest::Manifest;
+use crate::row_set::RowSet;
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
 use crate::space::{Allocation, Pin, Space};
 use crate::table::TableVersion;
+use crate::transaction::OwnChanges;
+use crate::writer::WrittenGroups;
 
 /// The next generation.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    base: Arc<Snapshot>,
+    pub(crate) base: Arc<Snapshot>,
     pub(crate) devices: Vec<PathBuf>,
-    options: BTreeMap<String, String>,
-    views: BTreeMap<String, String>,
-    next_table_id: u64,
-    tables: BTreeMap<String, Arc<TableVersion>>,
+    pub(crate) options: BTreeMap<String, String>,
+    pub(crate) views: BTreeMap<String, String>,
+    pub(crate) next_table_id: u64,
+    pub(crate) tables: BTreeMap<String, Arc<TableVersion>>,
     /// What the new tables occupy and the old ones did not.
-    pub(crate) taken: Vec<Allocation>,
+    pub(crate) taken: Vec<Arc<Allocation>>,
     /// What the old tables occupy and the new ones do not.
     pub(crate) freed: Vec<Extent>,
     /// What has become of indexes.
-    index_work: Vec<(Arc<TableSchema>, IndexWork)>,
+    pub(crate) index_work: Vec<(Arc<TableSchema>, IndexWork)>,
     /// Tables that have got rows, and the first of these.
-    grown: Vec<(String, u64)>,
+    pub(crate) grown: Vec<(String, u64)>,
     /// Tables that have lost rows, whose indexes are to be made anew.
-    shrunk: BTreeSet<String>,
+    pub(crate) shrunk: BTreeSet<String>,
     /// A table or index has gone.
-    has_dropped: bool,
+    pub(crate) has_dropped: bool,
+    /// What the transaction that it is a statement of has changed; none for a commit.
+    pub(crate) own: Option<OwnChanges>,
 }
 
 impl Draft {
@@ -54,8 +59,14 @@ impl Draft {
             grown: Vec::new(),
             shrunk: BTreeSet::new(),
             has_dropped: false,
+            own: None,
             base,
         }
+    }
+
+    /// A draft of what a statement of a transaction leaves of what that sees.
+    pub(crate) fn within(view: Arc<Snapshot>, own: OwnChanges) -> Draft {
+        Draft { own: Some(own), ..Draft::new(view) }
     }
 
     /// Applies a change, on a worker: what it adds to tables is written when it returns.
@@ -83,11 +94,10 @@ impl Draft {
             },
             Change::Append { table, expected, groups } => {
                 let version = self.check_identity(&table, expected)?;
-                let first_row = version.next_row_id;
-                let appended = append(&version, groups, space, access).await?;
-                self.freed.extend(appended.freed);
-                self.taken.extend(appended.taken);
-                self.follow(table, appended.version, first_row, access).await
+                match self.own {
+                    Some(_) => self.append_own(table, &version, groups, (space, access)).await,
+                    None => self.append(table, &version, groups, (space, access)).await,
+                }
             }
             Change::CreateIndex { table, expected, definition } => {
                 let version = self.check_identity(&table, expected)?;
@@ -107,13 +117,17 @@ impl Draft {
             Change::DropConstraint { table, name } => self.drop_constraint(&table, &name),
             Change::Delete { table, expected, rows } => {
                 let version = self.check_identity(&table, expected)?;
-                let left = delete(&version, &rows, space, access).await?;
-                self.shorten(table, left);
-                Ok(())
+                match self.own {
+                    Some(_) => self.delete_own(table, &version, &rows, (space, access)).await,
+                    None => self.delete(table, &version, &rows, (space, access)).await,
+                }
             }
             Change::Truncate { table, expected } => {
                 let version = self.check_identity(&table, expected)?;
-                self.shorten(table, truncate(&version));
+                match self.own {
+                    Some(_) => self.truncate_own(table, &version),
+                    None => self.shorten(table, truncate(&version)),
+                }
                 Ok(())
             }
             Change::SetOption { name, value } => {
@@ -126,27 +140,62 @@ impl Draft {
         }
     }
 
-    fn shorten(&mut self, table: String, left: Shortened) {
-        self.freed.extend(left.freed);
-        self.taken.extend(left.taken);
-        // What refers to the rows is looked at once more.
+    /// Adds rows to a table.
+    pub(crate) async fn append(
+        &mut self,
+        table: String,
+        version: &TableVersion,
+        groups: WrittenGroups,
+        (space, access): (&Arc<Space>, &Access),
+    ) -> Result<()> {
+        let first_row = version.next_row_id;
+        let appended = append(version, groups, 0, space, access).await?;
+        self.freed.extend(appended.freed);
+        self.taken.extend(appended.taken);
+        self.follow(table, appended.version, first_row, access).await
+    }
+
+    /// Deletes rows of a table.
+    pub(crate) async fn delete(
+        &mut self,
+        table: String,
+        version: &TableVersion,
+        rows: &RowSet,
+        (space, access): (&Arc<Space>, &Access),
+    ) -> Result<()> {
+        let left = delete(version, rows, space, access).await?;
+        self.shorten(table, left);
+        Ok(())
+    }
+
+    /// What refers to the rows of a table is looked at once more.
+    pub(crate) fn check_children(&mut self, parent: u64) {
         for (name, version) in &self.tables {
-            if version.constraints.foreign_keys.iter().any(|key| key.parent == left.version.id) {
+            if version.constraints.foreign_keys.iter().any(|key| key.parent == parent) {
                 self.grown.push((name.clone(), 0));
             }
         }
+    }
+
+    pub(crate) fn shorten(&mut self, table: String, left: Shortened) {
+        self.freed.extend(left.freed);
+        self.taken.extend(left.taken);
+        self.check_children(left.version.id);
         self.tables.insert(table.clone(), Arc::new(left.version));
         self.shrunk.insert(table);
     }
 
     /// Makes the indexes of tables anew that have lost rows, on a worker, after all changes.
     pub(crate) async fn remake_indexes(&mut self, access: &Access) -> Result<()> {
+        if self.own.is_some() {
+            return self.remake_own_indexes(access).await;
+        }
         for table in std::mem::take(&mut self.shrunk) {
             let Some(version) = self.tables.get(&table).cloned() else { continue };
             let mut indexes = Vec::with_capacity(version.indexes.len());
             for index in &version.indexes {
                 let work = Maintenance { version: &version, access };
-                let work = work.make(index.definition().clone()).await?;
+                let work = work.make(index.definition().clone(), 0).await?;
                 indexes.push(work.version().clone());
                 self.index_work.push((version.schema.clone(), work));
                 self.freed.extend(index.entry.extents.iter().copied());
@@ -160,7 +209,7 @@ impl Draft {
     }
 
     /// Checks that a name is free for a table or for a view.
-    fn check_free(&self, name: &str, or_replace: bool, for_table: bool) -> Result<()> {
+    pub(crate) fn check_free(&self, name: &str, or_replace: bool, for_table: bool) -> Result<()> {
         let taken = |kind: &'static str| Err(StoreError::Exists { kind, name: name.to_owned() });
         if self.tables.contains_key(name) && !(for_table && or_replace) {
             return taken("table");
@@ -183,7 +232,7 @@ impl Draft {
         }
     }
 
-    fn create_table(&mut self, schema: TableSchema, or_replace: bool) -> Result<()> {
+    pub(crate) fn create_table(&mut self, schema: TableSchema, or_replace: bool) -> Result<()> {
         schema.check()?;
         self.check_free(&schema.name, or_replace, true)?;
         let name = schema.name.clone();
@@ -197,7 +246,7 @@ impl Draft {
         Ok(())
     }
 
-    fn drop_table(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn drop_table(&mut self, name: &str) -> Result<()> {
         let Some(version) = self.tables.remove(name) else {
             return Err(StoreError::NoSuchTable { name: name.to_owned() });
         };
@@ -240,7 +289,7 @@ impl Draft {
     }
 
     /// Checks that a table can get an index.
-    fn check_index(&self, version: &TableVersion, definition: &IndexDefinition) -> Result<()> {
+    pub(crate) fn check_index(&self, version: &TableVersion, definition: &IndexDefinition) -> Result<()> {
         let taken = |kind| StoreError::Exists { kind, name: definition.name.clone() };
         definition.check(&version.schema)?;
         if self.table_of_index(&definition.name).is_some() {
@@ -263,14 +312,14 @@ impl Draft {
         self.tables.iter().find(|(_, version)| has(version)).map(|(name, _)| name)
     }
 
-    async fn make_index(
+    pub(crate) async fn make_index(
         &mut self,
         table: String,
         version: &TableVersion,
         definition: IndexDefinition,
         access: &Access,
     ) -> Result<()> {
-        let work = Maintenance { version, access }.make(Arc::new(definition)).await?;
+        let work = Maintenance { version, access }.make(Arc::new(definition), 0).await?;
         let mut indexes = version.indexes.clone();
         indexes.push(work.version().clone());
         self.index_work.push((version.schema.clone(), work));
@@ -280,7 +329,7 @@ impl Draft {
     }
 
     /// Removes an index; gives the table's name and what the index was.
-    fn drop_index(&mut self, name: &str) -> Result<(String, Arc<IndexDefinition>)> {
+    pub(crate) fn drop_index(&mut self, name: &str) -> Result<(String, Arc<IndexDefinition>)> {
         let Some(table) = self.table_of_index(name).cloned() else {
             return Err(StoreError::NoSuchIndex { name: name.to_owned() });
         };
@@ -402,6 +451,26 @@ impl Draft {
             next_table_id: self.next_table_id,
             tables: tables.map(|(name, version)| (name.clone(), version.entry())).collect(),
         }
+    }
+
+    /// What a transaction sees after the statement, and what it has changed so far.
+    ///
+    /// # Panics
+    /// If it is the draft of a commit.
+    pub(crate) fn into_view(self) -> (Snapshot, OwnChanges) {
+        self.index_work.iter().for_each(|(_, work)| work.recycle());
+        let view = Snapshot {
+            generation: self.base.generation,
+            database: self.base.database,
+            devices: self.devices,
+            options: self.options,
+            views: self.views,
+            next_table_id: self.next_table_id,
+            tables: self.tables,
+            access: self.base.access.clone(),
+            pin: self.base.pin.clone(),
+        };
+        (view, self.own.expect("a statement of a transaction"))
     }
 
     /// The new generation, which is durable now.

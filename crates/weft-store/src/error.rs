@@ -193,6 +193,34 @@ pub enum StoreError {
         /// `dropped`, `replaced` or `changed`.
         change: &'static str,
     },
+    /// Another transaction has committed what this one cannot go together with: it is rolled back.
+    #[error(
+        "could not serialize access: {what} was {change} by another transaction meanwhile; this transaction was rolled back: \
+         run it again"
+    )]
+    Serialization {
+        /// `table t`, `view v`, or what else the transactions share.
+        what: String,
+        /// `changed`, `dropped`, `created`, or what else was done to it.
+        change: &'static str,
+    },
+    /// The transaction was committed or rolled back already.
+    #[error("the transaction has ended already")]
+    TransactionEnded,
+    /// The transaction has no savepoint of that name.
+    #[error("there is no savepoint {name}")]
+    NoSuchSavepoint {
+        /// The name asked for.
+        name: String,
+    },
+    /// What a transaction keeps until it ends does not fit into memory.
+    #[error(
+        "out of memory: a transaction keeps the ids of the rows that it has deleted, {bytes} bytes, for which memory is missing"
+    )]
+    TransactionMemory {
+        /// All that it would keep.
+        bytes: u64,
+    },
     /// A table cannot have a column of this type.
     #[error("column {column} cannot be stored as {data_type}: cast it to a supported type")]
     UnsupportedType {

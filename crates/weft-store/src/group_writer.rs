@@ -27,7 +27,7 @@ const BLOCK_ROWS_MIN: usize = 1024;
 pub(crate) struct WrittenGroup {
     /// Its first row has no id yet.
     pub(crate) group: RowGroup,
-    pub(crate) allocation: Allocation,
+    pub(crate) allocation: Arc<Allocation>,
 }
 
 /// What is known of each column from the row groups before: encoded bytes of 256 rows, 0 if nothing.
@@ -130,7 +130,7 @@ impl<'a> Encoding<'a> {
         let extent = allocation.extent();
         let (rows, chunks) = (rows as u32, chunks.into());
         let group = RowGroup { first_row: 0, rows, deleted: None, extent, chunks };
-        Ok(WrittenGroup { group, allocation })
+        Ok(WrittenGroup { group, allocation: Arc::new(allocation) })
     }
 }
 

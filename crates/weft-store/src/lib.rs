@@ -52,6 +52,7 @@ pub mod spill;
 mod statistics;
 mod store;
 mod table;
+mod transaction;
 mod wire;
 mod writer;
 
@@ -75,6 +76,7 @@ pub use snapshot::Snapshot;
 pub use statistics::{SAMPLE_ROWS_MAX, Statistics};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use table::Table;
+pub use transaction::{Isolation, Transaction};
 pub use weft_codec::{Op, Predicate, Scalar, Zone};
 pub use weft_index::IndexError;
 pub use writer::{PartitionWriter, TableWriter, WriterOptions, WrittenGroups};

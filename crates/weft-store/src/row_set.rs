@@ -1,25 +1,93 @@
 //! Sets of row ids.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 
 /// Ids in one part of a set: their upper bits are the part's number.
 const PART_IDS: u64 = 1 << 16;
 
-/// A set of row ids of one table. It takes 8 KiB for each 65,536 consecutive ids of which some are in it.
-#[derive(Debug, Default)]
+/// Ids that a part lists; of more it has bits.
+const LISTED_MAX: usize = 2048;
+
+/// A set of row ids of one table. It takes 8 KiB for each 65,536 consecutive ids of which more than 2,048 are in it, and two
+/// bytes for each id elsewhere. Copies share the parts in which they do not differ.
+#[derive(Clone, Debug, Default)]
 pub struct RowSet {
-    parts: BTreeMap<u64, Part>,
+    parts: BTreeMap<u64, Arc<Part>>,
     len: u64,
+    /// Bytes of the parts.
+    bytes: u64,
 }
 
-struct Part(BooleanBufferBuilder);
+#[derive(Clone)]
+enum Part {
+    /// The lower bits of the ids, ascending.
+    Listed(Vec<u16>),
+    /// A bit for each id of the part.
+    Bits(Box<[u64]>),
+}
 
-impl std::fmt::Debug for Part {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Part {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Part")
     }
+}
+
+impl Part {
+    fn bytes(&self) -> u64 {
+        match self {
+            Part::Listed(ids) => ids.capacity() as u64 * 2 + 64,
+            Part::Bits(_) => PART_IDS / 8 + 64,
+        }
+    }
+
+    fn insert(&mut self, id: u16) -> bool {
+        match self {
+            Part::Listed(ids) => {
+                let Err(at) = ids.binary_search(&id) else { return false };
+                if ids.len() == LISTED_MAX {
+                    let mut bits = vec![0; PART_IDS as usize / 64].into_boxed_slice();
+                    ids.iter().for_each(|id| set_bit(&mut bits, *id));
+                    set_bit(&mut bits, id);
+                    *self = Part::Bits(bits);
+                } else {
+                    ids.insert(at, id);
+                }
+                true
+            }
+            Part::Bits(bits) => {
+                let is_new = !has_bit(bits, id);
+                set_bit(bits, id);
+                is_new
+            }
+        }
+    }
+
+    fn contains(&self, id: u16) -> bool {
+        match self {
+            Part::Listed(ids) => ids.binary_search(&id).is_ok(),
+            Part::Bits(bits) => has_bit(bits, id),
+        }
+    }
+
+    /// The ids, ascending.
+    fn ids(&self) -> Vec<u16> {
+        match self {
+            Part::Listed(ids) => ids.clone(),
+            Part::Bits(bits) => (0..=u16::MAX).filter(|id| has_bit(bits, *id)).collect(),
+        }
+    }
+}
+
+fn has_bit(bits: &[u64], id: u16) -> bool {
+    bits[usize::from(id) / 64] >> (id % 64) & 1 == 1
+}
+
+fn set_bit(bits: &mut [u64], id: u16) {
+    bits[usize::from(id) / 64] |= 1 << (id % 64);
 }
 
 impl RowSet {
@@ -35,25 +103,42 @@ impl RowSet {
 
     /// Bytes that the set takes in memory.
     pub fn bytes(&self) -> u64 {
-        self.parts.len() as u64 * (PART_IDS / 8 + 64)
+        self.bytes
     }
 
     /// Adds an id; false if it was there already.
     pub fn insert(&mut self, id: u64) -> bool {
-        let part = self.parts.entry(id / PART_IDS).or_insert_with(|| {
-            let mut bits = BooleanBufferBuilder::new(PART_IDS as usize);
-            bits.append_n(PART_IDS as usize, false);
-            Part(bits)
-        });
-        let bit = (id % PART_IDS) as usize;
-        let is_new = !part.0.get_bit(bit);
-        part.0.set_bit(bit, true);
+        let mut before = 0;
+        let part = match self.parts.entry(id / PART_IDS) {
+            std::collections::btree_map::Entry::Occupied(part) => {
+                let part = part.into_mut();
+                before = part.bytes();
+                part
+            }
+            std::collections::btree_map::Entry::Vacant(part) => {
+                part.insert(Arc::new(Part::Listed(Vec::new())))
+            }
+        };
+        let is_new = Arc::make_mut(part).insert((id % PART_IDS) as u16);
+        self.bytes += part.bytes();
+        self.bytes -= before;
         self.len += u64::from(is_new);
         is_new
     }
 
-    /// The number of ids of the `rows` from `first` on, and a bit for each of them that is set if it is in the set; `None` if
-    /// none is.
+    /// True if an id is in the set.
+    pub fn contains(&self, id: u64) -> bool {
+        self.parts.get(&(id / PART_IDS)).is_some_and(|part| part.contains((id % PART_IDS) as u16))
+    }
+
+    /// The ids, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.parts.iter().flat_map(|(number, part)| {
+            part.ids().into_iter().map(move |id| number * PART_IDS + u64::from(id))
+        })
+    }
+
+    /// A bit for each of the `rows` from `first` on that is set if it is in the set; `None` if none is.
     pub(crate) fn among(&self, first: u64, rows: usize) -> Option<BooleanBuffer> {
         let end = first + rows as u64;
         let mut bits = BooleanBufferBuilder::new(rows);
@@ -63,7 +148,7 @@ impl RowSet {
             let (from, to) = (first.max(part_first), end.min(part_first + PART_IDS));
             bits.append_n((from - first) as usize - bits.len(), false);
             for id in from..to {
-                let is_in = part.0.get_bit((id - part_first) as usize);
+                let is_in = part.contains((id - part_first) as u16);
                 any |= is_in;
                 bits.append(is_in);
             }
@@ -92,5 +177,19 @@ mod tests {
         assert_eq!(among(65_530, 10_000), Some(vec![5, 6, 4_470]));
         assert_eq!(among((1 << 40) - 100_000, 200_000), Some(vec![100_000]));
         assert_eq!(among(200_000, 65_536), None);
+        assert_eq!(set.iter().collect::<Vec<_>>(), ids);
+    }
+
+    #[test]
+    fn few_ids_take_little_memory_and_many_have_a_bit_each() {
+        let mut set = RowSet::default();
+        assert!((0..LISTED_MAX as u64).all(|id| set.insert(id * 7)));
+        assert!(set.bytes() < 2 * PART_IDS / 8, "{} bytes", set.bytes());
+        assert!((0..PART_IDS).all(|id| set.insert(id) != (id % 7 == 0 && id < 7 * 2048)));
+        assert!((0..PART_IDS).all(|id| set.contains(id)));
+        assert!(!set.contains(PART_IDS));
+        assert_eq!((set.len(), set.bytes()), (PART_IDS, PART_IDS / 8 + 64));
+        let copy = set.clone();
+        assert!(copy.iter().eq(0..PART_IDS));
     }
 }

@@ -14,6 +14,7 @@ use crate::page_io::TURN;
 use crate::pages::{PageKind, Stored};
 use crate::row_group::RowGroup;
 use crate::snapshot::Access;
+use crate::space::Allocation;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
 
 /// Bytes of the shortest row group in a segment.
@@ -24,6 +25,8 @@ const GROUP_ENTRY_BYTES: usize = 49;
 pub(crate) struct Segment {
     pub(crate) entry: SegmentEntry,
     loaded: OnceLock<Arc<Loaded>>,
+    /// Space of the segment and its row groups that no commit names yet: it belongs to a transaction.
+    pub(crate) owned: Vec<Arc<Allocation>>,
 }
 
 /// Row groups in memory.
@@ -51,12 +54,13 @@ impl Loaded {
 
 impl Segment {
     pub(crate) fn new(entry: SegmentEntry) -> Segment {
-        Segment { entry, loaded: OnceLock::new() }
+        Segment { entry, loaded: OnceLock::new(), owned: Vec::new() }
     }
 
     /// One whose row groups are known already.
     pub(crate) fn loaded(entry: SegmentEntry, groups: Vec<RowGroup>, ledger: &Ledger) -> Segment {
-        Segment { entry, loaded: OnceLock::from(Arc::new(Loaded::new(groups, ledger))) }
+        let loaded = OnceLock::from(Arc::new(Loaded::new(groups, ledger)));
+        Segment { entry, loaded, owned: Vec::new() }
     }
 
     /// The row groups, if they were loaded.

@@ -223,7 +223,7 @@ impl Space {
             match devices[number].take(units).await {
                 Ok(start) => {
                     let extent = Extent { device: number as u8, start, units };
-                    return Ok(Allocation { space: self.clone(), extent: Some(extent) });
+                    return Ok(Allocation::new(self, extent));
                 }
                 Err(error) if error.is_disk_full() => full = full.or(Some(error)),
                 Err(error) => return Err(error),
@@ -240,7 +240,7 @@ impl Space {
     ) -> Option<Allocation> {
         let (start, units) = self.device(device)?.state().free.take_some(least, most)?;
         let extent = Extent { device, start, units };
-        Some(Allocation { space: self.clone(), extent: Some(extent) })
+        Some(Allocation::new(self, extent))
     }
 
     /// Units of a device that are free.
@@ -295,12 +295,17 @@ impl Space {
 #[derive(Debug)]
 pub(crate) struct Allocation {
     space: Arc<Space>,
-    extent: Option<Extent>,
+    extent: Extent,
+    is_kept: AtomicBool,
 }
 
 impl Allocation {
+    fn new(space: &Arc<Space>, extent: Extent) -> Allocation {
+        Allocation { space: space.clone(), extent, is_kept: AtomicBool::new(false) }
+    }
+
     pub(crate) fn extent(&self) -> Extent {
-        self.extent.expect("kept only by value")
+        self.extent
     }
 
     pub(crate) fn space(&self) -> &Arc<Space> {
@@ -308,15 +313,16 @@ impl Allocation {
     }
 
     /// Leaves the space to the database, which names it from now on.
-    pub(crate) fn keep(mut self) -> Extent {
-        self.extent.take().expect("kept once")
+    pub(crate) fn keep(&self) -> Extent {
+        self.is_kept.store(true, Ordering::Release);
+        self.extent
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some(extent) = self.extent {
-            self.space.release(extent);
+        if !*self.is_kept.get_mut() {
+            self.space.release(self.extent);
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::place::Place;
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
 use crate::spill::{SpillArea, SpillDirectory, SpillPlace};
+use crate::transaction::{Isolation, Transaction};
 use crate::writer::{TableWriter, WriterOptions};
 
 /// How a database is opened.
@@ -123,7 +124,12 @@ impl Store {
     /// nothing has changed. [`StoreError::InDoubt`] if its last step failed, so that all or none of it may be
     /// durable, and [`StoreError::Halted`] after such a failure.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Arc<Snapshot>> {
-        self.run(Work { changes, device: None }).await
+        self.run(Work { changes, ..Work::default() }).await
+    }
+
+    /// Begins a transaction on the database as the last commit left it. It is rolled back unless it is committed.
+    pub fn begin(&self, isolation: Isolation) -> Transaction {
+        Transaction::new(self.core.clone(), isolation)
     }
 
     async fn run(&self, work: Work) -> Result<Arc<Snapshot>> {
@@ -172,7 +178,7 @@ impl Store {
     /// [`Store::commit`].
     pub fn add_device(&self, path: &Path) -> Result<()> {
         let path = absolute(&self.core.directory, &[path.into()])?.pop();
-        let work = Work { changes: Vec::new(), device: path.clone() };
+        let work = Work { device: path.clone(), ..Work::default() };
         weft_rt::sync::block_on(self.run(work))?;
         let added = path.and_then(|path| {
             let number = self.devices().iter().position(|device| *device == path)?;

@@ -77,11 +77,26 @@ impl TableVersion {
         TableVersion { schema, ..self }
     }
 
-    /// A copy, of which nothing is known that has to be read.
+    /// A copy, of which no zones are known.
     pub(crate) fn copied(&self) -> TableVersion {
         let (schema, segments) = (self.schema.clone(), self.segments.clone());
-        TableVersion::new(self.id, schema, self.next_row_id, segments, self.stored_statistics)
-            .with_keys(self.indexes.clone(), self.constraints.clone())
+        let copy =
+            TableVersion::new(self.id, schema, self.next_row_id, segments, self.stored_statistics)
+                .with_keys(self.indexes.clone(), self.constraints.clone());
+        match self.known_statistics() {
+            Some(statistics) => copy.with_statistics(statistics),
+            None => copy,
+        }
+    }
+
+    /// The same with statistics that lie nowhere.
+    pub(crate) fn with_statistics(self, statistics: Arc<Statistics>) -> TableVersion {
+        TableVersion { statistics: OnceLock::from(Some(statistics)), ..self }
+    }
+
+    /// The statistics, if they were read or made already.
+    pub(crate) fn known_statistics(&self) -> Option<Arc<Statistics>> {
+        self.statistics.get().cloned().flatten()
     }
 
     /// The unique index of these columns, in whatever order.

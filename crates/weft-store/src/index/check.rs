@@ -54,22 +54,24 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
     let (version, access) = (&table.version, &*table.access);
     let definition = index.definition();
     let failed = |source| definition.error(&version.schema, source);
-    let tree = index.open(&version.schema, access).await?.tree.clone();
-    let (mut there, mut before) = (Sum::default(), None::<(Vec<u8>, u64)>);
-    let mut range = tree.range(None, None, Direction::Forwards);
-    while let Some(entry) = range.next().await.map_err(failed)? {
-        if let Some((key, row)) = &before
-            && (key, *row) >= (&entry.key, entry.row)
-        {
-            let rows = format!("rows {row} and {}", entry.row);
-            return Ok(Some(format!("its entries of {rows} are not in order")));
-        }
-        before = Some((entry.key.clone(), entry.row));
-        if entry.row < version.next_row_id {
-            there.add(&entry.key, entry.row);
-        }
-        if there.entries % TURN_ENTRIES == 0 {
-            yield_now().await;
+    let mut there = Sum::default();
+    for layer in index.layers(version, access).await? {
+        let mut before = None::<(Vec<u8>, u64)>;
+        let mut range = layer.opened.tree.range(None, None, Direction::Forwards);
+        while let Some(entry) = range.next().await.map_err(failed)? {
+            if let Some((key, row)) = &before
+                && (key, *row) >= (&entry.key, entry.row)
+            {
+                let rows = format!("rows {row} and {}", entry.row);
+                return Ok(Some(format!("its entries of {rows} are not in order")));
+            }
+            before = Some((entry.key.clone(), entry.row));
+            if layer.shows(entry.row) {
+                there.add(&entry.key, entry.row);
+            }
+            if there.entries % TURN_ENTRIES == 0 {
+                yield_now().await;
+            }
         }
     }
     let work = Maintenance { version, access };

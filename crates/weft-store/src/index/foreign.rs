@@ -15,9 +15,8 @@ use crate::index::version::IndexVersion;
 use crate::snapshot::{Access, Snapshot};
 use crate::table::{TableVersion, get};
 
-/// Keys that are looked up at a time, and lookups that run beside each other.
+/// Keys that are looked up at a time.
 const LOOKUP_KEYS: usize = 1_024;
-const LOOKUP_WIDTH: usize = 16;
 
 type Tables = BTreeMap<String, Arc<TableVersion>>;
 
@@ -94,7 +93,6 @@ impl Reference<'_> {
             .collect();
         let encoder = definition.encoder(&self.parent.schema)?;
         let failed = |source| definition.error(&self.parent.schema, source);
-        let tree = &self.index.open(&self.parent.schema, self.access).await?.tree;
         let work = Maintenance { version: self.version, access: self.access };
         let mut rows = NewRows::new(&work, first_row);
         let mut keys = Keys::new();
@@ -105,7 +103,7 @@ impl Reference<'_> {
             for start in (0..keys.len()).step_by(LOOKUP_KEYS) {
                 let end = keys.len().min(start + LOOKUP_KEYS);
                 let wanted: Vec<&[u8]> = (start..end).map(|number| keys.get(number)).collect();
-                let found = tree.multi_get(&wanted, LOOKUP_WIDTH).await.map_err(failed)?;
+                let found = self.index.find(&wanted, self.parent, self.access).await?;
                 if let Some(at) = found.iter().position(Option::is_none) {
                     let row = ids.at(positions[start + at]);
                     return Err(self.unreferenced(row).await);

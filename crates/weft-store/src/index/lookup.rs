@@ -168,18 +168,21 @@ impl Work {
     async fn send_all(&self) -> Result<()> {
         let version = &self.table.version;
         let index = self.table.index(&self.name)?;
-        let tree = index.open(&version.schema, &self.table.access).await?.tree.clone();
         let failed = |source| index.definition().error(&version.schema, source);
+        let layers = index.layers(version, &self.table.access).await?;
         let mut rows = Vec::new();
         for KeyRange { low, high } in &self.options.ranges {
-            let mut range = tree.range(low.as_deref(), high.as_deref(), Direction::Forwards);
-            while let Some(entry) = range.next().await.map_err(failed)? {
-                // Rows of later commits are in the tree as well.
-                if entry.row < version.next_row_id {
-                    rows.push(entry.row);
-                }
-                if rows.len() == self.options.batch_rows && !self.send(&mut rows).await? {
-                    return Ok(());
+            for layer in &layers {
+                let tree = &layer.opened.tree;
+                let mut range = tree.range(low.as_deref(), high.as_deref(), Direction::Forwards);
+                while let Some(entry) = range.next().await.map_err(failed)? {
+                    // Rows of later commits are in the tree as well.
+                    if layer.shows(entry.row) {
+                        rows.push(entry.row);
+                    }
+                    if rows.len() == self.options.batch_rows && !self.send(&mut rows).await? {
+                        return Ok(());
+                    }
                 }
             }
         }

@@ -15,6 +15,7 @@ use crate::extent::Extent;
 use crate::index::definition::IndexDefinition;
 use crate::index::key_run::KeyRun;
 use crate::index::new_rows::NewRows;
+use crate::index::overlay::Overlay;
 use crate::index::space::IndexSpace;
 use crate::index::version::{IndexVersion, Opened, ensure_places};
 use crate::schema::TableSchema;
@@ -51,9 +52,13 @@ pub(crate) struct Maintenance<'a> {
 }
 
 impl Maintenance<'_> {
-    /// Makes an index of all rows.
-    pub(crate) async fn make(&self, definition: Arc<IndexDefinition>) -> Result<IndexWork> {
-        let mut runs = Runs::new(self, &definition, 0)?;
+    /// Makes an index of the rows from `first_row` on.
+    pub(crate) async fn make(
+        &self,
+        definition: Arc<IndexDefinition>,
+        first_row: u64,
+    ) -> Result<IndexWork> {
+        let mut runs = Runs::new(self, &definition, first_row)?;
         let first = runs.next().await?;
         self.make_of(definition, None, first, runs).await
     }
@@ -98,6 +103,34 @@ impl Maintenance<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Checks that no row that the transaction began with, and has not deleted, has a key of the rows from `first_row` on.
+    ///
+    /// # Errors
+    /// [`StoreError::Duplicate`]; those of reading.
+    pub(crate) async fn check_shared(
+        &self,
+        index: &IndexVersion,
+        overlay: &Overlay,
+        first_row: u64,
+    ) -> Result<()> {
+        let shared = index.with_overlay(Overlay { own: None, ..overlay.clone() });
+        let definition = index.definition();
+        let mut runs = Runs::new(self, definition, first_row)?;
+        while !runs.is_done() {
+            let run = runs.next().await?;
+            for start in (0..run.len()).step_by(LOOKUP_KEYS) {
+                let end = run.len().min(start + LOOKUP_KEYS);
+                let keys: Vec<&[u8]> = (start..end).map(|number| run.get(number).0).collect();
+                let found = shared.find(&keys, self.version, self.access).await?;
+                if let Some(at) = found.iter().position(Option::is_some) {
+                    return Err(self.duplicate(definition, run.get(start + at).1).await);
+                }
+                yield_now().await;
+            }
+        }
+        Ok(())
     }
 
     /// Checks that none of these keys is there.
@@ -337,6 +370,11 @@ impl IndexWork {
     /// The commit that it belongs to is durable.
     pub(crate) fn settle(&self) {
         self.version().settle();
+    }
+
+    /// The transaction that it belongs to has it: no commit names it.
+    pub(crate) fn recycle(&self) {
+        self.version().recycle();
     }
 
     /// Takes the work back, on a worker: readers find the index as it was.

@@ -2,7 +2,7 @@
 //!
 //! An index is a B+tree of `weft-index` over keys of some columns, whose values are the ids of the rows. All snapshots
 //! that have an index share one tree: rows only come, so a reader passes over those that its snapshot does not have
-//! (`lookup.rs`). Commits change the tree one after the other (`maintain.rs`); what they write lies at new places, which become
+//! (`lookup.rs`); what a transaction adds lies in a tree of its own until it commits (`overlay.rs`). Commits change the tree one after the other (`maintain.rs`); what they write lies at new places, which become
 //! the index with the manifest that names its new root (`version.rs`, `space.rs`).
 
 mod check;
@@ -12,6 +12,7 @@ mod key_run;
 mod lookup;
 pub(crate) mod maintain;
 mod new_rows;
+pub(crate) mod overlay;
 mod space;
 pub(crate) mod version;
 

@@ -110,7 +110,13 @@ impl IndexSpace {
     /// A commit is durable that names all chunks.
     pub(crate) fn settle(&self) {
         let state = &mut *self.state();
-        state.committed.extend(state.taken.drain(..).map(Allocation::keep));
+        state.committed.extend(state.taken.drain(..).map(|chunk| chunk.keep()));
+        state.free.append(&mut state.released);
+    }
+
+    /// The tree is written and no commit names it: places of its earlier pages are free.
+    pub(crate) fn recycle(&self) {
+        let state = &mut *self.state();
         state.free.append(&mut state.released);
     }
 }

@@ -10,6 +10,7 @@ use weft_rt::memory::Ledger;
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::index::definition::IndexDefinition;
+use crate::index::overlay::Overlay;
 use crate::index::space::IndexSpace;
 use crate::schema::TableSchema;
 use crate::snapshot::Access;
@@ -36,6 +37,8 @@ pub(crate) struct IndexEntry {
 pub(crate) struct IndexVersion {
     pub(crate) entry: IndexEntry,
     pub(crate) handle: Arc<IndexHandle>,
+    /// What the transaction whose version this is has made of the index, which it began with.
+    pub(crate) overlay: Option<Overlay>,
 }
 
 /// The tree that all versions of an index share.
@@ -90,7 +93,7 @@ impl IndexEntry {
 impl IndexVersion {
     /// An index that was not opened yet.
     pub(crate) fn stored(entry: IndexEntry) -> IndexVersion {
-        IndexVersion { entry, handle: IndexHandle::new(OnceLock::new()) }
+        IndexVersion { entry, handle: IndexHandle::new(OnceLock::new()), overlay: None }
     }
 
     /// An index that was just made of a tree, and is written.
@@ -101,7 +104,8 @@ impl IndexVersion {
     ) -> Result<IndexVersion> {
         let (root, extents) = write(&opened, &definition, schema).await?;
         let entry = IndexEntry { definition, root, extents };
-        Ok(IndexVersion { entry, handle: IndexHandle::new(OnceLock::from(opened)) })
+        let handle = IndexHandle::new(OnceLock::from(opened));
+        Ok(IndexVersion { entry, handle, overlay: None })
     }
 
     pub(crate) fn definition(&self) -> &Arc<IndexDefinition> {
@@ -180,13 +184,20 @@ impl IndexVersion {
         let opened = self.handle.opened.get().expect("an index that was changed is open");
         let (root, extents) = write(opened, self.definition(), schema).await?;
         let entry = IndexEntry { definition: self.entry.definition.clone(), root, extents };
-        Ok(IndexVersion { entry, handle: self.handle.clone() })
+        Ok(IndexVersion { entry, handle: self.handle.clone(), overlay: None })
     }
 
     /// A commit that names this version is durable.
     pub(crate) fn settle(&self) {
         if let Some(opened) = self.handle.opened.get() {
             opened.space.settle();
+        }
+    }
+
+    /// No commit names this version: what its tree has left is free.
+    pub(crate) fn recycle(&self) {
+        if let Some(opened) = self.handle.opened.get() {
+            opened.space.recycle();
         }
     }
 

@@ -12,3 +12,4 @@ mod indexes;
 mod pieces;
 mod spill;
 mod support;
+mod transactions;

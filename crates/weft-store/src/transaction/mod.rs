@@ -1,0 +1,266 @@
+//! Transactions of several statements, on top of commits that are all or nothing.
+//!
+//! A transaction sees the snapshot that it began with and, on top of it, what its own statements have changed: rows are written
+//! and deleted as commits do it, but in tables of its own that no manifest names (`own.rs`). Nothing of that is visible to others,
+//! and all its space goes back when the last reader of these tables has gone. A commit puts what the transaction has changed
+//! on top of what others have committed meanwhile, by one ordinary commit, or finds that the two do not go together
+//! (`rebase.rs`): snapshot isolation, in which the first one to commit wins.
+
+mod own;
+mod rebase;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_rt::memory::{Ledger, Reservation};
+
+use crate::change::Change;
+use crate::commit::{Work, commit};
+use crate::core::Core;
+use crate::draft::Draft;
+use crate::error::{Result, StoreError};
+use crate::snapshot::Snapshot;
+
+pub(crate) use own::OwnChanges;
+pub(crate) use rebase::{Finished, as_conflict, rebase};
+
+/// What a transaction promises about others that run at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// It sees one snapshot, and no row is changed by it and another one at the same time.
+    #[default]
+    Snapshot,
+    /// What it has read is moreover the same when it commits, by tables, if it changes anything.
+    Serializable,
+}
+
+/// A transaction. It is rolled back when it is dropped.
+#[derive(Debug)]
+pub struct Transaction {
+    core: Arc<Core>,
+    isolation: Isolation,
+    begin: Arc<Snapshot>,
+    state: Mutex<State>,
+    /// One statement changes it at a time: a budget of 1.
+    changing: Ledger,
+    /// Identities of the tables that were read.
+    reads: Mutex<BTreeSet<u64>>,
+}
+
+/// What the statements so far have made of it.
+#[derive(Debug)]
+struct State {
+    /// `None` once the transaction has ended.
+    now: Option<Moment>,
+    savepoints: Vec<(String, Moment)>,
+    /// Of what is kept in memory.
+    memory: Option<Reservation>,
+}
+
+/// A transaction between two statements.
+#[derive(Clone, Debug)]
+struct Moment {
+    view: Arc<Snapshot>,
+    own: OwnChanges,
+}
+
+impl Transaction {
+    pub(crate) fn new(core: Arc<Core>, isolation: Isolation) -> Transaction {
+        let begin = core.snapshot();
+        let now = Moment { view: begin.clone(), own: OwnChanges::new(begin.clone()) };
+        let state = State { now: Some(now), savepoints: Vec::new(), memory: None };
+        let (state, changing, reads) = (Mutex::new(state), Ledger::new(1), Mutex::default());
+        Transaction { core, isolation, begin, state, changing, reads }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Result<Moment> {
+        self.state().now.clone().ok_or(StoreError::TransactionEnded)
+    }
+
+    /// What it promises.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The database as the transaction sees it.
+    ///
+    /// # Errors
+    /// [`StoreError::TransactionEnded`].
+    pub fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        self.now().map(|now| now.view)
+    }
+
+    /// Notes that a statement reads a table of this identity.
+    pub fn note_read(&self, table: u64) {
+        if self.isolation == Isolation::Serializable && table < self.begin.next_table_id {
+            self.reads.lock().unwrap_or_else(PoisonError::into_inner).insert(table);
+        }
+    }
+
+    /// Applies changes for this transaction alone, all or none. On any executor; once begun, it goes on although
+    /// the future is dropped.
+    ///
+    /// # Errors
+    /// As [`Store::commit`](crate::Store::commit), but for what goes wrong with making them durable;
+    /// [`StoreError::TransactionEnded`], [`StoreError::TransactionMemory`].
+    pub async fn apply(self: &Arc<Self>, changes: Vec<Change>) -> Result<()> {
+        let transaction = self.clone();
+        let runtime = &self.core.access.runtime;
+        runtime.spawn(move || async move { transaction.apply_on_worker(changes).await }).await?
+    }
+
+    async fn apply_on_worker(&self, changes: Vec<Change>) -> Result<()> {
+        let _turn = self.changing.reserve(1).await?;
+        self.core.check_writable("change it")?;
+        let Moment { view, own } = self.now()?;
+        let mut draft = Draft::within(view, own);
+        if let Err(error) = self.change(&mut draft, changes).await {
+            draft.take_back().await;
+            return Err(error);
+        }
+        let (view, own) = draft.into_view();
+        self.install(Moment { view: Arc::new(view), own })
+    }
+
+    async fn change(&self, draft: &mut Draft, changes: Vec<Change>) -> Result<()> {
+        let Core { space, access, .. } = &*self.core;
+        for change in changes {
+            draft.apply(change, space, access).await?;
+        }
+        draft.remake_indexes(access).await?;
+        draft.check_references(access).await?;
+        self.reserve(draft.own.as_ref().map_or(0, OwnChanges::bytes))
+    }
+
+    /// Accounts for `bytes` of what is kept until the end.
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        let mut state = self.state();
+        let reserved = state.memory.as_ref().map_or(0, Reservation::bytes);
+        let is_granted = bytes <= reserved
+            || match &mut state.memory {
+                Some(memory) => memory.try_grow(bytes - reserved),
+                None => {
+                    state.memory = self.core.access.ledger.try_reserve(bytes);
+                    state.memory.is_some()
+                }
+            };
+        if is_granted { Ok(()) } else { Err(StoreError::TransactionMemory { bytes }) }
+    }
+
+    fn install(&self, moment: Moment) -> Result<()> {
+        let mut state = self.state();
+        // It may have been rolled back meanwhile, by another thread.
+        let now = state.now.as_mut().ok_or(StoreError::TransactionEnded)?;
+        let before = std::mem::replace(now, moment);
+        drop(state);
+        drop(before);
+        Ok(())
+    }
+
+    /// Marks this moment; one of the same name is hidden until this one is released.
+    ///
+    /// # Errors
+    /// [`StoreError::TransactionEnded`].
+    pub fn savepoint(&self, name: &str) -> Result<()> {
+        let now = self.now()?;
+        self.state().savepoints.push((name.to_owned(), now));
+        Ok(())
+    }
+
+    /// Forgets a savepoint and those after it; what was changed since stays.
+    ///
+    /// # Errors
+    /// [`StoreError::TransactionEnded`], [`StoreError::NoSuchSavepoint`].
+    pub fn release(&self, name: &str) -> Result<()> {
+        self.now()?;
+        let mut state = self.state();
+        let at = position(&state.savepoints, name)?;
+        let released = state.savepoints.split_off(at);
+        drop(state);
+        drop(released);
+        Ok(())
+    }
+
+    /// Takes back what was changed since a savepoint, which stays; those after it go. On any executor.
+    ///
+    /// # Errors
+    /// [`StoreError::TransactionEnded`], [`StoreError::NoSuchSavepoint`]; those of making indexes of its own rows anew.
+    pub async fn roll_back_to(self: &Arc<Self>, name: &str) -> Result<()> {
+        let (transaction, name) = (self.clone(), name.to_owned());
+        let runtime = &self.core.access.runtime;
+        runtime.spawn(move || async move { transaction.return_to(&name).await }).await?
+    }
+
+    async fn return_to(&self, name: &str) -> Result<()> {
+        let _turn = self.changing.reserve(1).await?;
+        let now = self.now()?;
+        let (at, moment) = {
+            let state = self.state();
+            let at = position(&state.savepoints, name)?;
+            (at, state.savepoints[at].1.clone())
+        };
+        // Trees of its own rows have changed since, and have no versions.
+        let mut draft = Draft::within(moment.view.clone(), moment.own);
+        draft.note_changed_since(&now.view);
+        if let Err(error) = draft.remake_indexes(&self.core.access).await {
+            draft.take_back().await;
+            return Err(error);
+        }
+        let (view, own) = draft.into_view();
+        let moment = Moment { view: Arc::new(view), own };
+        let mut state = self.state();
+        let gone = state.savepoints.split_off(at + 1);
+        let before = std::mem::replace(&mut state.savepoints[at].1, moment.clone());
+        drop(state);
+        drop((gone, before));
+        self.install(moment)
+    }
+
+    /// Makes what the transaction has changed durable and visible, all or none of it, and ends it. On any executor; once
+    /// begun, it goes on although the future is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::Serialization`] if it does not go together with what others have committed meanwhile;
+    /// [`StoreError::TransactionEnded`]; what keeps a commit from being made durable. The transaction is rolled back.
+    pub async fn commit(self: &Arc<Self>) -> Result<()> {
+        let transaction = self.clone();
+        let runtime = &self.core.access.runtime;
+        runtime.spawn(move || async move { transaction.commit_on_worker().await }).await?
+    }
+
+    async fn commit_on_worker(&self) -> Result<()> {
+        let _turn = self.changing.reserve(1).await?;
+        let Moment { view, own } = self.end().ok_or(StoreError::TransactionEnded)?;
+        let reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
+        let finished = Finished { begin: self.begin.clone(), view, own, reads };
+        if !finished.has_changes() {
+            return Ok(());
+        }
+        let work = Work { transaction: Some(finished), ..Work::default() };
+        commit(&self.core, work).await.map(drop)
+    }
+
+    /// Ends the transaction without a trace; one that has ended already stays as it is.
+    pub fn roll_back(&self) {
+        drop(self.end());
+    }
+
+    /// Ends it, and gives what it was in the end.
+    fn end(&self) -> Option<Moment> {
+        let mut state = self.state();
+        let (now, savepoints) = (state.now.take(), std::mem::take(&mut state.savepoints));
+        let memory = state.memory.take();
+        drop(state);
+        drop((savepoints, memory));
+        now
+    }
+}
+
+fn position(savepoints: &[(String, Moment)], name: &str) -> Result<usize> {
+    let found = savepoints.iter().rposition(|(of, _)| of == name);
+    found.ok_or_else(|| StoreError::NoSuchSavepoint { name: name.to_owned() })
+}
