@@ -20,6 +20,11 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Io => "io",
         ErrorKind::Storage => "storage",
         ErrorKind::Conflict => "conflict",
+        ErrorKind::TransactionAborted => "transaction_aborted",
+        ErrorKind::NoActiveTransaction => "no_active_transaction",
+        ErrorKind::ActiveTransaction => "active_transaction",
+        ErrorKind::ReadOnlyTransaction => "read_only_transaction",
+        ErrorKind::NoSavepoint => "no_savepoint",
         ErrorKind::Cancelled => "cancelled",
         ErrorKind::Internal => "internal",
     }

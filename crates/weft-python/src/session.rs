@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PySequence};
-use weft::{Keep, Parameters, SessionFunction};
+use weft::{Keep, Parameters, SessionFunction, TransactionStatus};
 
 use crate::build::array_of;
 use crate::error::{OrRaise, of_kind};
@@ -117,6 +117,21 @@ impl Session {
         let session = self.get()?;
         Ok(session.has_relation(name)
             || session.registered().iter().any(|(known, _)| known == name))
+    }
+
+    /// `idle`, `in transaction` or `failed`.
+    fn transaction_status(&self) -> PyResult<&'static str> {
+        Ok(match self.get()?.transaction_status() {
+            TransactionStatus::Idle => "idle",
+            TransactionStatus::InTransaction => "in transaction",
+            TransactionStatus::Failed => "failed",
+        })
+    }
+
+    /// Rolls the transaction back, if there is one.
+    fn roll_back(&self) -> PyResult<()> {
+        self.get()?.roll_back();
+        Ok(())
     }
 
     /// The names of the tables and views, in order.

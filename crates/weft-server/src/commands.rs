@@ -121,6 +121,31 @@ fn of_connection(sql: &str) -> Option<Command> {
     }
 }
 
+/// What a session is told where a client sets modes of transactions, by `SET` as it was written.
+pub(crate) fn modes_of_transactions(
+    name: &str,
+    value: &str,
+    sql: &str,
+    is_within: bool,
+) -> Option<String> {
+    let rest = after_word(sql, "set")?;
+    let is_on = matches!(value.to_ascii_lowercase().as_str(), "on" | "true" | "yes" | "1");
+    let access = if is_on { "READ ONLY" } else { "READ WRITE" };
+    let session = "SET SESSION CHARACTERISTICS AS TRANSACTION";
+    let is_session = after_word(rest, "session")
+        .is_some_and(|rest| after_word(rest, "characteristics").is_some());
+    match name {
+        // Outside of a transaction PostgreSQL warns, and sets nothing.
+        "transaction_isolation" | "transaction_read_only" => {
+            let is_statement = is_session || after_word(rest, "transaction").is_some();
+            (is_session || is_statement && is_within).then(|| sql.to_owned())
+        }
+        "default_transaction_isolation" => Some(format!("{session} ISOLATION LEVEL {value}")),
+        "default_transaction_read_only" => Some(format!("{session} {access}")),
+        _ => None,
+    }
+}
+
 /// The name of one of the settings of PostgreSQL.
 pub(crate) fn known(name: &str) -> Option<String> {
     let name = name.trim_matches('"').to_ascii_lowercase();

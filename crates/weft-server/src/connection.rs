@@ -1,10 +1,11 @@
 //! One connection: what a client asks, by the simple protocol (texts of statements) and by the extended one
 //! (statements that are parsed, bound and executed in steps).
 //!
-//! Each statement commits by itself. Between BEGIN and COMMIT only statements that read are run, as READ COMMITTED
-//! has it: each sees what was committed when it began. A statement that changes something is refused there.
+//! Each statement commits by itself, but between BEGIN and COMMIT: the session has a transaction then, and the status that
+//! clients are told of is the session's, or that of an error that the session has not seen.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -59,6 +60,8 @@ pub(crate) struct Connection {
     ended: Arc<Notify>,
     /// The COPY from the client that goes on.
     copying: tokio::sync::Mutex<Option<Copying>>,
+    /// The last answer but ROLLBACK TO was an error, by which a transaction has failed, also if the session knows nothing of it.
+    has_failed: AtomicBool,
 }
 
 /// A COPY from the client.
@@ -92,6 +95,7 @@ impl Connection {
             state: OnceLock::new(),
             ended,
             copying: tokio::sync::Mutex::default(),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -102,18 +106,26 @@ impl Connection {
     /// The state of the connection's transaction, which each ReadyForQuery tells and by which statements are refused. All other
     /// places follow this one: what `pgwire` keeps is set to it before each message and after each error.
     pub(crate) fn transaction_status(&self) -> TransactionStatus {
-        self.state.get().map_or(TransactionStatus::Idle, |state| state.transaction())
+        let (Some(session), Some(state)) = (self.session.get(), self.state.get()) else {
+            return TransactionStatus::Idle;
+        };
+        let status = match session.transaction_status() {
+            weft::TransactionStatus::Idle => TransactionStatus::Idle,
+            weft::TransactionStatus::InTransaction if self.has_failed.load(Ordering::Relaxed) => {
+                TransactionStatus::Error
+            }
+            weft::TransactionStatus::InTransaction => TransactionStatus::Transaction,
+            weft::TransactionStatus::Failed => TransactionStatus::Error,
+        };
+        state.set_transaction(status);
+        status
     }
 
     /// Notes that a statement, or a message, was answered with an error: a transaction has failed then, and a COPY from the client
     /// is over.
     pub(crate) async fn note_failure(&self) {
         self.forget_copy().await;
-        if let Some(state) = self.state.get()
-            && state.transaction() == TransactionStatus::Transaction
-        {
-            state.set_transaction(TransactionStatus::Error);
-        }
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 
     fn session(&self) -> PgWireResult<&Session> {
@@ -131,46 +143,69 @@ impl Connection {
     }
 
     /// Refuses statements that the state of the transaction does not permit.
-    fn check_state(
-        &self,
-        command: Option<&Command>,
-        is_read: impl FnOnce() -> bool,
-    ) -> PgWireResult<()> {
+    fn check_state(&self, command: Option<&Command>, sql: &str) -> PgWireResult<()> {
         match (self.transaction_status(), command) {
-            (_, Some(Command::Commit | Command::Rollback))
-            | (TransactionStatus::Idle | TransactionStatus::Transaction, Some(_))
-            | (TransactionStatus::Idle, None) => Ok(()),
+            (_, Some(Command::Commit | Command::Rollback)) => Ok(()),
+            (TransactionStatus::Error, None) if is_rollback_to(sql) => Ok(()),
             (TransactionStatus::Error, _) => Err(error(
                 "25P02",
                 "the transaction has failed: statements are ignored until ROLLBACK",
             )),
-            (TransactionStatus::Transaction, None) if is_read() => Ok(()),
-            (TransactionStatus::Transaction, None) => Err(error_with_hint(
-                "0A000",
-                "statements that change something are not supported within a transaction yet",
-                "run the statement by itself: it commits at its end (in a driver, turn autocommit on)",
+            (TransactionStatus::Transaction, Some(Command::Role(_))) => Err(error_with_hint(
+                "25001",
+                "roles cannot be changed within a transaction",
+                "COMMIT or ROLLBACK first",
             )),
+            (TransactionStatus::Idle | TransactionStatus::Transaction, _) => Ok(()),
         }
     }
 
-    /// Runs a command that concerns the connection. Returns its tag, and the value of SHOW.
-    async fn run_command(&self, command: &Command) -> PgWireResult<(&'static str, Option<String>)> {
+    /// Runs a statement about transactions in the session.
+    async fn run_in_session(&self, sql: &str) -> PgWireResult<()> {
+        let placed = |error: weft::Error| from_weft(&error, sql, None);
+        let result = self.start(sql, &[], None).await?.map_err(placed)?;
+        finish(result, None).await?.map(drop).map_err(placed)
+    }
+
+    /// Notes what has been done: the transaction goes on from a savepoint, whatever was answered with an error before.
+    fn note_done(&self, sql: &str) {
+        if is_rollback_to(sql) {
+            self.has_failed.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs a command that concerns the connection, written as `sql`. Returns its tag, and the value of SHOW.
+    async fn run_command(
+        &self,
+        command: &Command,
+        sql: &str,
+    ) -> PgWireResult<(&'static str, Option<String>)> {
         let state = self.state()?;
+        let status = self.transaction_status();
         Ok(match command {
+            // What PostgreSQL warns of is no error: a transaction within one, and the end of none.
             Command::Begin => {
-                state.set_transaction(TransactionStatus::Transaction);
+                if status == TransactionStatus::Idle {
+                    self.has_failed.store(false, Ordering::Relaxed);
+                    self.run_in_session(sql).await?;
+                }
                 ("BEGIN", None)
             }
+            Command::Commit if status == TransactionStatus::Transaction => {
+                self.run_in_session(sql).await?;
+                ("COMMIT", None)
+            }
+            Command::Commit if status == TransactionStatus::Idle => ("COMMIT", None),
             Command::Commit | Command::Rollback => {
-                let has_failed = self.transaction_status() == TransactionStatus::Error;
-                state.set_transaction(TransactionStatus::Idle);
-                match command {
-                    Command::Commit if !has_failed => ("COMMIT", None),
-                    _ => ("ROLLBACK", None),
-                }
+                self.session()?.roll_back();
+                ("ROLLBACK", None)
             }
             Command::Set { name, value } => {
                 state.with_settings(|settings| settings.set(name, value))?;
+                let is_within = status != TransactionStatus::Idle;
+                if let Some(sql) = commands::modes_of_transactions(name, value, sql, is_within) {
+                    self.run_in_session(&sql).await?;
+                }
                 ("SET", None)
             }
             Command::Reset { name } => {
@@ -485,12 +520,11 @@ impl Connection {
             let start = statement.position;
             let copy = weft::copy_stream(&statement.text)
                 .map_err(|error| from_weft(&error, script, Some(start)))?;
-            self.check_state(command.as_ref(), || match &copy {
-                Some(copy) => !copy.is_from_client,
-                None => weft::is_read(&statement.text),
-            })?;
+            self.check_state(command.as_ref(), &statement.text)?;
             match (command, copy) {
-                (Some(command), _) => self.answer_command(client, &command).await?,
+                (Some(command), _) => {
+                    self.answer_command(client, &command, &statement.text).await?;
+                }
                 (None, Some(copy)) if copy.is_from_client => {
                     if number + 1 < count {
                         return Err(error(
@@ -570,12 +604,17 @@ impl Connection {
         Ok(CopyResponse::new(format, schema.fields().len(), stream::empty()))
     }
 
-    async fn answer_command<C>(&self, client: &mut C, command: &Command) -> PgWireResult<()>
+    async fn answer_command<C>(
+        &self,
+        client: &mut C,
+        command: &Command,
+        sql: &str,
+    ) -> PgWireResult<()>
     where
         C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let (tag, value) = self.run_command(command).await?;
+        let (tag, value) = self.run_command(command, sql).await?;
         if let (Some(value), Command::Show { name }) = (value, command) {
             let fields = encode::fields(&shown(name), &Format::UnifiedText);
             describe(client, &fields).await?;
@@ -600,6 +639,7 @@ impl Connection {
         let result = self.start(sql, &[], deadline).await?.map_err(placed)?;
         if result.kind() != ResultKind::Rows {
             let tag = finish(result, deadline).await?.map_err(placed)?;
+            self.note_done(sql);
             return complete(client, tag).await;
         }
         let fields = fields_of(&result.schema(), &Format::UnifiedText)?;
@@ -736,14 +776,11 @@ impl ExtendedQueryHandler for Extended {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let prepared = &portal.statement.statement;
-        self.0.check_state(prepared.command.as_ref(), || match &prepared.copy {
-            Some(copy) => !copy.is_from_client,
-            None => prepared.columns.is_some(),
-        })?;
+        self.0.check_state(prepared.command.as_ref(), &prepared.sql)?;
         self.0.forget_copy().await;
         let busy = self.0.state()?.begin(&prepared.sql);
         if let Some(command) = &prepared.command {
-            return self.run_command(command, portal).await;
+            return self.run_command(command, &prepared.sql, portal).await;
         }
         if let Some(copy) = &prepared.copy {
             return self.run_copy(copy.clone(), busy).await;
@@ -756,7 +793,9 @@ impl ExtendedQueryHandler for Extended {
         let mut result = self.0.session()?.start_cast(&prepared.sql, &values, &types);
         before(deadline, result.ready()).await?.map_err(placed)?;
         if result.kind() != ResultKind::Rows {
-            return Ok(Response::Execution(finish(result, deadline).await?.map_err(placed)?));
+            let tag = finish(result, deadline).await?.map_err(placed)?;
+            self.0.note_done(&prepared.sql);
+            return Ok(Response::Execution(tag));
         }
         let fields = fields_of(&result.schema(), &portal.result_column_format)?;
         let rows = encode::rows(result, Arc::clone(&fields), Arc::clone(&prepared.sql));
@@ -787,9 +826,10 @@ impl Extended {
     async fn run_command(
         &self,
         command: &Command,
+        sql: &str,
         portal: &Portal<Arc<Prepared>>,
     ) -> PgWireResult<Response> {
-        let (tag, value) = self.0.run_command(command).await?;
+        let (tag, value) = self.0.run_command(command, sql).await?;
         let tag = Tag::new(tag);
         Ok(match (command, value) {
             (Command::Begin, _) => Response::TransactionStart(tag),

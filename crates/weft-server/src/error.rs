@@ -19,6 +19,11 @@ fn sqlstate(kind: ErrorKind) -> &'static str {
         ErrorKind::CheckViolation => "23514",
         ErrorKind::ForeignKeyViolation => "23503",
         ErrorKind::Conflict => "40001",
+        ErrorKind::TransactionAborted => "25P02",
+        ErrorKind::NoActiveTransaction => "25P01",
+        ErrorKind::ActiveTransaction => "25001",
+        ErrorKind::ReadOnlyTransaction => "25006",
+        ErrorKind::NoSavepoint => "3B001",
         ErrorKind::Cancelled => "57014",
         ErrorKind::Internal => "XX000",
     }

@@ -14,10 +14,12 @@ use crate::engine::Engine;
 use crate::error::{Result, SqlError};
 use crate::file_types::FileTypes;
 use crate::plan_node::sources;
+use crate::transactions::SessionTransaction;
 
 const RUNNING: u8 = 0;
 const COMMITTING: u8 = 1;
 const CANCELLED: u8 = 2;
+const ENDED: u8 = 3;
 
 /// Bytes of a file that are a unit of progress: about what a row group of a table has in a few columns.
 const FILE_UNIT_BYTES: u64 = 256 << 10;
@@ -68,12 +70,43 @@ pub(crate) struct Control {
     is_measured: AtomicBool,
     /// It has aggregates that can be planned without sets and lists of values.
     has_distinct: AtomicBool,
+    /// The transaction that it is a statement of.
+    transaction: Option<Arc<SessionTransaction>>,
+    /// It changes data.
+    has_changes: AtomicBool,
+    /// It cannot begin anew.
+    is_final: AtomicBool,
 }
 
 impl Control {
     /// For a statement of a database.
     pub(crate) fn of(engine: &Arc<Engine>) -> Control {
         Control { engine: Arc::downgrade(engine), ..Control::default() }
+    }
+
+    /// For a statement of a session's transaction.
+    pub(crate) fn within(self, transaction: Option<Arc<SessionTransaction>>) -> Control {
+        Control { transaction, ..self }
+    }
+
+    /// The transaction that the statement belongs to.
+    pub(crate) fn transaction(&self) -> Option<&Arc<SessionTransaction>> {
+        self.transaction.as_ref()
+    }
+
+    /// Notes that the statement changes data.
+    pub(crate) fn note_changes(&self) {
+        self.has_changes.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the statement cannot begin anew.
+    pub(crate) fn note_final(&self) {
+        self.is_final.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the statement cannot begin anew.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final.load(Ordering::Relaxed)
     }
 
     pub(crate) fn handle(self: &Arc<Control>) -> CancelHandle {
@@ -135,11 +168,38 @@ impl Control {
         self.has_distinct.load(Ordering::Relaxed)
     }
 
+    /// Stops the statement, and has its transaction fail with it.
     pub(crate) fn cancel(&self) {
+        self.stop(true);
+    }
+
+    /// Stops the statement, in whose result nobody is interested any more: that of a query is no loss.
+    pub(crate) fn abandon(&self) {
+        self.stop(self.has_changes.load(Ordering::Relaxed));
+    }
+
+    fn stop(&self, has_failed: bool) {
         let before =
             self.stage.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
         if before.is_ok() {
+            if let Some(transaction) = self.transaction.as_ref().filter(|_| has_failed) {
+                transaction.fail();
+            }
             self.token.cancel();
+        }
+    }
+
+    /// The statement has ended: it can be stopped no more. After an error its transaction has failed.
+    pub(crate) fn end(&self, is_error: bool) {
+        let before =
+            self.stage.compare_exchange(RUNNING, ENDED, Ordering::AcqRel, Ordering::Acquire);
+        // Of one that was stopped before, that was decided then.
+        let was_stopped = before == Err(CANCELLED);
+        if let Some(transaction) = self.transaction.as_ref()
+            && is_error
+            && !was_stopped
+        {
+            transaction.fail();
         }
     }
 

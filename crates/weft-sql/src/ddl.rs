@@ -230,13 +230,6 @@ impl Run {
         let context = task_context(&state);
         write_rows(store, &self.control, schema, assignment, &physical, &context).await
     }
-
-    /// Makes changes, unless the statement was cancelled.
-    pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<()> {
-        self.control.begin_commit()?;
-        self.session.engine().store().commit(changes).await?;
-        Ok(())
-    }
 }
 
 /// What to do if a table or view of this name exists: nothing, an error, or go on.

@@ -49,8 +49,18 @@ pub enum ErrorKind {
     Io,
     /// The database directory: locked, read-only, damaged, full.
     Storage,
-    /// Another statement changed meanwhile what this one relies on: it may be run again.
+    /// Another statement changed meanwhile what this one relies on: it may be run again, or the transaction that it ends.
     Conflict,
+    /// A statement of the transaction has failed before: it can only be rolled back.
+    TransactionAborted,
+    /// There is no transaction that could be ended, or changed.
+    NoActiveTransaction,
+    /// There is a transaction, in which the statement cannot run.
+    ActiveTransaction,
+    /// The transaction is READ ONLY.
+    ReadOnlyTransaction,
+    /// The transaction has no savepoint of the name.
+    NoSavepoint,
     /// The statement was cancelled.
     Cancelled,
     /// A bug.

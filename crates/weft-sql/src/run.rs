@@ -96,6 +96,7 @@ async fn drive_uncancelled(
     while let Err(error) = &result
         && economy::may_help(error)
         && !reader.has_rows
+        && !run.control.is_final()
     {
         let before = std::mem::replace(&mut lowered, ledger.times_lowered());
         if lowered > before && surprises < economy::SURPRISES_MAX {
@@ -115,6 +116,7 @@ async fn drive_uncancelled(
     drop(ledger);
     // Before the reader hears of the end: the database may be closed then.
     run.control.finish();
+    run.control.end(result.is_err());
     drop(run);
     reader.end(result.map_err(|error| locate(error, &sql))).await;
 }
@@ -129,6 +131,7 @@ async fn attempt_with_types(run: &Run, reader: &mut Reader) -> Result<Option<u64
             Err(error)
                 if error.kind() == ErrorKind::Conflict
                     && !reader.has_rows
+                    && !run.control.is_final()
                     && conflicts < CONFLICTS_MAX =>
             {
                 conflicts += 1;
@@ -237,6 +240,10 @@ fn note_unheard(was_heard: bool) {
 fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
     async move {
         let parsed = statement::parse_with(&run.sql, &run.parameters)?;
+        if let Parsed::Transaction(statement) = parsed {
+            return run.start_transaction_statement(statement);
+        }
+        run.check_transaction(&parsed)?;
         match parsed {
             Parsed::Sql(statement) => run.start_sql(*statement).await,
             Parsed::Execute { name, values } => {

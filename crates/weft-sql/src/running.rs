@@ -208,7 +208,7 @@ impl Stream for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.ended {
-            self.control.cancel();
+            self.control.abandon();
         }
     }
 }

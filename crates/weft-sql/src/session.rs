@@ -10,6 +10,7 @@ use datafusion::functions_aggregate::median::median_udaf;
 use datafusion::optimizer::Analyzer;
 use datafusion::prelude::SessionConfig;
 use tokio::sync::{mpsc, oneshot};
+use weft_store::Snapshot;
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::checked_sum::checked_sum;
@@ -78,6 +79,8 @@ use crate::table::ScanContext;
 use crate::text_casts::TextCasts;
 use crate::time_quantiles::of_times;
 use crate::timestamp_casts::TimestampCasts;
+use crate::transaction_statement::Modes;
+use crate::transactions::{SessionTransaction, TransactionStatus};
 use crate::types::WeftTypes;
 use crate::union_constants::UNION_CONSTANTS;
 use crate::value::Value;
@@ -100,6 +103,9 @@ pub struct Session {
     current: Mutex<Option<CancelHandle>>,
     /// Who the session is for.
     connected: Connected,
+    transaction: Mutex<Option<Arc<SessionTransaction>>>,
+    /// What its transactions are unless they say so.
+    transaction_modes: Mutex<Modes>,
 }
 
 struct Inner {
@@ -132,6 +138,8 @@ impl Session {
             inner: Mutex::new(inner),
             current: Mutex::default(),
             connected: Connected::default(),
+            transaction: Mutex::default(),
+            transaction_modes: Mutex::default(),
         })
     }
 
@@ -272,7 +280,7 @@ impl Session {
         parameters: &Parameters,
         relations: HashMap<String, Relation>,
     ) -> Running {
-        self.as_current(self.start_with(sql, parameters.into(), relations))
+        self.as_current(self.start_with(sql, parameters.into(), relations, true))
     }
 
     /// Starts one statement with these parameters, each of the type that is named for it, if one is.
@@ -287,7 +295,8 @@ impl Session {
             None => value.sql(),
         };
         let bound = values.iter().zip(types).map(cast).collect();
-        self.as_current(self.start_with(sql, Bindings::Positional(bound), HashMap::new()))
+        let bound = Bindings::Positional(bound);
+        self.as_current(self.start_with(sql, bound, HashMap::new(), true))
     }
 
     /// Makes a statement the session's current one.
@@ -299,12 +308,12 @@ impl Session {
 
     /// Starts a statement of the system's own: it is not the session's current one.
     fn start_apart(self: &Arc<Session>, sql: &str) -> Running {
-        self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new())
+        self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new(), false)
     }
 
     /// Starts a statement whose parameters are expressions of SQL. It is not the session's current one.
     pub(crate) fn start_bound(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
-        self.start_with(sql, Bindings::Positional(parameters), HashMap::new())
+        self.start_with(sql, Bindings::Positional(parameters), HashMap::new(), false)
     }
 
     fn start_with(
@@ -312,8 +321,10 @@ impl Session {
         sql: &str,
         parameters: Bindings,
         relations: HashMap<String, Relation>,
+        is_of_transaction: bool,
     ) -> Running {
-        let control = Arc::new(Control::of(&self.engine));
+        let transaction = self.transaction().filter(|_| is_of_transaction);
+        let control = Arc::new(Control::of(&self.engine).within(transaction));
         let (header, header_receiver) = oneshot::channel();
         let (messages, message_receiver) = mpsc::channel(MESSAGES_MAX);
         let run = Run {
@@ -376,13 +387,13 @@ impl Session {
 
     /// True if there is a table or view of this name.
     pub fn has_relation(&self, name: &str) -> bool {
-        let snapshot = self.engine.store().snapshot();
+        let snapshot = self.snapshot();
         snapshot.table(name).is_some() || snapshot.view(name).is_some()
     }
 
     /// The names of the tables and views with those of their columns, in order.
     pub fn relations(self: &Arc<Session>) -> Vec<(String, Vec<String>)> {
-        let snapshot = self.engine.store().snapshot();
+        let snapshot = self.snapshot();
         let mut found: Vec<(String, Vec<String>)> = snapshot
             .tables()
             .filter_map(|name| snapshot.table(name))
@@ -471,6 +482,57 @@ impl Session {
         }
     }
 
+    /// Whether the session has a transaction.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.transaction().map_or(TransactionStatus::Idle, |transaction| transaction.status())
+    }
+
+    /// Rolls the session's transaction back, if it has one, whatever its state.
+    pub fn roll_back(&self) {
+        let ended = self.transaction.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(transaction) = ended {
+            transaction.roll_back();
+        }
+    }
+
+    /// The database as a statement that starts now sees it.
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let within = self.transaction().and_then(|transaction| transaction.snapshot().ok());
+        within.unwrap_or_else(|| self.engine.store().snapshot())
+    }
+
+    /// The session's transaction.
+    pub(crate) fn transaction(&self) -> Option<Arc<SessionTransaction>> {
+        self.transaction.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ActiveTransaction`] if there is one already.
+    pub(crate) fn begin_transaction(&self, modes: Modes) -> Result<()> {
+        let defaults = *self.transaction_modes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.transaction.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.is_some() {
+            let message = "another thread has begun a transaction of the session";
+            return Err(SqlError::new(ErrorKind::ActiveTransaction, message));
+        }
+        *current = Some(Arc::new(SessionTransaction::begin(self, modes.or(defaults))));
+        Ok(())
+    }
+
+    /// The session has this transaction no more.
+    pub(crate) fn end_transaction(&self, ended: &Arc<SessionTransaction>) {
+        let mut current = self.transaction.lock().unwrap_or_else(PoisonError::into_inner);
+        current.take_if(|current| Arc::ptr_eq(current, ended));
+    }
+
+    /// Sets what transactions of the session are unless they say so.
+    pub(crate) fn set_transaction_modes(&self, modes: Modes) {
+        let mut defaults = self.transaction_modes.lock().unwrap_or_else(PoisonError::into_inner);
+        *defaults = modes.or(*defaults);
+    }
+
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -502,7 +564,12 @@ impl Session {
         };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
-        let surroundings = Surroundings::new(&self.engine, &self.connected);
+        let transaction = control.transaction().cloned().or_else(|| self.transaction());
+        let snapshot = match &transaction {
+            Some(transaction) => transaction.snapshot()?,
+            None => self.engine.store().snapshot(),
+        };
+        let surroundings = Surroundings::new(&self.engine, &self.connected, transaction);
         config.extensions.insert(StatementOption(surroundings));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;
@@ -520,7 +587,6 @@ impl Session {
         let relations = Arc::clone(&inner.relations);
         drop(inner);
         state.mark_start_execution();
-        let snapshot = self.engine.store().snapshot();
         Ok(StatementCatalog::new(state, snapshot, context)
             .with_relations(&relations)
             .with_client(self.connected.clone()))

@@ -161,6 +161,7 @@ async fn columns_of(
         | Parsed::Reset { .. }
         | Parsed::Prepare { .. }
         | Parsed::DropMacro { .. }
+        | Parsed::Transaction(_)
         | Parsed::Deallocate { .. } => Ok(None),
         // What shows something about the database reads nothing before its rows are asked for.
         _ => {

@@ -27,6 +27,7 @@ use crate::rewrite;
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
 use crate::text::{self, DIALECT};
+use crate::transaction_statement::{self, TransactionStatement};
 
 /// A parsed statement.
 #[derive(Debug)]
@@ -74,6 +75,37 @@ pub(crate) enum Parsed {
     Deallocate { name: String },
     /// `DROP MACRO [IF EXISTS] name, …`
     DropMacro { names: Vec<ast::ObjectName>, if_exists: bool },
+    /// `BEGIN`, `COMMIT`, `ROLLBACK`, and the like
+    Transaction(TransactionStatement),
+}
+
+impl Parsed {
+    /// True if it changes the database, or may.
+    pub(crate) fn changes_data(&self) -> bool {
+        use ast::Statement;
+        match self {
+            Parsed::Change(_)
+            | Parsed::CopyFrom { .. }
+            | Parsed::Reindex { .. }
+            | Parsed::DropMacro { .. }
+            | Parsed::AddDevice { .. } => true,
+            Parsed::Sql(statement) => match statement.as_ref() {
+                DfStatement::Statement(statement) => matches!(
+                    statement.as_ref(),
+                    Statement::Insert(_)
+                        | Statement::CreateTable(_)
+                        | Statement::CreateView(_)
+                        | Statement::CreateIndex(_)
+                        | Statement::CreateSchema { .. }
+                        | Statement::CreateMacro { .. }
+                        | Statement::Drop { .. }
+                        | Statement::Truncate(_)
+                ),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
 }
 
 /// Parses one statement.
@@ -217,6 +249,9 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         })
         .collect();
     let word = |index: usize| words.get(index).map_or("", String::as_str);
+    if let Some(statement) = transaction_statement::parse(&tokens)? {
+        return Ok(Parsed::Transaction(statement));
+    }
     match (word(0), word(1), word(2)) {
         ("COPY", ..) => parse_copy(tokens),
         ("ALTER", "DATABASE", "ADD") => parse_add_device(tokens),
@@ -234,7 +269,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
             let value = value.trim_matches('"').to_owned();
             Ok(Parsed::Set { name: "timezone".to_owned(), value })
         }
-        ("SET", "TRANSACTION" | "SESSION", _) => parse_datafusion(tokens),
+        ("SET", "SESSION", _) => parse_datafusion(tokens),
         ("SET", ..) => parse_set(sql, &tokens),
         ("RESET", ..) => Ok(Parsed::Reset { name: setting_name(&tokens)? }),
         ("DESCRIBE" | "DESC", ..) => parse_describe(tokens, 1),

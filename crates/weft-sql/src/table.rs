@@ -145,6 +145,9 @@ fn planned<'a>(
     limit: Option<usize>,
 ) -> BoxFuture<'a, DfResult<Arc<dyn ExecutionPlan>>> {
     Box::pin(async move {
+        if let Some(transaction) = table.context.control.transaction() {
+            transaction.note_read(table.table.id());
+        }
         table.table.load().await.map_err(|error| from_store(&error))?;
         let projection = match projection {
             Some(projection) => projection.clone(),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Query, Statement, TableFactor, Visit, Visitor};
 
-use crate::error::{ErrorKind, Result, SqlError};
+use crate::error::{Result, SqlError};
 
 /// Refuses what does not run.
 ///
@@ -46,12 +46,6 @@ fn check_explained(statement: &DfStatement, is_analyze: bool) -> Result<()> {
 
 fn check_sql(statement: &Statement) -> Result<()> {
     let what = match statement {
-        Statement::StartTransaction { .. } => return Err(transactions("BEGIN")),
-        Statement::Commit { .. } => return Err(transactions("COMMIT")),
-        Statement::Rollback { .. } => return Err(transactions("ROLLBACK")),
-        Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. } => {
-            return Err(transactions("SAVEPOINT"));
-        }
         Statement::AlterTable(_) => "ALTER TABLE",
         Statement::AlterView { .. } => "ALTER VIEW",
         Statement::AlterIndex { .. } => "ALTER INDEX",
@@ -108,11 +102,4 @@ impl Visitor for Ignored {
             _ => ControlFlow::Continue(()),
         }
     }
-}
-
-fn transactions(what: &str) -> SqlError {
-    SqlError::new(
-        ErrorKind::NotSupported,
-        format!("{what} is not supported yet: each statement is a transaction of its own"),
-    )
 }

@@ -289,7 +289,11 @@ impl Draft {
     }
 
     /// Checks that a table can get an index.
-    pub(crate) fn check_index(&self, version: &TableVersion, definition: &IndexDefinition) -> Result<()> {
+    pub(crate) fn check_index(
+        &self,
+        version: &TableVersion,
+        definition: &IndexDefinition,
+    ) -> Result<()> {
         let taken = |kind| StoreError::Exists { kind, name: definition.name.clone() };
         definition.check(&version.schema)?;
         if self.table_of_index(&definition.name).is_some() {

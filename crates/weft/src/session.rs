@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use weft_rt::sync::block_on;
 use weft_sql::{
     CancelHandle, Client, Parameters, Position, Relation, Result, ResultKind, SessionFunction,
-    Setting, Signature, SqlError, Statement, Value,
+    Setting, Signature, SqlError, Statement, TransactionStatus, Value,
 };
 
 use crate::complete::Completions;
@@ -192,6 +192,16 @@ impl Session {
     /// What is wrong with the statement.
     pub async fn signature(&self, sql: &str, given: Vec<Option<String>>) -> Result<Signature> {
         self.inner.signature(sql, given).await
+    }
+
+    /// Whether the session has a transaction.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.inner.transaction_status()
+    }
+
+    /// Rolls the session's transaction back, if it has one, whatever its state.
+    pub fn roll_back(&self) {
+        self.inner.roll_back();
     }
 
     /// The statement that was started last, to be cancelled.

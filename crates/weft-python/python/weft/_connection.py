@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _errors, _weft
-from ._errors import Error, InterfaceError, NotSupportedError, ProgrammingError
+from ._errors import Error, InterfaceError, ProgrammingError, exception
 from ._result import Row, Rows
 from ._sources import required_source, sources_named
 
@@ -541,29 +541,48 @@ class Connection:
         return self._database.core.stats()
 
     def begin(self) -> Connection:
-        """Begins a transaction."""
+        """Begins a transaction: statements see one state of the database and what they change themselves, and others see
+        nothing of that before :meth:`commit`. Without it each statement commits by itself, at its end.
+
+        >>> con = weft.connect()
+        >>> _ = con.execute("CREATE TABLE t (n INTEGER)")
+        >>> _ = con.begin().execute("INSERT INTO t VALUES (1)")
+        >>> con.rollback()
+        >>> con.execute("SELECT count(*) FROM t").fetchone()
+        (0,)
+        """
         self.execute("BEGIN")
         return self
 
     def commit(self) -> None:
-        """Commits the transaction. Each statement outside of one is durable when it has ended."""
-        self._end_transaction("COMMIT")
+        """Commits the transaction, if there is one: what it has changed is durable, and seen by others, when this returns.
+
+        Raises :class:`weft.OperationalError` with the ``sqlstate`` ``40001`` if another transaction has committed a change
+        of the same rows or keys since this one began, which is rolled back then and may be run again; and with ``25P02`` if
+        one of its statements has failed, after which it can only be rolled back, as it is then.
+        """
+        self._check()
+        status = self._session.transaction_status()
+        if status == "failed":
+            self.execute("ROLLBACK")
+            raise exception(
+                "transaction_aborted",
+                "a statement of the transaction has failed: it was rolled back",
+            )
+        if status == "in transaction":
+            self.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Rolls the transaction back."""
-        self._end_transaction("ROLLBACK")
-
-    def _end_transaction(self, statement: str) -> None:
+        """Rolls the transaction back, if there is one: nothing of what it has changed is left."""
         self._check()
-        try:
-            self.execute(statement)
-        except NotSupportedError:
-            if statement == "ROLLBACK":
-                raise
-        except Error as error:
-            # There is none: each statement has committed what it did.
-            if error.sqlstate not in ("25P01", "42000"):
-                raise
+        if self._session.transaction_status() != "idle":
+            self.execute("ROLLBACK")
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction was begun, and neither committed nor rolled back."""
+        self._check()
+        return self._session.transaction_status() != "idle"
 
     def close(self) -> None:
         """Closes the connection. Its statements are cancelled, what they have committed stays."""

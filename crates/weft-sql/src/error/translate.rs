@@ -222,7 +222,10 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         | StoreError::Schema { .. } => ErrorKind::Semantic,
         StoreError::Encode { .. } | StoreError::Mismatch { .. } => ErrorKind::Data,
         StoreError::TempDirectory { .. } => ErrorKind::Setting,
-        StoreError::Conflict { .. } => ErrorKind::Conflict,
+        StoreError::Conflict { .. } | StoreError::Serialization { .. } => ErrorKind::Conflict,
+        StoreError::TransactionEnded => ErrorKind::NoActiveTransaction,
+        StoreError::NoSuchSavepoint { .. } => ErrorKind::NoSavepoint,
+        StoreError::TransactionMemory { .. } => ErrorKind::OutOfMemory,
         StoreError::At { source, .. } => from_store(source).kind(),
         _ => ErrorKind::Storage,
     };

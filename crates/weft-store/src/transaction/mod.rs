@@ -39,7 +39,8 @@ pub enum Isolation {
 pub struct Transaction {
     core: Arc<Core>,
     isolation: Isolation,
-    begin: Arc<Snapshot>,
+    /// Tables that there were when it began have identities below.
+    next_table_id: u64,
     state: Mutex<State>,
     /// One statement changes it at a time: a budget of 1.
     changing: Ledger,
@@ -67,10 +68,11 @@ struct Moment {
 impl Transaction {
     pub(crate) fn new(core: Arc<Core>, isolation: Isolation) -> Transaction {
         let begin = core.snapshot();
-        let now = Moment { view: begin.clone(), own: OwnChanges::new(begin.clone()) };
+        let next_table_id = begin.next_table_id;
+        let now = Moment { view: begin.clone(), own: OwnChanges::new(begin) };
         let state = State { now: Some(now), savepoints: Vec::new(), memory: None };
         let (state, changing, reads) = (Mutex::new(state), Ledger::new(1), Mutex::default());
-        Transaction { core, isolation, begin, state, changing, reads }
+        Transaction { core, isolation, next_table_id, state, changing, reads }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -96,7 +98,7 @@ impl Transaction {
 
     /// Notes that a statement reads a table of this identity.
     pub fn note_read(&self, table: u64) {
-        if self.isolation == Isolation::Serializable && table < self.begin.next_table_id {
+        if self.isolation == Isolation::Serializable && table < self.next_table_id {
             self.reads.lock().unwrap_or_else(PoisonError::into_inner).insert(table);
         }
     }
@@ -236,7 +238,7 @@ impl Transaction {
         let _turn = self.changing.reserve(1).await?;
         let Moment { view, own } = self.end().ok_or(StoreError::TransactionEnded)?;
         let reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
-        let finished = Finished { begin: self.begin.clone(), view, own, reads };
+        let finished = Finished { view, own, reads };
         if !finished.has_changes() {
             return Ok(());
         }

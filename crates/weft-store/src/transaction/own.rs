@@ -26,7 +26,8 @@ use crate::writer::WrittenGroups;
 /// What a transaction has changed in tables.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnChanges {
-    begin: Arc<Snapshot>,
+    /// What the transaction began with.
+    pub(crate) begin: Arc<Snapshot>,
     /// By the tables' identities.
     tables: BTreeMap<u64, OwnTable>,
 }

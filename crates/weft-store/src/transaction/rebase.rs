@@ -23,8 +23,6 @@ use crate::writer::WrittenGroups;
 /// A transaction that is about to be committed.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// What it began with.
-    pub(crate) begin: Arc<Snapshot>,
     /// What it sees in the end.
     pub(crate) view: Arc<Snapshot>,
     pub(crate) own: OwnChanges,
@@ -35,7 +33,7 @@ pub(crate) struct Finished {
 impl Finished {
     /// True if it has changed anything.
     pub(crate) fn has_changes(&self) -> bool {
-        let (begin, view) = (&self.begin, &self.view);
+        let (begin, view) = (&self.own.begin, &self.view);
         let is_same = |(name, version): (&String, &Arc<TableVersion>)| {
             begin.tables.get(name).is_some_and(|before| Arc::ptr_eq(before, version))
         };
@@ -128,12 +126,12 @@ fn is_alike(left: &TableVersion, right: &TableVersion) -> bool {
 
 impl Rebase<'_> {
     fn base(&self, version: &TableVersion) -> Option<&Arc<TableVersion>> {
-        by_id(&self.finished.begin, version.id)
+        by_id(&self.finished.own.begin, version.id)
     }
 
     fn check_reads(&self, draft: &Draft) -> Result<()> {
         for id in &self.finished.reads {
-            let Some(before) = by_id(&self.finished.begin, *id) else { continue };
+            let Some(before) = by_id(&self.finished.own.begin, *id) else { continue };
             let what = || format!("table {}, which this transaction has read,", before.schema.name);
             match by_id(&draft.base, *id) {
                 None => return Err(conflict(what(), "dropped")),
@@ -145,19 +143,19 @@ impl Rebase<'_> {
     }
 
     fn options(&self, draft: &mut Draft) -> Result<()> {
-        let Finished { begin, view, .. } = self.finished;
+        let (begin, view) = (&self.finished.own.begin, &self.finished.view);
         let what = |name: &str| format!("the definition {name}");
         merge(&begin.options, &view.options, &mut draft.options, what)
     }
 
     fn views(&self, draft: &mut Draft) -> Result<()> {
-        let Finished { begin, view, .. } = self.finished;
+        let (begin, view) = (&self.finished.own.begin, &self.finished.view);
         merge(&begin.views, &view.views, &mut draft.views, |name| format!("view {name}"))
     }
 
     /// Drops tables and indexes.
     fn drop(&self, draft: &mut Draft) -> Result<()> {
-        let Finished { begin, view, .. } = self.finished;
+        let (begin, view) = (&self.finished.own.begin, &self.finished.view);
         for before in begin.tables.values() {
             match by_id(view, before.id) {
                 Some(after) if Arc::ptr_eq(before, after) => {}
@@ -278,9 +276,8 @@ impl Rebase<'_> {
         let name = self.name(draft, after)?;
         if own.is_truncated {
             let now = by_id(&draft.base, after.id);
-            let is_same = |before: &&Arc<TableVersion>| {
-                now.is_some_and(|now| Arc::ptr_eq(before, now))
-            };
+            let is_same =
+                |before: &&Arc<TableVersion>| now.is_some_and(|now| Arc::ptr_eq(before, now));
             if own.base.as_ref().filter(is_same).is_none() {
                 return Err(conflict(format!("table {name}"), "changed"));
             }

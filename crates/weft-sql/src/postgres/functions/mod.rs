@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::error::{Result, internal};
 use crate::postgres::Connected;
 use crate::statement_option::{StatementOption, Told};
+use crate::transactions::SessionTransaction;
 
 /// The version of PostgreSQL whose catalog and functions these are.
 pub const POSTGRES_VERSION: &str = "14.20";
@@ -36,11 +37,17 @@ pub(crate) struct Surroundings {
     /// Plans, which may outlast the database by a moment, do not keep it open.
     engine: Weak<Engine>,
     pub(crate) connected: Connected,
+    transaction: Option<Arc<SessionTransaction>>,
 }
 
 impl Surroundings {
-    pub(crate) fn new(engine: &Arc<Engine>, connected: &Connected) -> Surroundings {
-        Surroundings { engine: Arc::downgrade(engine), connected: connected.clone() }
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        connected: &Connected,
+        transaction: Option<Arc<SessionTransaction>>,
+    ) -> Surroundings {
+        let (engine, connected) = (Arc::downgrade(engine), connected.clone());
+        Surroundings { engine, connected, transaction }
     }
 
     /// The database, while a statement runs.
@@ -51,12 +58,15 @@ impl Surroundings {
         self.engine.upgrade().ok_or_else(|| internal("the database is closed"))
     }
 
-    /// The database as its last commit left it.
+    /// The database as its last commit left it, or as the transaction sees it.
     ///
     /// # Errors
     /// If it is closed.
     pub(crate) fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        Ok(self.engine()?.store().snapshot())
+        match &self.transaction {
+            Some(transaction) => transaction.snapshot(),
+            None => Ok(self.engine()?.store().snapshot()),
+        }
     }
 }
 

@@ -1,0 +1,282 @@
+//! The transaction of a session: what its statements see and change until COMMIT, and what an error makes of it.
+//!
+//! Outside of one, each statement is a transaction of its own. Within one, a statement that fails or is cancelled has changed
+//! nothing, but those after it are refused until the transaction is rolled back, or to a savepoint: a program that does not
+//! look at errors must not commit half of what it meant to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use weft_store::{Change, Isolation, Snapshot, Transaction};
+
+use crate::error::{ErrorKind, Result, SqlError};
+use crate::run::{Run, Started};
+use crate::session::Session;
+use crate::statement::Parsed;
+use crate::transaction_statement::{Level, Modes, TransactionStatement};
+
+/// Whether a session has a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// No: each statement commits by itself.
+    Idle,
+    /// Yes.
+    InTransaction,
+    /// Yes, but a statement has failed: it can only be rolled back.
+    Failed,
+}
+
+/// A transaction of a session.
+#[derive(Debug)]
+pub(crate) struct SessionTransaction {
+    store: Arc<Transaction>,
+    is_read_only: bool,
+    has_failed: AtomicBool,
+    /// A statement has run in it, after which its modes are fixed.
+    has_run: AtomicBool,
+}
+
+impl SessionTransaction {
+    /// Begins a transaction with these modes.
+    pub(crate) fn begin(session: &Session, modes: Modes) -> SessionTransaction {
+        let isolation = match modes.level {
+            Some(Level::Serializable) => Isolation::Serializable,
+            Some(Level::Snapshot) | None => Isolation::Snapshot,
+        };
+        SessionTransaction {
+            store: Arc::new(session.engine().store().begin(isolation)),
+            is_read_only: modes.is_read_only.unwrap_or(false),
+            has_failed: AtomicBool::new(false),
+            has_run: AtomicBool::new(false),
+        }
+    }
+
+    /// The modes that it has.
+    fn modes(&self) -> Modes {
+        let level = match self.store.isolation() {
+            Isolation::Serializable => Level::Serializable,
+            Isolation::Snapshot => Level::Snapshot,
+        };
+        Modes { level: Some(level), is_read_only: Some(self.is_read_only) }
+    }
+
+    pub(crate) fn status(&self) -> TransactionStatus {
+        match self.has_failed.load(Ordering::Acquire) {
+            true => TransactionStatus::Failed,
+            false => TransactionStatus::InTransaction,
+        }
+    }
+
+    /// Refuses statements from now on, until it is rolled back.
+    pub(crate) fn fail(&self) {
+        self.has_failed.store(true, Ordering::Release);
+    }
+
+    /// The database as it sees it.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        Ok(self.store.snapshot()?)
+    }
+
+    /// Notes that a statement reads a table of this identity.
+    pub(crate) fn note_read(&self, table: u64) {
+        self.store.note_read(table);
+    }
+
+    /// Makes changes that are seen within it alone until it commits.
+    ///
+    /// # Errors
+    /// What is wrong with a change.
+    pub(crate) async fn apply(&self, changes: Vec<Change>) -> Result<()> {
+        Ok(self.store.apply(changes).await?)
+    }
+
+    /// Ends it without a trace.
+    pub(crate) fn roll_back(&self) {
+        self.store.roll_back();
+    }
+
+    /// Checks that a statement may run in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TransactionAborted`], [`ErrorKind::ReadOnlyTransaction`], [`ErrorKind::ActiveTransaction`].
+    fn check(&self, statement: &Parsed) -> Result<()> {
+        if self.status() == TransactionStatus::Failed {
+            return Err(aborted());
+        }
+        if statement.changes_data() && self.is_read_only {
+            let message = "the transaction is READ ONLY: it cannot change the database";
+            return Err(SqlError::new(ErrorKind::ReadOnlyTransaction, message)
+                .with_hint("end it, and write BEGIN or START TRANSACTION READ WRITE"));
+        }
+        if matches!(statement, Parsed::AddDevice { .. }) {
+            let message = "ALTER DATABASE cannot run within a transaction";
+            return Err(SqlError::new(ErrorKind::ActiveTransaction, message)
+                .with_hint("COMMIT or ROLLBACK first"));
+        }
+        self.has_run.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn aborted() -> SqlError {
+    let message =
+        "the transaction was aborted by an error: statements are refused until it is rolled back";
+    SqlError::new(ErrorKind::TransactionAborted, message)
+        .with_hint("write ROLLBACK, or ROLLBACK TO a savepoint")
+}
+
+fn not_active() -> SqlError {
+    SqlError::new(ErrorKind::NoActiveTransaction, "no transaction is active")
+        .with_hint("begin one with BEGIN; outside of one each statement commits by itself")
+}
+
+impl Run {
+    /// Checks that a statement may run where it is to run, in a transaction or outside of one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TransactionAborted`], [`ErrorKind::ReadOnlyTransaction`], [`ErrorKind::ActiveTransaction`].
+    pub(crate) fn check_transaction(&self, statement: &Parsed) -> Result<()> {
+        if statement.changes_data() {
+            self.control.note_changes();
+        }
+        match self.control.transaction() {
+            Some(transaction) => transaction.check(statement),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes changes: of the session's transaction if it has one, durable ones else. Not if the statement was cancelled.
+    ///
+    /// # Errors
+    /// What is wrong with a change; [`ErrorKind::Cancelled`].
+    pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<()> {
+        self.control.begin_commit()?;
+        match self.control.transaction() {
+            Some(transaction) => transaction.apply(changes).await,
+            None => {
+                self.session.engine().store().commit(changes).await?;
+                Ok(())
+            }
+        }
+    }
+
+    /// BEGIN, COMMIT, ROLLBACK, and the like.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ActiveTransaction`] and [`ErrorKind::NoActiveTransaction`] where there is a transaction, or none;
+    /// [`ErrorKind::TransactionAborted`].
+    pub(crate) fn start_transaction_statement(
+        &self,
+        statement: TransactionStatement,
+    ) -> Result<Started> {
+        self.control.note_final();
+        let (session, transaction) = (Arc::clone(&self.session), self.control.transaction());
+        let command =
+            |tag, work: BoxFuture<'static, Result<Option<u64>>>| Ok(Started::Command { tag, work });
+        let control = Arc::clone(&self.control);
+        match statement {
+            TransactionStatement::Begin(modes) => match transaction {
+                Some(_) => {
+                    let message = "cannot start a transaction within a transaction";
+                    Err(SqlError::new(ErrorKind::ActiveTransaction, message)
+                        .with_hint("COMMIT or ROLLBACK first, or mark a place with SAVEPOINT"))
+                }
+                None => command(
+                    "BEGIN",
+                    async move {
+                        control.begin_commit()?;
+                        session.begin_transaction(modes)?;
+                        Ok(None)
+                    }
+                    .boxed(),
+                ),
+            },
+            TransactionStatement::Commit => {
+                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let has_failed = transaction.status() == TransactionStatus::Failed;
+                let work = async move {
+                    control.begin_commit()?;
+                    session.end_transaction(&transaction);
+                    match has_failed {
+                        true => transaction.store.roll_back(),
+                        false => transaction.store.commit().await?,
+                    }
+                    Ok(None)
+                };
+                command(if has_failed { "ROLLBACK" } else { "COMMIT" }, work.boxed())
+            }
+            TransactionStatement::Rollback => {
+                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let work = async move {
+                    session.end_transaction(&transaction);
+                    transaction.store.roll_back();
+                    Ok(None)
+                };
+                command("ROLLBACK", work.boxed())
+            }
+            TransactionStatement::SetSession(modes) => command(
+                "SET",
+                async move {
+                    session.set_transaction_modes(modes);
+                    Ok(None)
+                }
+                .boxed(),
+            ),
+            TransactionStatement::SetTransaction(modes) => {
+                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                if transaction.status() == TransactionStatus::Failed {
+                    return Err(aborted());
+                }
+                if transaction.has_run.load(Ordering::Acquire) {
+                    let message = "SET TRANSACTION must come before the first statement";
+                    return Err(SqlError::new(ErrorKind::ActiveTransaction, message));
+                }
+                let modes = modes.or(transaction.modes());
+                let work = async move {
+                    session.end_transaction(&transaction);
+                    transaction.store.roll_back();
+                    session.begin_transaction(modes)?;
+                    Ok(None)
+                };
+                command("SET", work.boxed())
+            }
+            TransactionStatement::Savepoint(name) => {
+                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                if transaction.status() == TransactionStatus::Failed {
+                    return Err(aborted());
+                }
+                let work = async move {
+                    transaction.store.savepoint(&name)?;
+                    Ok(None)
+                };
+                command("SAVEPOINT", work.boxed())
+            }
+            TransactionStatement::Release(name) => {
+                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                if transaction.status() == TransactionStatus::Failed {
+                    return Err(aborted());
+                }
+                let work = async move {
+                    transaction.store.release(&name)?;
+                    Ok(None)
+                };
+                command("RELEASE", work.boxed())
+            }
+            TransactionStatement::RollbackTo(name) => {
+                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let work = async move {
+                    control.begin_commit()?;
+                    transaction.store.roll_back_to(&name).await?;
+                    transaction.has_failed.store(false, Ordering::Release);
+                    Ok(None)
+                };
+                command("ROLLBACK", work.boxed())
+            }
+        }
+    }
+}
