@@ -128,12 +128,6 @@ impl Session {
         })
     }
 
-    /// Rolls the transaction back, if there is one.
-    fn roll_back(&self) -> PyResult<()> {
-        self.get()?.roll_back();
-        Ok(())
-    }
-
     /// The names of the tables and views, in order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let session = self.get()?;
@@ -189,11 +183,15 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session: its statements go on.
+    /// Ends the session: its statements go on, its transaction is rolled back.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.inner.get()?;
         let session = inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(session));
+        py.detach(|| {
+            if let Some(session) = session {
+                session.roll_back();
+            }
+        });
         Ok(())
     }
 }

@@ -66,6 +66,52 @@ def test_errors_have_positions_and_hints(con: Connection) -> None:
     assert "trips" in raised.value.hint
 
 
+def test_transactions(con: Connection) -> None:
+    con.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
+    other = con.duplicate()
+    # Without begin() each statement commits by itself.
+    con.execute("INSERT INTO t VALUES (1)")
+    assert not con.in_transaction
+    assert other.execute("SELECT count(*) FROM t").fetchone() == (1,)
+    assert con.begin() is con
+    assert con.in_transaction
+    con.executemany("INSERT INTO t VALUES (?)", [(2,), (3,)])
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (3,)
+    assert other.execute("SELECT count(*) FROM t").fetchone() == (1,)
+    con.rollback()
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (1,)
+    con.begin().execute("INSERT INTO t VALUES (2)")
+    con.commit()
+    con.commit()
+    con.rollback()
+    assert other.execute("SELECT count(*) FROM t").fetchone() == (2,)
+
+
+def test_failed_transactions(con: Connection) -> None:
+    con.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
+    other = con.duplicate()
+    for connection in (con, other):
+        connection.begin().execute("INSERT INTO t VALUES (1)")
+    other.commit()
+    with pytest.raises(weft.OperationalError) as raised:
+        con.commit()
+    assert raised.value.sqlstate == "40001"
+    assert not con.in_transaction
+    con.begin()
+    with pytest.raises(weft.IntegrityError):
+        con.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(weft.OperationalError) as raised:
+        con.execute("SELECT 1").fetchall()
+    assert raised.value.sqlstate == "25P02"
+    with pytest.raises(weft.OperationalError) as raised:
+        con.commit()
+    assert raised.value.sqlstate == "25P02"
+    assert con.execute("SELECT n FROM t").fetchall() == [(1,)]
+    con.begin().execute("DELETE FROM t")
+    con.close()
+    assert other.execute("SELECT n FROM t").fetchall() == [(1,)]
+
+
 def test_connection_methods(con: Connection) -> None:
     con.commit()
     cursor = con.cursor()

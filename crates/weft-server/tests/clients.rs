@@ -145,17 +145,41 @@ fn an_error_has_a_code_and_a_place_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_transaction_reads_and_refuses_what_it_could_not_undo() {
+fn a_transaction_is_committed_or_rolled_back_as_a_whole() {
     with_client(|client| async move {
-        client.batch_execute("CREATE TABLE t (i INT)").await.expect("it is created");
-        client.batch_execute("BEGIN; SELECT * FROM t; COMMIT").await.expect("reading is permitted");
+        let count = || async {
+            client.query_one("SELECT count(*) FROM t", &[]).await.map(|row| row.get::<_, i64>(0))
+        };
+        client.batch_execute("CREATE TABLE t (i INT PRIMARY KEY)").await.expect("it is created");
+        client.batch_execute("BEGIN; INSERT INTO t VALUES (1); ROLLBACK").await.unwrap();
+        assert_eq!(count().await.unwrap(), 0);
         client.batch_execute("BEGIN").await.unwrap();
+        assert_eq!(client.execute("INSERT INTO t VALUES (1)", &[]).await.unwrap(), 1);
+        assert_eq!(count().await.unwrap(), 1);
+        client.batch_execute("SAVEPOINT s").await.unwrap();
         let error = client.execute("INSERT INTO t VALUES (1)", &[]).await.unwrap_err();
-        assert_eq!(error.code().expect("a code").code(), "0A000");
+        assert_eq!(error.code().expect("a code").code(), "23505");
         let error = client.simple_query("SELECT 1").await.unwrap_err();
         assert_eq!(error.code().expect("a code").code(), "25P02");
+        let error = client.query("SELECT 1", &[]).await.unwrap_err();
+        assert_eq!(error.code().expect("a code").code(), "25P02");
+        client.execute("ROLLBACK TO SAVEPOINT s", &[]).await.unwrap();
+        client.execute("INSERT INTO t VALUES (2)", &[]).await.unwrap();
+        client.batch_execute("COMMIT").await.unwrap();
+        assert_eq!(count().await.unwrap(), 2);
+        client.batch_execute("BEGIN; DELETE FROM t").await.unwrap();
+        assert!(client.batch_execute("SELEC 1").await.is_err());
+        client.batch_execute("COMMIT").await.expect("it is rolled back");
+        assert_eq!(count().await.unwrap(), 2);
+        client.batch_execute("START TRANSACTION READ ONLY").await.unwrap();
+        let error = client.execute("DELETE FROM t", &[]).await.unwrap_err();
+        assert_eq!(error.code().expect("a code").code(), "25006");
         client.batch_execute("ROLLBACK").await.unwrap();
-        assert_eq!(client.execute("INSERT INTO t VALUES (1)", &[]).await.unwrap(), 1);
+        client.batch_execute("COMMIT").await.expect("PostgreSQL only warns of it");
+        client.batch_execute("BEGIN").await.unwrap();
+        let error = client.batch_execute("CREATE ROLE ann").await.unwrap_err();
+        assert_eq!(error.code().expect("a code").code(), "25001");
+        client.batch_execute("ROLLBACK").await.unwrap();
     });
 }
 

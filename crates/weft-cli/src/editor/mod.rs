@@ -16,6 +16,7 @@ use reedline::{
     ColumnarMenu, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder, Reedline,
     ReedlineEvent, ReedlineMenu, Signal, default_emacs_keybindings,
 };
+use weft::TransactionStatus;
 
 use crate::error::ShellError;
 use crate::interrupt::Interrupts;
@@ -39,7 +40,6 @@ pub enum Input {
 /// The line editor.
 struct LineEditor {
     reedline: Reedline,
-    prompt: prompt::WeftPrompt,
 }
 
 impl LineEditor {
@@ -74,15 +74,15 @@ impl LineEditor {
                 Some(complaint)
             }
         };
-        (LineEditor { reedline, prompt: prompt::WeftPrompt }, complaint)
+        (LineEditor { reedline }, complaint)
     }
 
-    /// What is typed next: complete statements or a dot command.
+    /// What is typed next: complete statements or a dot command, in a session with this status.
     ///
     /// # Errors
     /// If the terminal does not answer.
-    fn read(&mut self) -> Result<Input, ShellError> {
-        let signal = self.reedline.read_line(&self.prompt);
+    fn read(&mut self, status: TransactionStatus) -> Result<Input, ShellError> {
+        let signal = self.reedline.read_line(&prompt::WeftPrompt(status));
         // Kept now, in case the process is killed; where that fails, nothing worse happens than that.
         drop(self.reedline.sync_history());
         match signal.map_err(|error| ShellError::Input(std::io::Error::other(error)))? {

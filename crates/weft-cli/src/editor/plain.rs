@@ -5,8 +5,10 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 
+use weft::TransactionStatus;
+
 use super::Input;
-use super::prompt::{CONTINUATION, PROMPT};
+use super::prompt::{CONTINUATION, prompt};
 use crate::error::ShellError;
 use crate::interrupt::Interrupts;
 use crate::sql::encoding::decoded;
@@ -47,14 +49,14 @@ impl PlainInput {
         Ok(PlainInput { events, interrupts: interrupts.clone(), prompts })
     }
 
-    /// The next lines; `within` a statement another prompt is shown.
+    /// The next lines; `within` a statement another prompt is shown, else that of the session's status.
     ///
     /// # Errors
     /// If standard input cannot be read.
-    pub fn read(&mut self, within: bool) -> Result<Input, ShellError> {
+    pub fn read(&mut self, within: bool, status: TransactionStatus) -> Result<Input, ShellError> {
         if self.prompts {
             let mut out = io::stdout();
-            out.write_all(if within { CONTINUATION } else { PROMPT }.as_bytes())?;
+            out.write_all(if within { CONTINUATION } else { prompt(status) }.as_bytes())?;
             out.flush()?;
         }
         loop {

@@ -6,6 +6,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+use weft::TransactionStatus;
+
 use super::{Input, LineEditor, SharedCatalog};
 use crate::error::ShellError;
 use crate::interrupt::Interrupts;
@@ -22,8 +24,8 @@ enum Event {
 
 /// The line editor on its thread.
 pub struct EditorSeat {
-    /// Asks for what is typed next.
-    requests: Sender<()>,
+    /// Asks for what is typed next, in a session with this status.
+    requests: Sender<TransactionStatus>,
     events: Receiver<Event>,
     interrupts: Interrupts,
 }
@@ -48,8 +50,8 @@ impl EditorSeat {
             let (mut editor, complaint) = LineEditor::new(catalog, &heard, colors);
             let mut listening =
                 complaint.is_none_or(|words| sender.send(Event::Complaint(words)).is_ok());
-            while listening && requested.recv().is_ok() {
-                listening = sender.send(Event::Read(editor.read())).is_ok();
+            while listening && let Ok(status) = requested.recv() {
+                listening = sender.send(Event::Read(editor.read(status))).is_ok();
             }
         };
         thread::Builder::new()
@@ -59,12 +61,16 @@ impl EditorSeat {
         Ok(EditorSeat { requests, events, interrupts: interrupts.clone() })
     }
 
-    /// What is typed next; `say` tells what is not as it should be.
+    /// What is typed next, in a session with this status; `say` tells what is not as it should be.
     ///
     /// # Errors
     /// If the terminal does not answer.
-    pub fn read(&mut self, say: impl Fn(&str)) -> Result<Input, ShellError> {
-        if self.requests.send(()).is_err() {
+    pub fn read(
+        &mut self,
+        status: TransactionStatus,
+        say: impl Fn(&str),
+    ) -> Result<Input, ShellError> {
+        if self.requests.send(status).is_err() {
             return Ok(Input::End);
         }
         loop {

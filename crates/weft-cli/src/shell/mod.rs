@@ -214,7 +214,7 @@ impl Shell {
         let mut input = PlainInput::new(&self.interrupts, false)?;
         let mut splitter = Splitter::default();
         loop {
-            match input.read(splitter.is_within())? {
+            match input.read(splitter.is_within(), self.session().transaction_status())? {
                 Input::Text(text) => splitter.push(&text),
                 Input::Interrupt => return Err(ShellError::Interrupted),
                 Input::End => return self.run_script(&mut splitter, true, Some("stdin")),
@@ -289,9 +289,10 @@ impl Shell {
         let mut keyboard = self.keyboard()?;
         let mut splitter = Splitter::default();
         loop {
+            let status = self.session().transaction_status();
             let input = match &mut keyboard {
-                Keyboard::Editor(editor) => editor.read(|words| self.say(words))?,
-                Keyboard::Plain(plain) => plain.read(splitter.is_within())?,
+                Keyboard::Editor(editor) => editor.read(status, |words| self.say(words))?,
+                Keyboard::Plain(plain) => plain.read(splitter.is_within(), status)?,
             };
             match input {
                 Input::Text(text) => splitter.push(match bare_command(&text) {

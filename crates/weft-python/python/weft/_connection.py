@@ -585,7 +585,7 @@ class Connection:
         return self._session.transaction_status() != "idle"
 
     def close(self) -> None:
-        """Closes the connection. Its statements are cancelled, what they have committed stays."""
+        """Closes the connection. Its statements are cancelled, its transaction is rolled back; what was committed stays."""
         if self._process != os.getpid():
             return
         database, self._database = self._database, None
