@@ -70,8 +70,8 @@ pub(crate) struct Control {
     is_measured: AtomicBool,
     /// It has aggregates that can be planned without sets and lists of values.
     has_distinct: AtomicBool,
-    /// The transaction that it is a statement of.
-    transaction: Option<Arc<SessionTransaction>>,
+    /// The transaction that it is a statement of. Whoever holds a statement that has ended does not hold its transaction.
+    transaction: Weak<SessionTransaction>,
     /// It changes data.
     has_changes: AtomicBool,
     /// It cannot begin anew.
@@ -85,13 +85,14 @@ impl Control {
     }
 
     /// For a statement of a session's transaction.
-    pub(crate) fn within(self, transaction: Option<Arc<SessionTransaction>>) -> Control {
+    pub(crate) fn within(self, transaction: Option<&Arc<SessionTransaction>>) -> Control {
+        let transaction = transaction.map_or_else(Weak::new, Arc::downgrade);
         Control { transaction, ..self }
     }
 
-    /// The transaction that the statement belongs to.
-    pub(crate) fn transaction(&self) -> Option<&Arc<SessionTransaction>> {
-        self.transaction.as_ref()
+    /// The transaction that the statement belongs to, while it runs.
+    pub(crate) fn transaction(&self) -> Option<Arc<SessionTransaction>> {
+        self.transaction.upgrade()
     }
 
     /// Notes that the statement changes data.
@@ -182,7 +183,7 @@ impl Control {
         let before =
             self.stage.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
         if before.is_ok() {
-            if let Some(transaction) = self.transaction.as_ref().filter(|_| has_failed) {
+            if let Some(transaction) = self.transaction().filter(|_| has_failed) {
                 transaction.fail();
             }
             self.token.cancel();
@@ -195,7 +196,7 @@ impl Control {
             self.stage.compare_exchange(RUNNING, ENDED, Ordering::AcqRel, Ordering::Acquire);
         // Of one that was stopped before, that was decided then.
         let was_stopped = before == Err(CANCELLED);
-        if let Some(transaction) = self.transaction.as_ref()
+        if let Some(transaction) = self.transaction()
             && is_error
             && !was_stopped
         {

@@ -31,6 +31,7 @@ use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
 use crate::spill_files::task_context;
 use crate::statement::{self, Parsed};
+use crate::transactions::SessionTransaction;
 use crate::unsupported;
 use crate::zoned_times;
 
@@ -51,6 +52,8 @@ pub(crate) struct Run {
     /// Relations of this statement alone, by their names.
     pub(crate) relations: Arc<HashMap<String, Relation>>,
     pub(crate) economy: Economy,
+    /// The transaction that it is a statement of.
+    pub(crate) transaction: Option<Arc<SessionTransaction>>,
 }
 
 /// What a planned statement is.

@@ -324,7 +324,7 @@ impl Session {
         is_of_transaction: bool,
     ) -> Running {
         let transaction = self.transaction().filter(|_| is_of_transaction);
-        let control = Arc::new(Control::of(&self.engine).within(transaction));
+        let control = Arc::new(Control::of(&self.engine).within(transaction.as_ref()));
         let (header, header_receiver) = oneshot::channel();
         let (messages, message_receiver) = mpsc::channel(MESSAGES_MAX);
         let run = Run {
@@ -334,6 +334,7 @@ impl Session {
             parameters,
             relations: Arc::new(relations),
             economy: Economy::InMemory,
+            transaction,
         };
         let executor = self.engine.executor();
         executor.spawn(run::drive(run, header, messages));
@@ -564,12 +565,12 @@ impl Session {
         };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
-        let transaction = control.transaction().cloned().or_else(|| self.transaction());
+        let transaction = control.transaction().or_else(|| self.transaction());
         let snapshot = match &transaction {
             Some(transaction) => transaction.snapshot()?,
             None => self.engine.store().snapshot(),
         };
-        let surroundings = Surroundings::new(&self.engine, &self.connected, transaction);
+        let surroundings = Surroundings::new(&self.engine, &self.connected, transaction.as_ref());
         config.extensions.insert(StatementOption(surroundings));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;

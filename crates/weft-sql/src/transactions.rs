@@ -144,7 +144,7 @@ impl Run {
         if statement.changes_data() {
             self.control.note_changes();
         }
-        match self.control.transaction() {
+        match &self.transaction {
             Some(transaction) => transaction.check(statement),
             None => Ok(()),
         }
@@ -156,13 +156,13 @@ impl Run {
     /// What is wrong with a change; [`ErrorKind::Cancelled`].
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<()> {
         self.control.begin_commit()?;
-        match self.control.transaction() {
-            Some(transaction) => transaction.apply(changes).await,
-            None => {
-                self.session.engine().store().commit(changes).await?;
-                Ok(())
-            }
+        match &self.transaction {
+            Some(transaction) => transaction.apply(changes).await?,
+            None => drop(self.session.engine().store().commit(changes).await?),
         }
+        // What it returns of the rows may still fail.
+        self.control.note_final();
+        Ok(())
     }
 
     /// BEGIN, COMMIT, ROLLBACK, and the like.
@@ -175,7 +175,7 @@ impl Run {
         statement: TransactionStatement,
     ) -> Result<Started> {
         self.control.note_final();
-        let (session, transaction) = (Arc::clone(&self.session), self.control.transaction());
+        let (session, transaction) = (Arc::clone(&self.session), self.transaction.clone());
         let command =
             |tag, work: BoxFuture<'static, Result<Option<u64>>>| Ok(Started::Command { tag, work });
         let control = Arc::clone(&self.control);
@@ -197,7 +197,7 @@ impl Run {
                 ),
             },
             TransactionStatement::Commit => {
-                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let transaction = transaction.ok_or_else(not_active)?;
                 let has_failed = transaction.status() == TransactionStatus::Failed;
                 let work = async move {
                     control.begin_commit()?;
@@ -211,7 +211,7 @@ impl Run {
                 command(if has_failed { "ROLLBACK" } else { "COMMIT" }, work.boxed())
             }
             TransactionStatement::Rollback => {
-                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let transaction = transaction.ok_or_else(not_active)?;
                 let work = async move {
                     session.end_transaction(&transaction);
                     transaction.store.roll_back();
@@ -228,7 +228,7 @@ impl Run {
                 .boxed(),
             ),
             TransactionStatement::SetTransaction(modes) => {
-                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let transaction = transaction.ok_or_else(not_active)?;
                 if transaction.status() == TransactionStatus::Failed {
                     return Err(aborted());
                 }
@@ -246,7 +246,7 @@ impl Run {
                 command("SET", work.boxed())
             }
             TransactionStatement::Savepoint(name) => {
-                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let transaction = transaction.ok_or_else(not_active)?;
                 if transaction.status() == TransactionStatus::Failed {
                     return Err(aborted());
                 }
@@ -257,7 +257,7 @@ impl Run {
                 command("SAVEPOINT", work.boxed())
             }
             TransactionStatement::Release(name) => {
-                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let transaction = transaction.ok_or_else(not_active)?;
                 if transaction.status() == TransactionStatus::Failed {
                     return Err(aborted());
                 }
@@ -268,7 +268,7 @@ impl Run {
                 command("RELEASE", work.boxed())
             }
             TransactionStatement::RollbackTo(name) => {
-                let transaction = transaction.cloned().ok_or_else(not_active)?;
+                let transaction = transaction.ok_or_else(not_active)?;
                 let work = async move {
                     control.begin_commit()?;
                     transaction.store.roll_back_to(&name).await?;

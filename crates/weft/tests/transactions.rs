@@ -318,3 +318,51 @@ fn transfers_between_accounts_keep_the_sum() {
         check_transfers(seed);
     }
 }
+
+/// Withdrawals from either of two accounts, each as long as both together permit it, in transactions beside each other; returns
+/// the least that both had together.
+fn least_of_both(level: &str, seed: u64) -> i64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let database = database();
+    let sessions: Vec<Session> = (0..3).map(|_| database.session().unwrap()).collect();
+    run(&sessions[0], &["CREATE TABLE a (v INTEGER)", "INSERT INTO a VALUES (50)"]);
+    run(&sessions[0], &["CREATE TABLE b (v INTEGER)", "INSERT INTO b VALUES (50)"]);
+    let both = |session: &Session| -> i64 {
+        rows(session, "SELECT (SELECT v FROM a) + (SELECT v FROM b)")[0].parse().unwrap()
+    };
+    let mut least = 100;
+    let mut seen: Vec<Option<i64>> = vec![None; sessions.len()];
+    for _ in 0..60 {
+        let number = random.usize(..sessions.len());
+        let session = &sessions[number];
+        match seen[number].take() {
+            None => {
+                run(session, &[&format!("BEGIN ISOLATION LEVEL {level}")]);
+                seen[number] = Some(both(session));
+            }
+            Some(there) => {
+                let table = ["a", "b"][random.usize(..2)];
+                let change = if there >= 60 { -60 } else { 30 };
+                run(session, &[&format!("UPDATE {table} SET v = v + {change}")]);
+                match session.execute("COMMIT") {
+                    Ok(_) => {}
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+                }
+                let other = database.session().unwrap();
+                least = least.min(both(&other));
+            }
+        }
+    }
+    least
+}
+
+#[test]
+fn serializable_transactions_keep_what_each_of_them_keeps() {
+    let first = fastrand::u64(..);
+    for seed in [first, first.wrapping_add(1), first.wrapping_add(2)] {
+        let least = least_of_both("SERIALIZABLE", seed);
+        assert!(least >= 0, "seed {seed}: {least}");
+    }
+    let skewed = (0..10).any(|seed| least_of_both("REPEATABLE READ", seed) < 0);
+    assert!(skewed, "snapshots alone do not keep it");
+}

@@ -37,15 +37,16 @@ pub(crate) struct Surroundings {
     /// Plans, which may outlast the database by a moment, do not keep it open.
     engine: Weak<Engine>,
     pub(crate) connected: Connected,
-    transaction: Option<Arc<SessionTransaction>>,
+    transaction: Option<Weak<SessionTransaction>>,
 }
 
 impl Surroundings {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         connected: &Connected,
-        transaction: Option<Arc<SessionTransaction>>,
+        transaction: Option<&Arc<SessionTransaction>>,
     ) -> Surroundings {
+        let transaction = transaction.map(Arc::downgrade);
         let (engine, connected) = (Arc::downgrade(engine), connected.clone());
         Surroundings { engine, connected, transaction }
     }
@@ -64,7 +65,10 @@ impl Surroundings {
     /// If it is closed.
     pub(crate) fn snapshot(&self) -> Result<Arc<Snapshot>> {
         match &self.transaction {
-            Some(transaction) => transaction.snapshot(),
+            Some(transaction) => match transaction.upgrade() {
+                Some(transaction) => transaction.snapshot(),
+                None => Err(internal("the transaction has ended")),
+            },
             None => Ok(self.engine()?.store().snapshot()),
         }
     }
