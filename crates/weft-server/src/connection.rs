@@ -60,7 +60,8 @@ pub(crate) struct Connection {
     ended: Arc<Notify>,
     /// The COPY from the client that goes on.
     copying: tokio::sync::Mutex<Option<Copying>>,
-    /// The last answer but ROLLBACK TO was an error, by which a transaction has failed, also if the session knows nothing of it.
+    /// An error was answered since the transaction began, or since it went on from a savepoint: it has failed, also if the session
+    /// knows nothing of that error.
     has_failed: AtomicBool,
 }
 
