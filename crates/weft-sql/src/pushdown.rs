@@ -25,6 +25,13 @@ pub(crate) fn translate(filter: &Expr, schema: &Schema) -> Option<Vec<Condition>
             both.extend(translate(right, schema)?);
             Some(both)
         }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let (column, mut values) = equal_values(left, schema)?;
+            let (other, more) = equal_values(right, schema)?;
+            values.extend(more);
+            let is_list = column == other && values.len() <= IN_LIST_MAX;
+            is_list.then(|| vec![(column, Predicate::In(values))])
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let op = comparison(*op)?;
             let (column, value, op) = match column_of(left, schema) {
@@ -60,6 +67,15 @@ pub(crate) fn translate(filter: &Expr, schema: &Schema) -> Option<Vec<Condition>
             let column = schema.fields().iter().position(|field| is_ordered(field.data_type()))?;
             Some(vec![(column, Predicate::Compare(Op::Eq, Scalar::Null))])
         }
+        _ => None,
+    }
+}
+
+/// The column and the values that it is equal to one of, if a condition says nothing else: short lists are written so.
+fn equal_values(filter: &Expr, schema: &Schema) -> Option<(usize, Vec<Scalar>)> {
+    match <[Condition; 1]>::try_from(translate(filter, schema)?).ok()? {
+        [(column, Predicate::Compare(Op::Eq, value))] => Some((column, vec![value])),
+        [(column, Predicate::In(values))] => Some((column, values)),
         _ => None,
     }
 }
@@ -346,6 +362,16 @@ mod tests {
             Some(&[(0, Predicate::In(vec![Scalar::Int(1), Scalar::Int(2)]))]),
         );
         check(col("i").in_list(vec![lit(1_i32)], true), None);
+        let equal = |value: i32| col("i").eq(lit(value));
+        let listed = |values: &[i64]| {
+            let values = values.iter().map(|value| Scalar::Int(*value)).collect();
+            [(0, Predicate::In(values))]
+        };
+        check(equal(1).or(equal(2)).or(equal(3)), Some(&listed(&[1, 2, 3])));
+        let more = col("i").in_list(vec![lit(4_i32), lit(5_i32)], false);
+        check(equal(1).or(more), Some(&listed(&[1, 4, 5])));
+        check(equal(1).or(col("s").eq(lit("x"))), None);
+        check(equal(1).or(col("i").gt(lit(3_i32))), None);
         check(lit(true), Some(&[]));
         let never = (0, Predicate::Compare(Op::Eq, Scalar::Null));
         check(lit(false), Some(std::slice::from_ref(&never)));

@@ -189,6 +189,9 @@ fn indexes_are_used_where_a_scan_takes_longer() {
     for (condition, used) in [
         ("n = 77", Some("t_pkey")),
         ("n IN (1, 2, 3, 100000)", Some("t_pkey")),
+        ("n IN (1, 2)", Some("t_pkey")),
+        ("n = 5 OR n = 7 OR n = 9", Some("t_pkey")),
+        ("n = 5 OR k = 7", None),
         ("n BETWEEN 5 AND 9", Some("t_pkey")),
         ("k = 77 AND n = 1077", Some("t_pkey")),
         ("k < 900", None),
