@@ -17,5 +17,6 @@ pub use tree::directory::Flushed;
 pub use tree::load::BulkLoad;
 pub use tree::mode::{Boxed, Coroutines, Interleaved, Mode, Naive, Prefetching};
 pub use tree::places::Space;
+pub use tree::prefixes::PrefixCursor;
 pub use tree::range::{Direction, Entry, Range};
 pub use tree::{NODE_BYTES, Tree, TreeForm};

@@ -16,6 +16,7 @@ pub(crate) mod interleave;
 pub(crate) mod load;
 pub(crate) mod mode;
 pub(crate) mod places;
+pub(crate) mod prefixes;
 pub(crate) mod range;
 
 use std::cell::Cell;
@@ -208,6 +209,23 @@ impl Tree {
     pub fn height(&self) -> usize {
         let has_nodes = |count: &AtomicU32| count.load(Ordering::Relaxed) > 0;
         self.level_counts.iter().take_while(|count| has_nodes(count)).count()
+    }
+
+    /// The share of the nodes that is in memory, 0 to 1, of up to `sampled` nodes that are looked at.
+    pub fn hot_share(&self, sampled: u64) -> f64 {
+        let nodes = self.nodes().max(1);
+        let step = nodes.div_ceil(sampled.max(1)).max(1);
+        let (mut looked_at, mut hot) = (0_u64, 0_u64);
+        for number in (0..nodes).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+            let Some((table, page)) = u32::try_from(number).ok().and_then(|of| self.slot(of))
+            else {
+                break;
+            };
+            looked_at += 1;
+            let is_hot = matches!(table.swip(page).state(), weft_buffer::SwipState::Hot(_));
+            hot += u64::from(is_hot);
+        }
+        hot as f64 / looked_at.max(1) as f64
     }
 
     pub(crate) fn places(&self) -> MutexGuard<'_, Places> {

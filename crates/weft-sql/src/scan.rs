@@ -113,6 +113,16 @@ impl ScanExec {
         self.with_row_ids
     }
 
+    /// Whether no more than some rows of each stream are wanted.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// What the scans of the statement share.
+    pub(crate) fn context(&self) -> &ScanContext {
+        &self.context
+    }
+
     /// The table.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table

@@ -562,6 +562,8 @@ impl Session {
             threads,
             turn: Arc::default(),
             index_use: inner.settings.index_use,
+            index_join: inner.settings.index_join,
+            index_join_tuples: inner.settings.index_join_tuples,
         };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
@@ -718,7 +720,8 @@ fn scope(name: &str) -> Result<Scope> {
     Ok(match name {
         "memory_limit" | "threads" | "max_temp_size" | "partition" | "spill_compression"
         | "spill_mode" | "io_bandwidth_limit" | "io_driver" | "temp_directory" => Scope::Database,
-        "batch_size" | "engine" | "index_scan" | "io_depth" | "timezone" => Scope::Session,
+        "batch_size" | "engine" | "index_join" | "index_join_tuples" | "index_scan"
+        | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),
         "datafusion.execution.batch_size" => return Err(renamed(name, "batch_size")),
         "datafusion.execution.time_zone" => return Err(renamed(name, "timezone")),

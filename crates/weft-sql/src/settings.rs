@@ -8,7 +8,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
+use weft_exec::VECTOR_ROWS_MAX;
 use weft_exec::query::PartitionMode;
+use weft_exec::source::OUTER_TUPLES;
 use weft_exec::spill::{SpillCompression, SpillMode, SpillOptions};
 use weft_rt::IO_DEPTH_MAX;
 use weft_rt::io::DriverKind;
@@ -31,12 +33,17 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 14] = [
+pub(crate) const SETTINGS: [(&str, &str); 16] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
     (
         "engine",
         "what executes queries: weft as far as it can, datafusion, or auto: weft those that it can wholly; of the session",
     ),
+    (
+        "index_join",
+        "when joins look rows up in an index: auto (where a scan takes longer), always, or never; of the session",
+    ),
+    ("index_join_tuples", "rows that a coroutine of a join looks up in an index; of the session"),
     (
         "index_scan",
         "when rows are looked up in an index: auto (where a scan takes longer), always, or never; of the session",
@@ -128,6 +135,8 @@ pub(crate) struct SessionSettings {
     pub(crate) timezone: Option<String>,
     pub(crate) engine: ExecutedBy,
     pub(crate) index_use: IndexUse,
+    pub(crate) index_join: IndexUse,
+    pub(crate) index_join_tuples: usize,
 }
 
 /// What executes queries.
@@ -176,6 +185,8 @@ impl Default for SessionSettings {
             timezone: None,
             engine: ExecutedBy::default(),
             index_use: IndexUse::default(),
+            index_join: IndexUse::default(),
+            index_join_tuples: OUTER_TUPLES,
         }
     }
 }
@@ -201,7 +212,8 @@ impl DatabaseSettings {
                 | "spill_compression" | "spill_mode" | "io_bandwidth_limit" => {
                     database.set(name, value)?;
                 }
-                "batch_size" | "engine" | "index_scan" | "io_depth" | "timezone" => {
+                "batch_size" | "engine" | "index_join" | "index_join_tuples" | "index_scan"
+                | "io_depth" | "timezone" => {
                     session.set(name, value)?;
                 }
                 other if other.starts_with("datafusion.") => {
@@ -294,6 +306,8 @@ impl SessionSettings {
             "io_depth" => self.io_depth = default.io_depth,
             "timezone" => self.timezone = default.timezone.clone(),
             "engine" => self.engine = default.engine,
+            "index_join" => self.index_join = default.index_join,
+            "index_join_tuples" => self.index_join_tuples = default.index_join_tuples,
             "index_scan" => self.index_use = default.index_use,
             other => return Err(unknown_setting(other)),
         }
@@ -309,6 +323,12 @@ impl SessionSettings {
             "batch_size" => self.batch_rows = parse_count(name, value, 1, 65_536)?,
             "io_depth" => self.io_depth = parse_count(name, value, 1, IO_DEPTH_MAX)?,
             "engine" => self.engine = parse_mode(name, value, ExecutedBy::ALL, ExecutedBy::name)?,
+            "index_join" => {
+                self.index_join = parse_mode(name, value, IndexUse::ALL, IndexUse::name)?;
+            }
+            "index_join_tuples" => {
+                self.index_join_tuples = parse_count(name, value, 1, VECTOR_ROWS_MAX)?;
+            }
             "index_scan" => {
                 self.index_use = parse_mode(name, value, IndexUse::ALL, IndexUse::name)?;
             }
@@ -345,6 +365,8 @@ pub(crate) fn show(
     Some(match name {
         "batch_size" => session.batch_rows.to_string(),
         "engine" => session.engine.name().to_owned(),
+        "index_join" => session.index_join.name().to_owned(),
+        "index_join_tuples" => session.index_join_tuples.to_string(),
         "index_scan" => session.index_use.name().to_owned(),
         "io_bandwidth_limit" => {
             database.io_bandwidth_limit.map_or_else(|| UNLIMITED.to_owned(), human_bytes)

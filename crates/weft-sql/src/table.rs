@@ -39,6 +39,9 @@ pub(crate) struct ScanContext {
     pub(crate) turn: Arc<Turn>,
     /// When rows are looked up in indexes.
     pub(crate) index_use: IndexUse,
+    /// When joins look rows up in indexes, and how many at a time.
+    pub(crate) index_join: IndexUse,
+    pub(crate) index_join_tuples: usize,
 }
 
 /// A table of one snapshot.

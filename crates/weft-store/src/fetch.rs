@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, new_empty_array};
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use futures::{StreamExt, TryStreamExt, stream};
-use weft_codec::Block as Decoder;
+use weft_codec::{Block as Decoder, Predicate, Scalar};
 
 use crate::error::{Result, StoreError};
 use crate::page_io::Wanted;
@@ -29,6 +29,20 @@ impl Part {
     }
 }
 
+/// Up to so many values of a block are compared one by one.
+const COMPARED_SINGLY_MAX: usize = 16;
+
+/// What is read of rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    /// The columns, by number.
+    pub(crate) projection: &'a [usize],
+    /// Conditions on columns, by number.
+    pub(crate) conditions: &'a [(usize, Predicate)],
+    /// Row groups that are read at a time, at most.
+    pub(crate) depth: usize,
+}
+
 /// The values of rows in the columns of `projection`, on a worker. The ids ascend, none comes twice, and the table has all
 /// of them; up to `depth` row groups are read at a time.
 ///
@@ -41,10 +55,33 @@ pub(crate) async fn fetch(
     projection: &[usize],
     depth: usize,
 ) -> Result<Vec<ArrayRef>> {
+    let wish = Wish { projection, conditions: &[], depth };
+    Ok(fetch_where(version, access, rows, wish).await?.0)
+}
+
+/// As [`fetch`], with a bit for each of the rows, which is set if it satisfies the conditions, where there are some. The
+/// columns have the values of all rows.
+///
+/// # Errors
+/// As [`fetch`].
+pub(crate) async fn fetch_where(
+    version: &TableVersion,
+    access: &Access,
+    rows: &[u64],
+    wish: Wish<'_>,
+) -> Result<(Vec<ArrayRef>, Option<BooleanBuffer>)> {
     debug_assert!(rows.is_sorted_by(|a, b| a < b));
+    let Wish { projection, conditions, depth } = wish;
     let parts = parts_of(version, access, rows).await?;
-    let reads = parts.iter().map(|part| read(version, access, part, rows, projection));
-    let read: Vec<Vec<ArrayRef>> = stream::iter(reads).buffered(depth.max(1)).try_collect().await?;
+    let reads = parts.iter().map(|part| read(version, access, part, rows, wish));
+    let read: Vec<(Vec<ArrayRef>, BooleanBuffer)> =
+        stream::iter(reads).buffered(depth.max(1)).try_collect().await?;
+    let mut kept = BooleanBufferBuilder::new(if conditions.is_empty() { 0 } else { rows.len() });
+    if !conditions.is_empty() {
+        read.iter().for_each(|(_, of_part)| kept.append_buffer(of_part));
+    }
+    let kept = (!conditions.is_empty()).then(|| kept.finish());
+    let read: Vec<Vec<ArrayRef>> = read.into_iter().map(|(columns, _)| columns).collect();
     let column = |at: usize| -> Result<ArrayRef> {
         let data_type = scan_type(&version.schema.columns[projection[at]].data_type);
         let pieces: Vec<&dyn Array> = read.iter().map(|part| part[at].as_ref()).collect();
@@ -57,7 +94,39 @@ pub(crate) async fn fetch(
             }),
         }
     };
-    (0..projection.len()).map(column).collect()
+    let columns: Result<Vec<ArrayRef>> = (0..projection.len()).map(column).collect();
+    Ok((columns?, kept))
+}
+
+/// Keeps those ids, which ascend, of which the table has rows.
+///
+/// # Errors
+/// Those of reading the table's directory.
+pub(crate) async fn retain_live(
+    version: &TableVersion,
+    access: &Access,
+    rows: &mut Vec<u64>,
+) -> Result<()> {
+    let directory = version.load(access).await?;
+    let (mut segment, mut group) = (0, 0);
+    rows.retain(|row| {
+        while let Some(loaded) = directory.get(segment) {
+            // Most are in the group of the row before, or in one behind it.
+            let behind = loaded.groups[group..].partition_point(|group| group.end_row() <= *row);
+            group += behind;
+            let Some(found) = loaded.groups.get(group) else {
+                (segment, group) = (segment + 1, 0);
+                continue;
+            };
+            let is_live = |place: u64| {
+                let deleted = found.deleted.as_ref();
+                deleted.is_none_or(|deleted| deleted.live().value(place as usize))
+            };
+            return row.checked_sub(found.first_row).is_some_and(is_live);
+        }
+        false
+    });
+    Ok(())
 }
 
 async fn parts_of(version: &TableVersion, access: &Access, rows: &[u64]) -> Result<Vec<Part>> {
@@ -92,13 +161,70 @@ async fn parts_of(version: &TableVersion, access: &Access, rows: &[u64]) -> Resu
     Ok(parts)
 }
 
-/// Which rows of a block are wanted.
-struct Wish<'a> {
-    column: usize,
+/// Which rows of a block are wanted, and what for.
+struct BlockWish<'a> {
+    /// The number of the column in the projection, or of a condition.
+    purpose: Purpose,
     block: &'a Block,
     /// By their places in the row group.
-    rows: Vec<u32>,
+    rows: &'a [u32],
     first: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Purpose {
+    Column(usize),
+    Condition(usize),
+}
+
+impl BlockWish<'_> {
+    /// The rows by their places in the block.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().map(|row| (row - self.first) as usize)
+    }
+
+    fn mask(&self) -> BooleanBuffer {
+        let mut mask = BooleanBufferBuilder::new(self.block.rows as usize);
+        mask.append_n(self.block.rows as usize, false);
+        self.places().for_each(|place| mask.set_bit(place, true));
+        mask.finish()
+    }
+
+    /// Which of the rows satisfy a condition.
+    fn satisfied(
+        &self,
+        block: &Decoder<'_>,
+        predicate: &Predicate,
+    ) -> weft_codec::Result<BooleanBuffer> {
+        let mut kept = BooleanBufferBuilder::new(self.rows.len());
+        if self.rows.len() <= COMPARED_SINGLY_MAX {
+            for place in self.places() {
+                kept.append(satisfies(&block.value(place)?, predicate));
+            }
+        } else {
+            let all = block.filter(predicate)?;
+            self.places().for_each(|place| kept.append(all.value(place)));
+        }
+        Ok(kept.finish())
+    }
+}
+
+/// Whether a value satisfies a condition.
+fn satisfies(value: &Scalar, predicate: &Predicate) -> bool {
+    if *value == Scalar::Null {
+        return *predicate == Predicate::IsNull;
+    }
+    match predicate {
+        Predicate::IsNull => false,
+        Predicate::IsNotNull => true,
+        Predicate::Compare(op, other) => value.compare(other).is_some_and(|order| op.holds(order)),
+        Predicate::In(values) => {
+            values.iter().any(|other| value.compare(other).is_some_and(std::cmp::Ordering::is_eq))
+        }
+        Predicate::StartsWith(prefix) => {
+            matches!(value, Scalar::Bytes(bytes) if bytes.starts_with(prefix))
+        }
+    }
 }
 
 async fn read(
@@ -106,19 +232,22 @@ async fn read(
     access: &Access,
     part: &Part,
     rows: &[u64],
-    projection: &[usize],
-) -> Result<Vec<ArrayRef>> {
+    Wish { projection, conditions, .. }: Wish<'_>,
+) -> Result<(Vec<ArrayRef>, BooleanBuffer)> {
     let group = part.group();
     let places: Vec<u32> =
         rows[part.rows.clone()].iter().map(|row| (row - group.first_row) as u32).collect();
-    let wishes: Vec<Wish<'_>> = projection
-        .iter()
-        .enumerate()
-        .flat_map(|(at, column)| wishes(at, &group.chunks[*column], &places))
+    let columns = projection.iter().enumerate().map(|(at, column)| (Purpose::Column(at), column));
+    let conditioned = conditions.iter().enumerate();
+    let conditioned = conditioned.map(|(at, (column, _))| (Purpose::Condition(at), column));
+    let wishes: Vec<BlockWish<'_>> = columns
+        .chain(conditioned)
+        .flat_map(|(purpose, column)| wishes(purpose, &group.chunks[*column], &places))
         .collect();
     let blocks: Vec<&Block> = wishes.iter().map(|wish| wish.block).collect();
     let source = &access.source;
     let mut pieces: Vec<Vec<ArrayRef>> = projection.iter().map(|_| Vec::new()).collect();
+    let mut satisfied: Vec<Vec<BooleanBuffer>> = conditions.iter().map(|_| Vec::new()).collect();
     let visited = source.visit(
         &part.segment.pages,
         &blocks,
@@ -126,19 +255,29 @@ async fn read(
         Wanted::ByPoint,
         |at, bytes| {
             let wish = &wishes[at];
-            let column = &version.schema.columns[projection[wish.column]];
-            let mut wanted = vec![false; wish.block.rows as usize];
-            wish.rows.iter().for_each(|row| wanted[(row - wish.first) as usize] = true);
-            let wanted = BooleanBuffer::from(wanted);
-            let decoded = Decoder::open(bytes)
-                .and_then(|block| block.decode_selected(&wanted, &scan_type(&column.data_type)));
-            let array = decoded.map_err(|error| source.undecodable(&wish.block.stored, error))?;
-            pieces[wish.column].push(array);
+            let undecodable = |error| source.undecodable(&wish.block.stored, error);
+            let block = Decoder::open(bytes).map_err(undecodable)?;
+            match wish.purpose {
+                Purpose::Column(number) => {
+                    let column = &version.schema.columns[projection[number]];
+                    let data_type = scan_type(&column.data_type);
+                    let decoded = block.decode_selected(&wish.mask(), &data_type);
+                    pieces[number].push(decoded.map_err(undecodable)?);
+                }
+                Purpose::Condition(number) => {
+                    let of_block = wish.satisfied(&block, &conditions[number].1);
+                    satisfied[number].push(of_block.map_err(undecodable)?);
+                }
+            }
             Ok(())
         },
     );
     visited.await.map_err(|(at, error)| {
-        let column = &version.schema.columns[projection[wishes[at].column]].name;
+        let column = match wishes[at].purpose {
+            Purpose::Column(number) => projection[number],
+            Purpose::Condition(number) => conditions[number].0,
+        };
+        let column = &version.schema.columns[column].name;
         let (table, first) = (&version.schema.name, group.first_row);
         error.at(format!("table {table}, row group from row {first}, column {column}"))
     })?;
@@ -152,22 +291,28 @@ async fn read(
             })
         }
     };
-    pieces.into_iter().map(join).collect()
+    let columns: Result<Vec<ArrayRef>> = pieces.into_iter().map(join).collect();
+    let of_conditions = satisfied.into_iter().map(|pieces| {
+        let mut joined = BooleanBufferBuilder::new(places.len());
+        pieces.iter().for_each(|piece| joined.append_buffer(piece));
+        joined.finish()
+    });
+    let kept = of_conditions.reduce(|a, b| &a & &b);
+    Ok((columns?, kept.unwrap_or_else(|| BooleanBuffer::new_set(places.len()))))
 }
 
 /// The blocks of a chunk that have wanted rows.
-fn wishes<'a>(at: usize, chunk: &'a Chunk, places: &[u32]) -> Vec<Wish<'a>> {
-    let mut wishes: Vec<Wish<'a>> = Vec::new();
-    for place in places {
-        let number = place / chunk.block_rows;
+fn wishes<'a>(purpose: Purpose, chunk: &'a Chunk, places: &'a [u32]) -> Vec<BlockWish<'a>> {
+    let mut wishes: Vec<BlockWish<'a>> = Vec::new();
+    let mut start = 0;
+    while start < places.len() {
+        let number = places[start] / chunk.block_rows;
         let first = number * chunk.block_rows;
-        match wishes.last_mut() {
-            Some(last) if last.first == first => last.rows.push(*place),
-            _ => {
-                let block = &chunk.blocks[number as usize];
-                wishes.push(Wish { column: at, block, rows: vec![*place], first });
-            }
-        }
+        let behind = first.saturating_add(chunk.block_rows);
+        let end = start + places[start..].partition_point(|place| *place < behind);
+        let block = &chunk.blocks[number as usize];
+        wishes.push(BlockWish { purpose, block, rows: &places[start..end], first });
+        start = end;
     }
     wishes
 }

@@ -63,7 +63,7 @@ pub use error::{Result, StoreError};
 pub use group_rows::ScanRows;
 pub use index::{
     Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexScan, IndexScanOptions,
-    KeyRange,
+    KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches, KeyRange,
 };
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use row_set::RowSet;
@@ -75,7 +75,7 @@ pub use sizes::human_bytes;
 pub use snapshot::Snapshot;
 pub use statistics::{SAMPLE_ROWS_MAX, Statistics};
 pub use store::{Store, StoreOptions, StoreStats};
-pub use table::Table;
+pub use table::{ColumnResidence, Table};
 pub use transaction::{Isolation, Transaction};
 pub use weft_codec::{Op, Predicate, Scalar, Zone};
 pub use weft_index::IndexError;

@@ -278,11 +278,8 @@ impl PageSource {
         match wanted {
             Wanted::ByScan => self.pool.fix_run_for_scan(pages, run).await,
             Wanted::ByPoint => {
-                let mut guards = Vec::with_capacity(run.len());
-                for page in run {
-                    guards.push(self.pool.fix(pages, page).await?);
-                }
-                Ok(guards)
+                let fixed = join_all(run.map(|page| self.pool.fix(pages, page))).await;
+                fixed.into_iter().collect()
             }
         }
     }

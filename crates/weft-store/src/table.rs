@@ -196,6 +196,20 @@ impl TableVersion {
     }
 }
 
+/// Blocks that are looked at to know how many are in memory.
+const SAMPLED_BLOCKS: usize = 512;
+
+/// What columns of a table take, and where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ColumnResidence {
+    /// Bytes of their blocks.
+    pub bytes: u64,
+    /// Number of their blocks.
+    pub blocks: u64,
+    /// The share of the blocks that is in memory, 0 to 1, of some that are looked at.
+    pub cached: f64,
+}
+
 /// A table of a [`Snapshot`](crate::Snapshot), which stays readable while this is kept.
 #[derive(Debug)]
 pub struct Table {
@@ -296,6 +310,34 @@ impl Table {
             }
         }
         (least, most)
+    }
+
+    /// What some columns take, and which part of them is in memory, as far as the table's directory is loaded. Columns that
+    /// there are not take nothing.
+    pub fn residence(&self, columns: &[usize]) -> ColumnResidence {
+        let loaded = || self.version.segments.iter().filter_map(|segment| segment.known());
+        let groups =
+            || loaded().flat_map(|loaded| loaded.groups.iter().map(move |of| (loaded, of)));
+        let blocks = || {
+            groups().flat_map(|(loaded, group)| {
+                let chunks = columns.iter().filter_map(|column| group.chunks.get(*column));
+                chunks.flat_map(|chunk| &chunk.blocks).map(move |block| (loaded, block))
+            })
+        };
+        let (mut bytes, mut count) = (0, 0);
+        blocks().for_each(|(_, block)| {
+            bytes += u64::from(block.stored.bytes);
+            count += 1;
+        });
+        let step = (count as usize).div_ceil(SAMPLED_BLOCKS).max(1);
+        let (mut sampled, mut hot) = (0_u32, 0_u32);
+        for (loaded, block) in blocks().step_by(step) {
+            let swip = loaded.pages.swip(block.first_page as usize);
+            sampled += 1;
+            hot += u32::from(matches!(swip.state(), weft_buffer::SwipState::Hot(_)));
+        }
+        let cached = f64::from(hot) / f64::from(sampled.max(1));
+        ColumnResidence { bytes, blocks: count, cached }
     }
 
     /// What is known of the values from loads; `None` if nothing is, or the table has grown to more than twice as many

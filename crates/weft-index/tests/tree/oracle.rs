@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_index::{BulkLoad, Direction, IndexError, Tree, TreeForm};
+use weft_index::{BulkLoad, Direction, IndexError, PrefixCursor, Tree, TreeForm, after_prefix};
 
 use crate::drivers::{Setup, pattern, seeds, setups, within_limit};
 use crate::space::{FILE_BYTES, Places, pool};
@@ -60,6 +60,36 @@ async fn compare(tree: &Tree, model: &Model, low: Option<&[u8]>, high: Option<&[
     assert!(rows(tree, low, high, Direction::Forwards).await.unwrap() == all, "{tree:?}");
     all.reverse();
     assert!(rows(tree, low, high, Direction::Backwards).await.unwrap() == all, "{tree:?}");
+}
+
+/// Looks up what some keys begin with, some rows at a time.
+async fn compare_prefixes(tree: &Tree, model: &Model, random: &mut fastrand::Rng) {
+    let keys: Vec<&Vec<u8>> = model.keys().map(|(key, _)| key).collect();
+    if keys.is_empty() {
+        return;
+    }
+    let prefixes: Vec<&[u8]> = (0..random.usize(1..30))
+        .map(|_| {
+            let key = keys[random.usize(..keys.len())];
+            &key[..random.usize(1.min(key.len())..=key.len())]
+        })
+        .collect();
+    let mut cursors: Vec<PrefixCursor> =
+        prefixes.iter().map(|prefix| PrefixCursor::new(prefix)).collect();
+    let mut found: Vec<Vec<u64>> = vec![Vec::new(); prefixes.len()];
+    let (width, rows_max) = (random.usize(1..9), random.usize(1..200));
+    while cursors.iter().any(|cursor| !cursor.has_ended()) {
+        let some = tree.multi_prefix(&mut cursors, width, rows_max).await.unwrap();
+        // Each lookup that is on its way finds one more.
+        assert!(some.len() < rows_max + width, "{} rows, {rows_max} wanted", some.len());
+        some.iter().for_each(|(number, row)| found[*number as usize].push(*row));
+    }
+    for (prefix, found) in prefixes.iter().zip(&found) {
+        let end = after_prefix(prefix);
+        let expected = expected(model, Some(prefix), end.as_deref());
+        let expected: Vec<u64> = expected.iter().map(|(_, row, _)| *row).collect();
+        assert!(*found == expected, "{prefix:?}: {found:?} instead of {expected:?}, {tree:?}");
+    }
 }
 
 async fn operate(tree: &Tree, model: &mut Model, random: &mut fastrand::Rng, steps: usize) {
@@ -125,6 +155,7 @@ fn trees_are_as_maps() {
                         for _ in 0..3 {
                             operate(&tree, &mut model, &mut random, 1200).await;
                             compare(&tree, &model, None, None).await;
+                            compare_prefixes(&tree, &model, &mut random).await;
                             let flushed = tree.flush().await.unwrap();
                             drop(tree);
                             tree = Tree::open(pool.clone(), space.clone(), flushed.root)
@@ -193,8 +224,10 @@ fn loaded_trees_are_as_maps() {
                                 );
                             }
                         }
+                        compare_prefixes(&tree, &model, &mut random).await;
                         operate(&tree, &mut model, &mut random, 500).await;
                         compare(&tree, &model, None, None).await;
+                        compare_prefixes(&tree, &model, &mut random).await;
                     };
                     runtime.block_on(work).unwrap();
                 }

@@ -15,6 +15,7 @@ use super::join_build::joined;
 use super::join_sides::Sides;
 use super::open::Open;
 use super::translate::{Translator, column_of};
+use super::{index_choice, index_join};
 use crate::plan_node::Plan;
 
 /// A join of two inputs, whatever DataFusion calls it.
@@ -177,6 +178,9 @@ pub(super) fn join(
     joining: &Joining<'_>,
     asks: &Asks,
 ) -> DfResult<Open> {
+    if let Some(choice) = index_choice::choose(translator, joining) {
+        return index_join::join(translator, joining, &choice, asks);
+    }
     // Only a probe knows what is unknown.
     let is_unknown = joining.nulls == Nulls::Unknown;
     let sides = if is_unknown { Sides::BuildRight } else { Sides::BuildLeft };

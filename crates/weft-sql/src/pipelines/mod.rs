@@ -26,6 +26,8 @@ mod expressions;
 mod fallback;
 mod feed;
 mod functions;
+mod index_choice;
+mod index_join;
 mod input;
 mod join;
 mod join_build;

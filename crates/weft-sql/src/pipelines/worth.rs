@@ -70,7 +70,7 @@ impl Worth {
     }
 
     /// Rows to be expected.
-    fn rows(&self, plan: &Plan) -> f64 {
+    pub(super) fn rows(&self, plan: &Plan) -> f64 {
         let statistics = self.statistics.compute(plan.as_ref(), &StatisticsArgs::new());
         let rows = statistics.ok().and_then(|known| known.num_rows.get_value().copied());
         let rows = match rows {

@@ -8,6 +8,7 @@
 mod check;
 mod definition;
 pub(crate) mod foreign;
+mod join;
 mod key_run;
 mod lookup;
 pub(crate) mod maintain;
@@ -17,4 +18,5 @@ mod space;
 pub(crate) mod version;
 
 pub use definition::{Check, Constraints, ForeignKey, IndexColumn, IndexDefinition};
+pub use join::{KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches};
 pub use lookup::{IndexScan, IndexScanOptions, KeyRange};

@@ -1,0 +1,138 @@
+//! Rows by what their keys begin with, for many prefixes at a time: the lookups of a join.
+//!
+//! A lookup descends as [`Tree::get`] does, and reads the rows in the leaf where it lies, optimistically: nothing is copied
+//! but their ids. What a join finds may be much, so a lookup may stop in the middle, and goes on at the next key.
+
+use std::cell::{Cell, RefCell};
+
+use super::interleave::Interleave;
+use super::mode::{Interleaved, Mode};
+use super::{Looked, Tree};
+use crate::error::IndexError;
+use crate::key::after_prefix;
+
+/// A lookup of the rows whose keys begin with a prefix, and how far it has come.
+#[derive(Clone, Debug)]
+pub struct PrefixCursor {
+    /// Where it goes on: a key that begins with the prefix, or the prefix; `None` if there are no more rows.
+    from: Option<Vec<u8>>,
+    /// Where it ends; `None` for the end of the tree.
+    end: Option<Vec<u8>>,
+}
+
+impl PrefixCursor {
+    /// A lookup that begins.
+    pub fn new(prefix: &[u8]) -> PrefixCursor {
+        PrefixCursor { from: Some(prefix.to_vec()), end: after_prefix(prefix) }
+    }
+
+    /// True if it has found all rows.
+    pub fn has_ended(&self) -> bool {
+        self.from.is_none()
+    }
+}
+
+impl Tree {
+    /// Goes on with lookups, up to `width` of them at a time, until all have ended or have found about `rows_max` rows
+    /// together, one at least. Gives the rows as the number of the lookup and the row's id; those of one lookup come in
+    /// the order of their keys.
+    ///
+    /// # Errors
+    /// As [`Tree::get`]: the first that comes.
+    pub async fn multi_prefix(
+        &self,
+        cursors: &mut [PrefixCursor],
+        width: usize,
+        rows_max: usize,
+    ) -> Result<Vec<(u32, u64)>, IndexError> {
+        let paused = Cell::new(false);
+        let found = RefCell::new(Vec::new());
+        let mut failed = None;
+        let width = width.min(cursors.len());
+        {
+            let (paused, found) = (&paused, &found);
+            let mut numbered = cursors.iter_mut().zip(0..).filter(|(of, _)| !of.has_ended());
+            let next = || {
+                if found.borrow().len() >= rows_max {
+                    return None;
+                }
+                let (cursor, number) = numbered.next()?;
+                let lookup = self.go_on(Interleaved(paused), cursor, number, found, rows_max);
+                Some(((), lookup))
+            };
+            let done = |(), looked: Looked<()>| {
+                if let Err(error) = looked {
+                    failed.get_or_insert(error);
+                }
+            };
+            Interleave::new(width, paused, next, done).await;
+        }
+        match failed {
+            None => Ok(found.into_inner()),
+            Some(error) => Err(*error),
+        }
+    }
+
+    /// One lookup.
+    async fn go_on<M: Mode>(
+        &self,
+        mode: M,
+        cursor: &mut PrefixCursor,
+        number: u32,
+        found: &RefCell<Vec<(u32, u64)>>,
+        rows_max: usize,
+    ) -> Looked<()> {
+        let mut rows = Vec::new();
+        let mut key = Vec::new();
+        while let Some(from) = &cursor.from {
+            let leaf = self.leaf_of(mode, from).await?;
+            let room = rows_max.saturating_sub(found.borrow().len()).max(1);
+            let next = self.rows_in(&leaf, from, cursor.end.as_deref(), room, &mut rows, &mut key);
+            // Other lookups may have found rows while this one waited, but none does between here and there.
+            if !leaf.page.validate() {
+                rows.clear();
+                continue;
+            }
+            cursor.from = next;
+            found.borrow_mut().extend(rows.drain(..).map(|row| (number, row)));
+            if found.borrow().len() >= rows_max {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a leaf from a key on, up to `room` of them; gives the key to go on with, if there may be more. What it
+    /// gives counts only if the leaf is valid afterwards.
+    fn rows_in(
+        &self,
+        leaf: &super::Visit<'_>,
+        from: &[u8],
+        end: Option<&[u8]>,
+        room: usize,
+        rows: &mut Vec<u64>,
+        key: &mut Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        let node = leaf.node();
+        let is_behind = |key: &[u8]| end.is_some_and(|end| key >= end);
+        for index in node.lower_bound(from).0..node.count() {
+            key.clear();
+            node.append_key(index, key);
+            if is_behind(key) {
+                return None;
+            }
+            if rows.len() == room {
+                return Some(key.clone());
+            }
+            rows.push(match self.form.is_unique {
+                true => node.row(index),
+                false => {
+                    let id = key.last_chunk::<8>();
+                    id.map_or(0, |id| u64::from_be_bytes(*id))
+                }
+            });
+        }
+        // A fence above `from`, or the leaf was changed meanwhile.
+        node.high().filter(|high| !is_behind(high) && high.as_slice() > from)
+    }
+}

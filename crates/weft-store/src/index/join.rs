@@ -1,0 +1,260 @@
+//! Rows of a table by keys of one of its indexes, many keys at a time: the inner side of an index-nested-loop join (Umbra's
+//! asynchronous one, section 5).
+//!
+//! Keys are encoded as the index has them and looked up in their order, each once, beside each other. The ids that they
+//! lead to are sorted, so that each block is read once, and all reads of a round are in flight together. What keys match
+//! comes in rounds of bounded size, however many rows have one key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use weft_codec::Predicate;
+use weft_index::{KeyEncoder, Keys, PrefixCursor, Tree};
+
+use crate::error::{Result, StoreError};
+use crate::fetch::{Wish, fetch_where, retain_live};
+use crate::index::version::IndexVersion;
+use crate::table::Table;
+
+/// Lookups that run beside each other.
+const WIDTH: usize = 32;
+/// Rows that are fetched in a round, about.
+const ROWS_MAX: usize = 2_048;
+/// Pairs of a key and a row in a round, about.
+const PAIRS_MAX: usize = 8_192;
+
+/// What a join asks of an index.
+#[derive(Clone, Debug)]
+pub struct KeyLookupOptions {
+    /// The index's name.
+    pub index: String,
+    /// Columns of the rows, by number, in the order in which they are to come.
+    pub projection: Vec<usize>,
+    /// Conditions that rows have to satisfy, on columns by number.
+    pub conditions: Vec<(usize, Predicate)>,
+    /// Row groups that one coroutine reads at a time, at most.
+    pub depth: usize,
+}
+
+/// Looks up keys in an index, and fetches the rows.
+#[derive(Debug)]
+pub struct KeyLookup {
+    table: Arc<Table>,
+    index: IndexVersion,
+    encoder: KeyEncoder,
+    options: KeyLookupOptions,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    keys: AtomicU64,
+    found: AtomicU64,
+    fetched: AtomicU64,
+}
+
+/// What lookups of an index have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyLookupStats {
+    /// Different keys that were looked up in each vector.
+    pub keys: u64,
+    /// Rows that the index has led to.
+    pub found: u64,
+    /// Rows that columns were fetched of.
+    pub fetched: u64,
+}
+
+/// Some keys on their way through the index.
+#[derive(Debug)]
+pub struct KeyLookups {
+    lookup: Arc<KeyLookup>,
+    /// One for each different key.
+    cursors: Vec<PrefixCursor>,
+    /// The numbers of the keys, those that are equal beside each other, and where those of each cursor end.
+    numbers: Vec<u32>,
+    ends: Vec<u32>,
+    /// How many equal keys there are, at most.
+    equal_max: usize,
+}
+
+/// What some keys match: pairs of a key and a row.
+#[derive(Debug)]
+pub struct KeyMatches {
+    /// For each pair the number of the key.
+    pub keys: Vec<u32>,
+    /// For each pair the number of its row in `columns`.
+    pub rows: Vec<u32>,
+    /// The values of the rows, an array for each column that was asked for.
+    pub columns: Vec<ArrayRef>,
+}
+
+impl Table {
+    /// Lookups of keys in an index.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchIndex`]; [`StoreError::Request`] if there is no such column.
+    pub fn key_lookup(self: &Arc<Self>, options: KeyLookupOptions) -> Result<Arc<KeyLookup>> {
+        let index = self.index(&options.index)?.clone();
+        self.check_columns(&options.projection)?;
+        self.check_columns(options.conditions.iter().map(|(column, _)| column))?;
+        let encoder = index.definition().encoder(self.schema())?;
+        let (table, counts) = (self.clone(), Counts::default());
+        Ok(Arc::new(KeyLookup { table, index, encoder, options, counts }))
+    }
+
+    /// The share of an index's nodes that is in memory, 0 to 1, and how many levels it has, as far as it was used yet.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchIndex`].
+    pub fn index_residence(&self, index: &str) -> Result<Option<(f64, usize)>> {
+        let opened = self.index(index)?.opened();
+        Ok(opened.map(|opened| (opened.tree.hot_share(SAMPLED), opened.tree.height())))
+    }
+}
+
+/// Nodes that are looked at to know how many are in memory.
+const SAMPLED: u64 = 256;
+
+impl KeyLookup {
+    /// What it has done so far.
+    pub fn stats(&self) -> KeyLookupStats {
+        let Counts { keys, found, fetched } = &self.counts;
+        let [keys, found, fetched] =
+            [keys, found, fetched].map(|count| count.load(Ordering::Relaxed));
+        KeyLookupStats { keys, found, fetched }
+    }
+
+    /// Begins to look up keys: rows of these arrays, which are values of the first columns of the index, in the types of
+    /// the table's scans. A key with a NULL matches nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] if the arrays are not of the columns' types.
+    pub fn begin(self: &Arc<Self>, keys: &[ArrayRef]) -> Result<KeyLookups> {
+        let rows = keys.first().map_or(0, |array| array.len());
+        let nulls = keys.iter().fold(None, |nulls: Option<NullBuffer>, array| {
+            NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref())
+        });
+        let mut encoded = Keys::new();
+        let numbers: Vec<u32> = match nulls.filter(|nulls| nulls.null_count() > 0) {
+            None => {
+                self.encode(keys, &mut encoded)?;
+                (0..rows as u32).collect()
+            }
+            Some(nulls) => {
+                let valid = BooleanArray::new(nulls.inner().clone(), None);
+                let filtered = keys.iter().map(|array| arrow_select::filter::filter(array, &valid));
+                let filtered: std::result::Result<Vec<ArrayRef>, _> = filtered.collect();
+                let filtered = filtered.map_err(|error| self.request(error.to_string()))?;
+                self.encode(&filtered, &mut encoded)?;
+                nulls.valid_indices().map(|number| number as u32).collect()
+            }
+        };
+        let mut order: Vec<u32> = (0..encoded.len() as u32).collect();
+        order.sort_unstable_by(|a, b| encoded.get(*a as usize).cmp(encoded.get(*b as usize)));
+        let (mut cursors, mut ends) = (Vec::new(), Vec::new());
+        for (at, place) in order.iter().enumerate() {
+            let key = encoded.get(*place as usize);
+            let is_equal = at > 0 && encoded.get(order[at - 1] as usize) == key;
+            match ends.last_mut() {
+                Some(end) if is_equal => *end = at as u32 + 1,
+                _ => {
+                    cursors.push(PrefixCursor::new(key));
+                    ends.push(at as u32 + 1);
+                }
+            }
+        }
+        let starts = std::iter::once(&0).chain(&ends);
+        let equal_max = starts.zip(&ends).map(|(start, end)| (end - start) as usize).max();
+        let numbers = order.iter().map(|at| numbers[*at as usize]).collect();
+        self.counts.keys.fetch_add(cursors.len() as u64, Ordering::Relaxed);
+        let equal_max = equal_max.unwrap_or(1);
+        Ok(KeyLookups { lookup: self.clone(), cursors, numbers, ends, equal_max })
+    }
+
+    fn encode(&self, keys: &[ArrayRef], encoded: &mut Keys) -> Result<()> {
+        let definition = self.index.definition();
+        let made = self.encoder.encode(keys, encoded);
+        made.map_err(|source| definition.error(self.table.schema(), source))
+    }
+
+    fn request(&self, problem: String) -> StoreError {
+        StoreError::Request { table: self.table.schema().name.clone(), problem }
+    }
+
+    async fn tree(&self) -> Result<&Tree> {
+        let opened = self.index.open(self.table.schema(), &self.table.access).await?;
+        Ok(&opened.tree)
+    }
+
+    /// The rows of these ids, which ascend, in the columns that were asked for, and which of them satisfy the conditions.
+    async fn fetch(&self, ids: &[u64]) -> Result<(Vec<ArrayRef>, Option<BooleanBuffer>)> {
+        let KeyLookupOptions { projection, conditions, depth, .. } = &self.options;
+        if projection.is_empty() && conditions.is_empty() {
+            return Ok((Vec::new(), None));
+        }
+        self.counts.fetched.fetch_add(ids.len() as u64, Ordering::Relaxed);
+        let Table { version, access, .. } = &*self.table;
+        let wish = Wish { projection, conditions, depth: *depth };
+        let (columns, kept) = fetch_where(version, access, ids, wish).await?;
+        let Some(kept) = kept else { return Ok((columns, None)) };
+        let mask = BooleanArray::new(kept.clone(), None);
+        let columns = columns.iter().map(|array| arrow_select::filter::filter(array, &mask));
+        let columns: std::result::Result<Vec<ArrayRef>, _> = columns.collect();
+        Ok((columns.map_err(|error| self.request(error.to_string()))?, Some(kept)))
+    }
+}
+
+impl KeyLookups {
+    /// What keys match, as much of it as makes a round, on a worker; `None` when there is no more.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] if the index cannot be read or is damaged; those of reading the table.
+    pub async fn next(&mut self) -> Result<Option<KeyMatches>> {
+        let lookup = self.lookup.clone();
+        while self.cursors.iter().any(|cursor| !cursor.has_ended()) {
+            let rows_max = (PAIRS_MAX / self.equal_max.max(1)).clamp(1, ROWS_MAX);
+            let found = lookup.tree().await?.multi_prefix(&mut self.cursors, WIDTH, rows_max).await;
+            let definition = lookup.index.definition();
+            let schema = lookup.table.schema();
+            let mut found = found.map_err(|source| definition.error(schema, source))?;
+            // Rows of later commits are in the tree as well.
+            let next_row_id = lookup.table.version.next_row_id;
+            found.retain(|(_, row)| *row < next_row_id);
+            let mut ids: Vec<u64> = found.iter().map(|(_, row)| *row).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            let Table { version, access, .. } = &*lookup.table;
+            retain_live(version, access, &mut ids).await?;
+            lookup.counts.found.fetch_add(ids.len() as u64, Ordering::Relaxed);
+            if ids.is_empty() {
+                continue;
+            }
+            let (columns, kept) = lookup.fetch(&ids).await?;
+            if let Some(kept) = kept {
+                let mut bits = kept.iter();
+                ids.retain(|_| bits.next().unwrap_or(false));
+            }
+            let (keys, rows) = self.pairs(&found, &ids);
+            if !keys.is_empty() {
+                return Ok(Some(KeyMatches { keys, rows, columns }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The pairs of keys and rows, of which `ids` are left.
+    fn pairs(&self, found: &[(u32, u64)], ids: &[u64]) -> (Vec<u32>, Vec<u32>) {
+        let (mut keys, mut rows) = (Vec::with_capacity(found.len()), Vec::new());
+        for (cursor, id) in found {
+            let Ok(row) = ids.binary_search(id) else { continue };
+            let cursor = *cursor as usize;
+            let start = if cursor == 0 { 0 } else { self.ends[cursor - 1] };
+            let equal = &self.numbers[start as usize..self.ends[cursor] as usize];
+            keys.extend_from_slice(equal);
+            rows.resize(keys.len(), row as u32);
+        }
+        (keys, rows)
+    }
+}
