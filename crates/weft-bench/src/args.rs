@@ -17,8 +17,8 @@ use crate::workload::{TPCDS, TPCH};
 
 pub use all::AllArgs;
 pub use database::{
-    DataArgs, DatabaseArgs, MemoryArgs, RateArgs, Settings, SpillArgs, StorageArgs, SuiteArgs,
-    TpcdsArgs, TpchArgs, setting,
+    DataArgs, DatabaseArgs, InljArgs, MemoryArgs, RateArgs, Settings, SpillArgs, StorageArgs,
+    SuiteArgs, TpcdsArgs, TpchArgs, setting,
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
@@ -78,6 +78,9 @@ pub enum Experiment {
     /// What compression saves and costs on the pages that these spill
     #[command(after_long_help = json_help())]
     Compression(SpillArgs),
+    /// Figure 10: TPC-H queries 4, 5 and 10 by index-nested-loop joins, over the part of the database that fits in memory
+    #[command(after_long_help = json_help())]
+    Inlj(InljArgs),
     /// How lineitem lies on disk: bytes per value of each column, cold and hot scans by one thread
     #[command(after_long_help = json_help())]
     Storage(StorageArgs),
@@ -107,6 +110,7 @@ impl Experiment {
                 return vec![args.database.database(&TPCH)];
             }
             Experiment::Rate(args) => return vec![args.database()],
+            Experiment::Inlj(args) => return vec![args.database()],
             Experiment::Memory(_) | Experiment::Storage(_) => {
                 return vec![self.common().data.clone()];
             }
@@ -145,6 +149,7 @@ impl Experiment {
             | Experiment::Sort(args)
             | Experiment::Compression(args) => &args.database.common,
             Experiment::Memory(args) => &args.common,
+            Experiment::Inlj(args) => &args.common,
             Experiment::Storage(args) => &args.common,
             Experiment::Rate(args) => &args.common,
             Experiment::Data(args) => &args.common,
@@ -165,6 +170,7 @@ impl Experiment {
             | Experiment::Sort(args)
             | Experiment::Compression(args) => &mut args.database.common,
             Experiment::Memory(args) => &mut args.common,
+            Experiment::Inlj(args) => &mut args.common,
             Experiment::Storage(args) => &mut args.common,
             Experiment::Rate(args) => &mut args.common,
             Experiment::Data(args) => &mut args.common,

@@ -30,7 +30,7 @@ use args::{
 };
 pub use error::BenchError;
 use experiment::{
-    compression, io, lookup, memory, neighbour, prefetch, rate, scan, spill, storage, suite,
+    compression, inlj, io, lookup, memory, neighbour, prefetch, rate, scan, spill, storage, suite,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
@@ -99,6 +99,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             summary = Some(table(&points) + &compression::summary(&points));
             points
         }
+        Experiment::Inlj(args) => inlj::run(args, &machine)?,
         Experiment::Tpch(args) => {
             let (points, text) =
                 queried(&TPCH, &args.suite, &args.queries(), &machine, &mut verdict)?;

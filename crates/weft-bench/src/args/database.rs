@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weft::DatabaseOptions;
 
-use super::values::{Neighbour, neighbour, scale_factor};
+use super::values::{Neighbour, neighbour, percent, scale_factor};
 use super::{CommonArgs, cores, distinct};
 use crate::error::BenchError;
 use crate::workload::{Query, Suite, TPCDS, TPCH};
@@ -301,6 +301,58 @@ impl RateArgs {
     /// The database's directory.
     pub fn database(&self) -> PathBuf {
         database(&TPCH, &self.common, self.db.as_ref(), self.scale)
+    }
+}
+
+/// `weft bench inlj`.
+#[derive(Args, Clone, Debug)]
+pub struct InljArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// TPC-H scale factor
+    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+
+    /// The database, which gets indexes; created and loaded if needed [default: one of the scale in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+
+    /// Coroutines per thread, and row groups that scans read at a time; the blocking driver has 1
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: u32,
+
+    /// Percentage of the database that fits in memory; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "0,20,40,60,80,100", value_name = "LIST", allow_negative_numbers = true, value_parser = percent)]
+    pub cached: Vec<f64>,
+
+    /// How requests reach the device: blocking, auto, uring or posix; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "blocking,uring", value_name = "LIST", value_parser = ["auto", "uring", "posix", "blocking"])]
+    pub driver: Vec<String>,
+
+    /// Outer tuples of a coroutine
+    #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2048))]
+    pub tuples_per_coroutine: u32,
+
+    /// Run the queries by scanning, too
+    #[arg(long)]
+    pub compare_scan: bool,
+}
+
+impl InljArgs {
+    /// The database's directory.
+    pub fn database(&self) -> PathBuf {
+        let name = format!("{}-sf{}-indexed.weft", TPCH.name, self.scale);
+        self.db.clone().unwrap_or_else(|| self.common.data.join(name))
+    }
+
+    /// The fractions to sweep, from the least to the most in memory.
+    pub fn fractions(&self) -> Vec<f64> {
+        let mut fractions = self.cached.clone();
+        fractions.sort_by(f64::total_cmp);
+        fractions.dedup();
+        fractions
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod apart;
 pub mod compression;
+pub mod inlj;
 pub mod io;
 pub mod lookup;
 mod measured;

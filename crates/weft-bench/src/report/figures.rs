@@ -19,6 +19,8 @@ pub enum Section {
     Figures6And7,
     /// Figure 8: lookups per second per thread.
     Figure8,
+    /// Figure 10: index-nested-loop joins of TPC-H.
+    Figure10,
     /// CoroBase's index probing: prefetching with coroutines.
     Prefetch,
     /// Spilly's figures 6 to 8, 10 and 11: an aggregation that spills.
@@ -37,11 +39,12 @@ pub enum Section {
 
 impl Section {
     /// All sections, in the order of the papers.
-    pub const ALL: [Section; 11] = [
+    pub const ALL: [Section; 12] = [
         Section::Table1,
         Section::Figure5,
         Section::Figures6And7,
         Section::Figure8,
+        Section::Figure10,
         Section::Prefetch,
         Section::SpilledAggregation,
         Section::SpilledJoins,
@@ -69,6 +72,7 @@ impl Section {
             Section::Table1 => "io",
             Section::Figure5 | Section::Figures6And7 => "scan",
             Section::Figure8 => "lookup",
+            Section::Figure10 => "inlj",
             Section::Prefetch => "prefetch",
             Section::SpilledAggregation => "agg",
             Section::SpilledJoins => "join",
@@ -104,6 +108,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "io" => "I/O: bandwidth, reads per second and latency (Table 1)".to_string(),
         "scan" => "Table scan: TPC-H Q1 (Figures 5 to 7)".to_string(),
         "lookup" => "Index lookups: TPC-H Q14 (Figure 8)".to_string(),
+        "inlj" => "Index-nested-loop joins: TPC-H Q4, Q5 and Q10 (Figure 10)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
         "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),
         "tpcds" => "TPC-DS: 99 queries, cold and hot".to_string(),
@@ -160,6 +165,15 @@ const LOOKUPS_OVER_DEPTH: Plan = Plan {
     title: "Index lookups over I/O depth, TPC-H Q14",
     measure: Measure::LookupsPerS,
     ..SCAN_OVER_DEPTH
+};
+const JOINS_OVER_CACHED: Plan = Plan {
+    title: "Time over the part of the database that fits in memory",
+    x: Dim::Cached,
+    measure: Measure::Seconds,
+    facets: &[Dim::Device, Dim::Scale, Dim::Threads],
+    series: &[Dim::Pattern, Dim::Driver, Dim::Depth],
+    split: &[Dim::Pattern, Dim::Driver],
+    bounds: false,
 };
 const READS_OVER_DEPTH: Plan = Plan {
     title: "Read bandwidth over I/O depth",
@@ -236,6 +250,7 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
             charts.extend(named("figure-8-lookups-over-cached", cached));
             charts
         }
+        Section::Figure10 => named("figure-10-joins-over-cached", JOINS_OVER_CACHED.draw(points)),
         Section::Prefetch => named("figure-prefetch-over-batch", PREFETCH_OVER_BATCH.draw(points)),
         Section::SpilledAggregation => spilling::charts(points, &spilling::AGGREGATION),
         Section::SpilledJoins => spilling::charts(points, &spilling::JOINS),

@@ -139,6 +139,26 @@ pub fn nothing_cached(points: &[&Point]) -> Option<String> {
     })
 }
 
+/// How much faster joins of each query are asynchronously than blocking, where this share is cached.
+pub fn joins_gain(points: &[&Point], cached: f64) -> Option<String> {
+    let queries = group(points, &[Dim::Pattern, Dim::Threads]);
+    let gains = queries.iter().filter_map(|members| {
+        let seconds = |wanted: fn(&Point) -> bool| {
+            let near = |point: &&&Point| {
+                let is_near = point.cached.is_some_and(|of| (of - cached).abs() < 0.005);
+                is_near && wanted(point) && point.seconds > 0.0
+            };
+            members.iter().filter(near).map(|point| point.seconds).reduce(f64::min)
+        };
+        let (fast, slow) = (seconds(Point::is_asynchronous)?, seconds(Point::is_blocking)?);
+        let query = members[0].pattern.clone().unwrap_or_default();
+        let threads = plural(members[0].threads, "thread");
+        Some(format!("{query} with {threads}: {} ({} s)", ratio(slow / fast), number(fast)))
+    });
+    let gains: Vec<String> = gains.collect();
+    (!gains.is_empty()).then(|| gains.join("; "))
+}
+
 /// Blocking with 90 % cached against asynchronous with an empty cache.
 pub fn mostly_cached(points: &[&Point]) -> Option<String> {
     per_thread_count(points, |slice| {

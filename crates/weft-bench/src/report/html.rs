@@ -112,6 +112,7 @@ fn section_title(section: Section) -> &'static str {
         Section::Figure5 => "Figure 5: more throughput with fewer threads",
         Section::Figures6And7 => "Figures 6 and 7: no cliff when the data exceeds memory",
         Section::Figure8 => "Figure 8: index lookups",
+        Section::Figure10 => "Figure 10: index-nested-loop joins",
         Section::Prefetch => "Prefetching: the same coroutines hide memory latency",
         Section::SpilledAggregation => "An aggregation that outgrows memory",
         Section::SpilledJoins => "Joins that outgrow memory",
@@ -132,6 +133,9 @@ fn section_text(section: Section) -> &'static str {
         Section::Figures6And7 => "TPC-H Q1 again, from nothing cached to everything cached.",
         Section::Figure8 => {
             "TPC-H Q14 joins a selection of lineitem with part by index lookups: random reads of single pages."
+        }
+        Section::Figure10 => {
+            "TPC-H Q4, Q5 and Q10, whose joins look rows up in indexes, from nothing cached to everything cached."
         }
         Section::Prefetch => {
             "A coroutine that prefetches and suspends lets others run during the cache miss."

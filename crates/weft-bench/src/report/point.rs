@@ -19,13 +19,16 @@ const FAILED: &str = "failed: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `tpcds`, `memory`, `storage`, `agg`,
-    /// `join`, `sort`, `compression` or `rate`.
+    /// `join`, `sort`, `compression`, `rate` or `inlj`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
     /// the others the query, the column or what was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// The number of the query of TPC-H, for `inlj`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<u32>,
     /// The I/O driver: `blocking`, `uring`, `posix`, `sim`, `sim-blocking`; `fio` for a run of fio,
     /// `memory` for no I/O at all.
     pub driver: String,
@@ -37,7 +40,7 @@ pub struct Point {
     pub threads: u32,
     /// I/O depth per thread (requests in flight); for `prefetch` the batch size (coroutines).
     pub depth: u32,
-    /// Fraction of the pages (scan) or of the lookups (lookup) served from memory, 0 to 1.
+    /// Fraction of the pages (scan) or of the lookups (lookup) served from memory, or of the database that fits there (inlj), 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
     /// Size of a page or of one read, in bytes.
@@ -278,16 +281,18 @@ pub fn schemes() -> impl Iterator<Item = String> {
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
 experiment           io | scan | lookup | prefetch | tpch | tpcds | memory | storage | agg | join |
-                     sort | compression | rate
+                     sort | compression | rate | inlj
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
+query                inlj: number of the query of TPC-H
 driver               blocking | uring | posix | sim | sim-blocking | fio | memory
 simulated            true if the device was simulated, not measured
 device               the device, in words
 threads              worker threads
 depth                I/O depth per thread; prefetch: batch size (coroutines)
-cached               fraction of pages (scan) or lookups (lookup) served from memory, 0 to 1
+cached               fraction of pages (scan) or lookups (lookup) served from memory, 0 to 1;
+                     inlj: fraction of the database that fits in memory
 page_size            bytes per page or per read
 boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
 scale                scale factor of TPC-H, or of TPC-DS

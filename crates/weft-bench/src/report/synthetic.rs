@@ -183,6 +183,7 @@ fn prefetch_points() -> Vec<Point> {
 pub fn complete_point() -> Point {
     let latency = LatencyUs { p50: 73.0, p90: 90.0, p99: 140.0, p999: 400.0, max: 2100.0 };
     Point {
+        query: Some(4),
         pattern: Some("sequential".into()),
         latency_us: Some(latency),
         iops: Some(32_000.0),
