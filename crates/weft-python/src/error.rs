@@ -13,6 +13,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::NotSupported => "not_supported",
         ErrorKind::Data => "data",
         ErrorKind::UniqueViolation => "unique_violation",
+        ErrorKind::CardinalityViolation => "cardinality_violation",
         ErrorKind::CheckViolation => "check_violation",
         ErrorKind::ForeignKeyViolation => "foreign_key_violation",
         ErrorKind::Setting => "setting",

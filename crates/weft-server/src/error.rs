@@ -16,6 +16,7 @@ fn sqlstate(kind: ErrorKind) -> &'static str {
         ErrorKind::Io => "58030",
         ErrorKind::Storage => "58000",
         ErrorKind::UniqueViolation => "23505",
+        ErrorKind::CardinalityViolation => "21000",
         ErrorKind::CheckViolation => "23514",
         ErrorKind::ForeignKeyViolation => "23503",
         ErrorKind::Conflict => "40001",

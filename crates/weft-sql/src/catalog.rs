@@ -12,9 +12,10 @@ use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, SchemaProvider, TableFunction, TableProvider,
 };
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DFSchema, DataFusionError, Result as DfResult};
+use datafusion::common::{DFSchema, DataFusionError, Result as DfResult, TableReference};
+use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::future::BoxFuture;
@@ -196,9 +197,34 @@ impl StatementCatalog {
     /// # Errors
     /// Those of the table.
     pub(crate) async fn bind_with_row_ids(&self, name: &str, table: &Arc<Table>) -> Result<()> {
+        self.bind_rows_among(name, table, None).await
+    }
+
+    /// Gives those rows of a table, with their ids, a name in this statement that satisfy a condition on the columns of that name.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub(crate) async fn bind_rows_among(
+        &self,
+        name: &str,
+        table: &Arc<Table>,
+        condition: Option<Expr>,
+    ) -> Result<()> {
         let rows = self.provider(Arc::clone(table)).await?.with_row_ids();
-        self.bound.insert(name, Arc::new(rows));
+        let Some(condition) = condition else {
+            self.bound.insert(name, Arc::new(rows));
+            return Ok(());
+        };
+        let source = provider_as_source(Arc::new(rows));
+        let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?;
+        let plan = plan.filter(condition)?.build()?;
+        self.bound.insert(name, Arc::new(ViewTable::new(plan, None)));
         Ok(())
+    }
+
+    /// Gives rows a name in this statement.
+    pub(crate) fn bind_rows(&self, name: &str, rows: Arc<dyn TableProvider>) {
+        self.bound.insert(name, rows);
     }
 
     async fn provider(&self, table: Arc<Table>) -> Result<StoredTable> {

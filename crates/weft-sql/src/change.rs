@@ -9,15 +9,14 @@ use arrow::array::{AsArray, BooleanArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, SchemaRef, UInt64Type};
 use arrow::record_batch::RecordBatch;
-use datafusion::common::{Column as ColumnName, DFSchema, DataFusionError, ScalarValue};
+use datafusion::common::{Column as ColumnName, DFSchema, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_store::{Change, PartitionWriter, RowSet, Table, WriterOptions, WrittenGroups};
@@ -27,13 +26,14 @@ use crate::catalog::{StatementCatalog, relation_name};
 use crate::change_statement::{Action, ChangeStatement, Clause, NewValue};
 use crate::copy_from::target_columns;
 use crate::error::{ErrorKind, Result, SqlError, internal};
+use crate::first_of::FirstOf;
 use crate::keys::Checks;
 use crate::returning::{Kept, Returning};
 use crate::run::{Run, Started};
 use crate::spill_files::task_context;
 
 /// A change that is planned.
-struct Planned {
+pub(crate) struct Planned {
     name: String,
     table: Arc<Table>,
     state: SessionState,
@@ -42,8 +42,10 @@ struct Planned {
     plan: LogicalPlan,
     /// Whether rows get values, or values are returned.
     has_values: bool,
-    /// Whether a row may be changed only once.
-    is_once: bool,
+    /// Of statements that may change a row only once, what they are.
+    once: Option<&'static str>,
+    /// The unique indexes of which the first row with a key is inserted, of INSERT.
+    first_of: Vec<String>,
     /// What new rows have to satisfy.
     checks: Checks,
 }
@@ -56,26 +58,11 @@ impl Run {
         change: ChangeStatement,
     ) -> Result<Started> {
         let planned = plan(catalog, &change).await?;
+        let items = |items| Returning::new(catalog, &planned.table, &change.alias, items);
+        let returning = change.returning.map(items).transpose()?;
         let run = self.clone();
-        let Some(returning) = change.returning else {
-            let work = async move {
-                let kept = Arc::new(Kept::new(None));
-                run.carry_out(planned, &kept).await.map(Some)
-            };
-            return Ok(Started::Command { tag: change.tag, work: work.boxed() });
-        };
-        let items = Returning::new(catalog, &planned.table, &change.alias, returning)?;
-        let schema = items.schema().await?;
-        let rows = async move {
-            let kept = Arc::new(Kept::new(Some(run.session.engine().ledger().clone())));
-            run.carry_out(planned, &kept).await?;
-            let (state, plan) = items.plan(kept.batches()).await?;
-            let physical = run.physical(&state, &plan).await?;
-            Ok(execute_stream(physical, task_context(&state))?)
-        };
-        let rows = rows.map(|rows: Result<_>| rows.map_err(DataFusionError::from));
-        let rows = futures::stream::once(rows).try_flatten();
-        Ok(Started::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+        let work = move |kept| async move { run.carry_out(planned, &kept).await };
+        self.returning(change.tag, returning, work).await
     }
 
     /// TRUNCATE
@@ -105,11 +92,12 @@ impl Run {
     }
 
     /// Runs the plan of a change and commits what it changes; returns the number of rows.
-    async fn carry_out(&self, planned: Planned, kept: &Arc<Kept>) -> Result<u64> {
-        let Planned { name, table, state, plan, has_values, is_once, checks } = planned;
+    pub(crate) async fn carry_out(&self, planned: Planned, kept: &Arc<Kept>) -> Result<u64> {
+        let Planned { name, table, state, plan, has_values, once, first_of, checks } = planned;
         let physical = self.physical(&state, &plan).await?;
         let ledger = self.session.engine().ledger().clone();
-        let changed = Arc::new(Changed { rows: Mutex::default(), is_once, ledger });
+        let first_of = FirstOf::new(Arc::clone(&table), first_of, ledger.clone());
+        let changed = Arc::new(Changed { rows: Mutex::default(), once, first_of, ledger });
         let groups = match has_values {
             true => {
                 let planned = (&state, &physical);
@@ -164,6 +152,7 @@ impl Run {
                 assignment: Arc::clone(&assignment),
                 changed: Arc::clone(changed),
                 kept: Arc::clone(kept),
+                partition,
                 writer: writer.partition(partition),
             };
             tasks.spawn(part.write(plan.execute(partition, Arc::clone(&context))?));
@@ -196,9 +185,21 @@ pub(crate) async fn described(
 
 /// The plan of a change.
 async fn plan(catalog: &StatementCatalog, change: &ChangeStatement) -> Result<Planned> {
-    let name = relation_name(&change.table)?;
-    let table = catalog.stored(&name)?;
+    let table = catalog.stored(&relation_name(&change.table)?)?;
     catalog.bind_with_row_ids(&change.with_ids, &table).await?;
+    plan_bound(catalog, change, table).await
+}
+
+/// The plan of a change of a table whose rows with their ids have their name in the statement.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(crate) async fn plan_bound(
+    catalog: &StatementCatalog,
+    change: &ChangeStatement,
+    table: Arc<Table>,
+) -> Result<Planned> {
+    let name = table.schema().name.clone();
     let state = catalog.planning_state();
     let query = ast::Statement::Query(change.query.clone());
     let source = catalog.plan(&state, DfStatement::Statement(Box::new(query))).await?;
@@ -206,7 +207,7 @@ async fn plan(catalog: &StatementCatalog, change: &ChangeStatement) -> Result<Pl
     let Some(items) = source.schema().fields().len().checked_sub(columns + 1) else {
         return Err(internal("a change is planned without the columns of its table"));
     };
-    let is_merge = change.is_merge();
+    let is_merge = change.has_clause_numbers();
     let is_writing = change.clauses.iter().any(|clause| clause.action != Action::Delete);
     let has_values = is_writing || change.returning.is_some();
     let defaults = catalog.defaults(&table)?;
@@ -235,17 +236,24 @@ async fn plan(catalog: &StatementCatalog, change: &ChangeStatement) -> Result<Pl
     };
     // A name that no column can have, as it has a line break.
     exprs.push(action.alias("action\n"));
-    exprs.push(values.item(items + columns).alias("row\n"));
+    let row = values.item(change.place.unwrap_or(items + columns));
+    exprs.push(row.alias("row\n"));
     let mut builder = LogicalPlanBuilder::from(source.clone());
     if is_merge {
         builder = builder.filter(values.item(0).is_not_null())?;
     }
-    let plan = builder.project(exprs)?.build()?;
+    builder = builder.project(exprs)?;
+    if change.place.is_some() {
+        let place = Expr::Column(ColumnName::new_unqualified("row\n"));
+        builder = builder.sort([place.sort(true, false)])?;
+    }
+    let plan = builder.build()?;
     let checks = match is_writing {
         true => Checks::of(catalog, table.schema(), &table.constraints().checks).await?,
         false => Checks::default(),
     };
-    Ok(Planned { name, table, state, plan, has_values, is_once: is_merge, checks })
+    let (once, first_of) = (is_merge.then_some(change.tag), change.first_of.clone());
+    Ok(Planned { name, table, state, plan, has_values, once, first_of, checks })
 }
 
 /// The value of the clause with this number, which is not NULL.
@@ -310,7 +318,8 @@ impl Values<'_> {
 /// The rows that a statement changes, as they are found.
 struct Changed {
     rows: Mutex<Counted>,
-    is_once: bool,
+    once: Option<&'static str>,
+    first_of: FirstOf,
     ledger: Ledger,
 }
 
@@ -337,8 +346,12 @@ impl Changed {
         std::mem::take(&mut *self.rows.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes the rows of a batch.
-    fn note(&self, batch: &RecordBatch) -> Result<Noted> {
+    /// Notes the rows of a batch, of which `values` gives what the table would have of them.
+    fn note(
+        &self,
+        batch: &RecordBatch,
+        values: impl FnOnce() -> Result<RecordBatch>,
+    ) -> Result<Noted> {
         let columns = batch.num_columns();
         let ids = batch.column(columns - 1).as_primitive::<UInt64Type>();
         let actions = batch.column(columns - 2).as_primitive::<Int64Type>();
@@ -346,14 +359,26 @@ impl Changed {
         let before = counted.rows.bytes();
         let mut new = Vec::with_capacity(batch.num_rows());
         let mut written = Vec::with_capacity(batch.num_rows());
-        for (id, action) in ids.iter().zip(actions) {
-            let is_new = match id {
-                Some(id) if action != Some(Action::Insert as i64) => counted.rows.insert(id),
+        let is_any = |which: Action| actions.iter().any(|action| action == Some(which as i64));
+        if is_any(Action::Again) {
+            return Err(twice("INSERT"));
+        }
+        let proposed = is_any(Action::Propose).then(values).transpose()?;
+        for (row, (id, action)) in ids.iter().zip(actions).enumerate() {
+            let inserts = [Action::Insert, Action::Propose].map(|action| Some(action as i64));
+            let is_new = match (id, &proposed) {
+                (_, Some(values)) if action == Some(Action::Propose as i64) => {
+                    self.first_of.note(values, row)?
+                }
+                (Some(id), _) if !inserts.contains(&action) => {
+                    let is_new = counted.rows.insert(id);
+                    match self.once.filter(|_| !is_new) {
+                        Some(what) => return Err(twice(what)),
+                        None => is_new,
+                    }
+                }
                 _ => true,
             };
-            if !is_new && self.is_once {
-                return Err(twice());
-            }
             counted.affected += u64::from(is_new);
             new.push(is_new);
             written.push(is_new && action != Some(Action::Delete as i64));
@@ -375,9 +400,19 @@ impl Changed {
     }
 }
 
-fn twice() -> SqlError {
-    SqlError::new(ErrorKind::Data, "MERGE would change a row of the table twice")
-        .with_hint("let no more than one row of the source match each row of the table")
+/// A statement would change a row more than once, or one that it has inserted itself.
+fn twice(what: &str) -> SqlError {
+    let (message, hint) = match what {
+        "INSERT" => (
+            "ON CONFLICT DO UPDATE cannot affect a row a second time: two rows to be inserted have the same key",
+            "let the rows to be inserted have different keys",
+        ),
+        _ => (
+            "MERGE would change a row of the table twice",
+            "let no more than one row of the source match each row of the table",
+        ),
+    };
+    SqlError::new(ErrorKind::CardinalityViolation, message).with_hint(hint)
 }
 
 fn out_of_memory(what: &str) -> SqlError {
@@ -390,6 +425,7 @@ struct Part {
     assignment: Arc<Assignment>,
     changed: Arc<Changed>,
     kept: Arc<Kept>,
+    partition: usize,
     writer: PartitionWriter,
 }
 
@@ -397,12 +433,12 @@ impl Part {
     async fn write(mut self, mut stream: SendableRecordBatchStream) -> Result<()> {
         while let Some(batch) = stream.next().await {
             let batch = batch?;
-            let noted = self.changed.note(&batch)?;
             let values: Vec<usize> = (0..batch.num_columns() - 2).collect();
             let values = batch.project(&values)?;
+            let noted = self.changed.note(&batch, || self.assignment.convert(&values))?;
             if self.kept.is_wanted() {
                 let new = filter_record_batch(&values, &noted.new)?;
-                self.kept.keep(self.assignment.convert(&new)?)?;
+                self.kept.keep(self.partition, self.assignment.convert(&new)?)?;
             }
             if noted.written.true_count() > 0 {
                 let written = filter_record_batch(&values, &noted.written)?;
@@ -421,7 +457,7 @@ async fn find_changed(
 ) -> Result<()> {
     let mut stream = execute_stream(Arc::clone(plan), Arc::clone(context))?;
     while let Some(batch) = stream.next().await {
-        changed.note(&batch?)?;
+        changed.note(&batch?, || Err(internal("rows without values are inserted")))?;
     }
     Ok(())
 }

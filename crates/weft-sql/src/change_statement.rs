@@ -15,7 +15,7 @@ use crate::grammar::syntax;
 use crate::text::DIALECT;
 
 /// What the name of the table's rows with their ids begins with.
-const WITH_IDS: &str = "rows of ";
+pub(crate) const WITH_IDS: &str = "rows of ";
 
 /// The column that tells whether a row of MERGE has a row of the source.
 const SOURCE_ROW: &str = "row of the source";
@@ -23,7 +23,7 @@ const SOURCE_ROW: &str = "row of the source";
 /// A statement that changes rows of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeStatement {
-    /// `UPDATE`, `DELETE` or `MERGE`.
+    /// `UPDATE`, `DELETE`, `MERGE`, or of `INSERT … ON CONFLICT` `INSERT`.
     pub(crate) tag: &'static str,
     /// The table whose rows change.
     pub(crate) table: ObjectName,
@@ -31,13 +31,17 @@ pub(crate) struct ChangeStatement {
     pub(crate) alias: Ident,
     /// The name of its rows with their ids in the query.
     pub(crate) with_ids: String,
-    /// First what clauses compute, of MERGE with the number of the clause before it, which is NULL for rows that stay; then all
+    /// First what clauses compute, of MERGE and INSERT with the number of the clause before it, which is NULL for rows that stay; then all
     /// columns of the table, and the row's id.
     pub(crate) query: Box<ast::Query>,
     /// What becomes of the rows: UPDATE and DELETE have one clause.
     pub(crate) clauses: Vec<Clause>,
     /// What is returned of the rows.
     pub(crate) returning: Option<Vec<SelectItem>>,
+    /// The item of the query that has the places of rows: the rows come in their order, and they stand for the rows' ids.
+    pub(crate) place: Option<usize>,
+    /// The unique indexes in which [`Action::Propose`] looks for keys.
+    pub(crate) first_of: Vec<String>,
 }
 
 /// What becomes of some rows.
@@ -54,6 +58,10 @@ pub(crate) enum Action {
     Delete,
     Update,
     Insert,
+    /// It is inserted, unless an earlier such row has one of its keys.
+    Propose,
+    /// An error: the statement has inserted a row of its key already.
+    Again,
 }
 
 /// What a column gets.
@@ -67,8 +75,8 @@ pub(crate) enum NewValue {
 
 impl ChangeStatement {
     /// True if the query begins with the number of a clause.
-    pub(crate) fn is_merge(&self) -> bool {
-        self.tag == "MERGE"
+    pub(crate) fn has_clause_numbers(&self) -> bool {
+        matches!(self.tag, "MERGE" | "INSERT")
     }
 }
 
@@ -125,7 +133,17 @@ fn of_update(update: ast::Update) -> Result<ChangeStatement> {
     let query = query_of(items, &alias, from, update.selection)?;
     let clauses = vec![Clause { action: Action::Update, targets }];
     let returning = update.returning;
-    Ok(ChangeStatement { tag: "UPDATE", table, alias, with_ids, query, clauses, returning })
+    Ok(ChangeStatement {
+        tag: "UPDATE",
+        table,
+        alias,
+        with_ids,
+        query,
+        clauses,
+        returning,
+        place: None,
+        first_of: Vec::new(),
+    })
 }
 
 fn of_delete(delete: ast::Delete) -> Result<ChangeStatement> {
@@ -147,7 +165,17 @@ fn of_delete(delete: ast::Delete) -> Result<ChangeStatement> {
     let query = query_of(Vec::new(), &alias, from, delete.selection)?;
     let clauses = vec![Clause { action: Action::Delete, targets: Vec::new() }];
     let returning = delete.returning;
-    Ok(ChangeStatement { tag: "DELETE", table, alias, with_ids, query, clauses, returning })
+    Ok(ChangeStatement {
+        tag: "DELETE",
+        table,
+        alias,
+        with_ids,
+        query,
+        clauses,
+        returning,
+        place: None,
+        first_of: Vec::new(),
+    })
 }
 
 fn of_merge(merge: ast::Merge) -> Result<ChangeStatement> {
@@ -198,7 +226,17 @@ fn of_merge(merge: ast::Merge) -> Result<ChangeStatement> {
         clauses.push(merge_clause(clause, &mut items, only)?);
     }
     let query = query_of(items, &alias, from, None)?;
-    Ok(ChangeStatement { tag: "MERGE", table, alias, with_ids, query, clauses, returning: None })
+    Ok(ChangeStatement {
+        tag: "MERGE",
+        table,
+        alias,
+        with_ids,
+        query,
+        clauses,
+        returning: None,
+        place: None,
+        first_of: Vec::new(),
+    })
 }
 
 fn merge_clause(
@@ -332,7 +370,7 @@ pub(crate) fn template() -> Result<Box<ast::Query>> {
 }
 
 /// The columns that assignments name, and what they get: `items` are added to the query.
-fn assigned(
+pub(crate) fn assigned(
     assignments: Vec<Assignment>,
     items: &mut Vec<Expr>,
     only: impl Fn(Expr) -> Expr,
@@ -386,7 +424,7 @@ fn and(left: Expr, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
 }
 
-fn case(conditions: Vec<CaseWhen>) -> Expr {
+pub(crate) fn case(conditions: Vec<CaseWhen>) -> Expr {
     Expr::Case {
         case_token: ast::helpers::attached_token::AttachedToken::empty(),
         end_token: ast::helpers::attached_token::AttachedToken::empty(),
@@ -397,7 +435,7 @@ fn case(conditions: Vec<CaseWhen>) -> Expr {
 }
 
 /// `SELECT items, alias.* FROM … WHERE …`
-fn query_of(
+pub(crate) fn query_of(
     items: Vec<Expr>,
     alias: &Ident,
     from: Vec<TableWithJoins>,

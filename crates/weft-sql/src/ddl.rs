@@ -1,6 +1,7 @@
 //! CREATE and DROP.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::DFSchema;
@@ -22,6 +23,7 @@ use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::json::JSON_LENGTH;
 use crate::keys::{self, Checks};
 use crate::result_types::result_schema;
+use crate::returning::Kept;
 use crate::run::{Run, Started};
 use crate::schemas::check_place;
 use crate::spill_files::task_context;
@@ -219,7 +221,18 @@ impl Run {
         &self,
         state: &SessionState,
         plan: &LogicalPlan,
+        table: (&TableSchema, Checks),
+    ) -> Result<weft_store::WrittenGroups> {
+        self.write_kept(state, plan, table, &Arc::new(Kept::new(None))).await
+    }
+
+    /// As [`Run::write`]; rows that are to be returned are kept as well.
+    pub(crate) async fn write_kept(
+        &self,
+        state: &SessionState,
+        plan: &LogicalPlan,
         (schema, checks): (&TableSchema, Checks),
+        kept: &Arc<Kept>,
     ) -> Result<weft_store::WrittenGroups> {
         let mut state = state.clone();
         // The rows are to keep their order, as far as they have one.
@@ -228,7 +241,7 @@ impl Run {
         let assignment = Assignment::new(&state, schema, &physical.schema())?.with_checks(checks);
         let store = self.session.engine().store();
         let context = task_context(&state);
-        write_rows(store, &self.control, schema, assignment, &physical, &context).await
+        write_rows(store, &self.control, schema, assignment, (&physical, &context), kept).await
     }
 }
 

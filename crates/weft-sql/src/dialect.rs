@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, LambdaFunction, LambdaFunctionParameter, LambdaSyntax, OneOrManyWithParens, UnaryOperator,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
-use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_COLUMN_ALIAS};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -60,6 +60,13 @@ impl Dialect for WeftDialect {
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
         in_list(parser, expr)
+    }
+
+    /// `SELECT 1 ON CONFLICT …` is the end of an INSERT: there ON is no name of the column.
+    fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        let is_end = *keyword == Keyword::ON
+            && (0..2).any(|ahead| is(&parser.peek_nth_token(ahead), "CONFLICT"));
+        !is_end && !RESERVED_FOR_COLUMN_ALIAS.contains(keyword)
     }
 
     allow! {

@@ -37,6 +37,8 @@ pub enum ErrorKind {
     Data,
     /// A row has the key of another one, where a primary key or a unique index allows none.
     UniqueViolation,
+    /// A statement would change a row twice.
+    CardinalityViolation,
     /// A row does not satisfy a CHECK condition.
     CheckViolation,
     /// A row refers to a row that there is not, or a table is to go that others refer to.

@@ -24,8 +24,7 @@ const STATEMENTS: [(&str, &str); 21] = [
         "SHOW ALL lists the settings, SET changes one, DESCRIBE table lists columns; there is PRAGMA integrity_check",
     ),
     ("REFRESH", "views are always up to date"),
-    ("RENAME", "write CREATE TABLE new AS SELECT * FROM old, then DROP TABLE old"),
-    ("REPLACE", "a row does not replace another one yet: write INSERT INTO"),
+    ("RENAME", "write ALTER TABLE old RENAME TO new"),
     ("UNPIVOT", "write UNPIVOT table ON a, b INTO NAME n VALUE v"),
     ("VACUUM", "space that a statement frees is used again by itself"),
 ];

@@ -1,22 +1,27 @@
-//! INSERT: its clauses, the values of DEFAULT, and which column gets what.
+//! INSERT: its clauses, the values of DEFAULT, and which column gets what. What becomes of rows whose keys the table has is in
+//! `insert_conflict.rs`.
 //!
 //! The rows of a VALUES list are planned with the table's types. A query is planned as it stands, and its
 //! rows are assigned to the columns as they are written (`assign.rs`).
 
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
 use datafusion::common::{Column as ColumnName, DFSchema, ScalarValue};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
-use futures::FutureExt;
 use weft_store::{Change, Table};
 
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::copy_from::target_columns;
 use crate::error::{ErrorKind, Position, Result, SqlError, internal};
+use crate::insert_conflict::{Proposal, Resolution};
 use crate::insert_diagnosis;
 use crate::keys::Checks;
+use crate::returning::{Kept, Returning};
 use crate::run::{Run, Started};
 use crate::statement::query_of;
 use crate::text::DIALECT;
@@ -28,16 +33,27 @@ impl Run {
         catalog: &StatementCatalog,
         insert: ast::Insert,
     ) -> Result<Started> {
-        let name = table_of(&insert)?;
-        let table = catalog.stored(&name)?;
+        let Opened { name, table, alias, resolution, returning, insert } =
+            Opened::of(catalog, insert)?;
         let state = catalog.planning_state();
-        let insert = prepare(&table, insert)?;
         let planned = plan(catalog, &state, &table, &insert).await;
         let checks = Checks::of(catalog, table.schema(), &table.constraints().checks).await?;
+        if let Some(resolution) = &resolution {
+            resolution.arbiters(&table)?;
+        }
         let (run, catalog) = (self.clone(), catalog.clone());
-        let work = async move {
+        let work = move |kept: Arc<Kept>| async move {
+            if let Some(resolution) = resolution {
+                let proposal = Proposal {
+                    catalog: &catalog,
+                    table: &table,
+                    alias: &alias,
+                    resolution: &resolution,
+                };
+                return run.insert_resolved(proposal, (&state, planned), &insert, &kept).await;
+            }
             let written = match planned {
-                Ok(plan) => run.write(&state, &plan, (table.schema(), checks)).await,
+                Ok(plan) => run.write_kept(&state, &plan, (table.schema(), checks), &kept).await,
                 Err(error) => Err(error),
             };
             let groups = match written {
@@ -52,10 +68,99 @@ impl Run {
                 let expected = Some(table.id());
                 run.commit(vec![Change::Append { table: name, expected, groups }]).await?;
             }
-            Ok(Some(rows))
+            Ok(rows)
         };
-        Ok(Started::Command { tag: "INSERT", work: work.boxed() })
+        self.returning("INSERT", returning, work).await
     }
+
+    /// INSERT of rows whose keys the table may have.
+    async fn insert_resolved(
+        &self,
+        proposal: Proposal<'_>,
+        (state, planned): (&SessionState, Result<LogicalPlan>),
+        insert: &Prepared,
+        kept: &Arc<Kept>,
+    ) -> Result<u64> {
+        let source = planned.as_ref().ok().cloned();
+        let inserted = async {
+            let planned = (state, planned?);
+            let planned = self.plan_resolved(&proposal, planned, insert.is_values).await?;
+            self.carry_out(planned, kept).await
+        };
+        let error = match inserted.await {
+            Ok(rows) => return Ok(rows),
+            Err(error) => error,
+        };
+        match (error.kind(), source) {
+            (ErrorKind::Data, _) if insert.is_values => {
+                let found = insert_diagnosis::explain(proposal.catalog, state, &insert.ast).await;
+                Err(found.unwrap_or(error))
+            }
+            (ErrorKind::Data, Some(plan)) => {
+                let found = self.first_misfit((state, &plan), proposal.table).await;
+                Err(found.unwrap_or(error))
+            }
+            // A row that another statement has inserted meanwhile may have the key.
+            (ErrorKind::UniqueViolation, _) => {
+                let name = &proposal.table.schema().name;
+                let now = self.session.engine().store().snapshot().table(name);
+                match now.is_some_and(|now| now.is_as(proposal.table)) {
+                    true => Err(error),
+                    false => Err(SqlError::new(ErrorKind::Conflict, error.message())),
+                }
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+/// An INSERT taken apart.
+struct Opened {
+    name: String,
+    table: Arc<Table>,
+    /// The name by which the statement calls the table.
+    alias: ast::Ident,
+    resolution: Option<Resolution>,
+    returning: Option<Returning>,
+    insert: Prepared,
+}
+
+impl Opened {
+    fn of(catalog: &StatementCatalog, mut insert: ast::Insert) -> Result<Opened> {
+        let resolution = Resolution::take(&mut insert)?;
+        let returning = insert.returning.take();
+        let alias = insert.table_alias.take().map(|alias| alias.alias);
+        let (name, own) = table_of(&insert)?;
+        let alias = alias.unwrap_or(own);
+        let table = catalog.stored(&name)?;
+        let returning = returning.map(|items| Returning::new(catalog, &table, &alias, items));
+        let returning = returning.transpose()?;
+        let insert = prepare(&table, insert)?;
+        // Without a unique key there are no conflicts.
+        let resolution = match resolution {
+            Some(Resolution::Nothing(None)) if !table.indexes().any(|of| of.is_unique) => None,
+            other => other,
+        };
+        Ok(Opened { name, table, alias, resolution, returning, insert })
+    }
+}
+
+/// The plan of the rows that an INSERT inserts, and the columns that it returns, if it returns rows.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(crate) async fn described(
+    catalog: &StatementCatalog,
+    insert: ast::Insert,
+) -> Result<(LogicalPlan, Option<SchemaRef>)> {
+    let opened = Opened::of(catalog, insert)?;
+    let state = catalog.planning_state();
+    let plan = plan(catalog, &state, &opened.table, &opened.insert).await?;
+    let columns = match &opened.returning {
+        Some(items) => Some(items.schema().await?),
+        None => None,
+    };
+    Ok((plan, columns))
 }
 
 /// The query that feeds an INSERT, to be explained.
@@ -63,8 +168,7 @@ impl Run {
 /// # Errors
 /// What is wrong with the statement.
 pub(crate) fn source_of(catalog: &StatementCatalog, insert: ast::Insert) -> Result<ast::Query> {
-    let table = catalog.stored(&table_of(&insert)?)?;
-    let source = prepare(&table, insert)?.ast.source;
+    let source = Opened::of(catalog, insert)?.insert.ast.source;
     source.map(|query| *query).ok_or_else(|| internal("an INSERT has no source"))
 }
 
@@ -77,27 +181,21 @@ struct Prepared {
     is_values: bool,
 }
 
-fn table_of(insert: &ast::Insert) -> Result<String> {
+/// The name of the table, and the last part of it as it was written.
+fn table_of(insert: &ast::Insert) -> Result<(String, ast::Ident)> {
     check_clauses(insert)?;
-    match &insert.table {
-        ast::TableObject::TableName(name) => relation_name(name),
-        _ => Err(SqlError::not_supported("INSERT into anything but a table")),
+    if let ast::TableObject::TableName(name) = &insert.table
+        && let Some(last) = name.0.last().and_then(ast::ObjectNamePart::as_ident)
+    {
+        return Ok((relation_name(name)?, last.clone()));
     }
+    Err(SqlError::not_supported("INSERT into anything but a table"))
 }
 
 /// Refuses what is not carried out.
 fn check_clauses(insert: &ast::Insert) -> Result<()> {
-    let no_conflicts = "select the rows that are not there yet: INSERT … SELECT … WHERE NOT EXISTS";
-    if insert.on.is_some() {
-        return Err(SqlError::not_supported("INSERT … ON CONFLICT").with_hint(no_conflicts));
-    }
-    if insert.or.is_some() || insert.ignore || insert.replace_into {
-        return Err(SqlError::not_supported("INSERT OR REPLACE, OR IGNORE and the like")
-            .with_hint(no_conflicts));
-    }
-    if insert.returning.is_some() || insert.output.is_some() {
-        return Err(SqlError::not_supported("INSERT … RETURNING")
-            .with_hint("query the table after the INSERT"));
+    if insert.output.is_some() {
+        return Err(SqlError::not_supported("INSERT … OUTPUT").with_hint("write RETURNING"));
     }
     if insert.overwrite {
         return Err(SqlError::not_supported("INSERT OVERWRITE")
@@ -105,7 +203,7 @@ fn check_clauses(insert: &ast::Insert) -> Result<()> {
     }
     let others = [
         ("INSERT … SET", !insert.assignments.is_empty()),
-        ("INSERT with an alias", insert.table_alias.is_some() || insert.insert_alias.is_some()),
+        ("INSERT with an alias of its rows", insert.insert_alias.is_some()),
         ("INSERT … PARTITION", insert.partitioned.is_some() || !insert.after_columns.is_empty()),
         ("INSERT with a priority", insert.priority.is_some()),
         ("INSERT … SETTINGS", insert.settings.is_some()),

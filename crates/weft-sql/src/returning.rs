@@ -5,10 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use datafusion::common::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{self, Ident, SelectItem, SetExpr, TableWithJoins};
+use futures::{FutureExt, TryStreamExt};
 use weft_rt::memory::{Ledger, Reservation};
 use weft_store::Table;
 
@@ -19,6 +23,43 @@ use crate::char_length;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::relation::Relation;
 use crate::rewrite;
+use crate::run::{Run, Started};
+use crate::spill_files::task_context;
+
+impl Run {
+    /// A statement that changes rows and returns some of them, or none without `returning`. `work` changes the rows, keeps those that
+    /// are returned, and gives the number of changed rows.
+    ///
+    /// # Errors
+    /// What is wrong with the items.
+    pub(crate) async fn returning<F, W>(
+        &self,
+        tag: &'static str,
+        returning: Option<Returning>,
+        work: F,
+    ) -> Result<Started>
+    where
+        F: FnOnce(Arc<Kept>) -> W + Send + 'static,
+        W: Future<Output = Result<u64>> + Send + 'static,
+    {
+        let Some(items) = returning else {
+            let work = async move { work(Arc::new(Kept::new(None))).await.map(Some) };
+            return Ok(Started::Command { tag, work: work.boxed() });
+        };
+        let schema = items.schema().await?;
+        let run = self.clone();
+        let rows = async move {
+            let kept = Arc::new(Kept::new(Some(run.session.engine().ledger().clone())));
+            work(Arc::clone(&kept)).await?;
+            let (state, plan) = items.plan(kept.batches()).await?;
+            let physical = run.physical(&state, &plan).await?;
+            Ok(execute_stream(physical, task_context(&state))?)
+        };
+        let rows = rows.map(|rows: Result<_>| rows.map_err(DataFusionError::from));
+        let rows = futures::stream::once(rows).try_flatten();
+        Ok(Started::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+    }
+}
 
 /// What RETURNING asks for.
 pub(crate) struct Returning {
@@ -86,7 +127,8 @@ impl Returning {
 pub(crate) struct Kept {
     /// `None` if nothing is returned.
     ledger: Option<Ledger>,
-    batches: Mutex<Vec<(RecordBatch, Reservation)>>,
+    /// With the partition that each comes from.
+    batches: Mutex<Vec<(usize, RecordBatch, Reservation)>>,
 }
 
 impl Kept {
@@ -100,11 +142,11 @@ impl Kept {
         self.ledger.is_some()
     }
 
-    /// Keeps rows.
+    /// Keeps rows of a partition, behind those that it had before.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`].
-    pub(crate) fn keep(&self, rows: RecordBatch) -> Result<()> {
+    pub(crate) fn keep(&self, partition: usize, rows: RecordBatch) -> Result<()> {
         let Some(ledger) = self.ledger.as_ref().filter(|_| rows.num_rows() > 0) else {
             return Ok(());
         };
@@ -113,13 +155,15 @@ impl Kept {
             return Err(SqlError::new(ErrorKind::OutOfMemory, message)
                 .with_hint("raise the setting memory_limit, or query the rows afterwards"));
         };
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push((rows, memory));
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.push((partition, rows, memory));
         Ok(())
     }
 
-    /// All rows that were kept.
+    /// All rows that were kept, in the order of the partitions.
     pub(crate) fn batches(&self) -> Vec<RecordBatch> {
-        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        batches.iter().map(|(rows, _)| rows.clone()).collect()
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.sort_by_key(|(partition, ..)| *partition);
+        batches.iter().map(|(_, rows, _)| rows.clone()).collect()
     }
 }

@@ -15,6 +15,7 @@ use crate::change;
 use crate::control::Control;
 use crate::economy::Economy;
 use crate::error::{Result, internal};
+use crate::insert;
 use crate::locate::locate;
 use crate::parameters::Bindings;
 use crate::session::Session;
@@ -85,6 +86,15 @@ async fn parameter_types(catalog: &StatementCatalog, sql: &str, count: usize) ->
             let described = change::described(catalog, &change).await;
             described.and_then(|(plan, _)| Ok(plan.get_parameter_types()?)).unwrap_or_default()
         }
+        Ok(Parsed::Sql(statement)) if insert_of(&statement).is_some() => {
+            let insert = insert_of(&statement).cloned();
+            let described = match insert {
+                Some(insert) => insert::described(catalog, insert).await.ok(),
+                None => None,
+            };
+            let types = described.and_then(|(plan, _)| plan.get_parameter_types().ok());
+            types.unwrap_or_default()
+        }
         Ok(Parsed::Sql(statement)) => {
             // A plan with open parameters may not exist, though one with values does.
             let plan = catalog.plan(&catalog.planning_state(), *statement).await;
@@ -150,6 +160,12 @@ async fn columns_of(
                 state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
             Ok(Some(Arc::clone(plan.schema().inner())))
         }
+        Parsed::Sql(parsed) if insert_of(&parsed).is_some_and(|of| of.returning.is_some()) => {
+            match insert_of(&parsed) {
+                Some(insert) => Ok(insert::described(catalog, insert.clone()).await?.1),
+                None => Ok(None),
+            }
+        }
         Parsed::Sql(parsed) if !returns_rows(&parsed) => Ok(None),
         Parsed::Change(change) => Ok(change::described(catalog, &change).await?.1),
         Parsed::Execute { ref name, .. } if !is_read(&session.prepared(name)?) => Ok(None),
@@ -174,6 +190,16 @@ async fn columns_of(
 
 fn is_query(statement: &DfStatement) -> bool {
     matches!(statement, DfStatement::Statement(inner) if matches!(&**inner, ast::Statement::Query(_)))
+}
+
+fn insert_of(statement: &DfStatement) -> Option<&ast::Insert> {
+    match statement {
+        DfStatement::Statement(inner) => match &**inner {
+            ast::Statement::Insert(insert) => Some(insert),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn returns_rows(statement: &DfStatement) -> bool {

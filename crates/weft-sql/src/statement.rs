@@ -19,6 +19,7 @@ use crate::grammar::{
     RECURSION_MAX, expect_end, expect_eof, expected, is, is_word, parser, skip_word, slice, syntax,
     take_string, take_word,
 };
+use crate::insert_syntax;
 use crate::interval_units;
 use crate::macros;
 use crate::materialized;
@@ -306,14 +307,23 @@ pub(crate) fn parse_query(sql: &str) -> Result<ast::Query> {
     Ok(*query)
 }
 
-fn parse_datafusion(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+fn parse_datafusion(mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let alias = insert_syntax::take_alias(&mut tokens);
     let mut parser = DFParserBuilder::new(tokens)
         .with_dialect(&DIALECT)
         .with_recursion_limit(RECURSION_MAX)
         .build()?;
     let mut statements = parser.parse_statements().map_err(|error| translate(&error))?;
     match statements.pop_front() {
-        Some(statement) => Ok(Parsed::Sql(Box::new(statement))),
+        Some(mut statement) => {
+            if let Some(inner) = inner_statement(&mut statement) {
+                insert_syntax::move_with(inner);
+                if let Some(alias) = alias {
+                    insert_syntax::set_alias(inner, alias);
+                }
+            }
+            Ok(Parsed::Sql(Box::new(statement)))
+        }
         None => Err(SqlError::new(ErrorKind::Syntax, "there is no statement in the text")),
     }
 }

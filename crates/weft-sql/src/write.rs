@@ -11,8 +11,10 @@ use weft_store::{PartitionWriter, Store, TableSchema, WriterOptions, WrittenGrou
 use crate::assign::Assignment;
 use crate::control::Control;
 use crate::error::{Result, internal};
+use crate::returning::Kept;
 
-/// Runs a plan and writes its rows, assigned to a table with this schema; the rows keep their order.
+/// Runs a plan and writes its rows, assigned to a table with this schema; the rows keep their order. Those that are
+/// returned are kept as well.
 ///
 /// # Errors
 /// What goes wrong in the plan; [`ErrorKind::Data`](crate::ErrorKind::Data) for values that do not fit.
@@ -21,8 +23,8 @@ pub(crate) async fn write_rows(
     control: &Control,
     schema: &TableSchema,
     assignment: Assignment,
-    plan: &Arc<dyn ExecutionPlan>,
-    context: &Arc<TaskContext>,
+    (plan, context): (&Arc<dyn ExecutionPlan>, &Arc<TaskContext>),
+    kept: &Arc<Kept>,
 ) -> Result<WrittenGroups> {
     let options = WriterOptions {
         workers: context.session_config().target_partitions(),
@@ -38,7 +40,8 @@ pub(crate) async fn write_rows(
     for partition in 0..plan.output_partitioning().partition_count() {
         let stream = plan.execute(partition, Arc::clone(context))?;
         let part = writer.partition(partition);
-        tasks.spawn(write_partition(Arc::clone(&assignment), stream, part));
+        let kept = (Arc::clone(kept), partition);
+        tasks.spawn(write_partition(Arc::clone(&assignment), stream, part, kept));
     }
     while let Some(ended) = tasks.join_next().await {
         ended.map_err(|error| internal(&error.to_string()))??;
@@ -50,9 +53,14 @@ async fn write_partition(
     assignment: Arc<Assignment>,
     mut stream: SendableRecordBatchStream,
     mut part: PartitionWriter,
+    (kept, partition): (Arc<Kept>, usize),
 ) -> Result<()> {
     while let Some(batch) = stream.next().await {
-        part.append(assignment.convert(&batch?)?).await?;
+        let rows = assignment.convert(&batch?)?;
+        if kept.is_wanted() {
+            kept.keep(partition, rows.clone())?;
+        }
+        part.append(rows).await?;
     }
     Ok(part.finish().await?)
 }

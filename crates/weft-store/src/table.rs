@@ -224,6 +224,16 @@ impl Table {
         self.version.id
     }
 
+    /// True if no commit has changed the table between the snapshots of the two, apart from its name and its indexes.
+    pub fn is_as(&self, other: &Table) -> bool {
+        let segments = |table: &Table| -> Vec<*const Segment> {
+            table.version.segments.iter().map(Arc::as_ptr).collect()
+        };
+        self.id() == other.id()
+            && self.version.next_row_id == other.version.next_row_id
+            && segments(self) == segments(other)
+    }
+
     /// Name and columns.
     pub fn schema(&self) -> &TableSchema {
         &self.version.schema

@@ -53,7 +53,7 @@ fn definitions_are_checked() {
         "CREATE TABLE u (a INTEGER CHECK (a > 0) NOT ENFORCED)",
         "CREATE TABLE u (a INTEGER, UNIQUE NULLS NOT DISTINCT (a))",
         "CREATE TEMPORARY TABLE u (a INTEGER)",
-        "INSERT OR REPLACE INTO t VALUES (1)",
+        "INSERT OR FAIL INTO t VALUES (1)",
         "DROP DATABASE main",
     ] {
         let error = check_error(&session, bad, ErrorKind::NotSupported);
@@ -355,6 +355,28 @@ fn readers_see_one_snapshot_during_commits() {
         }
     });
     check(&session, "SELECT count(*) FROM t", &["40"]);
+}
+
+#[test]
+fn rows_of_one_key_get_the_updates_of_all_sessions() {
+    let database = database();
+    let session = database.session().unwrap();
+    session.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, n INTEGER)").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let session = database.session().unwrap();
+            scope.spawn(move || {
+                for number in 0..8 {
+                    let sql = format!(
+                        "INSERT INTO t VALUES ({}, 1) ON CONFLICT (k) DO UPDATE SET n = t.n + 1",
+                        number % 2
+                    );
+                    assert_eq!(session.execute(&sql).unwrap(), 1);
+                }
+            });
+        }
+    });
+    check(&session, "SELECT * FROM t ORDER BY k", &["0 12", "1 12"]);
 }
 
 #[test]

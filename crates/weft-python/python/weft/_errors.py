@@ -98,6 +98,7 @@ _CLASSES: dict[str, tuple[type[Error], str]] = {
     "interface": (InterfaceError, "08003"),
     "integrity": (IntegrityError, "23000"),
     "unique_violation": (IntegrityError, "23505"),
+    "cardinality_violation": (ProgrammingError, "21000"),
     "check_violation": (IntegrityError, "23514"),
     "foreign_key_violation": (IntegrityError, "23503"),
 }
