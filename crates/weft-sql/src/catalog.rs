@@ -222,6 +222,11 @@ impl StatementCatalog {
         Ok(())
     }
 
+    /// The same without rows that have got names in the statement.
+    pub(crate) fn unbound(&self) -> StatementCatalog {
+        StatementCatalog { bound: Arc::default(), ..self.clone() }
+    }
+
     /// Gives rows a name in this statement.
     pub(crate) fn bind_rows(&self, name: &str, rows: Arc<dyn TableProvider>) {
         self.bound.insert(name, rows);

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::collect;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use futures::FutureExt;
 use weft_json::is_json;
 use weft_store::{Change, Column, Snapshot, TableSchema};
@@ -302,6 +303,29 @@ impl Declared {
     }
 }
 
+/// Columns as they are declared, and the constraints that are declared with them.
+///
+/// # Errors
+/// What is wrong with the definitions.
+pub(crate) async fn declared_columns(
+    catalog: &StatementCatalog,
+    columns: Vec<ast::ColumnDef>,
+) -> Result<(Vec<Column>, Vec<keys::Declared>)> {
+    let name = ast::ObjectName::from(vec![ast::Ident::with_quote('"', "new columns")]);
+    let mut create = CreateTableBuilder::new(name).columns(columns).build();
+    let promised = keys::take_constraints(&mut create)?;
+    constraints::check_table(&create)?;
+    let declared = create.columns.iter().map(Declared::of).collect::<Result<Vec<_>>>()?;
+    let state = catalog.planning_state();
+    let statement = DfStatement::Statement(Box::new(ast::Statement::CreateTable(create)));
+    let plan = catalog.plan(&state, statement).await?;
+    let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(plan)) = plan else {
+        return Err(internal("CREATE TABLE is planned as something else"));
+    };
+    let schema = table_schema(String::new(), plan.input.schema().as_arrow(), declared)?;
+    Ok((schema.columns, promised))
+}
+
 fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Result<TableSchema> {
     let mut columns = Vec::with_capacity(schema.fields().len());
     // A query's columns may hold NULL, whatever the optimizer knows about them.
@@ -333,7 +357,10 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
 }
 
 /// Checks that the defaults have values that fit their columns.
-async fn check_defaults(catalog: &StatementCatalog, schema: &TableSchema) -> Result<()> {
+///
+/// # Errors
+/// The first one that does not work.
+pub(crate) async fn check_defaults(catalog: &StatementCatalog, schema: &TableSchema) -> Result<()> {
     let state = catalog.planning_state();
     for column in &schema.columns {
         let Some(sql) = &column.default else { continue };

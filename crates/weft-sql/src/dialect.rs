@@ -75,6 +75,7 @@ impl Dialect for WeftDialect {
         support_map_literal_syntax
         supports_array_join_syntax
         supports_array_typedef_with_brackets
+        supports_alter_column_type_using
         supports_asc_desc_in_column_definition
         supports_bitwise_shift_operators
         supports_comma_separated_set_assignments

@@ -3,7 +3,7 @@
 use crate::error::SqlError;
 
 /// The first words of a statement, and what does the same here.
-const STATEMENTS: [(&str, &str); 21] = [
+const STATEMENTS: [(&str, &str); 20] = [
     ("ANALYZE", "statistics are kept up to date by themselves"),
     ("ATTACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
     ("CHECKPOINT", "each statement is durable when it ends"),

@@ -16,9 +16,10 @@ use datafusion::sql::sqlparser::parser::Parser;
 use weft_store::{Change, Table};
 
 use crate::catalog::{StatementCatalog, relation_name};
+use crate::conflict_target::Resolution;
 use crate::copy_from::target_columns;
 use crate::error::{ErrorKind, Position, Result, SqlError, internal};
-use crate::insert_conflict::{Proposal, Resolution};
+use crate::insert_conflict::Proposal;
 use crate::insert_diagnosis;
 use crate::keys::Checks;
 use crate::returning::{Kept, Returning};

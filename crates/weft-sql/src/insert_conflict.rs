@@ -15,16 +15,10 @@ use arrow::record_batch::RecordBatch;
 use datafusion::catalog::view::ViewTable;
 use datafusion::common::{Column as ColumnName, ScalarValue, TableReference};
 use datafusion::execution::SessionState;
-use datafusion::functions_window::row_number::row_number_udwf;
-use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::{
-    Cast, Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr,
-    WindowFunctionDefinition, lit,
-};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::physical_plan::{collect, execute_stream};
 use datafusion::sql::sqlparser::ast::{
-    self, CaseWhen, Ident, ObjectName, ObjectNamePart, SetExpr, TableWithJoins, VisitMut,
-    VisitorMut,
+    self, CaseWhen, Ident, ObjectName, SetExpr, TableWithJoins, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::StreamExt;
@@ -37,11 +31,13 @@ use crate::change::{Planned, plan_bound};
 use crate::change_statement::{
     Action, ChangeStatement, Clause, NewValue, WITH_IDS, assigned, case, query_of,
 };
+use crate::conflict_target::Resolution;
 use crate::copy_from::index_of;
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::grammar::syntax;
 use crate::keys::Checks;
 use crate::relation::{Relation, RelationTable};
+use crate::row_places::{PLACE, with_places};
 use crate::run::Run;
 use crate::spill_files::task_context;
 use crate::statement::{fold, parse_query};
@@ -53,140 +49,11 @@ const EXCLUDED: &str = "excluded";
 /// What the name of the rows to be inserted begins with in the query over them.
 const PROPOSED: &str = "rows proposed for ";
 
-/// The column of the places of proposed rows.
-const PLACE: &str = "place of the row";
-
 /// The column that counts proposed rows of one key.
 const NUMBER: &str = "number of the row";
 
 /// Proposed rows whose keys conditions on the table's rows list, at most.
 const LISTED_ROWS_MAX: usize = 1_000;
-
-/// What becomes of a row whose key the table has.
-#[derive(Clone, Debug)]
-pub(crate) enum Resolution {
-    /// It is not inserted.
-    Nothing(Option<ast::ConflictTarget>),
-    /// It takes the place of the table's row.
-    Replace,
-    /// The table's row is updated.
-    Update(Option<ast::ConflictTarget>, Vec<ast::Assignment>, Option<ast::Expr>),
-}
-
-impl Resolution {
-    /// Takes what an INSERT says of conflicts out of it; nothing if they are errors.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotSupported`] for what is not carried out.
-    pub(crate) fn take(insert: &mut ast::Insert) -> Result<Option<Resolution>> {
-        let ignore = std::mem::take(&mut insert.ignore);
-        let replace = std::mem::take(&mut insert.replace_into);
-        let or = match insert.or.take() {
-            None | Some(ast::SqliteOnConflict::Abort | ast::SqliteOnConflict::Rollback) => None,
-            Some(ast::SqliteOnConflict::Ignore) => Some(Resolution::Nothing(None)),
-            Some(ast::SqliteOnConflict::Replace) => Some(Resolution::Replace),
-            Some(ast::SqliteOnConflict::Fail) => {
-                return Err(SqlError::not_supported("INSERT OR FAIL")
-                    .with_hint("a statement inserts all of its rows or none"));
-            }
-        };
-        let or = match (ignore, replace) {
-            (true, _) => Some(Resolution::Nothing(None)),
-            (false, true) => Some(Resolution::Replace),
-            (false, false) => or,
-        };
-        let on = match insert.on.take() {
-            None => return Ok(or),
-            Some(ast::OnInsert::OnConflict(on)) => on,
-            Some(_) => {
-                return Err(SqlError::not_supported("ON DUPLICATE KEY UPDATE")
-                    .with_hint("write ON CONFLICT (columns) DO UPDATE SET a = excluded.a"));
-            }
-        };
-        if or.is_some() {
-            let message = "INSERT OR IGNORE, or OR REPLACE, and ON CONFLICT exclude each other";
-            return Err(SqlError::new(ErrorKind::Semantic, message));
-        }
-        let target = on.conflict_target;
-        Ok(Some(match on.action {
-            ast::OnConflictAction::DoNothing => Resolution::Nothing(target),
-            ast::OnConflictAction::DoUpdate(update) => {
-                Resolution::Update(target, update.assignments, update.selection)
-            }
-        }))
-    }
-
-    /// The unique indexes in which keys are looked for.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Semantic`] if there is none, or are several where one is meant.
-    pub(crate) fn arbiters<'a>(&self, table: &'a Table) -> Result<Vec<&'a IndexDefinition>> {
-        let unique: Vec<&IndexDefinition> = table.indexes().filter(|of| of.is_unique).collect();
-        let name = &table.schema().name;
-        let (target, what) = match self {
-            Resolution::Nothing(None) => return Ok(unique),
-            Resolution::Nothing(target) => (target.as_ref(), "ON CONFLICT"),
-            Resolution::Replace => (None, "OR REPLACE"),
-            Resolution::Update(target, ..) => (target.as_ref(), "DO UPDATE"),
-        };
-        let found = match target {
-            Some(ast::ConflictTarget::Columns(columns)) => {
-                let columns = numbers(table, columns)?;
-                let is_of = |of: &&&IndexDefinition| {
-                    of.columns.len() == columns.len()
-                        && of.columns.iter().all(|of| columns.contains(&of.column))
-                };
-                unique.iter().find(is_of).copied().ok_or_else(|| {
-                    let message =
-                        format!("table {name} has no unique key of the columns of ON CONFLICT");
-                    SqlError::new(ErrorKind::Semantic, message).with_hint(
-                        "name all columns of a primary key, of UNIQUE or of a unique index",
-                    )
-                })?
-            }
-            Some(ast::ConflictTarget::OnConstraint(constraint)) => {
-                let Some(ident) = constraint.0.last().and_then(ObjectNamePart::as_ident) else {
-                    let message = format!("{constraint} is no name of a constraint");
-                    return Err(SqlError::new(ErrorKind::Semantic, message));
-                };
-                let constraint = fold(ident.value.clone(), ident.quote_style);
-                let is_it = |of: &&&IndexDefinition| of.is_constraint && of.name == constraint;
-                unique.iter().find(is_it).copied().ok_or_else(|| {
-                    let message =
-                        format!("table {name} has no primary or unique key named {constraint}");
-                    SqlError::new(ErrorKind::Semantic, message).about(constraint)
-                })?
-            }
-            None => match unique[..] {
-                [only] => only,
-                [] => {
-                    let message = format!("{what} needs a unique key, and table {name} has none");
-                    return Err(SqlError::new(ErrorKind::Semantic, message)
-                        .with_hint(format!("CREATE UNIQUE INDEX ON {name} (…)")));
-                }
-                _ => {
-                    let message = format!(
-                        "{what} does not say which key is meant: table {name} has several unique keys"
-                    );
-                    return Err(SqlError::new(ErrorKind::Semantic, message)
-                        .with_hint("write ON CONFLICT (columns) DO UPDATE SET …"));
-                }
-            },
-        };
-        Ok(vec![found])
-    }
-}
-
-fn numbers(table: &Table, columns: &[Ident]) -> Result<HashSet<usize>> {
-    let number = |column: &Ident| {
-        let name = fold(column.value.clone(), column.quote_style);
-        index_of(table.schema(), &name, column.quote_style.is_some()).ok_or_else(|| {
-            let message = format!("table {} has no column {name}", table.schema().name);
-            SqlError::new(ErrorKind::Semantic, message).about(name)
-        })
-    };
-    columns.iter().map(number).collect()
-}
 
 /// Rows to be inserted.
 pub(crate) struct Proposal<'a> {
@@ -599,39 +466,4 @@ impl VisitorMut for Qualify<'_> {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// A plan with one more column, which has the places of its rows in their order.
-fn with_places(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let place = || Expr::Column(ColumnName::new_unqualified(PLACE));
-    match plan {
-        LogicalPlan::Projection(projection) => {
-            let input = with_places(Arc::unwrap_or_clone(projection.input))?;
-            let exprs = projection.expr.into_iter().chain([place()]);
-            Ok(LogicalPlanBuilder::from(input).project(exprs)?.build()?)
-        }
-        LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
-            let order = sort.expr.clone();
-            numbered(Arc::unwrap_or_clone(sort.input), order)
-        }
-        plan => numbered(plan, Vec::new()),
-    }
-}
-
-fn numbered(plan: LogicalPlan, order: Vec<SortExpr>) -> Result<LogicalPlan> {
-    let function = WindowFunctionDefinition::WindowUDF(row_number_udwf());
-    let number = Expr::from(WindowFunction::new(function, Vec::new()));
-    let number = match order.is_empty() {
-        true => number,
-        false => number.order_by(order).build()?,
-    };
-    let name = number.schema_name().to_string();
-    let columns: Vec<Expr> = plan
-        .schema()
-        .columns()
-        .into_iter()
-        .map(Expr::Column)
-        .chain([Expr::Column(ColumnName::new_unqualified(name)).alias(PLACE)])
-        .collect();
-    Ok(LogicalPlanBuilder::from(plan).window([number])?.project(columns)?.build()?)
 }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod access_path;
+mod alter;
 mod arrow_files;
 mod assign;
 mod at_time_zone;
@@ -22,6 +23,7 @@ mod checked_sum;
 mod collected;
 mod compared_types;
 mod comparisons;
+mod conflict_target;
 mod constant_orders;
 mod constant_unions;
 mod constraints;
@@ -147,6 +149,7 @@ mod roles;
 mod rounded_averages;
 mod rounding;
 mod row_counts;
+mod row_places;
 mod run;
 mod running;
 mod same_names;

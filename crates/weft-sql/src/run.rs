@@ -281,6 +281,12 @@ impl Run {
                     return self.create_view(&catalog, create).await;
                 }
                 ast::Statement::Insert(insert) => return self.insert(&catalog, insert).await,
+                ast::Statement::AlterTable(alter) => {
+                    return self.alter_table(&catalog, alter).await;
+                }
+                ast::Statement::AlterIndex { name, operation } => {
+                    return self.alter_index(&catalog, &name, &operation);
+                }
                 ast::Statement::CreateIndex(create) => return self.create_index(&catalog, create),
                 ast::Statement::Drop {
                     object_type, names, if_exists, cascade, restrict, ..
@@ -377,6 +383,9 @@ impl Run {
             }
             Parsed::CopyTo { query, path, options } => {
                 self.copy_to(&catalog, *query, path, options).await
+            }
+            Parsed::RenameView { name, to, if_exists } => {
+                self.rename_view(&catalog, (&name, &to), if_exists)
             }
             Parsed::DropMacro { names, if_exists } => self.drop_macros(&catalog, &names, if_exists),
             Parsed::ShowTables => self.show_tables(&catalog),

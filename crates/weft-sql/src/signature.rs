@@ -178,6 +178,7 @@ async fn columns_of(
         | Parsed::Prepare { .. }
         | Parsed::DropMacro { .. }
         | Parsed::Transaction(_)
+        | Parsed::RenameView { .. }
         | Parsed::Deallocate { .. } => Ok(None),
         // What shows something about the database reads nothing before its rows are asked for.
         _ => {

@@ -74,6 +74,8 @@ pub(crate) enum Parsed {
     Execute { name: String, values: Vec<ast::Expr> },
     /// `DEALLOCATE name`
     Deallocate { name: String },
+    /// `ALTER VIEW [IF EXISTS] view RENAME TO name`
+    RenameView { name: ast::ObjectName, to: ast::ObjectName, if_exists: bool },
     /// `DROP MACRO [IF EXISTS] name, …`
     DropMacro { names: Vec<ast::ObjectName>, if_exists: bool },
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, and the like
@@ -256,6 +258,11 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     match (word(0), word(1), word(2)) {
         ("COPY", ..) => parse_copy(tokens),
         ("ALTER", "DATABASE", "ADD") => parse_add_device(tokens),
+        ("ALTER", "VIEW", _)
+            if text::significant(&tokens).iter().any(|token| is(token, "RENAME")) =>
+        {
+            parse_rename_view(tokens)
+        }
         ("SHOW", "TABLES", "") => expect_end(&tokens, 2).map(|()| Parsed::ShowTables),
         ("PRAGMA", "INTEGRITY_CHECK", "") => {
             expect_end(&tokens, 2).map(|()| Parsed::CheckTables { table: None })
@@ -339,6 +346,25 @@ fn parse_add_device(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let path = take_string(&mut parser, "a path in single quotes")?;
     expect_eof(&mut parser)?;
     Ok(Parsed::AddDevice { path })
+}
+
+fn parse_rename_view(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let mut parser = parser(tokens);
+    parser.next_token();
+    parser.next_token();
+    let if_exists = take_word(&mut parser, "IF");
+    if if_exists && !take_word(&mut parser, "EXISTS") {
+        return expected("EXISTS", &parser.peek_token());
+    }
+    let name = parser.parse_object_name(false).map_err(syntax)?;
+    for word in ["RENAME", "TO"] {
+        if !take_word(&mut parser, word) {
+            return expected(word, &parser.peek_token());
+        }
+    }
+    let to = parser.parse_object_name(false).map_err(syntax)?;
+    expect_eof(&mut parser)?;
+    Ok(Parsed::RenameView { name, to, if_exists })
 }
 
 /// A table or query to describe, after so many words.

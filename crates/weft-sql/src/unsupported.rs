@@ -46,9 +46,10 @@ fn check_explained(statement: &DfStatement, is_analyze: bool) -> Result<()> {
 
 fn check_sql(statement: &Statement) -> Result<()> {
     let what = match statement {
-        Statement::AlterTable(_) => "ALTER TABLE",
-        Statement::AlterView { .. } => "ALTER VIEW",
-        Statement::AlterIndex { .. } => "ALTER INDEX",
+        Statement::AlterView { .. } => {
+            return Err(SqlError::not_supported("ALTER VIEW … AS")
+                .with_hint("write CREATE OR REPLACE VIEW … AS"));
+        }
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateSequence { .. } => "CREATE SEQUENCE",

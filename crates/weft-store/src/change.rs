@@ -1,5 +1,6 @@
 //! What a commit can change.
 
+use crate::alter::Alteration;
 use crate::index::{Check, ForeignKey, IndexDefinition};
 use crate::row_set::RowSet;
 use crate::schema::TableSchema;
@@ -24,6 +25,24 @@ pub enum Change {
     },
     /// Gives a table another name.
     RenameTable {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// Changes a table's columns.
+    AlterTable {
+        /// The table's name.
+        table: String,
+        /// The identity that the table must have; none if an earlier change of this commit made or altered it.
+        expected: Option<u64>,
+        /// What becomes of it.
+        alteration: Alteration,
+    },
+    /// Gives an index, a condition or a foreign key another name.
+    RenameConstraint {
+        /// The table's name.
+        table: String,
         /// Its name.
         from: String,
         /// Its new name.

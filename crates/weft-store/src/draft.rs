@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::alter::{Alteration, Altered, alter};
 use crate::append::append;
 use crate::change::Change;
 use crate::delete::{Shortened, delete, truncate};
@@ -83,6 +84,16 @@ impl Draft {
                 self.drop_table(&name)
             }
             Change::RenameTable { from, to } => self.rename_table(&from, to),
+            Change::AlterTable { table, expected, alteration } => {
+                let version = self.check_identity(&table, expected)?;
+                self.alter_references(&version, &alteration)?;
+                let altered = alter(&version, alteration, space, access).await?;
+                self.alter_table(table, altered);
+                Ok(())
+            }
+            Change::RenameConstraint { table, from, to } => {
+                self.rename_constraint(&table, &from, &to)
+            }
             Change::CreateView { name, sql, or_replace } => {
                 self.check_free(&name, or_replace, false)?;
                 self.views.insert(name, sql);
@@ -223,9 +234,16 @@ impl Draft {
     /// The table of a name, if it is the one expected.
     fn check_identity(&self, name: &str, expected: Option<u64>) -> Result<Arc<TableVersion>> {
         let conflict = |change| StoreError::Conflict { table: name.to_owned(), change };
+        // What earlier changes of this commit did to it is known to the statement.
+        let is_as_before = |version: &TableVersion, id: u64| {
+            let base = self.base.tables.get(name);
+            base.is_some_and(|base| base.id == version.id && base.identity() == id)
+        };
         match (self.tables.get(name), expected) {
             (Some(version), None) => Ok(version.clone()),
-            (Some(version), Some(id)) if version.id == id => Ok(version.clone()),
+            (Some(version), Some(id)) if version.identity() == id || is_as_before(version, id) => {
+                Ok(version.clone())
+            }
             (Some(_), Some(_)) => Err(conflict("replaced")),
             (None, Some(_)) => Err(conflict("dropped")),
             (None, None) => Err(StoreError::NoSuchTable { name: name.to_owned() }),
@@ -377,7 +395,7 @@ impl Draft {
         if is_index || version.constraints.has(name) {
             return Err(StoreError::Exists { kind: "constraint", name: name.to_owned() });
         }
-        let mut constraints = (*version.constraints).clone();
+        let mut constraints = version.constraints.altered();
         change(&mut constraints);
         let next = version.copied().with_keys(version.indexes.clone(), Arc::new(constraints));
         self.tables.insert(table.to_owned(), Arc::new(next));
@@ -386,7 +404,7 @@ impl Draft {
 
     fn drop_constraint(&mut self, table: &str, name: &str) -> Result<()> {
         let version = self.check_identity(table, None)?;
-        let mut constraints = (*version.constraints).clone();
+        let mut constraints = version.constraints.altered();
         constraints.checks.retain(|check| check.name != name);
         constraints.foreign_keys.retain(|key| key.name != name);
         let next = version.copied().with_keys(version.indexes.clone(), Arc::new(constraints));
@@ -439,7 +457,85 @@ impl Draft {
         };
         let schema = TableSchema { name: to.clone(), ..(*version.schema).clone() };
         let renamed = version.copied().with_schema(Arc::new(schema));
-        self.tables.insert(to, Arc::new(renamed));
+        self.tables.insert(to.clone(), Arc::new(renamed));
+        if self.shrunk.remove(from) {
+            self.shrunk.insert(to.clone());
+        }
+        for (table, _) in self.grown.iter_mut().filter(|(table, _)| table == from) {
+            table.clone_from(&to);
+        }
+        Ok(())
+    }
+
+    /// Has foreign keys of other tables follow the columns of a table that is altered.
+    fn alter_references(&mut self, version: &TableVersion, alteration: &Alteration) -> Result<()> {
+        let is_referring = |other: &&Arc<TableVersion>| {
+            other.id != version.id
+                && other.constraints.foreign_keys.iter().any(|key| key.parent == version.id)
+        };
+        let mut referring = Vec::new();
+        for other in self.tables.values().filter(is_referring) {
+            let mut constraints = other.constraints.altered();
+            for key in &mut constraints.foreign_keys {
+                let Some(followed) = alteration.foreign_key(key, false, version.id) else {
+                    return Err(StoreError::Referenced {
+                        what: format!("a column of table {}", version.schema.name),
+                        constraint: key.name.clone(),
+                        table: other.schema.name.clone(),
+                    });
+                };
+                *key = followed;
+            }
+            let next = other.copied().with_keys(other.indexes.clone(), Arc::new(constraints));
+            referring.push((other.schema.name.clone(), next));
+        }
+        for (name, next) in referring {
+            self.tables.insert(name, Arc::new(next));
+        }
+        Ok(())
+    }
+
+    fn alter_table(&mut self, table: String, altered: Altered) {
+        self.freed.extend(altered.freed);
+        self.taken.extend(altered.taken);
+        self.has_dropped = true;
+        if altered.has_old_indexes {
+            self.shrunk.insert(table.clone());
+            // Values may be others.
+            let id = altered.version.id;
+            let is_concerned = |name: &String, version: &TableVersion| {
+                *name == table
+                    || version.constraints.foreign_keys.iter().any(|key| key.parent == id)
+            };
+            for (name, version) in &self.tables {
+                if is_concerned(name, version) {
+                    self.grown.push((name.clone(), 0));
+                }
+            }
+        }
+        self.tables.insert(table, Arc::new(altered.version));
+    }
+
+    fn rename_constraint(&mut self, table: &str, from: &str, to: &str) -> Result<()> {
+        let version = self.check_identity(table, None)?;
+        let is_taken = self.table_of_index(to).is_some() || version.constraints.has(to);
+        if is_taken {
+            return Err(StoreError::Exists { kind: "constraint", name: to.to_owned() });
+        }
+        let mut constraints = version.constraints.altered();
+        let checks = constraints.checks.iter_mut().map(|check| &mut check.name);
+        let keys = constraints.foreign_keys.iter_mut().map(|key| &mut key.name);
+        for name in checks.chain(keys).filter(|name| *name == from) {
+            to.clone_into(name);
+        }
+        let mut indexes = version.indexes.clone();
+        for index in indexes.iter_mut().filter(|index| index.definition().name == from) {
+            let definition =
+                IndexDefinition { name: to.to_owned(), ..(**index.definition()).clone() };
+            index.entry.definition = Arc::new(definition);
+        }
+        let next = version.copied().with_keys(indexes, Arc::new(constraints));
+        self.tables.insert(table.to_owned(), Arc::new(next));
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 //! Nothing here knows SQL: expressions and views are texts, names are case-sensitive.
 #![forbid(unsafe_code)]
 
+mod alter;
 mod append;
 mod array_bytes;
 mod change;
@@ -56,6 +57,7 @@ mod transaction;
 mod wire;
 mod writer;
 
+pub use alter::Alteration;
 pub use change::Change;
 pub use device::DEVICES_MAX;
 pub use directory::Directory;

@@ -310,6 +310,7 @@ mod tests {
                     parent: 4,
                     parent_columns: vec![0],
                 }],
+                ..Constraints::default()
             }),
         };
         Manifest {

@@ -76,6 +76,13 @@ impl Statistics {
         self.keys.len()
     }
 
+    /// Statistics of the same rows with some of the columns, by number.
+    pub(crate) fn of_columns(&self, columns: &[usize]) -> Statistics {
+        let sketches = columns.iter().map(|column| self.sketches[*column].clone()).collect();
+        let sample = columns.iter().map(|column| self.sample[*column].clone()).collect();
+        Statistics { rows: self.rows, sketches, keys: self.keys.clone(), sample }
+    }
+
     /// Statistics of both's rows. `other` has the same columns.
     pub(crate) fn merge(&mut self, other: Statistics) -> weft_codec::Result<()> {
         self.rows += other.rows;

@@ -99,6 +99,21 @@ impl TableVersion {
         self.statistics.get().cloned().flatten()
     }
 
+    /// The table's identity among those of the open database: its number, and how often its definition was changed.
+    pub(crate) fn identity(&self) -> u64 {
+        self.id ^ u64::from(self.constraints.alterations).rotate_right(16)
+    }
+
+    /// True if the rows are those of another version of the table.
+    pub(crate) fn has_rows_of(&self, other: &TableVersion) -> bool {
+        let segments = |version: &TableVersion| -> Vec<*const Segment> {
+            version.segments.iter().map(Arc::as_ptr).collect()
+        };
+        self.id == other.id
+            && self.next_row_id == other.next_row_id
+            && segments(self) == segments(other)
+    }
+
     /// The unique index of these columns, in whatever order.
     pub(crate) fn unique_index(&self, columns: &[usize]) -> Option<&IndexVersion> {
         self.indexes.iter().find(|index| {
@@ -219,19 +234,20 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table's identity: another table, even one of the same name made later, has another.
+    /// The table's identity, for changes that rely on it: another table, even one of the same name made later, has another,
+    /// and so has the same one after its columns or constraints were altered.
     pub fn id(&self) -> u64 {
+        self.version.identity()
+    }
+
+    /// The number by which foreign keys name the table: no other table ever has it.
+    pub fn number(&self) -> u64 {
         self.version.id
     }
 
     /// True if no commit has changed the table between the snapshots of the two, apart from its name and its indexes.
     pub fn is_as(&self, other: &Table) -> bool {
-        let segments = |table: &Table| -> Vec<*const Segment> {
-            table.version.segments.iter().map(Arc::as_ptr).collect()
-        };
-        self.id() == other.id()
-            && self.version.next_row_id == other.version.next_row_id
-            && segments(self) == segments(other)
+        self.id() == other.id() && self.version.has_rows_of(&other.version)
     }
 
     /// Name and columns.

@@ -380,6 +380,61 @@ fn rows_of_one_key_get_the_updates_of_all_sessions() {
 }
 
 #[test]
+fn rows_that_are_inserted_while_a_table_is_altered_fit_it() {
+    let database = database();
+    let session = database.session().unwrap();
+    session.execute("CREATE TABLE t (a INTEGER)").unwrap();
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let session = database.session().unwrap();
+            scope.spawn(move || {
+                for number in 0..10 {
+                    let sql = format!("INSERT INTO t (a) VALUES ({})", writer * 10 + number);
+                    session.execute(&sql).unwrap();
+                }
+            });
+        }
+        let session = database.session().unwrap();
+        scope.spawn(move || {
+            session.execute("ALTER TABLE t ADD COLUMN b INTEGER DEFAULT 7").unwrap();
+            session.execute("ALTER TABLE t ADD CHECK (b = 7), ALTER b SET NOT NULL").unwrap();
+            session.execute("ALTER TABLE t ALTER a TYPE BIGINT, ADD UNIQUE (a)").unwrap();
+        });
+    });
+    check(&session, "SELECT count(*), sum(a), sum(b) FROM t", &["20 190 140"]);
+    check(&session, "CHECK TABLE t", &["t NULL ok", "t t_a_key ok"]);
+    check_error(&session, "INSERT INTO t VALUES (20, 8)", ErrorKind::CheckViolation);
+}
+
+#[test]
+fn altered_tables_survive_being_reopened() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, options) = (directory.path().join("my.weft"), DatabaseOptions::default());
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    for sql in [
+        "CREATE TABLE t (a INTEGER, b VARCHAR, c BIGINT, CHECK (c >= 0))",
+        "INSERT INTO t SELECT value, 'x' || value, value * 2 FROM generate_series(1, 3000) AS g(value)",
+        "CREATE INDEX t_c ON t (c)",
+        "ALTER TABLE t DROP COLUMN b",
+        "ALTER TABLE t RENAME COLUMN c TO d",
+        "ALTER TABLE t ADD COLUMN e DOUBLE DEFAULT 0.5, ALTER a TYPE BIGINT",
+        "ALTER TABLE t DROP COLUMN a",
+        "ALTER TABLE t RENAME TO u",
+        "ALTER INDEX t_c RENAME TO u_d",
+    ] {
+        session.execute(sql).unwrap();
+    }
+    drop((session, database));
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    check(&session, "SELECT count(*), sum(d), sum(e) FROM u", &["3000 9003000 1500.0"]);
+    check(&session, "SELECT * FROM u WHERE d = 40", &["40 0.5"]);
+    check(&session, "PRAGMA integrity_check", &["u NULL ok", "u u_d ok"]);
+    check_error(&session, "INSERT INTO u VALUES (-1, 1)", ErrorKind::CheckViolation);
+}
+
+#[test]
 fn a_cancelled_load_leaves_nothing() {
     let database = database();
     let session = database.session().unwrap();

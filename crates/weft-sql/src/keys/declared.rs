@@ -67,6 +67,16 @@ pub(crate) fn take_constraints(create: &mut CreateTable) -> Result<Vec<Declared>
     Ok(declared)
 }
 
+impl Declared {
+    /// A constraint of a table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotSupported`] for what is not carried out.
+    pub(crate) fn of_table(constraint: &TableConstraint) -> Result<Declared> {
+        of_table(constraint)
+    }
+}
+
 fn of_column(
     column: &Name,
     name: Option<&ast::Ident>,

@@ -66,7 +66,28 @@ pub(crate) fn resolve(
     schema: &mut TableSchema,
     declared: Vec<Declared>,
 ) -> Result<Promised> {
+    resolve_more(catalog, schema, declared, (&[], HashSet::new()))
+}
+
+/// As [`resolve`], of a table that has these indexes already; constraints of it have the names that are taken.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn resolve_more(
+    catalog: &StatementCatalog,
+    schema: &mut TableSchema,
+    declared: Vec<Declared>,
+    (kept, taken): (&[IndexDefinition], HashSet<String>),
+) -> Result<Promised> {
+    let exists = |one: &&Declared| one.name.as_ref().is_some_and(|name| taken.contains(name));
+    if let Some(name) = declared.iter().find(exists).and_then(|one| one.name.clone()) {
+        let message = format!("constraint {name} exists already");
+        return Err(SqlError::new(ErrorKind::AlreadyExists, message)
+            .about(name)
+            .with_hint("give the constraint another name"));
+    }
     let mut names = Names::new(catalog.snapshot(), &schema.name, &declared);
+    names.taken.extend(taken);
     let mut promised = Promised::default();
     // Foreign keys may refer to keys of the table itself.
     let (references, others): (Vec<_>, Vec<_>) =
@@ -76,7 +97,8 @@ pub(crate) fn resolve(
             Kind::Key { columns, is_primary } => {
                 let columns = numbers(schema, &columns)?;
                 if is_primary {
-                    if promised.indexes.iter().any(|index| index.is_primary) {
+                    let mut indexes = kept.iter().chain(&promised.indexes);
+                    if indexes.any(|index| index.is_primary) {
                         let message = format!("table {} has two primary keys", schema.name);
                         return Err(SqlError::new(ErrorKind::Semantic, message));
                     }
@@ -98,8 +120,13 @@ pub(crate) fn resolve(
             Kind::Foreign { columns, parent, parent_columns } => {
                 let columns = numbers(schema, &columns)?;
                 let name = names.name(name, schema, &columns, "fkey");
-                let parent_columns =
-                    referenced(catalog, (schema, &promised), &columns, &parent, &parent_columns)?;
+                let parent_columns = referenced(
+                    catalog,
+                    (schema, &[kept, promised.indexes.as_slice()].concat()),
+                    &columns,
+                    &parent,
+                    &parent_columns,
+                )?;
                 let key = ForeignKey { name, columns, parent: 0, parent_columns };
                 promised.references.push((parent, key));
             }
@@ -111,13 +138,13 @@ pub(crate) fn resolve(
 /// The columns of a table that a foreign key refers to.
 fn referenced(
     catalog: &StatementCatalog,
-    (own, promised): (&TableSchema, &Promised),
+    (own, own_indexes): (&TableSchema, &[IndexDefinition]),
     columns: &[usize],
     parent: &str,
     named: &[Name],
 ) -> Result<Vec<usize>> {
     let (schema, indexes): (TableSchema, Vec<IndexDefinition>) = match parent == own.name {
-        true => (own.clone(), promised.indexes.clone()),
+        true => (own.clone(), own_indexes.to_vec()),
         false => {
             let table = catalog.stored(parent)?;
             (table.schema().clone(), table.indexes().cloned().collect())
@@ -247,7 +274,7 @@ pub(crate) fn drop_references(
     changes: &mut Vec<Change>,
 ) -> Result<()> {
     let ids: Vec<u64> =
-        dropped.iter().filter_map(|name| Some(snapshot.table(name)?.id())).collect();
+        dropped.iter().filter_map(|name| Some(snapshot.table(name)?.number())).collect();
     for name in snapshot.tables().filter(|name| !dropped.iter().any(|dropped| dropped == name)) {
         let Some(table) = snapshot.table(name) else { continue };
         for key in &table.constraints().foreign_keys {

@@ -124,7 +124,7 @@ pub(crate) fn relations(snapshot: &Snapshot) -> Vec<Numbered> {
     let mut found: Vec<Numbered> = snapshot
         .tables()
         .filter_map(|name| {
-            let oid = table_oid(snapshot.table(name)?.id());
+            let oid = table_oid(snapshot.table(name)?.number());
             Some(placed(snapshot, oid, name, RelationKind::Table))
         })
         .collect();

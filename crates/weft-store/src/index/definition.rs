@@ -70,6 +70,8 @@ pub struct Constraints {
     pub checks: Vec<Check>,
     /// Foreign keys. A commit sees to them.
     pub foreign_keys: Vec<ForeignKey>,
+    /// How often the table's definition has changed since the database was opened. It is not stored.
+    pub(crate) alterations: u16,
 }
 
 impl IndexDefinition {
@@ -180,6 +182,11 @@ fn read_column(reader: &mut Reader<'_>, columns: usize) -> WireResult<usize> {
 }
 
 impl Constraints {
+    /// The same of a table whose definition has changed.
+    pub(crate) fn altered(&self) -> Constraints {
+        Constraints { alterations: self.alterations.wrapping_add(1), ..self.clone() }
+    }
+
     /// Whether a constraint has this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.checks.iter().any(|check| check.name == name)

@@ -1,21 +1,24 @@
 //! Power loss at every write, sync, allocation and change of a name: what was acknowledged is there, what
 //! was not is there as a whole or not at all, and no space is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::DataType;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::{SimDisk, SimFaults, SimOptions};
 use weft_store::*;
 
-use crate::support::*;
+use crate::support::{self, *};
 
 /// What a database holds: numbers by table, and views.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     tables: BTreeMap<String, Vec<i64>>,
+    /// Tables with a column before the numbers, which has twice the numbers.
+    wide: BTreeSet<String>,
     views: BTreeMap<String, String>,
 }
 
@@ -31,6 +34,10 @@ enum Step {
     /// The numbers that this one divides, negated, in new rows.
     Negate(&'static str, i64),
     Truncate(&'static str),
+    /// A column more, for which all rows are written anew.
+    Widen(&'static str),
+    /// The column less, which changes the directory.
+    Narrow(&'static str),
     View(&'static str, &'static str),
     /// A device more.
     Device,
@@ -56,7 +63,14 @@ fn history() -> Vec<Step> {
         Step::Create("c"),
         Step::Append("c", 5..5_000),
         Step::Append("b", 9..2_000),
+        Step::Widen("b"),
+        Step::Narrow("b"),
+        Step::Delete("c", 7),
+        Step::Widen("c"),
+        Step::Narrow("c"),
         Step::Delete("c", 1),
+        Step::Widen("c"),
+        Step::Narrow("c"),
         Step::Append("c", 1..4),
         Step::Truncate("b"),
         Step::Append("b", 9..11),
@@ -85,6 +99,8 @@ impl Step {
                 *rows = kept;
             }
             Step::Truncate(name) => model.tables.get_mut(*name).unwrap().clear(),
+            Step::Widen(name) => drop(model.wide.insert((*name).into())),
+            Step::Narrow(name) => drop(model.wide.remove(*name)),
             Step::Device => {}
             Step::View(name, sql) => drop(model.views.insert((*name).into(), (*sql).into())),
         }
@@ -118,6 +134,16 @@ impl Step {
             Step::Truncate(name) => {
                 vec![Change::Truncate { table: (*name).into(), expected: None }]
             }
+            Step::Widen(name) => vec![widen(store, name)?],
+            Step::Narrow(name) => {
+                let alteration = Alteration {
+                    columns: number_table(name),
+                    origins: vec![Some(1)],
+                    seen: None,
+                    rows: None,
+                };
+                vec![Change::AlterTable { table: (*name).into(), expected: None, alteration }]
+            }
             Step::View(name, sql) => vec![Change::CreateView {
                 name: (*name).into(),
                 sql: (*sql).into(),
@@ -131,6 +157,21 @@ impl Step {
 /// The index that each table has: of numbers, some of which may come twice.
 fn index_of(name: &str) -> IndexDefinition {
     index(&format!("{name}_idx"), &[0], false)
+}
+
+/// The change that gives a table a column before its numbers, with twice as much.
+fn widen(store: &Store, name: &str) -> Result<Change> {
+    let table = store.snapshot().table(name).unwrap();
+    let numbers = column_of::<Int64Type>(&everything(&table)?, 0);
+    let columns = support::table(name, &[("twice", DataType::Int64), ("n", DataType::Int64)]);
+    let twice: Vec<i64> = numbers.iter().map(|number| number * 2).collect();
+    let arrays =
+        [twice, numbers].map(|values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef);
+    let batch = RecordBatch::try_new(columns.arrow_schema(), arrays.into()).unwrap();
+    let rows = Some(write(store, &columns, &[batch])?);
+    let (origins, expected) = (vec![None, Some(0)], Some(table.id()));
+    let alteration = Alteration { columns, origins, seen: Some(table), rows };
+    Ok(Change::AlterTable { table: name.into(), expected, alteration })
 }
 
 /// The numbers of a table that `divisor` divides, and the change that deletes their rows.
@@ -149,17 +190,27 @@ fn delete(store: &Store, name: &str, divisor: i64) -> (Vec<i64>, Change) {
 /// What the database on the disk holds.
 fn found(store: &Store) -> Model {
     let snapshot = store.snapshot();
-    let rows = |batch: RecordBatch| column_of::<Int64Type>(&batch, 0);
+    let mut wide = BTreeSet::new();
+    let rows = |batch: RecordBatch| column_of::<Int64Type>(&batch, batch.num_columns() - 1);
     let table = |name: &str| {
         let table = snapshot.table(name).unwrap();
-        let all = rows(everything(&table).unwrap());
+        let all = everything(&table).unwrap();
+        if all.num_columns() > 1 {
+            wide.insert(name.to_owned());
+            let twice = column_of::<Int64Type>(&all, 0);
+            assert!(
+                twice.iter().zip(rows(all.clone())).all(|(twice, number)| *twice == number * 2)
+            );
+        }
+        let all = rows(all);
         for index in table.indexes() {
             assert_eq!(rows(by_index(&table, &index.name)), all, "index {}", index.name);
         }
         (name.to_owned(), all)
     };
     let views = snapshot.views().map(|(name, sql)| (name.to_owned(), sql.to_owned()));
-    Model { tables: snapshot.tables().map(table).collect(), views: views.collect() }
+    let (tables, views) = (snapshot.tables().map(table).collect(), views.collect());
+    Model { tables, wide, views }
 }
 
 /// All bytes of the data files are a header, a table's or free.
@@ -224,6 +275,10 @@ fn random_history(random: &mut fastrand::Rng) -> Vec<Step> {
         let most = [1, 10, 3_000][random.usize(..3)];
         let rows = start..start + random.i64(1..=most);
         let is_there = tables.contains(&name);
+        if is_there && random.u8(..8) == 0 {
+            history.extend([Step::Widen(name), Step::Narrow(name)]);
+            continue;
+        }
         history.push(match random.u8(..12) {
             _ if !is_there => {
                 tables.push(name);
