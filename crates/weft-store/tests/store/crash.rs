@@ -164,7 +164,7 @@ fn widen(store: &Store, name: &str) -> Result<Change> {
     let table = store.snapshot().table(name).unwrap();
     let numbers = column_of::<Int64Type>(&everything(&table)?, 0);
     let columns = support::table(name, &[("twice", DataType::Int64), ("n", DataType::Int64)]);
-    let twice: Vec<i64> = numbers.iter().map(|number| number * 2).collect();
+    let twice: Vec<i64> = numbers.iter().map(|number| number.wrapping_mul(2)).collect();
     let arrays =
         [twice, numbers].map(|values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef);
     let batch = RecordBatch::try_new(columns.arrow_schema(), arrays.into()).unwrap();
@@ -199,7 +199,10 @@ fn found(store: &Store) -> Model {
             wide.insert(name.to_owned());
             let twice = column_of::<Int64Type>(&all, 0);
             assert!(
-                twice.iter().zip(rows(all.clone())).all(|(twice, number)| *twice == number * 2)
+                twice
+                    .iter()
+                    .zip(rows(all.clone()))
+                    .all(|(twice, number)| *twice == number.wrapping_mul(2))
             );
         }
         let all = rows(all);
