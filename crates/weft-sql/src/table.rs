@@ -149,7 +149,7 @@ fn planned<'a>(
 ) -> BoxFuture<'a, DfResult<Arc<dyn ExecutionPlan>>> {
     Box::pin(async move {
         if let Some(transaction) = table.context.control.transaction() {
-            transaction.note_read(table.table.id());
+            transaction.note_read(table.table.number());
         }
         table.table.load().await.map_err(|error| from_store(&error))?;
         let projection = match projection {

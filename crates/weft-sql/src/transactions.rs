@@ -82,7 +82,7 @@ impl SessionTransaction {
         Ok(self.store.snapshot()?)
     }
 
-    /// Notes that a statement reads a table of this identity.
+    /// Notes that a statement reads the table of this number.
     pub(crate) fn note_read(&self, table: u64) {
         self.store.note_read(table);
     }

@@ -84,6 +84,9 @@ impl Draft {
                 self.drop_table(&name)
             }
             Change::RenameTable { from, to } => self.rename_table(&from, to),
+            Change::AlterTable { .. } | Change::RenameConstraint { .. } if self.own.is_some() => {
+                Err(StoreError::NotInTransaction { what: "ALTER TABLE" })
+            }
             Change::AlterTable { table, expected, alteration } => {
                 let version = self.check_identity(&table, expected)?;
                 self.alter_references(&version, &alteration)?;

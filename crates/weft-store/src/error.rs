@@ -204,6 +204,12 @@ pub enum StoreError {
         /// `changed`, `dropped`, `created`, or what else was done to it.
         change: &'static str,
     },
+    /// What was asked for is a transaction of its own.
+    #[error("{what} cannot run within a transaction: COMMIT or ROLLBACK first")]
+    NotInTransaction {
+        /// The statement.
+        what: &'static str,
+    },
     /// The transaction was committed or rolled back already.
     #[error("the transaction has ended already")]
     TransactionEnded,

@@ -224,6 +224,7 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         StoreError::TempDirectory { .. } => ErrorKind::Setting,
         StoreError::Conflict { .. } | StoreError::Serialization { .. } => ErrorKind::Conflict,
         StoreError::TransactionEnded => ErrorKind::NoActiveTransaction,
+        StoreError::NotInTransaction { .. } => ErrorKind::ActiveTransaction,
         StoreError::NoSuchSavepoint { .. } => ErrorKind::NoSavepoint,
         StoreError::TransactionMemory { .. } => ErrorKind::OutOfMemory,
         StoreError::At { source, .. } => from_store(source).kind(),

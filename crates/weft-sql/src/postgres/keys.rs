@@ -88,7 +88,7 @@ fn of_table(snapshot: &Snapshot, indexes: &[Numbered], table: &Table) -> Vec<Con
         oid: 0,
         name: name.to_owned(),
         schema: parts(snapshot, &schema.name).0.to_owned(),
-        table: table_oid(table.id()),
+        table: table_oid(table.number()),
         columns: Vec::new(),
         index: 0,
         kind,

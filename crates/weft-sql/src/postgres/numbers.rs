@@ -169,7 +169,7 @@ fn indexes(snapshot: &Snapshot) -> Vec<Numbered> {
             (of, name) if of == schema => name.to_owned(),
             _ => definition.name.clone(),
         };
-        let kind = RelationKind::Index(table_oid(table.id()), definition);
+        let kind = RelationKind::Index(table_oid(table.number()), definition);
         Numbered { oid, schema, name, stored, kind }
     };
     named.into_values().zip(oids).map(index).collect()

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use weft_codec::Predicate;
-use weft_index::{KeyEncoder, Keys, PrefixCursor, Tree};
+use weft_index::{KeyEncoder, Keys, PrefixCursor};
 
 use crate::error::{Result, StoreError};
 use crate::fetch::{Wish, fetch_where, retain_live};
@@ -70,8 +70,8 @@ pub struct KeyLookupStats {
 #[derive(Debug)]
 pub struct KeyLookups {
     lookup: Arc<KeyLookup>,
-    /// One for each different key.
-    cursors: Vec<PrefixCursor>,
+    /// One for each different key, in each of the trees that the index consists of.
+    cursors: Vec<Vec<PrefixCursor>>,
     /// The numbers of the keys, those that are equal beside each other, and where those of each cursor end.
     numbers: Vec<u32>,
     ends: Vec<u32>,
@@ -153,14 +153,14 @@ impl KeyLookup {
         };
         let mut order: Vec<u32> = (0..encoded.len() as u32).collect();
         order.sort_unstable_by(|a, b| encoded.get(*a as usize).cmp(encoded.get(*b as usize)));
-        let (mut cursors, mut ends) = (Vec::new(), Vec::new());
+        let (mut different, mut ends) = (Vec::new(), Vec::new());
         for (at, place) in order.iter().enumerate() {
             let key = encoded.get(*place as usize);
             let is_equal = at > 0 && encoded.get(order[at - 1] as usize) == key;
             match ends.last_mut() {
                 Some(end) if is_equal => *end = at as u32 + 1,
                 _ => {
-                    cursors.push(PrefixCursor::new(key));
+                    different.push(key);
                     ends.push(at as u32 + 1);
                 }
             }
@@ -168,7 +168,9 @@ impl KeyLookup {
         let starts = std::iter::once(&0).chain(&ends);
         let equal_max = starts.zip(&ends).map(|(start, end)| (end - start) as usize).max();
         let numbers = order.iter().map(|at| numbers[*at as usize]).collect();
-        self.counts.keys.fetch_add(cursors.len() as u64, Ordering::Relaxed);
+        self.counts.keys.fetch_add(different.len() as u64, Ordering::Relaxed);
+        let cursors = || different.iter().map(|key| PrefixCursor::new(key)).collect();
+        let cursors = (0..self.index.layer_count()).map(|_| cursors()).collect();
         let equal_max = equal_max.unwrap_or(1);
         Ok(KeyLookups { lookup: self.clone(), cursors, numbers, ends, equal_max })
     }
@@ -181,11 +183,6 @@ impl KeyLookup {
 
     fn request(&self, problem: String) -> StoreError {
         StoreError::Request { table: self.table.schema().name.clone(), problem }
-    }
-
-    async fn tree(&self) -> Result<&Tree> {
-        let opened = self.index.open(self.table.schema(), &self.table.access).await?;
-        Ok(&opened.tree)
     }
 
     /// The rows of these ids, which ascend, in the columns that were asked for, and which of them satisfy the conditions.
@@ -213,19 +210,21 @@ impl KeyLookups {
     /// [`StoreError::Index`] if the index cannot be read or is damaged; those of reading the table.
     pub async fn next(&mut self) -> Result<Option<KeyMatches>> {
         let lookup = self.lookup.clone();
-        while self.cursors.iter().any(|cursor| !cursor.has_ended()) {
+        let Table { version, access, .. } = &*lookup.table;
+        let layers = lookup.index.layers(version, access).await?;
+        let goes_on = |cursors: &[PrefixCursor]| cursors.iter().any(|cursor| !cursor.has_ended());
+        while let Some(at) = self.cursors.iter().position(|cursors| goes_on(cursors)) {
             let rows_max = (PAIRS_MAX / self.equal_max.max(1)).clamp(1, ROWS_MAX);
-            let found = lookup.tree().await?.multi_prefix(&mut self.cursors, WIDTH, rows_max).await;
+            let tree = &layers[at].opened.tree;
+            let found = tree.multi_prefix(&mut self.cursors[at], WIDTH, rows_max).await;
             let definition = lookup.index.definition();
             let schema = lookup.table.schema();
             let mut found = found.map_err(|source| definition.error(schema, source))?;
             // Rows of later commits are in the tree as well.
-            let next_row_id = lookup.table.version.next_row_id;
-            found.retain(|(_, row)| *row < next_row_id);
+            found.retain(|(_, row)| layers[at].shows(*row));
             let mut ids: Vec<u64> = found.iter().map(|(_, row)| *row).collect();
             ids.sort_unstable();
             ids.dedup();
-            let Table { version, access, .. } = &*lookup.table;
             retain_live(version, access, &mut ids).await?;
             lookup.counts.found.fetch_add(ids.len() as u64, Ordering::Relaxed);
             if ids.is_empty() {

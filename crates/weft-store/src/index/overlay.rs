@@ -59,6 +59,12 @@ impl IndexVersion {
         Ok(layers)
     }
 
+    /// How many trees [`layers`](IndexVersion::layers) gives.
+    pub(crate) fn layer_count(&self) -> usize {
+        let has_own = self.overlay.as_ref().is_some_and(|overlay| overlay.own.is_some());
+        if has_own { 2 } else { 1 }
+    }
+
     /// The rows with these keys, in the order of the keys; of several with one key any.
     pub(crate) async fn find(
         &self,

@@ -96,7 +96,7 @@ impl Transaction {
         self.now().map(|now| now.view)
     }
 
-    /// Notes that a statement reads a table of this identity.
+    /// Notes that a statement reads the table of this number.
     pub fn note_read(&self, table: u64) {
         if self.isolation == Isolation::Serializable && table < self.next_table_id {
             self.reads.lock().unwrap_or_else(PoisonError::into_inner).insert(table);
