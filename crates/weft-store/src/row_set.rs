@@ -1,6 +1,7 @@
 //! Sets of row ids.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
@@ -110,14 +111,12 @@ impl RowSet {
     pub fn insert(&mut self, id: u64) -> bool {
         let mut before = 0;
         let part = match self.parts.entry(id / PART_IDS) {
-            std::collections::btree_map::Entry::Occupied(part) => {
+            Entry::Occupied(part) => {
                 let part = part.into_mut();
                 before = part.bytes();
                 part
             }
-            std::collections::btree_map::Entry::Vacant(part) => {
-                part.insert(Arc::new(Part::Listed(Vec::new())))
-            }
+            Entry::Vacant(part) => part.insert(Arc::new(Part::Listed(Vec::new()))),
         };
         let is_new = Arc::make_mut(part).insert((id % PART_IDS) as u16);
         self.bytes += part.bytes();

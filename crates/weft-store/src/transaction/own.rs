@@ -12,7 +12,7 @@ use crate::delete::{delete, truncate};
 use crate::draft::Draft;
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
-use crate::index::maintain::Maintenance;
+use crate::index::maintain::{IndexWork, Maintenance};
 use crate::index::overlay::Overlay;
 use crate::index::version::IndexVersion;
 use crate::row_group::RowGroup;
@@ -171,7 +171,7 @@ impl Draft {
     fn followed(
         &mut self,
         index: &IndexVersion,
-        work: Option<crate::index::maintain::IndexWork>,
+        work: Option<IndexWork>,
         version: &TableVersion,
     ) -> IndexVersion {
         let Some(work) = work else { return index.clone() };
