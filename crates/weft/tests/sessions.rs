@@ -57,7 +57,7 @@ fn what_does_not_run_says_so() {
         "DELETE FROM t ORDER BY a",
         "MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN INSERT ROW",
         "COMMIT AND CHAIN",
-        "ALTER TABLE t CLUSTER BY (a)",
+        "ALTER VIEW v AS SELECT 1",
         "CREATE INDEX CONCURRENTLY i ON t(a)",
         "CREATE DATABASE s",
         "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x.csv'",
