@@ -311,6 +311,11 @@ fn tag_of_rows(sql: &str) -> &'static str {
     match word.to_ascii_lowercase().as_str() {
         "show" => "SHOW",
         "explain" => "EXPLAIN",
+        // With RETURNING. The number of an object, always 0, comes before that of rows.
+        "insert" => "INSERT 0",
+        "update" => "UPDATE",
+        "delete" => "DELETE",
+        "merge" => "MERGE",
         _ => "SELECT",
     }
 }
@@ -655,8 +660,8 @@ impl Connection {
         complete(
             client,
             match tag_of_rows(sql) {
-                "SELECT" => Tag::new("SELECT").with_rows(count),
-                other => Tag::new(other),
+                other @ ("SHOW" | "EXPLAIN") => Tag::new(other),
+                counted => Tag::new(counted).with_rows(count),
             },
         )
         .await
