@@ -244,6 +244,13 @@ impl Connection {
     }
 }
 
+/// True of `ROLLBACK TO savepoint`.
+fn is_rollback_to(sql: &str) -> bool {
+    let mut words = sql.split_whitespace().map(str::to_ascii_lowercase);
+    let is_rollback = words.next().is_some_and(|word| word == "rollback" || word == "abort");
+    is_rollback && words.take(2).any(|word| word == "to")
+}
+
 /// What a future gives, if it does so before the deadline.
 ///
 /// # Errors

@@ -36,7 +36,7 @@ pub struct Alteration {
 #[derive(Debug)]
 pub(crate) struct Altered {
     pub(crate) version: TableVersion,
-    pub(crate) taken: Vec<Allocation>,
+    pub(crate) taken: Vec<Arc<Allocation>>,
     pub(crate) freed: Vec<Extent>,
     /// Its indexes have to be made anew.
     pub(crate) has_old_indexes: bool,
@@ -116,7 +116,7 @@ pub(crate) async fn alter(
     let is_same = alteration.origins.len() == version.schema.columns.len()
         && alteration.origins.iter().enumerate().all(|(new, old)| *old == Some(new));
     if let Some(groups) = rows {
-        let appended = append(&with(Vec::new(), None), groups, space, access).await?;
+        let appended = append(&with(Vec::new(), None), groups, 0, space, access).await?;
         let freed = [truncate(version).freed, appended.freed].concat();
         let (version, taken) = (appended.version, appended.taken);
         return Ok(Altered { version, taken, freed, has_old_indexes });
@@ -133,7 +133,8 @@ pub(crate) async fn alter(
     let origins: Vec<usize> = alteration.origins.iter().copied().flatten().collect();
     let moved = with_columns(version, &with(Vec::new(), None), &origins, (space, access)).await?;
     let version = with(moved.segments, moved.statistics);
-    Ok(Altered { version, taken: moved.taken, freed: moved.freed, has_old_indexes })
+    let taken = moved.taken.into_iter().map(Arc::new).collect();
+    Ok(Altered { version, taken, freed: moved.freed, has_old_indexes })
 }
 
 /// The indexes and constraints of a table that is altered.
@@ -160,7 +161,7 @@ impl Keys {
                 });
             }
             let entry = IndexEntry { definition: Arc::new(definition), ..index.entry.clone() };
-            indexes.push(IndexVersion { entry, handle: index.handle.clone() });
+            indexes.push(IndexVersion { entry, handle: index.handle.clone(), overlay: None });
         }
         let mut constraints = version.constraints.altered();
         for key in &mut constraints.foreign_keys {

@@ -240,6 +240,11 @@ impl Rebase<'_> {
         let id = self.ids.get(&after.id).copied().unwrap_or(after.id);
         let found = draft.tables.iter().find(|(_, version)| version.id == id);
         let dropped = || conflict(format!("table {}", after.schema.name), "dropped");
+        if let (Some(before), Some(now)) = (self.base(after), by_id(&draft.base, id))
+            && before.identity() != now.identity()
+        {
+            return Err(conflict(format!("table {}", after.schema.name), "altered"));
+        }
         found.map(|(name, _)| name.clone()).ok_or_else(dropped)
     }
 
@@ -257,6 +262,7 @@ impl Rebase<'_> {
         let constraints = Constraints {
             checks: after.constraints.checks.clone(),
             foreign_keys: after.constraints.foreign_keys.iter().map(key).collect(),
+            alterations: after.constraints.alterations,
         };
         let next = now.copied().with_keys(now.indexes.clone(), Arc::new(constraints));
         draft.tables.insert(name.clone(), Arc::new(next));
