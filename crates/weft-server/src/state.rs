@@ -87,12 +87,7 @@ impl ClientState {
         Busy(Arc::clone(self))
     }
 
-    /// What the transaction of the connection is at.
-    pub(crate) fn transaction(&self) -> TransactionStatus {
-        self.activity().transaction
-    }
-
-    /// Notes what it is at from now on.
+    /// Notes what the transaction of the connection is at.
     pub(crate) fn set_transaction(&self, status: TransactionStatus) {
         self.activity().transaction = status;
     }

@@ -32,9 +32,10 @@ impl Depth {
     /// [`ErrorKind::NotSupported`] if that is too deep.
     pub(crate) fn enter(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         balance(expr);
-        long_sums::rewrite(expr);
         self.0 += 1;
-        if self.0 <= EXPRESSIONS_MAX {
+        // A chain becomes one call only if its operators, to which the call may have to be undone, are not too many.
+        if self.0 + long_sums::operators_of(expr).saturating_sub(1) <= EXPRESSIONS_MAX {
+            long_sums::rewrite(expr);
             return ControlFlow::Continue(());
         }
         let problem = format!("an expression has more than {EXPRESSIONS_MAX} operators in a row");
