@@ -6,6 +6,7 @@
 //! - `'{a,b}'::text[]`, and such a text behind ANY and ALL, are lists.
 //! - `ARRAY(SELECT …)` is a subquery that collects its values.
 //! - `generate_subscripts(…)` and `_pg_expandarray(…)`, which return rows, are lists that `unnest` takes apart.
+//! - `pg_partition_ancestors(…)` in FROM has no rows: no table is a partition.
 //! - `current_user` and the like are calls.
 
 use std::ops::ControlFlow;
@@ -46,6 +47,9 @@ impl VisitorMut for Forms {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let Some(none) = no_ancestors(table) {
+            *table = none;
+        }
         if let TableFactor::Table { name, args, .. } = table {
             if let Some(found) = args
                 && found.args.is_empty()
@@ -393,6 +397,22 @@ fn collected(query: &Query) -> Option<Expr> {
         }
     };
     Some(call("coalesce", [Expr::Subquery(Box::new(subquery)), call("make_array", [])]))
+}
+
+/// A table without rows in the place of `pg_partition_ancestors(…)`, with the columns that it has: an oid, and its place.
+fn no_ancestors(table: &TableFactor) -> Option<TableFactor> {
+    let TableFactor::Table { name, args: Some(_), alias, with_ordinality, .. } = table else {
+        return None;
+    };
+    let place = if *with_ordinality { ", 1 AS ordinality" } else { "" };
+    let name = last_of_system(name).filter(|name| name == "pg_partition_ancestors")?;
+    let query = parse_query(&format!("SELECT CAST(NULL AS BIGINT) AS {name}{place} WHERE false"));
+    Some(TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(query.ok()?),
+        alias: alias.clone(),
+        sample: None,
+    })
 }
 
 /// What `SELECT f(x) FROM unnest(list) AS x` gives, as a list: its query may use columns of the query around it so.
