@@ -17,7 +17,7 @@ pub(crate) enum Resolution {
     /// It takes the place of the table's row.
     Replace,
     /// The table's row is updated.
-    Update(Option<ast::ConflictTarget>, Vec<ast::Assignment>, Option<ast::Expr>),
+    Update(Option<ast::ConflictTarget>, Vec<ast::Assignment>, Option<Box<ast::Expr>>),
 }
 
 impl Resolution {
@@ -58,7 +58,7 @@ impl Resolution {
         Ok(Some(match on.action {
             ast::OnConflictAction::DoNothing => Resolution::Nothing(target),
             ast::OnConflictAction::DoUpdate(update) => {
-                Resolution::Update(target, update.assignments, update.selection)
+                Resolution::Update(target, update.assignments, update.selection.map(Box::new))
             }
         }))
     }

@@ -227,7 +227,7 @@ impl Proposal<'_> {
             }
             let name = &self.table.schema().columns[of.column].name;
             let column = ColumnName::new(Some(TableReference::bare(with_ids)), name);
-            let values = values.into_iter().map(|value| lit(value)).collect::<Vec<_>>();
+            let values = values.into_iter().map(lit).collect::<Vec<_>>();
             Some(match values.is_empty() {
                 true => lit(false),
                 false => Expr::Column(column).in_list(values, false),
@@ -298,7 +298,7 @@ impl Proposal<'_> {
                 let mut qualify = Qualify { table: self.table, alias, queries: 0 };
                 let condition = match selection {
                     Some(selection) => {
-                        let mut selection = selection.clone();
+                        let mut selection = ast::Expr::clone(selection);
                         qualify.all_of(&mut selection);
                         selection
                     }

@@ -60,6 +60,9 @@ pub(super) enum KeyPart {
     Constant(ScalarValue),
 }
 
+/// The first columns of an index, and the types that it has them in.
+type KeyParts = Vec<(KeyPart, DataType)>;
+
 /// An index that a join looks up in.
 pub(super) struct IndexChoice<'a> {
     pub(super) inner: Inner<'a>,
@@ -68,8 +71,8 @@ pub(super) struct IndexChoice<'a> {
     pub(super) kind: IndexJoinKind,
     /// The index's name.
     pub(super) index: String,
-    /// Its first columns, and the types that it has them in.
-    pub(super) parts: Vec<(KeyPart, DataType)>,
+    /// Its first columns.
+    pub(super) parts: KeyParts,
     /// Keys of the join that are none of them.
     pub(super) rest: Vec<usize>,
     /// The columns of the scan that are fetched.
@@ -239,7 +242,7 @@ fn parts(
     inner: &Inner<'_>,
     inner_side: JoinSide,
     outer_schema: &Schema,
-) -> Option<(Vec<(KeyPart, DataType)>, Vec<usize>)> {
+) -> Option<(KeyParts, Vec<usize>)> {
     let schema = inner.scan.table().arrow_schema();
     let mut parts = Vec::new();
     for of in &index.columns {

@@ -33,7 +33,7 @@ fn without_exponent(text: &str) -> Option<String> {
     if all.bytes().all(|digit| digit == b'0') {
         return Some("0".into());
     }
-    if point > DIGITS_MAX || point < -DIGITS_MAX {
+    if !(-DIGITS_MAX..=DIGITS_MAX).contains(&point) {
         // A number that is too small is 0, one that is too large stays for the message.
         return (point < 0).then(|| "0".into());
     }
