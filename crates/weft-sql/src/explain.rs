@@ -18,7 +18,6 @@ use weft_exec::profile::{LONG_TURN, Turns};
 
 use crate::control::Control;
 use crate::error::Result;
-use crate::optimize::optimized;
 use crate::pipelines::{self, PipelinesExec, Totals};
 use crate::plan_node::{Plan, sources};
 use crate::run::{Run, Started, text_batch, text_rows, text_schema};
@@ -59,8 +58,8 @@ pub(crate) fn is_plainly_analyzed(plan: &Analyze, state: &SessionState) -> bool 
 ///
 /// # Errors
 /// Those of planning.
-pub(crate) async fn explained(state: &SessionState, plan: &Explain) -> Result<Started> {
-    let logical = optimized(state, plan.plan.as_ref().clone(), || {})?;
+pub(crate) async fn explained(run: &Run, state: &SessionState, plan: &Explain) -> Result<Started> {
+    let logical = run.optimized(state, plan.plan.as_ref().clone())?;
     let physical = state.query_planner().create_physical_plan(&logical, state).await?;
     let mut rows = vec![("logical_plan", texts(&logical.display_indent().to_string()))];
     rows.extend(of_plan(&physical, None));
@@ -72,8 +71,8 @@ pub(crate) async fn explained(state: &SessionState, plan: &Explain) -> Result<St
 ///
 /// # Errors
 /// Those of planning.
-pub(crate) async fn drawn(state: &SessionState, plan: &Explain) -> Result<Started> {
-    let logical = optimized(state, plan.plan.as_ref().clone(), || {})?;
+pub(crate) async fn drawn(run: &Run, state: &SessionState, plan: &Explain) -> Result<Started> {
+    let logical = run.optimized(state, plan.plan.as_ref().clone())?;
     let physical = state.query_planner().create_physical_plan(&logical, state).await?;
     let width_max = state.config_options().explain.tree_maximum_render_width;
     let (names, plans) = columns(vec![("physical_plan", vec![tree(&physical, width_max)])]);

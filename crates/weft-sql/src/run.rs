@@ -413,10 +413,10 @@ impl Run {
     pub(crate) async fn rows(&self, state: &SessionState, plan: LogicalPlan) -> Result<Started> {
         match &plan {
             LogicalPlan::Explain(plan) if explain::is_plain(plan, state) => {
-                return explain::explained(state, plan).await;
+                return explain::explained(self, state, plan).await;
             }
             LogicalPlan::Explain(plan) if explain::is_drawn(plan) => {
-                return explain::drawn(state, plan).await;
+                return explain::drawn(self, state, plan).await;
             }
             LogicalPlan::Analyze(plan) if explain::is_plainly_analyzed(plan, state) => {
                 return explain::analyzed(self, state, plan).await;
@@ -426,6 +426,21 @@ impl Run {
         let plan = zoned_times::shown(plan, state.config_options())?;
         let physical = self.physical(state, &plan).await?;
         Ok(Started::Rows(execute_stream(physical, task_context(state))?))
+    }
+
+    /// A plan as the optimizer leaves it.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub(crate) fn optimized(&self, state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+        // Each stage of planning needs code of its own, and what lies idle in the heap since the statement before is not needed.
+        let ledger = self.session.engine().ledger();
+        ledger.trim();
+        let optimized = optimized(state, plan, || {
+            ledger.trim_code_of_small();
+        })?;
+        ledger.trim_code();
+        Ok(optimized)
     }
 
     /// The physical plan, watched for its progress.
@@ -445,13 +460,7 @@ impl Run {
             }
             false => state,
         };
-        // Each stage of planning needs code of its own, and what lies idle in the heap since the statement before is not needed.
-        let ledger = self.session.engine().ledger();
-        ledger.trim();
-        let optimized = optimized(state, plan.clone(), || {
-            ledger.trim_code_of_small();
-        })?;
-        ledger.trim_code();
+        let optimized = self.optimized(state, plan.clone())?;
         let physical = state.query_planner().create_physical_plan(&optimized, state).await?;
         self.prepare(&physical);
         Ok(physical)
