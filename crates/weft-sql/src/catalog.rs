@@ -81,6 +81,11 @@ impl StatementCatalog {
         StatementCatalog { state, snapshot, relations, context, within, pending, bound, connected }
     }
 
+    /// Has code go that planning has brought in, where memory is little (`Ledger::trim_code_of_small`).
+    pub(crate) fn trim_code(&self) {
+        self.context.control.trim_code();
+    }
+
     /// The same for a session of this client.
     pub(crate) fn with_client(self, connected: Connected) -> StatementCatalog {
         StatementCatalog { connected, ..self }

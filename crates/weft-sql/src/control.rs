@@ -119,6 +119,13 @@ impl Control {
         Some(self.engine.upgrade()?.ledger().limit())
     }
 
+    /// Has code go that planning has brought in, where memory is little.
+    pub(crate) fn trim_code(&self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.ledger().trim_code_of_small();
+        }
+    }
+
     /// Notes that pipelines execute some of the statement.
     pub(crate) fn note_pipelines(&self) {
         self.has_pipelines.store(true, Ordering::Relaxed);
