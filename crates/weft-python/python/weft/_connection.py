@@ -544,6 +544,7 @@ class Connection:
         """Begins a transaction: statements see one state of the database and what they change themselves, and others see
         nothing of that before :meth:`commit`. Without it each statement commits by itself, at its end.
 
+        >>> import weft
         >>> con = weft.connect()
         >>> _ = con.execute("CREATE TABLE t (n INTEGER)")
         >>> _ = con.begin().execute("INSERT INTO t VALUES (1)")
