@@ -14,7 +14,7 @@
 //! table that is gone are orphans: whoever makes one idle evicts it, dirty or not.
 //!
 //! Who reads a page without a pin (an *optimistic* reader) remembers the generation and asks afterwards
-//! whether the generation is still the same, and the page open. So a change of a page begins a generation, too.
+//! whether the generation is still the same, and the page open. Therefore a change of a page begins a generation, too.
 //!
 //! A pin is taken only if the generation is the one under which the swip was seen to lead here:
 //! a frame that was reused meanwhile is never pinned by mistake.

@@ -44,7 +44,7 @@ pub struct ServeArgs {
     /// Clients at a time, at most
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub connections: usize,
-    /// A certificate in PEM, with those that vouch for it: connections may be encrypted then
+    /// A certificate in PEM, with the certificates that vouch for it: connections may be encrypted then
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
     /// The private key of the certificate in PEM

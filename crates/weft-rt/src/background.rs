@@ -10,7 +10,7 @@ use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Threads that have not been joined yet: those that run, and those that ended since the last call of [`spawn`].
+/// Threads that have not been joined yet: threads that run, and threads that ended since the last call of [`spawn`].
 static THREADS: Mutex<Threads> = Mutex::new(Threads { process: 0, handles: Vec::new() });
 
 struct Threads {

@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     /// The session, from the start-up message on.
     session: OnceLock<Session>,
-    /// Keeps the connection's place among those that are permitted, and its key for cancel requests.
+    /// Keeps the connection's place among the permitted connections, and its key for cancel requests.
     registration: OnceLock<Registration>,
     /// What the server tells of the connection, from then on.
     state: OnceLock<Arc<ClientState>>,
@@ -427,7 +427,7 @@ impl Connection {
             client.metadata().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         for (name, value) in told {
             if let Some(name) = commands::known(&name) {
-                // Drivers send settings that the server does not have; the client is told of those that it has.
+                // Drivers send settings that the server does not have; the client is told of the settings that the server has.
                 state.with_settings(|settings| settings.set(&name, &value)).map_err(as_fatal)?;
             } else if name.eq_ignore_ascii_case("timezone") {
                 let set = format!("SET timezone = '{}'", value.replace('\'', "''"));

@@ -37,9 +37,9 @@ pub(crate) type Sender = mpsc::Sender<Message>;
 pub(crate) enum Message {
     /// Bytes of rows.
     Data(Bytes),
-    /// There will be no more.
+    /// The client has sent all rows.
     End,
-    /// There will be no more, for this reason, and those that came do not count.
+    /// The client breaks the COPY off, for this reason: the rows that came do not count.
     Failure(String),
 }
 

@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often connections are looked at whether one is idle for longer than it may be.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Connections beyond those that are permitted that may be on their way to being refused.
+/// Connections beyond the permitted number that may be on their way to being refused.
 const CONNECTING_MAX: usize = 64;
 
 /// Connections that the system keeps until they are accepted.
@@ -58,7 +58,7 @@ pub struct ServerOptions {
 /// The files of a server's certificate.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, and those that vouch for it.
+    /// The certificate, and the certificates that vouch for it.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -176,7 +176,7 @@ impl Shared {
     }
 }
 
-/// A connection's place among those that are permitted; it is free again when this is dropped.
+/// A connection's place among the permitted connections; the place is free again when this is dropped.
 pub(crate) struct Registration {
     shared: Arc<Shared>,
     key: (i32, Vec<u8>),

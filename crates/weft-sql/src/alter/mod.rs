@@ -59,9 +59,9 @@ struct Planned {
     checks: Checks,
     before: Vec<Change>,
     after: Vec<Change>,
-    /// Columns change, or rows must be those that were looked at.
+    /// Columns change, or the table must still have the rows that the statement has read.
     is_altered: bool,
-    /// Rows must be those that were looked at.
+    /// The table must still have the rows that the statement has read.
     is_relying: bool,
 }
 

@@ -95,7 +95,7 @@ impl<'a> Target<'a> {
         TableSchema { name: self.name().to_owned(), columns }
     }
 
-    /// The place of a column among those that there are by now.
+    /// The place of a column among the columns that the table has by now.
     pub(super) fn find(&self, name: &Ident) -> Option<usize> {
         let text = fold(name.value.clone(), name.quote_style);
         index_of(&self.schema(), &text, name.quote_style.is_some())
