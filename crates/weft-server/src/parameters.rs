@@ -60,7 +60,7 @@ fn from_text(wire: &Type, text: &str) -> PgWireResult<Value> {
         _ if is_textual(wire) => Value::Text(text.to_owned()),
         _ => match item_type(wire) {
             Some(item) => {
-                let items = array_items(text).ok_or_else(bad)?.into_iter();
+                let items = weft::array_items(text).ok_or_else(bad)?.into_iter();
                 let value = |text: Option<String>| match text {
                     Some(text) => from_text(&item, &text),
                     None => Ok(Value::Null),
@@ -188,36 +188,6 @@ fn binary_items(item: &Type, bytes: &[u8]) -> Option<PgWireResult<Vec<Value>>> {
         at = end;
     }
     (at == bytes.len()).then_some(Ok(values))
-}
-
-/// The items of an array of one dimension as text: `{1,"a b",NULL}`.
-fn array_items(text: &str) -> Option<Vec<Option<String>>> {
-    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let mut items = Vec::new();
-    if inner.trim().is_empty() {
-        return Some(items);
-    }
-    let (mut item, mut was_quoted, mut is_quoted) = (String::new(), false, false);
-    let mut letters = inner.chars();
-    loop {
-        let letter = letters.next();
-        match letter {
-            Some('\\') => item.push(letters.next()?),
-            Some('"') => (is_quoted, was_quoted) = (!is_quoted, true),
-            Some(',') | None if !is_quoted => {
-                let is_null = !was_quoted && item.trim().eq_ignore_ascii_case("null");
-                let whole = if was_quoted { item.clone() } else { item.trim().to_owned() };
-                items.push((!is_null).then_some(whole));
-                (item, was_quoted) = (String::new(), false);
-                if letter.is_none() {
-                    return Some(items);
-                }
-            }
-            Some('{' | '}') if !is_quoted => return None,
-            Some(letter) => item.push(letter),
-            None => return None,
-        }
-    }
 }
 
 /// A signed number of 2, 4 or 8 bytes.

@@ -200,7 +200,7 @@ pub use foreign_function::{FunctionCode, SessionFunction};
 pub use identifiers::quoted;
 pub use parameters::{Parameters, insert_of_rows, relation_names};
 pub use postgres::{
-    Backend, Client, ClientSetting, POSTGRES_TYPE, POSTGRES_VERSION, ROLE_SUPERUSER,
+    Backend, Client, ClientSetting, POSTGRES_TYPE, POSTGRES_VERSION, ROLE_SUPERUSER, array_items,
 };
 pub use relation::{BatchReader, BatchSource, Relation};
 pub use running::{ResultKind, Running};

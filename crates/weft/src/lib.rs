@@ -71,7 +71,7 @@ pub use weft_sql::{
     Backend, BatchReader, BatchSource, CLIENT_ROWS, CancelHandle, Client, ClientSetting,
     CopyStream, ErrorKind, FunctionCode, POSTGRES_TYPE, POSTGRES_VERSION, Parameters, Position,
     ROLE_SUPERUSER, Relation, Result, ResultKind, SPILL_LEVELS, SessionFunction, Setting,
-    Signature, SqlError as Error, Statement, StreamFormat, TransactionStatus, Value, copy_stream,
-    grouped, insert_of_rows, is_incomplete, is_read, quoted, relation_names, spill_level_name,
-    split_statements, type_name,
+    Signature, SqlError as Error, Statement, StreamFormat, TransactionStatus, Value, array_items,
+    copy_stream, grouped, insert_of_rows, is_incomplete, is_read, quoted, relation_names,
+    spill_level_name, split_statements, type_name,
 };

@@ -26,5 +26,6 @@ pub use numbers::ROLE_SUPERUSER;
 pub(crate) use numbers::{OWNER, ROLE_OPTION};
 pub(crate) use schema::{PG_CATALOG, PgCatalog, table_named};
 pub(crate) use syntax::Forms;
+pub use syntax::array_items;
 pub use types::POSTGRES_TYPE;
 pub(crate) use types::postgres_type_name;

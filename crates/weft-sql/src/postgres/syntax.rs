@@ -336,23 +336,24 @@ fn casted(data_type: &DataType) -> Casted {
 fn list_of_text(expr: &Expr) -> Option<Expr> {
     let Expr::Value(value) = expr else { return None };
     let Value::SingleQuotedString(text) = &value.value else { return None };
-    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
     let span = value.span;
-    let items = items(inner)?.into_iter().map(|item| {
+    let items = array_items(text)?.into_iter().map(|item| {
         let value = item.map_or(Value::Null, Value::SingleQuotedString);
         Expr::Value(value.with_span(span))
     });
     Some(Expr::Array(Array { elem: items.collect(), named: true }))
 }
 
-/// The items between the braces; `None` if braces are among them or a quote is not closed.
-fn items(text: &str) -> Option<Vec<Option<String>>> {
+/// The items of PostgreSQL's text of an array of one dimension, `{1,"a b",NULL}`: NULL is `None`. Nothing is returned for
+/// another text: without braces around it, with braces within, or with a quote that is not closed.
+pub fn array_items(text: &str) -> Option<Vec<Option<String>>> {
+    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
     let mut found = Vec::new();
-    if text.trim().is_empty() {
+    if inner.trim().is_empty() {
         return Some(found);
     }
     let (mut item, mut was_quoted, mut is_quoted) = (String::new(), false, false);
-    let mut letters = text.chars();
+    let mut letters = inner.chars();
     loop {
         let letter = letters.next();
         match letter {
