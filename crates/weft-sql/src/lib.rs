@@ -206,7 +206,7 @@ pub use relation::{BatchReader, BatchSource, Relation};
 pub use running::{ResultKind, Running};
 pub use session::Session;
 pub use settings::Setting;
-pub use signature::{Signature, is_read};
+pub use signature::Signature;
 pub use sizes::grouped;
 pub use text::{Statement, count_parameters, is_incomplete, split_statements};
 pub use transactions::TransactionStatus;

@@ -217,7 +217,7 @@ fn returns_rows(statement: &DfStatement) -> bool {
 }
 
 /// True if a statement returns rows rather than changing something. A statement that is not SQL returns none.
-pub fn is_read(sql: &str) -> bool {
+fn is_read(sql: &str) -> bool {
     match statement::parse(sql) {
         Ok(Parsed::Sql(statement)) => returns_rows(&statement),
         Ok(

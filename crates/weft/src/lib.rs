@@ -72,6 +72,6 @@ pub use weft_sql::{
     CopyStream, ErrorKind, FunctionCode, POSTGRES_TYPE, POSTGRES_VERSION, Parameters, Position,
     ROLE_SUPERUSER, Relation, Result, ResultKind, SPILL_LEVELS, SessionFunction, Setting,
     Signature, SqlError as Error, Statement, StreamFormat, TransactionStatus, Value, array_items,
-    copy_stream, grouped, insert_of_rows, is_incomplete, is_read, quoted, relation_names,
-    spill_level_name, split_statements, type_name,
+    copy_stream, grouped, insert_of_rows, is_incomplete, quoted, relation_names, spill_level_name,
+    split_statements, type_name,
 };
