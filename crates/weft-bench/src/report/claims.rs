@@ -251,7 +251,7 @@ mod tests {
             join("blocking", "q04", 0.8, 1.5),
             join("uring", "q05", 0.2, 1.5),
         ];
-        check(Section::Figure10, &points, 0, Some("q04 with 2 threads: 2.0x (1.5 s)"));
+        check(Section::Figure10, &points, 0, Some("q04 with 2 threads: 2.0x (1.50 s)"));
         check(Section::Figure10, &points, 1, None);
     }
 

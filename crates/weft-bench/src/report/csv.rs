@@ -7,9 +7,10 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 53] = [
+pub const COLUMNS: [&str; 54] = [
     "experiment",
     "pattern",
+    "query",
     "driver",
     "simulated",
     "device",
