@@ -11,6 +11,7 @@ use crate::delete::{Shortened, delete, truncate};
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::index::maintain::{IndexWork, Maintenance};
+use crate::index::version::{IndexHandle, IndexVersion};
 use crate::index::{Check, Constraints, ForeignKey, IndexDefinition, foreign};
 use crate::manifest::Manifest;
 use crate::row_set::RowSet;
@@ -40,6 +41,8 @@ pub(crate) struct Draft {
     pub(crate) grown: Vec<(String, u64)>,
     /// Tables that have lost rows, whose indexes are to be made anew.
     pub(crate) shrunk: BTreeSet<String>,
+    /// Indexes that entries have left since they were written.
+    pub(crate) unwritten: Vec<Arc<IndexHandle>>,
     /// A table or index has gone.
     pub(crate) has_dropped: bool,
     /// What the transaction that it is a statement of has changed; none for a commit.
@@ -59,6 +62,7 @@ impl Draft {
             index_work: Vec::new(),
             grown: Vec::new(),
             shrunk: BTreeSet::new(),
+            unwritten: Vec::new(),
             has_dropped: false,
             own: None,
             base,
@@ -178,7 +182,32 @@ impl Draft {
         (space, access): (&Arc<Space>, &Access),
     ) -> Result<()> {
         let left = delete(version, rows, space, access).await?;
-        self.shorten(table, left);
+        let work = Maintenance { version, access };
+        let mut indexes = Vec::with_capacity(version.indexes.len());
+        let mut is_shrunk = self.shrunk.contains(&table);
+        for index in &version.indexes {
+            let removed = match is_shrunk {
+                true => None,
+                false => work.remove(index, rows).await?,
+            };
+            match removed {
+                Some((next, work)) => {
+                    self.unwritten.push(next.handle.clone());
+                    self.index_work.push((version.schema.clone(), work));
+                    indexes.push(next);
+                }
+                None => {
+                    is_shrunk = true;
+                    indexes.push(index.clone());
+                }
+            }
+        }
+        let constraints = left.version.constraints.clone();
+        let next = left.version.with_keys(indexes, constraints);
+        self.note_shortened(table.clone(), Shortened { version: next, ..left });
+        if is_shrunk {
+            self.shrunk.insert(table);
+        }
         Ok(())
     }
 
@@ -191,15 +220,21 @@ impl Draft {
         }
     }
 
+    /// A table has fewer rows; its indexes are to be made anew.
     pub(crate) fn shorten(&mut self, table: String, left: Shortened) {
-        self.freed.extend(left.freed);
-        self.taken.extend(left.taken);
-        self.check_children(left.version.id);
-        self.tables.insert(table.clone(), Arc::new(left.version));
+        self.note_shortened(table.clone(), left);
         self.shrunk.insert(table);
     }
 
-    /// Makes the indexes of tables anew that have lost rows, on a worker, after all changes.
+    fn note_shortened(&mut self, table: String, left: Shortened) {
+        self.freed.extend(left.freed);
+        self.taken.extend(left.taken);
+        self.check_children(left.version.id);
+        self.tables.insert(table, Arc::new(left.version));
+    }
+
+    /// Makes the indexes of tables anew that have lost many rows, and writes those that have lost some, on a worker, after all
+    /// changes.
     pub(crate) async fn remake_indexes(&mut self, access: &Access) -> Result<()> {
         if self.own.is_some() {
             return self.remake_own_indexes(access).await;
@@ -218,6 +253,22 @@ impl Draft {
                 let next = version.copied().with_keys(indexes, version.constraints.clone());
                 self.tables.insert(table, Arc::new(next));
             }
+        }
+        self.write_indexes().await
+    }
+
+    /// Writes indexes that entries have left and that were not written since.
+    async fn write_indexes(&mut self) -> Result<()> {
+        for handle in std::mem::take(&mut self.unwritten) {
+            let is_it = |index: &IndexVersion| Arc::ptr_eq(&index.handle, &handle);
+            let of = self.tables.iter().find_map(|(name, version)| {
+                Some((name.clone(), version.clone(), version.indexes.iter().position(is_it)?))
+            });
+            let Some((name, version, at)) = of else { continue };
+            let mut indexes = version.indexes.clone();
+            indexes[at] = indexes[at].changed(&version.schema).await?;
+            let next = version.copied().with_keys(indexes, version.constraints.clone());
+            self.tables.insert(name, Arc::new(next));
         }
         Ok(())
     }
@@ -295,6 +346,8 @@ impl Draft {
             match maintenance.add(index, first_row).await? {
                 None => indexes.push(index.clone()),
                 Some((next, work, freed)) => {
+                    // An index that rows come into is written.
+                    self.unwritten.retain(|handle| !Arc::ptr_eq(handle, &index.handle));
                     indexes.push(next);
                     self.index_work.push((version.schema.clone(), work));
                     self.freed.extend(freed);
