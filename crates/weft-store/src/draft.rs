@@ -49,6 +49,21 @@ pub(crate) struct Draft {
     pub(crate) own: Option<OwnChanges>,
 }
 
+/// What a draft was like before some work.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    base: Arc<Snapshot>,
+    devices: Vec<PathBuf>,
+    options: BTreeMap<String, String>,
+    views: BTreeMap<String, String>,
+    next_table_id: u64,
+    tables: BTreeMap<String, Arc<TableVersion>>,
+    taken: usize,
+    freed: usize,
+    index_work: usize,
+    unwritten: Vec<Arc<IndexHandle>>,
+}
+
 impl Draft {
     pub(crate) fn new(base: Arc<Snapshot>) -> Draft {
         Draft {
@@ -233,8 +248,7 @@ impl Draft {
         self.tables.insert(table, Arc::new(left.version));
     }
 
-    /// Makes the indexes of tables anew that have lost many rows, and writes those that have lost some, on a worker, after all
-    /// changes.
+    /// Makes the indexes of tables anew that have lost many rows, on a worker, after all changes.
     pub(crate) async fn remake_indexes(&mut self, access: &Access) -> Result<()> {
         if self.own.is_some() {
             return self.remake_own_indexes(access).await;
@@ -254,11 +268,11 @@ impl Draft {
                 self.tables.insert(table, Arc::new(next));
             }
         }
-        self.write_indexes().await
+        Ok(())
     }
 
-    /// Writes indexes that entries have left and that were not written since.
-    async fn write_indexes(&mut self) -> Result<()> {
+    /// Writes indexes that entries have left and that were not written since, on a worker, before the draft is made durable.
+    pub(crate) async fn write_indexes(&mut self) -> Result<()> {
         for handle in std::mem::take(&mut self.unwritten) {
             let is_it = |index: &IndexVersion| Arc::ptr_eq(&index.handle, &handle);
             let of = self.tables.iter().find_map(|(name, version)| {
@@ -485,9 +499,50 @@ impl Draft {
         Ok(())
     }
 
+    /// Begins work on top of what the draft has: what is checked is checked against that.
+    pub(crate) fn mark(&mut self, is_first: bool) -> Mark {
+        if !is_first {
+            self.base = Arc::new(self.snapshot(self.base.generation, self.base.pin.clone()));
+            self.grown.clear();
+            self.has_dropped = false;
+        }
+        Mark {
+            base: self.base.clone(),
+            devices: self.devices.clone(),
+            options: self.options.clone(),
+            views: self.views.clone(),
+            next_table_id: self.next_table_id,
+            tables: self.tables.clone(),
+            taken: self.taken.len(),
+            freed: self.freed.len(),
+            index_work: self.index_work.len(),
+            unwritten: self.unwritten.clone(),
+        }
+    }
+
+    /// Takes back work that has failed.
+    pub(crate) async fn return_to(&mut self, mark: Mark) {
+        // What is taken back changes trees, too: earlier work needs them written as they are then.
+        let changed = self.index_work[mark.index_work..].iter();
+        let changed: Vec<_> = changed.map(|(_, work)| work.version().handle.clone()).collect();
+        self.take_back_after(mark.index_work).await;
+        self.taken.truncate(mark.taken);
+        self.freed.truncate(mark.freed);
+        self.grown.clear();
+        self.shrunk.clear();
+        self.unwritten = mark.unwritten.into_iter().chain(changed).collect();
+        (self.base, self.devices, self.options) = (mark.base, mark.devices, mark.options);
+        (self.views, self.next_table_id) = (mark.views, mark.next_table_id);
+        (self.tables, self.has_dropped) = (mark.tables, false);
+    }
+
     /// Takes back what was done to indexes, as the commit has failed.
     pub(crate) async fn take_back(&mut self) {
-        for (schema, work) in self.index_work.drain(..).rev() {
+        self.take_back_after(0).await;
+    }
+
+    async fn take_back_after(&mut self, count: usize) {
+        for (schema, work) in self.index_work.drain(count..).rev() {
             if let Err(error) = work.take_back(&schema).await {
                 log::error!("table {}: {error}", schema.name);
             }
@@ -615,30 +670,24 @@ impl Draft {
     /// If it is the draft of a commit.
     pub(crate) fn into_view(self) -> (Snapshot, OwnChanges) {
         self.index_work.iter().for_each(|(_, work)| work.recycle());
-        let view = Snapshot {
-            generation: self.base.generation,
-            database: self.base.database,
-            devices: self.devices,
-            options: self.options,
-            views: self.views,
-            next_table_id: self.next_table_id,
-            tables: self.tables,
-            access: self.base.access.clone(),
-            pin: self.base.pin.clone(),
-        };
+        let view = self.snapshot(self.base.generation, self.base.pin.clone());
         (view, self.own.expect("a statement of a transaction"))
     }
 
     /// The new generation, which is durable now.
     pub(crate) fn into_snapshot(self, pin: Pin) -> Snapshot {
+        self.snapshot(self.base.generation + 1, pin)
+    }
+
+    fn snapshot(&self, generation: u64, pin: Pin) -> Snapshot {
         Snapshot {
-            generation: self.base.generation + 1,
+            generation,
             database: self.base.database,
-            devices: self.devices,
-            options: self.options,
-            views: self.views,
+            devices: self.devices.clone(),
+            options: self.options.clone(),
+            views: self.views.clone(),
             next_table_id: self.next_table_id,
-            tables: self.tables,
+            tables: self.tables.clone(),
             access: self.base.access.clone(),
             pin,
         }

@@ -269,3 +269,83 @@ fn an_update_that_fails_leaves_indexes_as_they_were() {
         }
     }
 }
+
+#[test]
+fn commits_that_wait_for_each_other_are_made_durable_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = Directory::Os(directory.path().join("db"));
+    let runtime = runtime(DriverKind::Auto, 1);
+    let fixture = Fixture::new(&directory, &runtime);
+    let before = fixture.store.snapshot().generation();
+    // Every fourth has a key that another one has.
+    let commits = (0..40).map(|number: i64| {
+        let key = if number % 4 == 3 { number - 1 } else { number };
+        let groups =
+            write(&fixture.store, &schema(), &[batch(&[(key, format!("text {number}"))])]).unwrap();
+        let append = Change::Append { table: "t".into(), expected: None, groups };
+        fixture.store.commit(vec![append])
+    });
+    let results = weft_rt::sync::block_on(futures::future::join_all(commits));
+    for (number, result) in results.iter().enumerate() {
+        assert_eq!(result.is_err(), number % 4 == 3, "{number}: {result:?}");
+    }
+    assert!(fixture.store.snapshot().generation() < before + 30);
+    let expected: Vec<_> =
+        (0..40).filter(|n| n % 4 != 3).map(|n| (n, format!("text {n}"))).collect();
+    assert_eq!(by_index(&fixture.table(), "by_n"), batch(&expected));
+    drop(fixture);
+    let table = open(&directory, &runtime).snapshot().table("t").unwrap();
+    assert_eq!(by_index(&table, "by_n"), batch(&expected));
+    assert_eq!(weft_rt::sync::block_on(table.check_index("by_s")).unwrap(), None);
+}
+
+#[test]
+fn each_of_several_commits_that_a_device_fails_is_there_or_not() {
+    for operation in [Operation::Write, Operation::Allocate, Operation::Sync] {
+        for nth in 0..40 {
+            let disk = SimDisk::new(SimOptions::testing(nth));
+            let runtime = runtime(DriverKind::Sim(disk.clone()), 1);
+            let directory = Directory::Sim(disk.clone(), "db".into());
+            let mut fixture = Fixture::new(&directory, &runtime);
+            let rows: Vec<_> = (0..500).map(|n| (n, "old".to_owned())).collect();
+            fixture.change(&[], &rows).unwrap();
+            let updates = (0..12).map(|number: i64| {
+                let new = batch(&[(number, format!("new {number}"))]);
+                let groups = write(&fixture.store, &schema(), &[new]).unwrap();
+                // Rows that another one of them deletes as well, in every third.
+                let mut rows = RowSet::default();
+                assert!(rows.insert(if number % 3 == 2 { number - 1 } else { number } as u64));
+                let table = || "t".to_owned();
+                fixture.store.commit(vec![
+                    Change::Delete { table: table(), expected: None, rows },
+                    Change::Append { table: table(), expected: None, groups },
+                ])
+            });
+            let updates: Vec<_> = updates.collect();
+            let rule = FaultRule::nth(operation, nth, Fault::IO);
+            disk.set_faults(SimFaults::none().with(rule));
+            let results = weft_rt::sync::block_on(futures::future::join_all(updates));
+            disk.set_faults(SimFaults::none());
+            let check = |store: &Store, is_reopened: bool| {
+                let table = store.snapshot().table("t").unwrap();
+                let found = everything(&table).unwrap();
+                assert_eq!(by_index(&table, "by_n"), found, "{operation:?} {nth}");
+                assert_eq!(by_index(&table, "by_s"), found, "{operation:?} {nth}");
+                assert_eq!(found.num_rows(), 500);
+                let texts: Vec<&str> = found.column(1).as_string_view().iter().flatten().collect();
+                for (number, result) in results.iter().enumerate() {
+                    let is_there = texts.contains(&&*format!("new {number}"));
+                    assert!(number % 3 != 2 || result.is_err(), "{number}");
+                    // A failed sync leaves it open what is on the disk.
+                    assert!(
+                        is_there == result.is_ok() || is_reopened && operation == Operation::Sync,
+                        "{operation:?} {nth}, row {number}: {result:?}"
+                    );
+                }
+            };
+            check(&fixture.store, false);
+            drop(fixture);
+            check(&open(&directory, &runtime), true);
+        }
+    }
+}
