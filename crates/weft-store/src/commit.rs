@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::{join, join_all};
 
 use crate::change::Change;
+use crate::combine::{combined, is_small};
 use crate::core::Core;
 use crate::device;
 use crate::directory::off_worker;
@@ -88,16 +89,38 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     let mut draft = Draft::new(core.snapshot());
     let mut device = None;
     let mut committed = Vec::with_capacity(group.len());
-    for Waiting { work, outcome } in group {
-        let mark = draft.mark(committed.is_empty());
-        match prepare(core, &mut draft, work).await {
-            Ok(added) => {
-                device = added;
-                committed.push(outcome);
+    let (small, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|of| is_small(&of.work));
+    let others = others.into_iter().map(|waiting| vec![waiting]);
+    let mut parts: Vec<Vec<Waiting>> = others.rev().chain([small]).collect();
+    while let Some(mut part) = parts.pop() {
+        let work = match part.len() {
+            0 => continue,
+            1 => Some(std::mem::take(&mut part[0].work)),
+            _ => combined(part.iter().map(|of| &of.work))
+                .map(|changes| Work { changes, ..Work::default() }),
+        };
+        let error = match work {
+            None => None,
+            Some(work) => {
+                let mark = draft.mark(committed.is_empty());
+                match prepare(core, &mut draft, work).await {
+                    Ok(added) => {
+                        device = device.or(added);
+                        committed.extend(part.into_iter().map(|of| of.outcome));
+                        continue;
+                    }
+                    Err(error) => {
+                        draft.return_to(mark).await;
+                        Some(error)
+                    }
+                }
             }
-            Err(error) => {
-                draft.return_to(mark).await;
-                outcome.set(Err(error));
+        };
+        match (error, &part[..]) {
+            (Some(error), [of]) => of.outcome.set(Err(error)),
+            _ => {
+                let second = part.split_off(part.len() / 2);
+                parts.extend([second, part]);
             }
         }
     }
