@@ -41,10 +41,12 @@ pub(crate) fn combined<'a>(works: impl Iterator<Item = &'a Work>) -> Option<Vec<
                 let added = added.get_or_insert_with(|| WrittenGroups {
                     schema: groups.schema.clone(),
                     groups: Vec::new(),
+                    loose: Vec::new(),
                     row_group_rows: groups.row_group_rows,
                     statistics: None,
                 });
                 added.groups.extend(groups.groups.iter().cloned());
+                added.loose.extend(groups.loose.iter().cloned());
                 added.row_group_rows = added.row_group_rows.max(groups.row_group_rows);
             }
             _ => return None,
