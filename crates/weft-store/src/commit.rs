@@ -129,8 +129,14 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     }
     if let Err(error) = finish(core, &mut draft).await {
         draft.take_back().await;
-        let error = Arc::new(error);
-        committed.iter().for_each(|outcome| outcome.set(Err(StoreError::Shared(error.clone()))));
+        match &committed[..] {
+            [outcome] => outcome.set(Err(error)),
+            _ => {
+                let error = Arc::new(error);
+                let shared = || Err(StoreError::Shared(error.clone()));
+                committed.iter().for_each(|outcome| outcome.set(shared()));
+            }
+        }
         return;
     }
     if let Some(device) = device {
