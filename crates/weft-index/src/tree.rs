@@ -82,7 +82,7 @@ impl TreeForm {
     }
 
     /// The key that the tree has for a row.
-    pub(crate) fn full_key(&self, key: &[u8], row: u64) -> Vec<u8> {
+    pub fn full_key(&self, key: &[u8], row: u64) -> Vec<u8> {
         let mut full = Vec::with_capacity(key.len() + 8);
         full.extend_from_slice(key);
         if !self.is_unique {

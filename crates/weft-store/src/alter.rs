@@ -161,7 +161,8 @@ impl Keys {
                 });
             }
             let entry = IndexEntry { definition: Arc::new(definition), ..index.entry.clone() };
-            indexes.push(IndexVersion { entry, handle: index.handle.clone(), overlay: None });
+            let (handle, moment) = (index.handle.clone(), index.moment.clone());
+            indexes.push(IndexVersion { entry, handle, moment, overlay: None });
         }
         let mut constraints = version.constraints.altered();
         for key in &mut constraints.foreign_keys {

@@ -56,6 +56,8 @@ enum Piece {
     /// With the pages of its segment.
     Old(RowGroup, Arc<PageTable>),
     New(WrittenGroup),
+    /// Rows that are not written: the id of the first, how many there are, and their columns, some rows at a time.
+    Loose(u64, u32, Vec<Vec<ArrayRef>>),
 }
 
 impl Piece {
@@ -63,6 +65,7 @@ impl Piece {
     fn pages(&mut self) -> Arc<PageTable> {
         match self {
             Piece::Old(_, pages) => pages.clone(),
+            Piece::Loose(..) => PageTable::new(std::iter::empty()),
             Piece::New(written) => {
                 let group = &mut written.group;
                 group.number_pages(&mut 0);
@@ -71,12 +74,50 @@ impl Piece {
         }
     }
 
-    fn group(&self) -> &RowGroup {
+    /// The row group, if it is written.
+    fn group(&self) -> Option<&RowGroup> {
         match self {
-            Piece::Old(group, _) => group,
-            Piece::New(written) => &written.group,
+            Piece::Old(group, _) => Some(group),
+            Piece::New(written) => Some(&written.group),
+            Piece::Loose(..) => None,
         }
     }
+
+    /// The id of the first row.
+    fn first_row(&self) -> u64 {
+        match self {
+            Piece::Loose(first_row, ..) => *first_row,
+            Piece::Old(group, _) | Piece::New(WrittenGroup { group, .. }) => group.first_row,
+        }
+    }
+
+    fn rows(&self) -> u32 {
+        match self {
+            Piece::Loose(_, rows, _) => *rows,
+            Piece::Old(group, _) | Piece::New(WrittenGroup { group, .. }) => group.rows,
+        }
+    }
+}
+
+/// Rows that are not written as pieces of up to `rows_max` rows, of which the first has this id.
+fn loose_pieces(
+    loose: Vec<Vec<ArrayRef>>,
+    mut first_row: u64,
+    rows_max: u64,
+) -> impl Iterator<Item = Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for columns in loose {
+        let rows = columns[0].len() as u32;
+        match pieces.last_mut() {
+            Some(Piece::Loose(_, there, batches)) if u64::from(*there + rows) <= rows_max => {
+                *there += rows;
+                batches.push(columns);
+            }
+            _ => pieces.push(Piece::Loose(first_row, rows, vec![columns])),
+        }
+        first_row += u64::from(rows);
+    }
+    pieces.into_iter()
 }
 
 /// Row groups that are to become one.
@@ -97,9 +138,9 @@ struct Join {
 
 impl Join {
     fn of(piece: Piece) -> Join {
-        let group = piece.group();
-        let (first_row, rows, bytes) = (group.first_row, group.rows.into(), group.bytes());
-        let has_new = matches!(piece, Piece::New(_));
+        let bytes = piece.group().map_or(0, RowGroup::bytes);
+        let (first_row, rows) = (piece.first_row(), piece.rows().into());
+        let has_new = !matches!(piece, Piece::Old(..));
         let (longest, has_old, pieces) = (rows, !has_new, vec![piece]);
         Join { pieces, first_row, rows, longest, bytes, has_old, has_new }
     }
@@ -167,6 +208,9 @@ pub(crate) async fn append(
         next_row_id += u64::from(written.group.rows);
         pieces.push(Piece::New(written));
     }
+    let first_loose_row = next_row_id;
+    next_row_id = version.next_row_id + new_rows;
+    pieces.extend(loose_pieces(groups.loose, first_loose_row, rows_max));
     let columns = version.schema.columns.len();
     while let (Some(segment), Some(first)) = (segments.last(), pieces.first()) {
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
@@ -174,10 +218,10 @@ pub(crate) async fn append(
         if old.groups.first().is_none_or(|group| group.first_row < first_own_row) {
             break;
         }
-        let rows: u64 = pieces.iter().map(|piece| u64::from(piece.group().rows)).sum();
+        let rows: u64 = pieces.iter().map(|piece| u64::from(piece.rows())).sum();
         let joinable = old.groups.last().is_some_and(|last| {
             is_short_before(last.rows.into(), rows.min(rows_max))
-                && u64::from(last.rows) + u64::from(first.group().rows) <= rows_max
+                && u64::from(last.rows) + u64::from(first.rows()) <= rows_max
         });
         let fits = old.groups.len() + pieces.len() <= SEGMENT_GROUPS_MAX;
         let small = fits && old.groups.len() < 2 * pieces.len();
@@ -247,11 +291,12 @@ async fn execute(
     access: &Access,
     freed: &mut Vec<Extent>,
 ) -> Result<(RowGroup, Option<Arc<Allocation>>)> {
-    if join.pieces.len() == 1 {
-        return Ok(match join.pieces.pop().expect("one piece") {
-            Piece::Old(group, _) => (group, None),
-            Piece::New(written) => (written.group, Some(written.allocation)),
-        });
+    match &join.pieces[..] {
+        [Piece::Old(group, _)] => return Ok((group.clone(), None)),
+        [Piece::New(written)] => {
+            return Ok((written.group.clone(), Some(written.allocation.clone())));
+        }
+        _ => {}
     }
     let pages: Vec<Arc<PageTable>> = join.pieces.iter_mut().map(Piece::pages).collect();
     let hints = no_hints(version.schema.columns.len());
@@ -259,7 +304,10 @@ async fn execute(
     for (column, hint) in hints.iter().enumerate() {
         let mut arrays = Vec::with_capacity(join.pieces.len());
         for (piece, pages) in join.pieces.iter().zip(&pages) {
-            let group = piece.group();
+            if let Piece::Loose(_, _, batches) = piece {
+                arrays.extend(batches.iter().map(|columns| columns[column].clone()));
+            }
+            let Some(group) = piece.group() else { continue };
             let place =
                 format!("table {}, row group from row {}", version.schema.name, group.first_row);
             let decoded = decode_column((group, pages), column, version, access, &mut arrays).await;
@@ -273,19 +321,19 @@ async fn execute(
     assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
     freed.extend(join.pieces.iter().filter_map(|piece| match piece {
         Piece::Old(group, _) => Some(group.extent),
-        Piece::New(_) => None,
+        Piece::New(_) | Piece::Loose(..) => None,
     }));
     Ok((written.group, Some(written.allocation)))
 }
 
 /// The deleted rows of row groups that are joined.
 fn deleted_of(pieces: &[Piece]) -> Option<Deleted> {
-    let groups = || pieces.iter().map(Piece::group);
-    let mut live = BooleanBufferBuilder::new(groups().map(|group| group.rows as usize).sum());
-    for group in groups() {
-        match &group.deleted {
+    let rows = pieces.iter().map(|piece| piece.rows() as usize).sum();
+    let mut live = BooleanBufferBuilder::new(rows);
+    for piece in pieces {
+        match piece.group().and_then(|group| group.deleted.as_ref()) {
             Some(deleted) => live.append_buffer(deleted.live()),
-            None => live.append_n(group.rows as usize, true),
+            None => live.append_n(piece.rows() as usize, true),
         }
     }
     Deleted::of_live(live.finish())

@@ -1,4 +1,4 @@
-//! Commits: all or nothing, durable when acknowledged, one after the other.
+//! Commits: all or nothing, durable when acknowledged, one after the other, or several at once as one generation.
 //!
 //! The order: data pages are written and made durable on all devices, and both copies of the new manifest
 //! under temporary names; then these get their names, and the directory is made durable. A failure before
@@ -7,11 +7,12 @@
 //! nobody opens again, have no manifest after their first.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{join, join_all};
 
 use crate::change::Change;
+use crate::combine::{combined, is_small};
 use crate::core::Core;
 use crate::device;
 use crate::directory::off_worker;
@@ -33,43 +34,142 @@ pub(crate) struct Work {
     pub(crate) transaction: Option<Finished>,
 }
 
-/// Commits, on a worker.
+/// Work that waits for its commit.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    work: Work,
+    outcome: Arc<Outcome>,
+}
+
+/// What has become of work.
+#[derive(Debug, Default)]
+struct Outcome(Mutex<Option<Result<Arc<Snapshot>>>>);
+
+impl Outcome {
+    fn set(&self, outcome: Result<Arc<Snapshot>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+
+    fn take(&self) -> Option<Result<Arc<Snapshot>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Commits, on a worker. What waits by the time that it is this work's turn is made durable with it, by one generation: so a
+/// device is asked once to make the changes of many statements durable.
 pub(crate) async fn commit(core: &Arc<Core>, work: Work) -> Result<Arc<Snapshot>> {
-    let _turn = core.committing.reserve(1).await?;
-    core.check_writable("change it")?;
+    let outcome = Arc::new(Outcome::default());
+    core.waiting().push(Waiting { work, outcome: outcome.clone() });
+    let turn = core.committing.reserve(1).await;
+    if let Some(outcome) = outcome.take() {
+        return outcome;
+    }
+    let group = group_of(&mut core.waiting(), &outcome);
+    let _turn = turn?;
+    commit_group(core, group).await;
+    // A commit that panicked has taken this work with it.
+    outcome.take().unwrap_or_else(|| {
+        let (path, reason) = (core.directory.path().into(), "a commit ended in its middle".into());
+        Err(StoreError::Halted { path, reason })
+    })
+}
+
+/// What is committed together when it is the turn of the work with this outcome.
+fn group_of(waiting: &mut Vec<Waiting>, outcome: &Arc<Outcome>) -> Vec<Waiting> {
+    let is_it = |of: &Waiting| Arc::ptr_eq(&of.outcome, outcome);
+    let is_alone = waiting.iter().any(|of| is_it(of) && of.work.device.is_some());
+    let is_in = |of: &Waiting| is_it(of) || !is_alone && of.work.device.is_none();
+    let (group, rest) = std::mem::take(waiting).into_iter().partition(is_in);
+    *waiting = rest;
+    group
+}
+
+/// Commits what it can of a group, and says for each of it what became of it.
+async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     let mut draft = Draft::new(core.snapshot());
-    let device = match prepare(core, &mut draft, work).await {
-        Ok(device) => device,
-        Err(error) => {
-            draft.take_back().await;
-            return Err(error);
+    let mut device = None;
+    let mut committed = Vec::with_capacity(group.len());
+    let (small, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|of| is_small(&of.work));
+    let others = others.into_iter().map(|waiting| vec![waiting]);
+    let mut parts: Vec<Vec<Waiting>> = others.rev().chain([small]).collect();
+    while let Some(mut part) = parts.pop() {
+        let work = match part.len() {
+            0 => continue,
+            1 => Some(std::mem::take(&mut part[0].work)),
+            _ => combined(part.iter().map(|of| &of.work))
+                .map(|changes| Work { changes, ..Work::default() }),
+        };
+        let error = match work {
+            None => None,
+            Some(work) => {
+                let mark = draft.mark(committed.is_empty());
+                match prepare(core, &mut draft, work).await {
+                    Ok(added) => {
+                        device = device.or(added);
+                        committed.extend(part.into_iter().map(|of| of.outcome));
+                        continue;
+                    }
+                    Err(error) => {
+                        draft.return_to(mark).await;
+                        Some(error)
+                    }
+                }
+            }
+        };
+        match (error, &part[..]) {
+            (Some(error), [of]) => of.outcome.set(Err(error)),
+            _ => {
+                let second = part.split_off(part.len() / 2);
+                parts.extend([second, part]);
+            }
         }
-    };
+    }
+    if committed.is_empty() {
+        return;
+    }
+    if let Err(error) = finish(core, &mut draft).await {
+        draft.take_back().await;
+        match &committed[..] {
+            [outcome] => outcome.set(Err(error)),
+            _ => {
+                let error = Arc::new(error);
+                let shared = || Err(StoreError::Shared(error.clone()));
+                committed.iter().for_each(|outcome| outcome.set(shared()));
+            }
+        }
+        return;
+    }
     if let Some(device) = device {
         core.access.source.pool().add_device(device.file.clone());
         core.space.add_device(device);
     }
-    Ok(install(core, draft))
+    let snapshot = install(core, draft);
+    committed.iter().for_each(|outcome| outcome.set(Ok(snapshot.clone())));
 }
 
-/// Puts the changes together and makes them durable; gives the device that is added.
+/// Puts the changes of one work on top of a draft; gives the device that is added.
 async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<Device>> {
+    core.check_writable("change it")?;
     let is_transaction = work.transaction.is_some();
     let put_together = put_together(core, draft, work.changes, work.transaction).await;
     put_together.map_err(|error| if is_transaction { as_conflict(error) } else { error })?;
-    let device = match work.device {
-        Some(path) => Some(add_device(core, draft, path).await?),
-        None => None,
-    };
-    if core.sync {
-        if draft.has_index_work() {
-            core.space.devices().iter().for_each(|device| device.mark_dirty());
-        }
-        make_durable(core, draft).await?;
-    } else {
-        keep(draft);
+    match work.device {
+        Some(path) => add_device(core, draft, path).await.map(Some),
+        None => Ok(None),
     }
-    Ok(device)
+}
+
+/// Makes a draft durable.
+async fn finish(core: &Core, draft: &mut Draft) -> Result<()> {
+    draft.write_indexes().await?;
+    if !core.sync {
+        keep(draft);
+        return Ok(());
+    }
+    if draft.has_index_work() {
+        core.space.devices().iter().for_each(|device| device.mark_dirty());
+    }
+    make_durable(core, draft).await
 }
 
 /// Applies changes, and what transactions have changed.

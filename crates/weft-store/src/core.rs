@@ -1,9 +1,10 @@
 //! What an open database consists of; shared by its handles, snapshots and tasks.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use weft_rt::memory::Ledger;
 
+use crate::commit::Waiting;
 use crate::directory::Directory;
 use crate::error::{Result, StoreError};
 use crate::lock::Lock;
@@ -21,6 +22,8 @@ pub(crate) struct Core {
     pub(crate) sync: bool,
     /// One commits at a time: a budget of 1.
     pub(crate) committing: Ledger,
+    /// Work that waits for its commit.
+    waiting: Mutex<Vec<Waiting>>,
     /// Of the directory.
     pub(crate) lock: Arc<Lock>,
     current: RwLock<Arc<Snapshot>>,
@@ -43,10 +46,16 @@ impl Core {
             read_only,
             sync,
             committing: Ledger::new(1),
+            waiting: Mutex::default(),
             lock,
             current: RwLock::new(Arc::new(snapshot)),
             halted: Mutex::new(None),
         }
+    }
+
+    /// Work that waits for its commit, in the order in which it came.
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest generation.

@@ -11,6 +11,7 @@ use crate::delete::{Shortened, delete, truncate};
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::index::maintain::{IndexWork, Maintenance};
+use crate::index::version::{IndexHandle, IndexVersion};
 use crate::index::{Check, Constraints, ForeignKey, IndexDefinition, foreign};
 use crate::manifest::Manifest;
 use crate::row_set::RowSet;
@@ -40,10 +41,27 @@ pub(crate) struct Draft {
     pub(crate) grown: Vec<(String, u64)>,
     /// Tables that have lost rows, whose indexes are to be made anew.
     pub(crate) shrunk: BTreeSet<String>,
+    /// Indexes that entries have left since they were written.
+    pub(crate) unwritten: Vec<Arc<IndexHandle>>,
     /// A table or index has gone.
     pub(crate) has_dropped: bool,
     /// What the transaction that it is a statement of has changed; none for a commit.
     pub(crate) own: Option<OwnChanges>,
+}
+
+/// What a draft was like before some work.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    base: Arc<Snapshot>,
+    devices: Vec<PathBuf>,
+    options: BTreeMap<String, String>,
+    views: BTreeMap<String, String>,
+    next_table_id: u64,
+    tables: BTreeMap<String, Arc<TableVersion>>,
+    taken: usize,
+    freed: usize,
+    index_work: usize,
+    unwritten: Vec<Arc<IndexHandle>>,
 }
 
 impl Draft {
@@ -59,6 +77,7 @@ impl Draft {
             index_work: Vec::new(),
             grown: Vec::new(),
             shrunk: BTreeSet::new(),
+            unwritten: Vec::new(),
             has_dropped: false,
             own: None,
             base,
@@ -178,7 +197,32 @@ impl Draft {
         (space, access): (&Arc<Space>, &Access),
     ) -> Result<()> {
         let left = delete(version, rows, space, access).await?;
-        self.shorten(table, left);
+        let work = Maintenance { version, access };
+        let mut indexes = Vec::with_capacity(version.indexes.len());
+        let mut is_shrunk = self.shrunk.contains(&table);
+        for index in &version.indexes {
+            let removed = match is_shrunk {
+                true => None,
+                false => work.remove(index, rows).await?,
+            };
+            match removed {
+                Some((next, work)) => {
+                    self.unwritten.push(next.handle.clone());
+                    self.index_work.push((version.schema.clone(), work));
+                    indexes.push(next);
+                }
+                None => {
+                    is_shrunk = true;
+                    indexes.push(index.clone());
+                }
+            }
+        }
+        let constraints = left.version.constraints.clone();
+        let next = left.version.with_keys(indexes, constraints);
+        self.note_shortened(table.clone(), Shortened { version: next, ..left });
+        if is_shrunk {
+            self.shrunk.insert(table);
+        }
         Ok(())
     }
 
@@ -191,15 +235,20 @@ impl Draft {
         }
     }
 
+    /// A table has fewer rows; its indexes are to be made anew.
     pub(crate) fn shorten(&mut self, table: String, left: Shortened) {
-        self.freed.extend(left.freed);
-        self.taken.extend(left.taken);
-        self.check_children(left.version.id);
-        self.tables.insert(table.clone(), Arc::new(left.version));
+        self.note_shortened(table.clone(), left);
         self.shrunk.insert(table);
     }
 
-    /// Makes the indexes of tables anew that have lost rows, on a worker, after all changes.
+    fn note_shortened(&mut self, table: String, left: Shortened) {
+        self.freed.extend(left.freed);
+        self.taken.extend(left.taken);
+        self.check_children(left.version.id);
+        self.tables.insert(table, Arc::new(left.version));
+    }
+
+    /// Makes the indexes of tables anew that have lost many rows, on a worker, after all changes.
     pub(crate) async fn remake_indexes(&mut self, access: &Access) -> Result<()> {
         if self.own.is_some() {
             return self.remake_own_indexes(access).await;
@@ -218,6 +267,22 @@ impl Draft {
                 let next = version.copied().with_keys(indexes, version.constraints.clone());
                 self.tables.insert(table, Arc::new(next));
             }
+        }
+        Ok(())
+    }
+
+    /// Writes indexes that entries have left and that were not written since, on a worker, before the draft is made durable.
+    pub(crate) async fn write_indexes(&mut self) -> Result<()> {
+        for handle in std::mem::take(&mut self.unwritten) {
+            let is_it = |index: &IndexVersion| Arc::ptr_eq(&index.handle, &handle);
+            let of = self.tables.iter().find_map(|(name, version)| {
+                Some((name.clone(), version.clone(), version.indexes.iter().position(is_it)?))
+            });
+            let Some((name, version, at)) = of else { continue };
+            let mut indexes = version.indexes.clone();
+            indexes[at] = indexes[at].changed(&version.schema).await?;
+            let next = version.copied().with_keys(indexes, version.constraints.clone());
+            self.tables.insert(name, Arc::new(next));
         }
         Ok(())
     }
@@ -295,6 +360,8 @@ impl Draft {
             match maintenance.add(index, first_row).await? {
                 None => indexes.push(index.clone()),
                 Some((next, work, freed)) => {
+                    // An index that rows come into is written.
+                    self.unwritten.retain(|handle| !Arc::ptr_eq(handle, &index.handle));
                     indexes.push(next);
                     self.index_work.push((version.schema.clone(), work));
                     self.freed.extend(freed);
@@ -432,9 +499,50 @@ impl Draft {
         Ok(())
     }
 
+    /// Begins work on top of what the draft has: what is checked is checked against that.
+    pub(crate) fn mark(&mut self, is_first: bool) -> Mark {
+        if !is_first {
+            self.base = Arc::new(self.snapshot(self.base.generation, self.base.pin.clone()));
+            self.grown.clear();
+            self.has_dropped = false;
+        }
+        Mark {
+            base: self.base.clone(),
+            devices: self.devices.clone(),
+            options: self.options.clone(),
+            views: self.views.clone(),
+            next_table_id: self.next_table_id,
+            tables: self.tables.clone(),
+            taken: self.taken.len(),
+            freed: self.freed.len(),
+            index_work: self.index_work.len(),
+            unwritten: self.unwritten.clone(),
+        }
+    }
+
+    /// Takes back work that has failed.
+    pub(crate) async fn return_to(&mut self, mark: Mark) {
+        // What is taken back changes trees, too: earlier work needs them written as they are then.
+        let changed = self.index_work[mark.index_work..].iter();
+        let changed: Vec<_> = changed.map(|(_, work)| work.version().handle.clone()).collect();
+        self.take_back_after(mark.index_work).await;
+        self.taken.truncate(mark.taken);
+        self.freed.truncate(mark.freed);
+        self.grown.clear();
+        self.shrunk.clear();
+        self.unwritten = mark.unwritten.into_iter().chain(changed).collect();
+        (self.base, self.devices, self.options) = (mark.base, mark.devices, mark.options);
+        (self.views, self.next_table_id) = (mark.views, mark.next_table_id);
+        (self.tables, self.has_dropped) = (mark.tables, false);
+    }
+
     /// Takes back what was done to indexes, as the commit has failed.
     pub(crate) async fn take_back(&mut self) {
-        for (schema, work) in self.index_work.drain(..).rev() {
+        self.take_back_after(0).await;
+    }
+
+    async fn take_back_after(&mut self, count: usize) {
+        for (schema, work) in self.index_work.drain(count..).rev() {
             if let Err(error) = work.take_back(&schema).await {
                 log::error!("table {}: {error}", schema.name);
             }
@@ -562,30 +670,24 @@ impl Draft {
     /// If it is the draft of a commit.
     pub(crate) fn into_view(self) -> (Snapshot, OwnChanges) {
         self.index_work.iter().for_each(|(_, work)| work.recycle());
-        let view = Snapshot {
-            generation: self.base.generation,
-            database: self.base.database,
-            devices: self.devices,
-            options: self.options,
-            views: self.views,
-            next_table_id: self.next_table_id,
-            tables: self.tables,
-            access: self.base.access.clone(),
-            pin: self.base.pin.clone(),
-        };
+        let view = self.snapshot(self.base.generation, self.base.pin.clone());
         (view, self.own.expect("a statement of a transaction"))
     }
 
     /// The new generation, which is durable now.
     pub(crate) fn into_snapshot(self, pin: Pin) -> Snapshot {
+        self.snapshot(self.base.generation + 1, pin)
+    }
+
+    fn snapshot(&self, generation: u64, pin: Pin) -> Snapshot {
         Snapshot {
-            generation: self.base.generation + 1,
+            generation,
             database: self.base.database,
-            devices: self.devices,
-            options: self.options,
-            views: self.views,
+            devices: self.devices.clone(),
+            options: self.options.clone(),
+            views: self.views.clone(),
             next_table_id: self.next_table_id,
-            tables: self.tables,
+            tables: self.tables.clone(),
             access: self.base.access.clone(),
             pin,
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_schema::DataType;
 use weft_codec::Scalar;
@@ -123,6 +124,9 @@ pub enum StoreError {
         /// What is wrong with them.
         problem: String,
     },
+    /// What went wrong with commits of several statements that were made durable together.
+    #[error(transparent)]
+    Shared(Arc<StoreError>),
     /// A part of a table could not be read.
     #[error("{place}: {source}")]
     At {
@@ -407,6 +411,7 @@ impl StoreError {
             StoreError::At { source, .. } | StoreError::SpillFailed { source } => {
                 source.is_disk_full()
             }
+            StoreError::Shared(source) => source.is_disk_full(),
             StoreError::File(error) => is_no_space(error),
             _ => false,
         }

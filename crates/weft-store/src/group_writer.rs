@@ -23,7 +23,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 const BLOCK_ROWS_MIN: usize = 1024;
 
 /// A row group that is on its device, with space that goes back unless it is committed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WrittenGroup {
     /// Its first row has no id yet.
     pub(crate) group: RowGroup,

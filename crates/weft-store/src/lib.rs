@@ -13,6 +13,7 @@ mod alter;
 mod append;
 mod array_bytes;
 mod change;
+mod combine;
 mod commit;
 mod core;
 mod data_type;

@@ -3,14 +3,15 @@
 //! A [`TableWriter`] has partitions, which different threads may fill at once; the order of the rows is that
 //! of the partitions, and within one that of the appends. Row groups are encoded and written on the
 //! runtime's workers, several at a time. How many, the memory budget decides; when it has nothing to give,
-//! row groups become smaller and follow one after the other, so that writing never stands still.
+//! row groups become smaller and follow one after the other, so that writing never stands still. A few rows are not written at
+//! all: the commit that adds them does that, with those of other commits.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use weft_rt::cancel::CancelToken;
 use weft_rt::memory::{Ledger, Reservation};
@@ -31,6 +32,10 @@ const GROUP_BYTES_MAX: u64 = 64 << 20;
 
 /// What a partition may hold although the budget has nothing left.
 const GROUP_BYTES_MIN: u64 = 1 << 20;
+
+/// Up to so many rows, of so many bytes, are not written before their commit.
+const LOOSE_ROWS_MAX: usize = 256;
+const LOOSE_BYTES_MAX: u64 = 64 << 10;
 
 /// How rows are written.
 #[derive(Clone, Debug)]
@@ -84,6 +89,8 @@ struct Shared {
     collector: Collector,
     /// By partition and order.
     written: Mutex<BTreeMap<(usize, u64), WrittenGroup>>,
+    /// All rows of partitions that have few, by partition.
+    loose: Mutex<BTreeMap<usize, Vec<RecordBatch>>>,
     /// Numbers of partitions.
     used: Mutex<HashSet<usize>>,
     /// Partitions that have not been finished.
@@ -124,6 +131,7 @@ impl TableWriter {
             hints,
             collector: Collector::default(),
             written: Mutex::default(),
+            loose: Mutex::default(),
             used: Mutex::default(),
             open: AtomicUsize::new(0),
             incomplete: AtomicBool::new(false),
@@ -167,22 +175,48 @@ impl TableWriter {
         if open || shared.incomplete.load(Ordering::Acquire) {
             return Err(StoreError::Incomplete { table: shared.schema.name.clone() });
         }
+        let loose =
+            std::mem::take(&mut *shared.loose.lock().unwrap_or_else(PoisonError::into_inner));
+        let has_written = !shared.written.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let batches = || loose.values().flatten();
+        let rows: usize = batches().map(RecordBatch::num_rows).sum();
+        let loose = if has_written || rows > shared.loose_rows_max() {
+            for (number, batches) in loose {
+                let writer = self.shared.clone();
+                let written =
+                    move || async move { write_pending(&writer, batches, (number, 0)).await };
+                shared.runtime.spawn_in(shared.options.share, 0, written).await??;
+            }
+            Vec::new()
+        } else {
+            shared.options.progress.add_rows(rows as u64);
+            batches().map(|batch| batch.columns().to_vec()).collect()
+        };
         let written =
             std::mem::take(&mut *shared.written.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(WrittenGroups {
             schema: shared.schema.clone(),
             groups: written.into_values().collect(),
+            loose,
             row_group_rows: shared.options.row_group_rows,
             statistics: shared.collector.finish(),
         })
     }
 }
 
-/// Row groups that are written and wait for their commit.
+impl Shared {
+    fn loose_rows_max(&self) -> usize {
+        LOOSE_ROWS_MAX.min(self.options.row_group_rows)
+    }
+}
+
+/// Row groups that are written and wait for their commit, or a few rows that it will write.
 #[derive(Debug)]
 pub struct WrittenGroups {
     pub(crate) schema: Arc<TableSchema>,
     pub(crate) groups: Vec<WrittenGroup>,
+    /// The columns of rows that are not written, in the types of scans; some rows at a time.
+    pub(crate) loose: Vec<Vec<ArrayRef>>,
     /// Rows that a row group may have.
     pub(crate) row_group_rows: usize,
     pub(crate) statistics: Option<Statistics>,
@@ -191,17 +225,19 @@ pub struct WrittenGroups {
 impl WrittenGroups {
     /// Rows.
     pub fn rows(&self) -> u64 {
-        self.groups.iter().map(|written| u64::from(written.group.rows)).sum()
+        let written = self.groups.iter().map(|written| u64::from(written.group.rows));
+        written.chain(self.loose.iter().map(|columns| columns[0].len() as u64)).sum()
     }
 
-    /// Bytes of the encoded blocks.
+    /// Bytes of the encoded blocks, and of values that are not encoded yet.
     pub fn bytes(&self) -> u64 {
-        self.groups.iter().map(|written| written.group.bytes()).sum()
+        let written = self.groups.iter().map(|written| written.group.bytes());
+        written.chain(self.loose.iter().flatten().map(logical_bytes)).sum()
     }
 
-    /// Row groups.
+    /// Row groups that there will be, at most.
     pub fn row_groups(&self) -> usize {
-        self.groups.len()
+        self.groups.len() + usize::from(!self.loose.is_empty())
     }
 }
 
@@ -280,13 +316,33 @@ impl PartitionWriter {
     }
 
     async fn try_finish(&mut self) -> Result<()> {
-        if self.rows > 0 {
+        if self.rows > 0 && self.is_loose() {
+            self.memory = None;
+            let pending = std::mem::take(&mut self.pending);
+            let mut loose = self.shared.loose.lock().unwrap_or_else(PoisonError::into_inner);
+            loose.insert(self.number, pending);
+        } else if self.rows > 0 {
             self.flush().await?;
         }
         while let Some(handle) = self.in_flight.pop_front() {
             handle.await??;
         }
         Ok(())
+    }
+
+    /// Whether the pending rows are all that there are, and few.
+    fn is_loose(&self) -> bool {
+        let is_as_scanned = |batch: &RecordBatch| {
+            let columns = batch.columns().iter().zip(&self.shared.schema.columns);
+            batch.num_columns() > 0
+                && columns
+                    .into_iter()
+                    .all(|(array, column)| *array.data_type() == scan_type(&column.data_type))
+        };
+        self.groups == 0
+            && self.rows <= self.shared.loose_rows_max()
+            && self.bytes <= LOOSE_BYTES_MAX
+            && self.pending.iter().all(is_as_scanned)
     }
 
     fn note(&self, result: Result<()>) -> Result<()> {

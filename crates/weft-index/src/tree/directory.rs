@@ -259,7 +259,10 @@ impl Tree {
                 changed.insert(0);
             }
             let mut writes = Vec::new();
-            for &page in &changed {
+            // In order, so that pages that are new follow those that there are.
+            let mut in_order: Vec<usize> = changed.iter().copied().collect();
+            in_order.sort_unstable();
+            for page in in_order {
                 let id = self.space.allocate(self.form.node_bytes)?;
                 made.push(id);
                 let first = page * per_page;
@@ -268,13 +271,10 @@ impl Tree {
                     _ => levels[level - 1][index],
                 });
                 writes.push((id, self.directory_page(level as u8, ids)));
-                if let Some(place) = levels[level].get(page) {
-                    old.push(*place);
+                match levels[level].get_mut(page) {
+                    Some(place) => old.push(std::mem::replace(place, id)),
+                    None => levels[level].push(id),
                 }
-                if levels[level].len() <= page {
-                    levels[level].resize(page + 1, vacant);
-                }
-                levels[level][page] = id;
             }
             self.write_pages(writes).await?;
             if is_root {

@@ -18,17 +18,27 @@ pub struct PrefixCursor {
     from: Option<Vec<u8>>,
     /// Where it ends; `None` for the end of the tree.
     end: Option<Vec<u8>>,
+    /// Where the last call of [`Tree::multi_prefix`] had it go on; `None` if that call did not move it.
+    moved_from: Option<Vec<u8>>,
 }
 
 impl PrefixCursor {
     /// A lookup that begins.
     pub fn new(prefix: &[u8]) -> PrefixCursor {
-        PrefixCursor { from: Some(prefix.to_vec()), end: after_prefix(prefix) }
+        let end = after_prefix(prefix);
+        PrefixCursor { from: Some(prefix.to_vec()), end, moved_from: None }
     }
 
     /// True if it has found all rows.
     pub fn has_ended(&self) -> bool {
         self.from.is_none()
+    }
+
+    /// The keys, as the tree has them, that the last call of [`Tree::multi_prefix`] has looked at: from the first on, and
+    /// below the second.
+    pub fn looked_at(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        let end = self.from.as_deref().or(self.end.as_deref());
+        Some((self.moved_from.as_deref()?, end))
     }
 }
 
@@ -49,6 +59,7 @@ impl Tree {
         let found = RefCell::new(Vec::new());
         let mut failed = None;
         let width = width.min(cursors.len());
+        cursors.iter_mut().for_each(|cursor| cursor.moved_from = None);
         {
             let (paused, found) = (&paused, &found);
             let mut numbered = cursors.iter_mut().zip(0..).filter(|(of, _)| !of.has_ended());
@@ -93,7 +104,8 @@ impl Tree {
                 rows.clear();
                 continue;
             }
-            cursor.from = next;
+            let from = std::mem::replace(&mut cursor.from, next);
+            cursor.moved_from = cursor.moved_from.take().or(from);
             found.borrow_mut().extend(rows.drain(..).map(|row| (number, row)));
             if found.borrow().len() >= rows_max {
                 return Ok(());

@@ -237,6 +237,35 @@ fn loaded_trees_are_as_maps() {
 }
 
 #[test]
+fn a_tree_with_several_pages_of_a_directory_releases_places_that_it_was_given() {
+    within_limit(|| {
+        let setup = &setups(1)[0];
+        let file = setup.file("tree", &vec![0; FILE_BYTES]);
+        let runtime = setup.runtime(1, 16);
+        let pool = pool(file, 64);
+        let work = move || async move {
+            let form = TreeForm { node_bytes: 4096, ..TreeForm::new(true) };
+            let mut load = BulkLoad::new(pool, Places::new(), form);
+            let key = |row: u64| row.to_be_bytes().repeat(20);
+            for row in 0..40_000 {
+                load.push(&key(row), row, &[]).await.unwrap();
+            }
+            let tree = load.finish().await.unwrap();
+            assert!(tree.nodes() > 1_500, "{} nodes", tree.nodes());
+            let first = tree.flush().await.unwrap();
+            assert!(first.released.is_empty(), "{:?}", first.released);
+            for row in (0..40_000).step_by(97) {
+                assert!(tree.remove(&key(row), row).await.unwrap());
+            }
+            let second = tree.flush().await.unwrap();
+            assert!(!second.released.is_empty());
+            assert!(second.released.iter().all(|place| !place.is_vacant()));
+        };
+        runtime.block_on(work).unwrap();
+    });
+}
+
+#[test]
 fn rows_out_of_order_are_refused() {
     for setup in setups(1).into_iter().filter(Setup::suspends) {
         // What lies in the places before is of no concern.

@@ -228,6 +228,7 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         StoreError::NoSuchSavepoint { .. } => ErrorKind::NoSavepoint,
         StoreError::TransactionMemory { .. } => ErrorKind::OutOfMemory,
         StoreError::At { source, .. } => from_store(source).kind(),
+        StoreError::Shared(source) => return from_store(source),
         _ => ErrorKind::Storage,
     };
     SqlError::new(kind, error.to_string())

@@ -5,7 +5,6 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use weft_index::Direction;
 use weft_rt::yield_now;
 
 use crate::error::Result;
@@ -57,18 +56,16 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
     let mut there = Sum::default();
     for layer in index.layers(version, access).await? {
         let mut before = None::<(Vec<u8>, u64)>;
-        let mut range = layer.opened.tree.range(None, None, Direction::Forwards);
-        while let Some(entry) = range.next().await.map_err(failed)? {
-            if let Some((key, row)) = &before
-                && (key, *row) >= (&entry.key, entry.row)
+        let mut range = layer.range(None, None);
+        while let Some((key, row)) = range.next().await.map_err(failed)? {
+            if let Some((key_before, row_before)) = &before
+                && (&key_before[..], *row_before) >= (&key[..], row)
             {
-                let rows = format!("rows {row} and {}", entry.row);
+                let rows = format!("rows {row_before} and {row}");
                 return Ok(Some(format!("its entries of {rows} are not in order")));
             }
-            before = Some((entry.key.clone(), entry.row));
-            if layer.shows(entry.row) {
-                there.add(&entry.key, entry.row);
-            }
+            there.add(&key, row);
+            before = Some((key.into_owned(), row));
             if there.entries % TURN_ENTRIES == 0 {
                 yield_now().await;
             }
@@ -76,12 +73,13 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
     }
     let work = Maintenance { version, access };
     let encoder = definition.encoder(&version.schema)?;
+    let form = definition.form();
     let (mut rows, numbers) = (NewRows::new(&work, 0), definition.numbers());
     let mut wanted = Sum::default();
     while let Some((ids, columns)) = rows.next(&numbers).await? {
         let mut run = KeyRun::new(&access.ledger, definition.is_unique);
         run.add(&encoder, &columns, &ids).map_err(failed)?;
-        run.iter().for_each(|(key, row)| wanted.add(key, row));
+        run.iter().for_each(|(key, row)| wanted.add(&form.full_key(key, row), row));
         yield_now().await;
     }
     Ok(match (there.entries == wanted.entries, there == wanted) {

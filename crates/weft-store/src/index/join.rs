@@ -222,6 +222,7 @@ impl KeyLookups {
             let mut found = found.map_err(|source| definition.error(schema, source))?;
             // Rows of later commits are in the tree as well.
             found.retain(|(_, row)| layers[at].shows(*row));
+            layers[at].add_past(&self.cursors[at], &mut found);
             let mut ids: Vec<u64> = found.iter().map(|(_, row)| *row).collect();
             ids.sort_unstable();
             ids.dedup();

@@ -77,16 +77,24 @@ impl KeyRun {
         self.scratch.clear();
         encoder.encode(columns, &mut self.scratch)?;
         let nulls: Vec<_> = columns.iter().filter_map(|column| column.logical_nulls()).collect();
-        for (index, key) in self.scratch.iter().enumerate() {
-            let (start, row) = (self.bytes.len(), ids.at(index));
-            self.bytes.extend_from_slice(key);
-            if self.is_unique && nulls.iter().any(|nulls| nulls.is_null(index)) {
-                self.bytes.extend_from_slice(&row.to_be_bytes());
-            }
-            let len = self.bytes.len() - start;
-            self.keys.push(Key { head: head_of(&self.bytes[start..]), start, len, row });
+        let scratch = std::mem::take(&mut self.scratch);
+        for (index, key) in scratch.iter().enumerate() {
+            let row = ids.at(index);
+            let has_null = self.is_unique && nulls.iter().any(|nulls| nulls.is_null(index));
+            let suffix = if has_null { &row.to_be_bytes()[..] } else { &[] };
+            self.push(key, suffix, row);
         }
+        self.scratch = scratch;
         Ok(())
+    }
+
+    /// Adds a key of two parts.
+    pub(crate) fn push(&mut self, key: &[u8], suffix: &[u8], row: u64) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(suffix);
+        let len = self.bytes.len() - start;
+        self.keys.push(Key { head: head_of(&self.bytes[start..]), start, len, row });
     }
 
     /// False if no more keys should be added, as there is no more memory for them.

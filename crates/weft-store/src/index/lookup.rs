@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
-use weft_index::{Direction, KeyEncoder, Keys, after_prefix};
+use weft_index::{KeyEncoder, Keys, after_prefix};
 use weft_rt::cancel::CancelToken;
 use weft_rt::sync::channel::{Receiver, Sender, bounded};
 use weft_rt::{JoinHandle, Share};
@@ -173,13 +173,9 @@ impl Work {
         let mut rows = Vec::new();
         for KeyRange { low, high } in &self.options.ranges {
             for layer in &layers {
-                let tree = &layer.opened.tree;
-                let mut range = tree.range(low.as_deref(), high.as_deref(), Direction::Forwards);
-                while let Some(entry) = range.next().await.map_err(failed)? {
-                    // Rows of later commits are in the tree as well.
-                    if layer.shows(entry.row) {
-                        rows.push(entry.row);
-                    }
+                let mut range = layer.range(low.as_deref(), high.as_deref());
+                while let Some((_, row)) = range.next().await.map_err(failed)? {
+                    rows.push(row);
                     if rows.len() == self.options.batch_rows && !self.send(&mut rows).await? {
                         return Ok(());
                     }

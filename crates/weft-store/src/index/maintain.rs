@@ -1,9 +1,10 @@
-//! Indexes follow their tables: what a commit adds to a table comes into its indexes.
+//! Indexes follow their tables: what a commit adds to a table comes into its indexes, and what it deletes leaves them.
 //!
 //! The keys of new rows are read from the row groups that were just written, a row group at a time, and sorted in runs as
 //! long as memory permits. A run that is short beside the index goes into the tree that readers use: all
 //! keys are looked up first where they have to be unique, so that a violation changes nothing. Else a new tree is made of
-//! the old one's entries and the run. What fails later is taken back: keys are removed, a new tree is forgotten.
+//! the old one's entries and the run. Entries of few deleted rows leave the tree, and are kept in memory for readers of earlier
+//! snapshots (`past.rs`). What fails later is taken back: keys are removed or inserted, a new tree is forgotten.
 
 use std::sync::Arc;
 
@@ -12,12 +13,14 @@ use weft_rt::yield_now;
 
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
+use crate::fetch::fetch;
 use crate::index::definition::IndexDefinition;
 use crate::index::key_run::KeyRun;
-use crate::index::new_rows::NewRows;
+use crate::index::new_rows::{NewRows, RowIds};
 use crate::index::overlay::Overlay;
 use crate::index::space::IndexSpace;
 use crate::index::version::{IndexVersion, Opened, ensure_places};
+use crate::row_set::RowSet;
 use crate::schema::TableSchema;
 use crate::snapshot::Access;
 use crate::table::{TableVersion, get};
@@ -25,6 +28,8 @@ use crate::table::{TableVersion, get};
 /// A tree is made anew if it gets at least this part of its entries, and so many.
 const REMAKE_SHARE_DIVISOR: u64 = 4;
 const REMAKE_ROWS_MIN: u64 = 2_000;
+/// It is made anew, too, if it loses this part of its entries, or more than so many.
+const REMAKE_REMOVED_MAX: u64 = 20_000;
 
 /// Keys that are looked up at a time, and lookups that run beside each other.
 const LOOKUP_KEYS: usize = 1_024;
@@ -40,7 +45,9 @@ const LOAD_PAGES: usize = 64;
 #[derive(Debug)]
 pub(crate) enum IndexWork {
     /// Keys came into its tree.
-    Changed { version: IndexVersion, run: KeyRun },
+    Added { version: IndexVersion, run: KeyRun },
+    /// Keys left its tree.
+    Removed { version: IndexVersion, run: KeyRun },
     /// A tree was made.
     Made { version: IndexVersion },
 }
@@ -94,15 +101,78 @@ impl Maintenance<'_> {
         };
         match changed {
             Ok(version) => {
-                let work = IndexWork::Changed { version: version.clone(), run };
+                let work = IndexWork::Added { version: version.clone(), run };
                 Ok(Some((version, work, Vec::new())))
             }
             Err(error) => {
                 let version = index.clone();
-                IndexWork::Changed { version, run }.take_back(schema).await?;
+                IndexWork::Added { version, run }.take_back(schema).await?;
                 Err(error)
             }
         }
+    }
+
+    /// Takes the entries of rows, which the table has and is about to lose, from an index, without writing it; gives its next
+    /// version, and the work. `None` if they are many beside its entries, or there is no memory for them: then a new
+    /// tree has to be made.
+    pub(crate) async fn remove(
+        &self,
+        index: &IndexVersion,
+        rows: &RowSet,
+    ) -> Result<Option<(IndexVersion, IndexWork)>> {
+        let schema = &self.version.schema;
+        let opened = index.open_to_change(schema, self.access).await?;
+        let definition = index.definition();
+        let remake = (opened.tree.len() / REMAKE_SHARE_DIVISOR).min(REMAKE_REMOVED_MAX);
+        if rows.len() > remake {
+            return Ok(None);
+        }
+        let Some(run) = self.keys_of(definition, rows).await? else { return Ok(None) };
+        let form = opened.tree.form();
+        let full_key = |key: &[u8], row| form.full_key(key, row);
+        let Some(moment) = index.handle.past.keep(&run, full_key, &self.access.ledger) else {
+            return Ok(None);
+        };
+        if let Err(error) = self.take_out(index, opened, &run).await {
+            IndexWork::Removed { version: index.clone(), run }.take_back(schema).await?;
+            return Err(error);
+        }
+        let version = IndexVersion { moment, ..index.clone() };
+        let work = IndexWork::Removed { version: version.clone(), run };
+        Ok(Some((version, work)))
+    }
+
+    async fn take_out(&self, index: &IndexVersion, opened: &Opened, run: &KeyRun) -> Result<()> {
+        for (number, (key, row)) in run.iter().enumerate() {
+            ensure_places(opened).await?;
+            let removed = opened.tree.remove(key, row).await;
+            if !removed.map_err(|source| self.error(index.definition(), source))? {
+                return Err(index.damaged(&self.version.schema, "it lacks the entry of a row"));
+            }
+            if number % TURN_KEYS == TURN_KEYS - 1 {
+                yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of rows, which the table has; `None` if there is no memory for all of them.
+    async fn keys_of(&self, definition: &IndexDefinition, rows: &RowSet) -> Result<Option<KeyRun>> {
+        let encoder = definition.encoder(&self.version.schema)?;
+        let numbers = definition.numbers();
+        let mut run = KeyRun::new(&self.access.ledger, definition.is_unique);
+        let mut ids = rows.iter().peekable();
+        while ids.peek().is_some() {
+            let some: Vec<u64> = ids.by_ref().take(LOOKUP_KEYS).collect();
+            let columns = fetch(self.version, self.access, &some, &numbers, LOOKUP_WIDTH).await?;
+            let added = run.add(&encoder, &columns, &RowIds::Listed(some));
+            added.map_err(|source| self.error(definition, source))?;
+            if !run.has_room() {
+                return Ok(None);
+            }
+        }
+        run.sort();
+        Ok(Some(run))
     }
 
     /// Checks that no row that the transaction began with, and has not deleted, has a key of the rows from `first_row` on.
@@ -363,8 +433,11 @@ impl<'a> Runs<'a> {
 impl IndexWork {
     /// The index as it will be.
     pub(crate) fn version(&self) -> &IndexVersion {
-        let (IndexWork::Changed { version, .. } | IndexWork::Made { version }) = self;
-        version
+        match self {
+            IndexWork::Added { version, .. }
+            | IndexWork::Removed { version, .. }
+            | IndexWork::Made { version } => version,
+        }
     }
 
     /// The commit that it belongs to is durable.
@@ -380,7 +453,7 @@ impl IndexWork {
     /// Takes the work back, on a worker: readers find the index as it was.
     ///
     /// # Errors
-    /// If keys could not be removed: the index takes no more changes then.
+    /// If keys could not be removed or inserted: the index takes no more changes then.
     pub(crate) async fn take_back(self, schema: &TableSchema) -> Result<()> {
         match self {
             IndexWork::Made { version } => {
@@ -390,9 +463,13 @@ impl IndexWork {
                 }
                 Ok(())
             }
-            IndexWork::Changed { version, run } => {
+            IndexWork::Added { version, run } => {
                 let removed = remove(&version, &run, schema).await;
                 removed.inspect_err(|error| version.note_broken(error))
+            }
+            IndexWork::Removed { version, run } => {
+                let restored = restore(&version, &run, schema).await;
+                restored.inspect_err(|error| version.note_broken(error))
             }
         }
     }
@@ -407,6 +484,23 @@ async fn remove(version: &IndexVersion, run: &KeyRun, schema: &TableSchema) -> R
         removed.map_err(|source| version.definition().error(schema, source))?;
     }
     version.changed(schema).await.map(drop)
+}
+
+/// Inserts the keys of a run again, as far as they are not there, and writes the tree.
+async fn restore(version: &IndexVersion, run: &KeyRun, schema: &TableSchema) -> Result<()> {
+    let Some(opened) = version.opened() else { return Ok(()) };
+    for (key, row) in run.iter() {
+        ensure_places(opened).await?;
+        let inserted = opened.tree.insert(key, row, &[]).await;
+        let there = inserted.map_err(|source| version.definition().error(schema, source))?;
+        if there.is_some_and(|there| there != row) {
+            return Err(version.damaged(schema, "another row has the key of one"));
+        }
+    }
+    version.changed(schema).await?;
+    let form = opened.tree.form();
+    version.handle.past.forget(run, |key, row| form.full_key(key, row));
+    Ok(())
 }
 
 /// Forgets a tree that nothing refers to: its places are free once none of its pages is on its way to a device.

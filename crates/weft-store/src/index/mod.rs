@@ -1,8 +1,9 @@
 //! Indexes of tables: what they are, where their pages lie, and how they follow the tables' rows.
 //!
 //! An index is a B+tree of `weft-index` over keys of some columns, whose values are the ids of the rows. All snapshots
-//! that have an index share one tree: rows only come, so a reader passes over those that its snapshot does not have
-//! (`lookup.rs`); what a transaction adds lies in a tree of its own until it commits (`overlay.rs`). Commits change the tree one after the other (`maintain.rs`); what they write lies at new places, which become
+//! that have an index share one tree: a reader passes over rows that are newer than its snapshot (`lookup.rs`), and finds entries that
+//! have left the tree since in memory (`past.rs`); what a transaction adds lies in a tree of its own until it commits (`overlay.rs`).
+//! Commits change the tree one after the other (`maintain.rs`); what they write lies at new places, which become
 //! the index with the manifest that names its new root (`version.rs`, `space.rs`).
 
 mod check;
@@ -14,6 +15,7 @@ mod lookup;
 pub(crate) mod maintain;
 mod new_rows;
 pub(crate) mod overlay;
+mod past;
 mod space;
 pub(crate) mod version;
 

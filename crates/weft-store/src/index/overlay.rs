@@ -3,9 +3,15 @@
 //! Entries of the first tree count if their rows were there when the transaction began, and it has not deleted them. The other
 //! tree is thrown away when the transaction ends: its commit brings the rows into the shared tree as any commit does.
 
+use std::borrow::Cow;
+use std::collections::{HashSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::error::Result;
+use weft_index::{Direction, IndexError, PrefixCursor, Range};
+
+use crate::error::Result as StoreResult;
+use crate::index::past::{Moment, Past, PastEntry};
 use crate::index::version::{IndexVersion, Opened};
 use crate::row_set::RowSet;
 use crate::snapshot::Access;
@@ -28,6 +34,8 @@ pub(crate) struct Overlay {
 /// One of the trees that an index consists of, and which of its entries count.
 pub(crate) struct Layer<'a> {
     pub(crate) opened: &'a Opened,
+    past: &'a Past,
+    moment: &'a Moment,
     end: u64,
     hidden: Option<&'a RowSet>,
 }
@@ -37,6 +45,137 @@ impl Layer<'_> {
     pub(crate) fn shows(&self, row: u64) -> bool {
         row < self.end && self.hidden.is_none_or(|hidden| !hidden.contains(row))
     }
+
+    /// Entries that count and have left the tree, between two bounds, in order.
+    fn past(&self, from: Bound<PastEntry>, to: Bound<PastEntry>) -> Vec<PastEntry> {
+        let mut found = self.past.between(self.moment, from, to);
+        found.retain(|(_, row)| self.shows(*row));
+        found
+    }
+
+    /// The row of a key of a unique index, if its entry counts and has left the tree.
+    fn past_row(&self, key: &[u8]) -> Option<u64> {
+        if self.past.is_empty() {
+            return None;
+        }
+        let key: Arc<[u8]> = Arc::from(key);
+        let (from, to) = (Bound::Included((key.clone(), 0)), Bound::Included((key, u64::MAX)));
+        self.past(from, to).first().map(|(_, row)| *row)
+    }
+
+    /// Adds the rows of entries that have left the tree to what lookups have just found in it, which is the rows that count.
+    pub(crate) fn add_past(&self, cursors: &[PrefixCursor], found: &mut Vec<(u32, u64)>) {
+        if self.past.is_empty() {
+            return;
+        }
+        let there: HashSet<(u32, u64)> = found.iter().copied().collect();
+        for (cursor, number) in cursors.iter().zip(0..) {
+            let Some((from, to)) = cursor.looked_at() else { continue };
+            let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded((Arc::from(to), 0)));
+            let left = self.past(Bound::Included((Arc::from(from), 0)), to);
+            let left = left.into_iter().map(|(_, row)| (number, row));
+            found.extend(left.filter(|pair| !there.contains(pair)));
+        }
+    }
+
+    /// The entries that count of a range of keys: those not below `low`, and below `high`.
+    pub(crate) fn range<'b>(&'b self, low: Option<&[u8]>, high: Option<&[u8]>) -> LayerRange<'b> {
+        LayerRange {
+            layer: self,
+            range: self.opened.tree.range(low, high, Direction::Forwards),
+            low: low.map(Arc::from),
+            high: high.map(Arc::from),
+            last: None,
+            waiting: VecDeque::new(),
+            state: RangeState::Begun,
+        }
+    }
+}
+
+/// The entries of a layer that count, in the order of their keys.
+pub(crate) struct LayerRange<'a> {
+    layer: &'a Layer<'a>,
+    range: Range<'a>,
+    low: Option<Arc<[u8]>>,
+    high: Option<Arc<[u8]>>,
+    /// The last entry of the tree: its key, as the tree has it, and its row.
+    last: Option<(Vec<u8>, u64)>,
+    /// Entries that have left the tree, and come before that one.
+    waiting: VecDeque<PastEntry>,
+    state: RangeState,
+}
+
+/// What comes after the entries that wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RangeState {
+    /// The next entry of the tree.
+    Begun,
+    /// The last entry of the tree that was found.
+    Found,
+    /// Nothing.
+    Ended,
+}
+
+impl LayerRange<'_> {
+    /// The next entry: its key, as the tree has it, and its row; `None` after the last.
+    ///
+    /// # Errors
+    /// Those of reading the tree.
+    pub(crate) async fn next(&mut self) -> Result<Option<(Cow<'_, [u8]>, u64)>, IndexError> {
+        loop {
+            if let Some((key, row)) = self.waiting.pop_front() {
+                return Ok(Some((Cow::Owned(key.to_vec()), row)));
+            }
+            match self.state {
+                RangeState::Begun => self.find().await?,
+                RangeState::Found => {
+                    self.state = RangeState::Begun;
+                    // As long as a loop borrows what it returns, the compiler takes it for borrowed ever after.
+                    if self.last.as_ref().is_some_and(|(_, row)| self.layer.shows(*row)) {
+                        break;
+                    }
+                }
+                RangeState::Ended => return Ok(None),
+            }
+        }
+        Ok(self.last.as_ref().map(|(key, row)| (Cow::Borrowed(&key[..]), *row)))
+    }
+
+    /// Finds the next entry of the tree, and those that lay before it and left the tree before it was looked at.
+    async fn find(&mut self) -> Result<(), IndexError> {
+        let form = self.layer.opened.tree.form();
+        let found = self.range.next().await?;
+        if !self.layer.past.is_empty() {
+            let bound = |key: &Arc<[u8]>| (key.clone(), 0);
+            let from = match (&self.last, &self.low) {
+                (Some((key, row)), _) => Bound::Excluded((Arc::from(&key[..]), *row)),
+                (None, Some(low)) => Bound::Included(bound(low)),
+                (None, None) => Bound::Unbounded,
+            };
+            let to = match (found, &self.high) {
+                (Some(entry), _) => {
+                    let key = form.full_key(&entry.key, entry.row);
+                    Bound::Excluded((Arc::from(key), entry.row))
+                }
+                (None, Some(high)) => Bound::Excluded(bound(high)),
+                (None, None) => Bound::Unbounded,
+            };
+            self.waiting.extend(self.layer.past(from, to));
+        }
+        let Some(entry) = found else {
+            self.state = RangeState::Ended;
+            return Ok(());
+        };
+        let (key, row) = self.last.get_or_insert_default();
+        key.clear();
+        key.extend_from_slice(&entry.key);
+        if !form.is_unique {
+            key.extend_from_slice(&entry.row.to_be_bytes());
+        }
+        *row = entry.row;
+        self.state = RangeState::Found;
+        Ok(())
+    }
 }
 
 impl IndexVersion {
@@ -45,18 +184,22 @@ impl IndexVersion {
         &self,
         version: &TableVersion,
         access: &Access,
-    ) -> Result<Vec<Layer<'_>>> {
+    ) -> StoreResult<Vec<Layer<'_>>> {
         let opened = self.open(&version.schema, access).await?;
         let Some(overlay) = &self.overlay else {
-            return Ok(vec![Layer { opened, end: version.next_row_id, hidden: None }]);
+            return Ok(vec![self.layer(opened, version.next_row_id, None)]);
         };
         let hidden = Some(&*overlay.hidden).filter(|hidden| !hidden.is_empty());
-        let mut layers = vec![Layer { opened, end: overlay.shared_end, hidden }];
+        let mut layers = vec![self.layer(opened, overlay.shared_end, hidden)];
         if let Some(own) = &overlay.own {
             let opened = own.open(&version.schema, access).await?;
-            layers.push(Layer { opened, end: version.next_row_id, hidden: None });
+            layers.push(own.layer(opened, version.next_row_id, None));
         }
         Ok(layers)
+    }
+
+    fn layer<'a>(&'a self, opened: &'a Opened, end: u64, hidden: Option<&'a RowSet>) -> Layer<'a> {
+        Layer { opened, past: &self.handle.past, moment: &self.moment, end, hidden }
     }
 
     /// How many trees [`layers`](IndexVersion::layers) gives.
@@ -71,13 +214,14 @@ impl IndexVersion {
         keys: &[&[u8]],
         version: &TableVersion,
         access: &Access,
-    ) -> Result<Vec<Option<u64>>> {
+    ) -> StoreResult<Vec<Option<u64>>> {
         let failed = |source| self.definition().error(&version.schema, source);
         let mut rows = vec![None; keys.len()];
         for layer in self.layers(version, access).await? {
             let found = layer.opened.tree.multi_get(keys, LOOKUP_WIDTH).await.map_err(failed)?;
-            for (row, found) in rows.iter_mut().zip(found) {
-                *row = row.or(found.filter(|found| layer.shows(*found)));
+            for ((row, found), key) in rows.iter_mut().zip(found).zip(keys) {
+                let found = found.filter(|found| layer.shows(*found));
+                *row = row.or(found).or_else(|| layer.past_row(key));
             }
         }
         Ok(rows)
@@ -90,7 +234,6 @@ impl IndexVersion {
 
     /// The same with what a transaction has made of it.
     pub(crate) fn with_overlay(&self, overlay: Overlay) -> IndexVersion {
-        let (entry, handle) = (self.entry.clone(), self.handle.clone());
-        IndexVersion { entry, handle, overlay: Some(overlay) }
+        IndexVersion { overlay: Some(overlay), ..self.clone() }
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::index::definition::IndexDefinition;
 use crate::index::overlay::Overlay;
+use crate::index::past::{Moment, Past};
 use crate::index::space::IndexSpace;
 use crate::schema::TableSchema;
 use crate::snapshot::Access;
@@ -37,6 +38,8 @@ pub(crate) struct IndexEntry {
 pub(crate) struct IndexVersion {
     pub(crate) entry: IndexEntry,
     pub(crate) handle: Arc<IndexHandle>,
+    /// Entries that left the tree after it count.
+    pub(crate) moment: Arc<Moment>,
     /// What the transaction whose version this is has made of the index, which it began with.
     pub(crate) overlay: Option<Overlay>,
 }
@@ -48,6 +51,8 @@ pub(crate) struct IndexHandle {
     opening: Ledger,
     /// Why it cannot be changed any more.
     broken: Mutex<Option<String>>,
+    /// Entries that have left the tree.
+    pub(crate) past: Past,
 }
 
 /// A tree, and where its pages lie.
@@ -66,7 +71,8 @@ impl fmt::Debug for IndexHandle {
 
 impl IndexHandle {
     fn new(opened: OnceLock<Opened>) -> Arc<IndexHandle> {
-        Arc::new(IndexHandle { opened, opening: Ledger::new(1), broken: Mutex::default() })
+        let (opening, broken, past) = (Ledger::new(1), Mutex::default(), Past::default());
+        Arc::new(IndexHandle { opened, opening, broken, past })
     }
 }
 
@@ -93,7 +99,14 @@ impl IndexEntry {
 impl IndexVersion {
     /// An index that was not opened yet.
     pub(crate) fn stored(entry: IndexEntry) -> IndexVersion {
-        IndexVersion { entry, handle: IndexHandle::new(OnceLock::new()), overlay: None }
+        IndexVersion::of_tree(entry, OnceLock::new())
+    }
+
+    /// The first version of a tree.
+    fn of_tree(entry: IndexEntry, opened: OnceLock<Opened>) -> IndexVersion {
+        let handle = IndexHandle::new(opened);
+        let moment = handle.past.moment();
+        IndexVersion { entry, handle, moment, overlay: None }
     }
 
     /// An index that was just made of a tree, and is written.
@@ -104,8 +117,7 @@ impl IndexVersion {
     ) -> Result<IndexVersion> {
         let (root, extents) = write(&opened, &definition, schema).await?;
         let entry = IndexEntry { definition, root, extents };
-        let handle = IndexHandle::new(OnceLock::from(opened));
-        Ok(IndexVersion { entry, handle, overlay: None })
+        Ok(IndexVersion::of_tree(entry, OnceLock::from(opened)))
     }
 
     pub(crate) fn definition(&self) -> &Arc<IndexDefinition> {
@@ -151,7 +163,7 @@ impl IndexVersion {
             .is_some_and(|extent| extent.device == page.device() && end <= extent.end())
     }
 
-    fn damaged(&self, schema: &TableSchema, reason: &str) -> StoreError {
+    pub(crate) fn damaged(&self, schema: &TableSchema, reason: &str) -> StoreError {
         let source = weft_index::IndexError::Damaged {
             low: "the first key".into(),
             high: "the last".into(),
@@ -184,7 +196,8 @@ impl IndexVersion {
         let opened = self.handle.opened.get().expect("an index that was changed is open");
         let (root, extents) = write(opened, self.definition(), schema).await?;
         let entry = IndexEntry { definition: self.entry.definition.clone(), root, extents };
-        Ok(IndexVersion { entry, handle: self.handle.clone(), overlay: None })
+        let (handle, moment) = (self.handle.clone(), self.moment.clone());
+        Ok(IndexVersion { entry, handle, moment, overlay: None })
     }
 
     /// A commit that names this version is durable.

@@ -388,6 +388,7 @@ async fn own_groups(
     Ok(WrittenGroups {
         schema: version.schema.clone(),
         groups,
+        loose: Vec::new(),
         row_group_rows: own.row_group_rows,
         statistics: own.statistics.as_deref().cloned(),
     })

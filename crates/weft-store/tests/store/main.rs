@@ -8,6 +8,7 @@ mod damage;
 mod delete;
 mod failures;
 mod format;
+mod index_deletes;
 mod indexes;
 mod pieces;
 mod spill;
