@@ -78,7 +78,7 @@ pub enum Experiment {
     /// What compression saves and costs on the pages that these spill
     #[command(after_long_help = json_help())]
     Compression(SpillArgs),
-    /// Figure 10: TPC-H queries 4, 5 and 10 by index-nested-loop joins, over the part of the database that fits in memory
+    /// Figure 10: TPC-H queries 4, 5 and 10 by index-nested-loop joins, over the part of what they read that fits in memory
     #[command(after_long_help = json_help())]
     Inlj(InljArgs),
     /// How lineitem lies on disk: bytes per value of each column, cold and hot scans by one thread

@@ -323,7 +323,7 @@ pub struct InljArgs {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub depth: u32,
 
-    /// Percentage of the database that fits in memory; a list sweeps
+    /// Percentage of what a query reads that fits in memory; a list sweeps
     #[arg(long, value_delimiter = ',', default_value = "0,20,40,60,80,100", value_name = "LIST", allow_negative_numbers = true, value_parser = percent)]
     pub cached: Vec<f64>,
 

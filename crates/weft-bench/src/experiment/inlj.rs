@@ -2,8 +2,9 @@
 //! 10, whose joins with lineitem, orders and customer look rows up in indexes, while a part of the database fits in memory.
 //!
 //! The blocking driver runs the same code with one read at a time: the synchronous join. A database of its own has the indexes, so
-//! that other experiments do without. Memory for the part that is to be cached comes beside some for the operators; a run whose
-//! time does not count fills it. Drivers take turns. Every answer is checked: against the known one, or the first run's.
+//! that other experiments do without. What counts as the database is what a query reads of it: a scan of columns leaves most of a
+//! table alone, so of the whole database a fifth would hold everything that is asked for. Memory for the part that is to be cached comes
+//! beside some for the operators; a run whose time does not count fills it. Drivers take turns. Every answer is checked: against the known one, or the first run's.
 
 use std::path::Path;
 use std::time::Instant;
@@ -31,15 +32,16 @@ const INDEXES: [&str; 3] = [
     "CREATE UNIQUE INDEX IF NOT EXISTS customer_key ON customer (c_custkey)",
 ];
 
-/// Memory for operators beside what is cached, bytes.
-const OPERATORS_BYTES: u64 = 192 << 20;
+/// Memory for operators beside what is cached, bytes: about what they need at this scale, and at least.
+const OPERATORS_BYTES_PER_SCALE: u64 = 12 << 20;
+const OPERATORS_BYTES_MIN: u64 = 64 << 20;
 
 /// A way to run a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Way<'a> {
     threads: u32,
     driver: &'a str,
-    /// The share of the database that fits in memory.
+    /// The share of what a query reads that fits in memory.
     cached: f64,
     /// By indexes, or by scanning.
     by_index: bool,
@@ -50,7 +52,7 @@ struct Way<'a> {
 /// # Errors
 /// [`BenchError`] if the data cannot be had, a query fails or an answer is wrong.
 pub fn run(args: &InljArgs, machine: &Machine) -> Result<Vec<Point>, BenchError> {
-    let bytes = prepare(args)?;
+    prepare(args)?;
     let ways = ways(args);
     let repetitions = args.common.repeat as usize;
     let bar = progress_bar("runs").with_message("inlj");
@@ -59,8 +61,9 @@ pub fn run(args: &InljArgs, machine: &Machine) -> Result<Vec<Point>, BenchError>
     for number in QUERIES {
         let query = &TPCH.queries[number - 1];
         let mut answer = query.answer(args.scale).map_err(|source| wrong(query, source))?;
+        let read = [bytes_read(args, query, true)?, bytes_read(args, query, false)?];
         for way in &ways {
-            let database = open(args, way, bytes)?;
+            let database = open(args, way, read[usize::from(!way.by_index)])?;
             let session = database.session().map_err(WorkloadError::statement(query.name()))?;
             set(&session, query, way, args)?;
             let mut runs = Vec::with_capacity(repetitions);
@@ -102,8 +105,8 @@ fn ways(args: &InljArgs) -> Vec<Way<'_>> {
     ways
 }
 
-/// Sees to it that there is a database with the indexes; gives its bytes.
-fn prepare(args: &InljArgs) -> Result<u64, BenchError> {
+/// Sees to it that there is a database with the indexes.
+fn prepare(args: &InljArgs) -> Result<(), BenchError> {
     let path = args.database();
     let threads = distinct(&args.common.threads()).into_iter().max().unwrap_or(1);
     let options = || DatabaseOptions { create: true, ..DatabaseOptions::default() };
@@ -117,7 +120,22 @@ fn prepare(args: &InljArgs) -> Result<u64, BenchError> {
     for index in INDEXES {
         session.execute(index).map_err(WorkloadError::statement("making the indexes"))?;
     }
-    Ok(database.stats().bytes_on_disk)
+    Ok(())
+}
+
+/// What a query reads of a database of which nothing is in memory and everything fits there, bytes.
+fn bytes_read(args: &InljArgs, query: &Query, by_index: bool) -> Result<u64, BenchError> {
+    let threads = distinct(&args.common.threads()).into_iter().max().unwrap_or(1);
+    let way = Way { threads, driver: "auto", cached: 1.0, by_index };
+    let database = open_at(&args.database(), &options(&way, None))?;
+    let session = database.session().map_err(WorkloadError::statement(query.name()))?;
+    set(&session, query, &way, args)?;
+    let before = database.stats().bytes_read;
+    session
+        .query(query.sql)
+        .and_then(QueryResult::collect)
+        .map_err(WorkloadError::statement(query.name()))?;
+    Ok(database.stats().bytes_read - before)
 }
 
 fn open_at(path: &Path, options: &DatabaseOptions) -> Result<Database, BenchError> {
@@ -125,13 +143,20 @@ fn open_at(path: &Path, options: &DatabaseOptions) -> Result<Database, BenchErro
     Ok(Database::open(path, options).map_err(WorkloadError::statement(what))?)
 }
 
-fn open(args: &InljArgs, way: &Way<'_>, bytes: u64) -> Result<Database, BenchError> {
-    let limit = OPERATORS_BYTES + (bytes as f64 * way.cached) as u64;
-    let options = DatabaseOptions::default()
-        .with("threads", way.threads)
-        .with("io_driver", way.driver)
-        .with("memory_limit", limit);
-    open_at(&args.database(), &options)
+/// Options for a way; without a limit all memory that the machine gives.
+fn options(way: &Way<'_>, limit_bytes: Option<u64>) -> DatabaseOptions {
+    let options =
+        DatabaseOptions::default().with("threads", way.threads).with("io_driver", way.driver);
+    match limit_bytes {
+        Some(limit_bytes) => options.with("memory_limit", limit_bytes),
+        None => options,
+    }
+}
+
+fn open(args: &InljArgs, way: &Way<'_>, read_bytes: u64) -> Result<Database, BenchError> {
+    let operators = (OPERATORS_BYTES_PER_SCALE as f64 * args.scale) as u64;
+    let limit = operators.max(OPERATORS_BYTES_MIN) + (read_bytes as f64 * way.cached) as u64;
+    open_at(&args.database(), &options(way, Some(limit)))
 }
 
 /// Has a session look up, or scan.

@@ -167,7 +167,7 @@ const LOOKUPS_OVER_DEPTH: Plan = Plan {
     ..SCAN_OVER_DEPTH
 };
 const JOINS_OVER_CACHED: Plan = Plan {
-    title: "Time over the part of the database that fits in memory",
+    title: "Time over the part of what a query reads that fits in memory",
     x: Dim::Cached,
     measure: Measure::Seconds,
     facets: &[Dim::Device, Dim::Scale, Dim::Threads],

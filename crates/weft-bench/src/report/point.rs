@@ -40,7 +40,7 @@ pub struct Point {
     pub threads: u32,
     /// I/O depth per thread (requests in flight); for `prefetch` the batch size (coroutines).
     pub depth: u32,
-    /// Fraction of the pages (scan) or of the lookups (lookup) served from memory, or of the database that fits there (inlj), 0 to 1.
+    /// Fraction of the pages (scan) or of the lookups (lookup) served from memory, or of what a query reads that fits there (inlj), 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
     /// Size of a page or of one read, in bytes.
@@ -292,7 +292,7 @@ device               the device, in words
 threads              worker threads
 depth                I/O depth per thread; prefetch: batch size (coroutines)
 cached               fraction of pages (scan) or lookups (lookup) served from memory, 0 to 1;
-                     inlj: fraction of the database that fits in memory
+                     inlj: fraction of what a query reads that fits in memory
 page_size            bytes per page or per read
 boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
 scale                scale factor of TPC-H, or of TPC-DS
