@@ -38,6 +38,7 @@ mod page_io;
 mod pages;
 mod pieces;
 mod place;
+mod point;
 mod row_group;
 mod row_set;
 mod scan;
@@ -67,6 +68,7 @@ pub use index::{
     Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexScan, IndexScanOptions,
     KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches, KeyRange,
 };
+pub use point::ResidentRow;
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use row_set::RowSet;
 pub use scan::Scan;
