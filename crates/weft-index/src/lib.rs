@@ -19,4 +19,5 @@ pub use tree::mode::{Boxed, Coroutines, Interleaved, Mode, Naive, Prefetching};
 pub use tree::places::Space;
 pub use tree::prefixes::PrefixCursor;
 pub use tree::range::{Direction, Entry, Range};
+pub use tree::resident::Resident;
 pub use tree::{NODE_BYTES, Tree, TreeForm};

@@ -18,6 +18,7 @@ pub(crate) mod mode;
 pub(crate) mod places;
 pub(crate) mod prefixes;
 pub(crate) mod range;
+pub(crate) mod resident;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};

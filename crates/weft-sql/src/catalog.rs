@@ -115,6 +115,11 @@ impl StatementCatalog {
         self.relations.get(name).filter(|_| self.within.is_empty())
     }
 
+    /// Whether the program has handed over a relation of this name.
+    pub(crate) fn has_relation(&self, name: &str) -> bool {
+        self.relation(name).is_some()
+    }
+
     /// The same with a view that is about to be made.
     pub(crate) fn with_view(&self, name: &str, sql: &str) -> StatementCatalog {
         StatementCatalog { pending: Some((name.to_owned(), sql.to_owned())), ..self.clone() }

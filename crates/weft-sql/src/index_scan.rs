@@ -23,7 +23,7 @@ use crate::access_path::AccessPath;
 use crate::assign::marked_schema;
 use crate::error::from_store;
 use crate::plan_node::plan_node;
-use crate::table::{ScanContext, project};
+use crate::table::{ScanContext, project, with_row_id};
 
 /// The rows of a table whose keys are in ranges of an index; one stream.
 #[derive(Debug)]
@@ -31,19 +31,24 @@ pub(crate) struct IndexScanExec {
     table: Arc<Table>,
     path: AccessPath,
     projection: Vec<usize>,
+    /// Whether the ids of the rows are a column more, the last one.
+    has_row_ids: bool,
     context: ScanContext,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl IndexScanExec {
+    /// A lookup that gives the columns of `projection`, and behind them the rows' ids if `has_row_ids` is set.
     pub(crate) fn new(
         table: Arc<Table>,
         path: AccessPath,
         projection: Vec<usize>,
+        has_row_ids: bool,
         context: ScanContext,
     ) -> IndexScanExec {
         let schema = project(&marked_schema(table.schema()), &projection);
+        let schema = if has_row_ids { with_row_id(&schema) } else { schema };
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(1),
@@ -51,7 +56,7 @@ impl IndexScanExec {
             Boundedness::Bounded,
         );
         let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
-        IndexScanExec { table, path, projection, context, properties, metrics }
+        IndexScanExec { table, path, projection, has_row_ids, context, properties, metrics }
     }
 
     /// What it does, in words.
@@ -119,6 +124,7 @@ impl ExecutionPlan for IndexScanExec {
         let options = IndexScanOptions {
             ranges: self.path.ranges.clone(),
             projection: self.projection.clone(),
+            with_row_ids: self.has_row_ids,
             batch_rows: context.session_config().batch_size(),
             depth: self.context.io_depth,
             share: Some(self.context.control.share),

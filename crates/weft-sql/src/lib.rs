@@ -131,6 +131,7 @@ mod pipelines;
 mod plan_node;
 mod plan_parts;
 mod plan_walk;
+mod point;
 mod postgres;
 mod powers;
 mod promises;

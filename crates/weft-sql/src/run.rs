@@ -52,6 +52,8 @@ pub(crate) struct Run {
     /// Relations of this statement alone, by their names.
     pub(crate) relations: Arc<HashMap<String, Relation>>,
     pub(crate) economy: Economy,
+    /// Whether it is planned as a point query, too, for its next execution.
+    pub(crate) plans_point: bool,
     /// The transaction that it is a statement of.
     pub(crate) transaction: Option<Arc<SessionTransaction>>,
 }
@@ -92,6 +94,9 @@ async fn drive_uncancelled(
     let sql = Arc::clone(&run.sql);
     let mut reader = Reader::of(header, messages);
     let ledger = run.session.engine().ledger().clone();
+    if run.plans_point {
+        run.plan_point(&sql).await;
+    }
     let (mut lowered, mut surprises) = (ledger.times_lowered(), 0);
     let mut result = attempt_with_types(&run, &mut reader).await;
     // Whether workers come to wait for each other's memory depends on who is first: once more may do.
@@ -254,6 +259,9 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
                     return Err(SqlError::not_supported("EXECUTE of an EXECUTE"));
                 }
                 let sql = run.session.prepared(&name)?;
+                if let Some(started) = run.execute_point(&sql, &values).await? {
+                    return Ok(started);
+                }
                 let parameters = values.iter().map(|value| format!("({value})"));
                 let parameters = Bindings::Positional(parameters.collect());
                 let inner = Run { sql: sql.into(), parameters, ..run.clone() };

@@ -53,10 +53,24 @@ pub(crate) enum Message {
 #[must_use = "dropping it cancels the statement"]
 pub struct Running {
     control: Arc<Control>,
-    header_receiver: Option<oneshot::Receiver<Result<Header>>>,
     header: Option<Header>,
-    messages: mpsc::Receiver<Message>,
+    origin: Origin,
     ended: bool,
+}
+
+/// Where the result of a statement comes from.
+#[derive(Debug)]
+enum Origin {
+    Task(Box<Task>),
+    /// The statement ran when it was started: its rows, if it has some that were not taken.
+    Ended(Option<RecordBatch>),
+}
+
+/// A task that runs a statement.
+#[derive(Debug)]
+struct Task {
+    header: Option<oneshot::Receiver<Result<Header>>>,
+    messages: mpsc::Receiver<Message>,
     cancelled: CancelWait,
     /// The threads that it runs on live as long as it.
     _executor: Arc<Executor>,
@@ -80,15 +94,17 @@ impl Running {
     ) -> Running {
         let token = control.token.clone();
         let cancelled = CancelWait(Box::pin(async move { token.cancelled().await }));
-        Running {
-            control,
-            header_receiver: Some(header),
-            header: None,
-            messages,
-            ended: false,
-            cancelled,
-            _executor: executor,
-        }
+        let task = Task { header: Some(header), messages, cancelled, _executor: executor };
+        Running { control, header: None, origin: Origin::Task(Box::new(task)), ended: false }
+    }
+
+    /// A query that has ended, with its only batch, if it has rows.
+    pub(crate) fn ended(
+        control: Arc<Control>,
+        header: Header,
+        batch: Option<RecordBatch>,
+    ) -> Running {
+        Running { control, header: Some(header), origin: Origin::Ended(batch), ended: false }
     }
 
     /// Waits until the statement is planned.
@@ -104,16 +120,17 @@ impl Running {
     /// # Errors
     /// What is wrong with the statement.
     pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Some(receiver) = &mut self.header_receiver else { return Poll::Ready(Ok(())) };
+        let Origin::Task(task) = &mut self.origin else { return Poll::Ready(Ok(())) };
+        let Some(receiver) = &mut task.header else { return Poll::Ready(Ok(())) };
         let answer = match receiver.poll_unpin(context) {
             Poll::Ready(Ok(answer)) => answer,
-            Poll::Ready(Err(_)) => Err(self.lost()),
+            Poll::Ready(Err(_)) => Err(lost(&self.control)),
             Poll::Pending => {
-                ready!(self.cancelled.0.as_mut().poll(context));
+                ready!(task.cancelled.0.as_mut().poll(context));
                 Err(SqlError::cancelled())
             }
         };
-        self.header_receiver = None;
+        task.header = None;
         match answer {
             Ok(header) => {
                 self.header = Some(header);
@@ -123,14 +140,6 @@ impl Running {
                 self.ended = true;
                 Poll::Ready(Err(error))
             }
-        }
-    }
-
-    /// Why the statement's task has ended without a word.
-    fn lost(&self) -> SqlError {
-        match self.control.token.is_cancelled() {
-            true => SqlError::cancelled(),
-            false => internal("the statement's task has ended"),
         }
     }
 
@@ -170,13 +179,19 @@ impl Running {
             return Poll::Ready(Ok(None));
         }
         ready!(self.poll_ready(context))?;
-        let message = match self.messages.poll_recv(context) {
-            Poll::Ready(Some(message)) => message,
-            Poll::Ready(None) => Message::Failed(self.lost()),
-            Poll::Pending => {
-                ready!(self.cancelled.0.as_mut().poll(context));
-                Message::Failed(SqlError::cancelled())
-            }
+        let message = match &mut self.origin {
+            Origin::Ended(batch) => match batch.take() {
+                Some(batch) => Message::Batch(batch),
+                None => Message::Finished { rows_affected: None },
+            },
+            Origin::Task(task) => match task.messages.poll_recv(context) {
+                Poll::Ready(Some(message)) => message,
+                Poll::Ready(None) => Message::Failed(lost(&self.control)),
+                Poll::Pending => {
+                    ready!(task.cancelled.0.as_mut().poll(context));
+                    Message::Failed(SqlError::cancelled())
+                }
+            },
         };
         match message {
             Message::Batch(batch) => return Poll::Ready(Ok(Some(batch))),
@@ -194,6 +209,14 @@ impl Running {
         }
         self.ended = true;
         Poll::Ready(Ok(None))
+    }
+}
+
+/// Why a statement's task has ended without a word.
+fn lost(control: &Control) -> SqlError {
+    match control.token.is_cancelled() {
+        true => SqlError::cancelled(),
+        false => internal("the statement's task has ended"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A session: its settings, its prepared statements, and the statements that it starts.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -61,6 +62,7 @@ use crate::own_functions::own_functions;
 use crate::parameters::{Bindings, Parameters};
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
+use crate::point::{KeptPlans, PointStart};
 use crate::postgres::{Client, Connected, Surroundings, postgres_functions};
 use crate::query_comparisons::any_row;
 use crate::range_frames::RangeFrames;
@@ -106,6 +108,10 @@ pub struct Session {
     transaction: Mutex<Option<Arc<SessionTransaction>>>,
     /// What its transactions are unless they say so.
     transaction_modes: Mutex<Modes>,
+    /// Counts changes of `inner` that plans depend on: of settings, functions and relations.
+    version: AtomicU64,
+    /// Plans of statements with parameters.
+    kept_plans: KeptPlans,
 }
 
 struct Inner {
@@ -140,6 +146,8 @@ impl Session {
             connected: Connected::default(),
             transaction: Mutex::default(),
             transaction_modes: Mutex::default(),
+            version: AtomicU64::new(0),
+            kept_plans: KeptPlans::default(),
         })
     }
 
@@ -280,7 +288,37 @@ impl Session {
         parameters: &Parameters,
         relations: HashMap<String, Relation>,
     ) -> Running {
-        self.as_current(self.start_with(sql, parameters.into(), relations, true))
+        let start = match parameters {
+            Parameters::Positional(values) if relations.is_empty() => {
+                self.start_point(sql, values, &[])
+            }
+            _ => PointStart::Usual { plans: false },
+        };
+        let plans = match start {
+            PointStart::Started(running) => return self.as_current(running),
+            PointStart::Usual { plans } => plans,
+        };
+        self.as_current(self.start_with(sql, parameters.into(), relations, (true, plans)))
+    }
+
+    /// Has a statement that is prepared keep its plan from its first execution on, if it is one whose plan is kept.
+    pub fn note_prepared(&self, sql: &str) {
+        self.kept_plans.note(sql);
+    }
+
+    /// Plans of statements with parameters.
+    pub(crate) fn kept_plans(&self) -> &KeptPlans {
+        &self.kept_plans
+    }
+
+    /// The number of changes of settings, functions and relations so far.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Notes a change of settings, functions or relations, which was just made: plans are made anew.
+    fn note_changed(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Starts one statement with these parameters, each of the type that is named for it, if one is.
@@ -290,13 +328,17 @@ impl Session {
         values: &[Value],
         types: &[Option<String>],
     ) -> Running {
+        let plans = match self.start_point(sql, values, types) {
+            PointStart::Started(running) => return self.as_current(running),
+            PointStart::Usual { plans } => plans,
+        };
         let cast = |(value, kind): (&Value, &Option<String>)| match kind {
             Some(kind) => format!("CAST({} AS {kind})", value.sql()),
             None => value.sql(),
         };
         let bound = values.iter().zip(types).map(cast).collect();
         let bound = Bindings::Positional(bound);
-        self.as_current(self.start_with(sql, bound, HashMap::new(), true))
+        self.as_current(self.start_with(sql, bound, HashMap::new(), (true, plans)))
     }
 
     /// Makes a statement the session's current one.
@@ -308,12 +350,12 @@ impl Session {
 
     /// Starts a statement of the system's own: it is not the session's current one.
     fn start_apart(self: &Arc<Session>, sql: &str) -> Running {
-        self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new(), false)
+        self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new(), (false, false))
     }
 
     /// Starts a statement whose parameters are expressions of SQL. It is not the session's current one.
     pub(crate) fn start_bound(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
-        self.start_with(sql, Bindings::Positional(parameters), HashMap::new(), false)
+        self.start_with(sql, Bindings::Positional(parameters), HashMap::new(), (false, false))
     }
 
     fn start_with(
@@ -321,7 +363,7 @@ impl Session {
         sql: &str,
         parameters: Bindings,
         relations: HashMap<String, Relation>,
-        is_of_transaction: bool,
+        (is_of_transaction, plans_point): (bool, bool),
     ) -> Running {
         let transaction = self.transaction().filter(|_| is_of_transaction);
         let control = Arc::new(Control::of(&self.engine).within(transaction.as_ref()));
@@ -334,6 +376,7 @@ impl Session {
             parameters,
             relations: Arc::new(relations),
             economy: Economy::InMemory,
+            plans_point,
             transaction,
         };
         let executor = self.engine.executor();
@@ -424,11 +467,14 @@ impl Session {
     /// tables and views of the name, but not from views.
     pub fn register(&self, name: &str, relation: Relation) {
         Arc::make_mut(&mut self.lock().relations).insert(name.to_owned(), relation);
+        self.note_changed();
     }
 
     /// Has statements that start from now on find the relation no more; false if there was none of the name.
     pub fn unregister(&self, name: &str) -> bool {
-        Arc::make_mut(&mut self.lock().relations).remove(name).is_some()
+        let was_there = Arc::make_mut(&mut self.lock().relations).remove(name).is_some();
+        self.note_changed();
+        was_there
     }
 
     /// The relations that the program has handed over, with their columns.
@@ -454,6 +500,8 @@ impl Session {
         remove_from(state, &name)?;
         add_to(state, function.clone())?;
         inner.functions.insert(name, function);
+        drop(inner);
+        self.note_changed();
         Ok(())
     }
 
@@ -467,6 +515,8 @@ impl Session {
         if is_known {
             remove_from(Arc::make_mut(&mut inner.state), name)?;
         }
+        drop(inner);
+        self.note_changed();
         Ok(is_known)
     }
 
@@ -600,13 +650,15 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Setting`] for unknown names and bad values.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<()> {
-        match scope(name)? {
+        let set = match scope(name)? {
             Scope::Database => self.engine.set(name, Some(value)),
             Scope::Session => self.lock().settings.set(name, value),
             Scope::DataFusion => {
                 set_datafusion(Arc::make_mut(&mut self.lock().state).config_mut(), name, value)
             }
-        }
+        };
+        self.note_changed();
+        set
     }
 
     /// RESET; of everything without a name.
@@ -614,6 +666,12 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::Setting`] for unknown names, and for settings that cannot change.
     pub(crate) fn reset(&self, name: Option<&str>) -> Result<()> {
+        let reset = self.set_back(name);
+        self.note_changed();
+        reset
+    }
+
+    fn set_back(&self, name: Option<&str>) -> Result<()> {
         let defaults = self.engine.session_defaults.clone();
         let Some(name) = name else {
             for name in [
@@ -664,6 +722,7 @@ impl Session {
     }
 
     pub(crate) fn keep_prepared(&self, name: String, text: String) {
+        self.note_prepared(&text);
         self.lock().prepared.insert(name, text);
     }
 

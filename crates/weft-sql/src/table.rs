@@ -176,9 +176,9 @@ fn planned<'a>(
         };
         let (learned, index_use) = (table.learned(), table.context.index_use);
         let path = access_path::choose(&table.table, learned, &conditions, index_use);
-        // Rows that are looked up come without their ids.
-        if let Some(path) = path.filter(|_| !table.has_row_ids) {
-            return looked_up(table, state, path, &projection, (filters, &conditions));
+        if let Some(path) = path {
+            let wanted = (projection.as_slice(), with_row_id);
+            return looked_up(table, state, path, wanted, (filters, &conditions));
         }
         let config = state.config();
         let partitions = config.target_partitions().min(table.table.row_groups()).max(1);
@@ -196,12 +196,13 @@ fn planned<'a>(
     })
 }
 
-/// The plan of a lookup in an index, whose rows all conditions are put to.
+/// The plan of a lookup in an index, whose rows all conditions are put to. It gives the columns of the projection, and behind
+/// them the rows' ids if they are asked for.
 fn looked_up(
     table: &StoredTable,
     state: &dyn Session,
     path: AccessPath,
-    projection: &[usize],
+    (projection, with_row_ids): (&[usize], bool),
     (filters, conditions): (&[Expr], &[pushdown::Condition]),
 ) -> DfResult<Arc<dyn ExecutionPlan>> {
     let mut columns = projection.to_vec();
@@ -210,17 +211,22 @@ fn looked_up(
             columns.push(*column);
         }
     }
-    let rows = IndexScanExec::new(Arc::clone(&table.table), path, columns, table.context.clone());
+    let (stored, context) = (Arc::clone(&table.table), table.context.clone());
+    let beside = columns.len() - projection.len();
+    let rows = IndexScanExec::new(stored, path, columns, with_row_ids, context);
     let schema = rows.schema();
     let Some(filter) = conjunction(filters.iter().cloned()) else {
         return internal_err!("an index is asked without a condition");
     };
     let filter = state.create_physical_expr(filter, &DFSchema::try_from(Arc::clone(&schema))?)?;
     let filtered = FilterExec::try_new(filter, Arc::new(rows))?;
-    if schema.fields().len() == projection.len() {
+    if beside == 0 {
         return Ok(Arc::new(filtered));
     }
-    let wanted = schema.fields().iter().take(projection.len()).enumerate().map(|(at, field)| {
+    let only_filtered = projection.len()..projection.len() + beside;
+    let fields = schema.fields().iter().enumerate();
+    let fields = fields.filter(|(at, _)| !only_filtered.contains(at));
+    let wanted = fields.map(|(at, field)| {
         let expr = Arc::new(Column::new(field.name(), at)) as Arc<dyn PhysicalExpr>;
         ProjectionExpr { expr, alias: field.name().clone() }
     });

@@ -87,6 +87,12 @@ impl SessionTransaction {
         self.store.note_read(table);
     }
 
+    /// Notes that a statement of it reads the table of this number, and changes nothing.
+    pub(crate) fn note_statement_read(&self, table: u64) {
+        self.has_run.store(true, Ordering::Release);
+        self.note_read(table);
+    }
+
     /// Makes changes that are seen within it alone until it commits.
     ///
     /// # Errors

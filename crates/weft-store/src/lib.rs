@@ -39,6 +39,7 @@ mod page_io;
 mod pages;
 mod pieces;
 mod place;
+mod point;
 mod row_group;
 mod row_set;
 mod scan;
@@ -68,6 +69,7 @@ pub use index::{
     Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexScan, IndexScanOptions,
     KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches, KeyRange,
 };
+pub use point::ResidentRow;
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use row_set::RowSet;
 pub use scan::Scan;

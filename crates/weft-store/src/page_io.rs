@@ -320,7 +320,8 @@ impl PageSource {
         Err(self.damaged(&block.stored, format!("{rows} rows instead of {}", block.rows)))
     }
 
-    fn damaged(&self, stored: &Stored, problem: String) -> StoreError {
+    /// The error for a block whose pages are not those that were written.
+    pub(crate) fn damaged(&self, stored: &Stored, problem: String) -> StoreError {
         let extent = stored.extent();
         StoreError::Damaged {
             path: self.path(stored.device),

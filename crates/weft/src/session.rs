@@ -182,6 +182,7 @@ impl Session {
     /// [`ErrorKind::Syntax`](crate::ErrorKind::Syntax).
     pub fn prepare(&self, sql: &str) -> Result<Prepared> {
         let parameters = weft_sql::count_parameters(sql)?;
+        self.inner.note_prepared(sql);
         Ok(Prepared::new(self.clone(), sql.to_owned(), parameters))
     }
 

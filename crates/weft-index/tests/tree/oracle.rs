@@ -1,12 +1,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_index::{BulkLoad, Direction, IndexError, PrefixCursor, Tree, TreeForm, after_prefix};
+use weft_index::{
+    BulkLoad, Direction, IndexError, PrefixCursor, Resident, Tree, TreeForm, after_prefix,
+};
 
 use crate::drivers::{Setup, pattern, seeds, setups, within_limit};
 use crate::space::{FILE_BYTES, Places, pool};
 
 type Model = BTreeMap<(Vec<u8>, u64), Vec<u8>>;
+
+/// What is told of a key without waiting is right, if anything is told.
+fn check_resident(found: Resident, row: Option<u64>) {
+    match found {
+        Resident::Row(found) => assert_eq!(Some(found), row),
+        Resident::NoRow => assert_eq!(row, None),
+        Resident::Unknown => {}
+    }
+}
 
 /// Keys that collide, begin with each other, and are long at times.
 fn key(random: &mut fastrand::Rng, form: TreeForm) -> Vec<u8> {
@@ -116,7 +127,10 @@ async fn operate(tree: &Tree, model: &mut Model, random: &mut fastrand::Rng, ste
                 let was_there = model.remove(&(key.clone(), row)).is_some();
                 assert_eq!(tree.remove(&key, row).await.unwrap(), was_there);
             }
-            8 => assert_eq!(tree.get(&key).await.unwrap(), of_key(model)),
+            8 => {
+                check_resident(tree.get_resident(&key), of_key(model));
+                assert_eq!(tree.get(&key).await.unwrap(), of_key(model));
+            }
             _ => {
                 let other = self::key(random, form);
                 let (low, high) = if key < other { (&key, &other) } else { (&other, &key) };
@@ -309,6 +323,8 @@ fn readers_and_writers_go_on_together() {
                             let mut random = fastrand::Rng::with_seed(seed ^ task);
                             for _ in 0..400 {
                                 let tens = random.u64(..400) * 10;
+                                let resident = tree.get_resident(&tens.to_be_bytes());
+                                check_resident(resident, Some(tens));
                                 let fixed = tree.get(&tens.to_be_bytes()).await.unwrap();
                                 assert_eq!(fixed, Some(tens));
                                 let mine = tens + 1 + task;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use weft_index::{KeyEncoder, Keys, after_prefix};
 use weft_rt::cancel::CancelToken;
 use weft_rt::sync::channel::{Receiver, Sender, bounded};
@@ -13,6 +13,7 @@ use weft_rt::{JoinHandle, Share};
 use crate::error::{Result, StoreError};
 use crate::fetch::fetch;
 use crate::index::version::IndexVersion;
+use crate::scan_options::ROW_ID;
 use crate::table::Table;
 
 /// Batches that wait for their consumer, at most.
@@ -41,6 +42,8 @@ pub struct IndexScanOptions {
     pub ranges: Vec<KeyRange>,
     /// Columns by number, in the order in which they are to come.
     pub projection: Vec<usize>,
+    /// Whether the ids of the rows come as a last column, [`ROW_ID`].
+    pub with_row_ids: bool,
     /// Rows of a batch, at most.
     pub batch_rows: usize,
     /// Row groups that are read at a time, at most.
@@ -93,7 +96,8 @@ impl Table {
         self.check_columns(&options.projection)?;
         let whole = self.arrow_schema();
         let fields = options.projection.iter().map(|column| whole.field(*column).clone());
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let ids = options.with_row_ids.then(|| Field::new(ROW_ID, DataType::UInt64, false));
+        let schema = Arc::new(Schema::new(fields.chain(ids).collect::<Vec<_>>()));
         let (sender, receiver) = bounded(QUEUE_BATCHES);
         let share = options.share;
         let runtime = &self.access.runtime;
@@ -197,7 +201,10 @@ impl Work {
         rows.dedup();
         let Table { version, access, .. } = &*self.table;
         let IndexScanOptions { projection, depth, .. } = &self.options;
-        let columns = fetch(version, access, rows, projection, *depth).await?;
+        let mut columns = fetch(version, access, rows, projection, *depth).await?;
+        if self.options.with_row_ids {
+            columns.push(Arc::new(UInt64Array::from_iter_values(rows.iter().copied())));
+        }
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
         let batch = batch.map_err(|error| StoreError::Request {

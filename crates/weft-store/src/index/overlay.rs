@@ -54,7 +54,7 @@ impl Layer<'_> {
     }
 
     /// The row of a key of a unique index, if its entry counts and has left the tree.
-    fn past_row(&self, key: &[u8]) -> Option<u64> {
+    pub(crate) fn past_row(&self, key: &[u8]) -> Option<u64> {
         if self.past.is_empty() {
             return None;
         }

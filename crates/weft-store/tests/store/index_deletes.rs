@@ -113,6 +113,18 @@ fn check(runtime: &Runtime, table: &Arc<Table>, model: &Model, random: &mut fast
     wanted.sort_unstable();
     let expected = wanted.iter().flat_map(|n| rows.iter().filter(move |row| row.0 == *n));
     assert_eq!(looked_up(runtime, table, &numbers), expected.cloned().collect::<Vec<_>>());
+    for number in &numbers[..10] {
+        let key: ArrayRef = Arc::new(Int64Array::from(vec![*number]));
+        let key = table.key_prefix("by_n", &[key]).unwrap();
+        let expected = rows.iter().find(|row| row.0 == *number).map(|row| row.1.as_str());
+        match table.resident_row("by_n", &key, &[1]).unwrap() {
+            ResidentRow::Row(values) => {
+                assert_eq!(Some(values[0].as_string_view().value(0)), expected);
+            }
+            ResidentRow::NoRow => assert_eq!(expected, None),
+            ResidentRow::Unknown => {}
+        }
+    }
     let text = format!("text {}", random.u32(0..40));
     let value: ArrayRef = Arc::new(StringViewArray::from(vec![text.as_str()]));
     let prefix = table.key_prefix("by_s", &[value]).unwrap();

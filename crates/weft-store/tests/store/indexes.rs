@@ -109,6 +109,90 @@ fn rows_are_found_after_small_and_large_commits_and_reopening() {
     assert_eq!(with_number(&table, "by_n", 1), [1]);
 }
 
+/// The row of a number by a unique index that has it alone: what is told of it without waiting, and what a worker finds, which has to
+/// be the same if anything is told.
+fn row_of(
+    fixture: &Fixture,
+    table: &Arc<Table>,
+    index: &str,
+    number: i64,
+) -> Option<Vec<ArrayRef>> {
+    let value: ArrayRef = Arc::new(Int64Array::from(vec![number]));
+    let key = table.key_prefix(index, &[value]).unwrap();
+    let projection: Vec<usize> = (0..table.schema().columns.len()).collect();
+    let resident = || table.resident_row(index, &key, &projection).unwrap();
+    let before = resident();
+    let (of_worker, name, key, columns) =
+        (table.clone(), index.to_owned(), key.clone(), projection.clone());
+    let find = move || async move { of_worker.row_by_key(&name, &key, &columns).await };
+    let found = fixture.runtime.block_on(find).unwrap().unwrap();
+    for told in [before, resident()] {
+        match told {
+            ResidentRow::Row(values) => assert_eq!(Some(values), found),
+            ResidentRow::NoRow => assert_eq!(found, None),
+            ResidentRow::Unknown => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn one_row_of_any_types_is_found_by_its_key() {
+    let fixture = Fixture::new();
+    let mut random = fastrand::Rng::with_seed(21);
+    let mut schema = many_types("t");
+    schema.columns.insert(0, column("key", DataType::Int64));
+    let store = fixture.open();
+    make(&store, &schema, &[index("by_key", &[0], true)]);
+    let rows = random_rows(&many_types("t"), 5_000, &mut random);
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..5_000).map(|key| key * 2)));
+    let columns = [keys].into_iter().chain(rows.columns().iter().cloned()).collect();
+    let rows = RecordBatch::try_new(schema.arrow_schema(), columns).unwrap();
+    try_append(&store, &schema, std::slice::from_ref(&rows)).unwrap();
+    let check = |store: &Store| {
+        let table = store.snapshot().table("t").unwrap();
+        for row in (0..5_000).step_by(97) {
+            let found = row_of(&fixture, &table, "by_key", row as i64 * 2).unwrap();
+            let expected = rows.slice(row, 1);
+            for (found, expected) in found.iter().zip(expected.columns()) {
+                assert_eq!(found, expected);
+            }
+        }
+        assert_eq!(row_of(&fixture, &table, "by_key", 5), None);
+    };
+    check(&store);
+    let table = store.snapshot().table("t").unwrap();
+    let key = table.key_prefix("by_key", &[Arc::new(Int64Array::from(vec![4]))]).unwrap();
+    let told = table.resident_row("by_key", &key, &[0]).unwrap();
+    assert!(matches!(told, ResidentRow::Row(_)), "{told:?}");
+    assert!(matches!(table.resident_row("none", &key, &[0]), Err(StoreError::NoSuchIndex { .. })));
+    assert!(matches!(table.resident_row("by_key", &key, &[99]), Err(StoreError::Request { .. })));
+    drop((table, store));
+    check(&fixture.open());
+}
+
+#[test]
+fn rows_of_later_commits_and_deleted_ones_are_not_found_by_their_keys() {
+    let fixture = Fixture::new();
+    let schema = number_table("n");
+    let store = fixture.open();
+    make(&store, &schema, &[index("by_n", &[0], true)]);
+    try_append(&store, &schema, &[number_list((0..1_000).collect())]).unwrap();
+    let before = store.snapshot().table("n").unwrap();
+    try_append(&store, &schema, &[number_list((1_000..1_100).collect())]).unwrap();
+    let mut rows = RowSet::default();
+    assert!(rows.insert(7) && rows.insert(1_050));
+    let delete = Change::Delete { table: "n".into(), expected: None, rows };
+    store.commit_blocking(vec![delete]).unwrap();
+    let after = store.snapshot().table("n").unwrap();
+    for (number, was, is) in
+        [(7, true, false), (8, true, true), (1_050, false, false), (1_051, false, true)]
+    {
+        assert_eq!(row_of(&fixture, &before, "by_n", number).is_some(), was, "{number} before");
+        assert_eq!(row_of(&fixture, &after, "by_n", number).is_some(), is, "{number} after");
+    }
+}
+
 #[test]
 fn a_key_that_is_there_fails_the_commit_as_a_whole() {
     let fixture = Fixture::new();

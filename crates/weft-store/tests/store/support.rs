@@ -243,6 +243,7 @@ pub fn try_by_index(table: &Arc<Table>, index: &str, range: KeyRange) -> Result<
     let options = IndexScanOptions {
         ranges: vec![range],
         projection: (0..table.schema().columns.len()).collect(),
+        with_row_ids: false,
         batch_rows: 1 << 20,
         depth: 4,
         share: None,

@@ -1,0 +1,278 @@
+//! Point queries: `SELECT items FROM table WHERE key = value`, whose condition is the key of a unique index and whose items depend on
+//! nothing but the row. Their plans are kept by their texts, and executed by the thread that starts them.
+//!
+//! A text with parameters that runs a second time, or was prepared, is planned as a point query if it is one (`shape.rs`): DataFusion
+//! plans what is selected, without the condition (`plan.rs`). From then on a start looks whether all that the plan follows from is as it
+//! was (settings, functions and relations of the session, the table's columns, the index, views, macros), makes a key of the
+//! values (`key.rs`), and finds the row. What is in memory takes no other thread; a worker waits for what is not. A statement that this
+//! way does not lead to takes the one of all statements.
+//!
+//! Snapshots, transactions and cancellation are as for all statements: `Control` says what the statement is at.
+
+mod kept;
+mod key;
+mod plan;
+mod shape;
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast;
+use tokio::sync::{mpsc, oneshot};
+use weft_store::{ResidentRow, Table};
+
+use crate::access_path::IndexUse;
+use crate::control::Control;
+use crate::economy::Economy;
+use crate::error::{Result, SqlError};
+use crate::locate::locate;
+use crate::run::{Run, Started};
+use crate::running::{Header, MESSAGES_MAX, Message, ResultKind, Running};
+use crate::session::Session;
+use crate::transactions::{SessionTransaction, TransactionStatus};
+use crate::value::Value;
+pub(crate) use kept::KeptPlans;
+use kept::Known;
+use plan::{Key, Planned, PointPlan};
+use shape::Shape;
+
+/// How a statement with parameters is started.
+pub(crate) enum PointStart {
+    /// As a point query, which may have ended already.
+    Started(Running),
+    /// As all statements; `plans` tells whether it is to be planned as a point query before, for its next execution.
+    Usual { plans: bool },
+}
+
+/// A point query of which all is known but the row.
+struct Lookup {
+    plan: Arc<PointPlan>,
+    table: Arc<Table>,
+    key: Key,
+}
+
+impl Session {
+    /// Starts a statement with these values of its parameters, each of the type that is named for it, if one is, as a point
+    /// query, if it is one whose plan is kept.
+    pub(crate) fn start_point(
+        self: &Arc<Session>,
+        sql: &str,
+        values: &[Value],
+        types: &[Option<String>],
+    ) -> PointStart {
+        if values.is_empty() {
+            return PointStart::Usual { plans: false };
+        }
+        let plan = match self.kept_point(sql) {
+            Ok(plan) => plan,
+            Err(plans) => return PointStart::Usual { plans },
+        };
+        let transaction = self.transaction();
+        let lookup = match self.prepared_lookup(plan, values, types, transaction.as_ref()) {
+            Ok(lookup) => lookup,
+            Err(plans) => return PointStart::Usual { plans },
+        };
+        let resident = match lookup.resident() {
+            Ok(resident) => resident,
+            // The usual way tells of errors as it does of those of other statements.
+            Err(_) => return PointStart::Usual { plans: false },
+        };
+        let control = Arc::new(Control::of(self.engine()).within(transaction.as_ref()));
+        let schema = Arc::clone(lookup.plan.schema());
+        let header = Header { schema, kind: ResultKind::Rows };
+        PointStart::Started(match resident {
+            Some(batch) => {
+                control.end(false);
+                Running::ended(control, header, batch)
+            }
+            None => self.look_up_on_worker(sql, lookup, control, header),
+        })
+    }
+
+    /// The plan that is kept of a text; else whether one is to be made.
+    fn kept_point(&self, sql: &str) -> std::result::Result<Arc<PointPlan>, bool> {
+        match self.kept_plans().get(sql) {
+            None => {
+                self.kept_plans().note(sql);
+                Err(false)
+            }
+            Some(Known::Seen) => Err(true),
+            Some(Known::Planned { plan, .. }) => Ok(plan),
+            Some(Known::WithoutIndex { generation, session, .. }) => {
+                let now = self.engine().store().snapshot().generation();
+                Err(generation != now || session != self.version())
+            }
+            Some(Known::Other { session }) => Err(session != self.version()),
+        }
+    }
+
+    /// The lookup of a plan with these values, if the plan is right for what the session sees now; else whether another plan is to
+    /// be made.
+    fn prepared_lookup(
+        &self,
+        plan: Arc<PointPlan>,
+        values: &[Value],
+        types: &[Option<String>],
+        transaction: Option<&Arc<SessionTransaction>>,
+    ) -> std::result::Result<Lookup, bool> {
+        let snapshot = match transaction {
+            None => self.engine().store().snapshot(),
+            // What is refused is refused in the usual way.
+            Some(failed) if failed.status() == TransactionStatus::Failed => return Err(false),
+            Some(transaction) => transaction.snapshot().map_err(|_| false)?,
+        };
+        let table = plan.table(&snapshot, transaction.is_none(), self.version()).ok_or(true)?;
+        let key = plan.key(&table, values, types).ok_or(false)?;
+        if let Some(transaction) = transaction {
+            transaction.note_statement_read(table.number());
+        }
+        Ok(Lookup { plan, table, key })
+    }
+
+    /// Has a worker find the row, which waits for what is not in memory.
+    fn look_up_on_worker(
+        self: &Arc<Session>,
+        sql: &str,
+        lookup: Lookup,
+        control: Arc<Control>,
+        header: Header,
+    ) -> Running {
+        let (told, header_receiver) = oneshot::channel();
+        let (messages, message_receiver) = mpsc::channel(MESSAGES_MAX);
+        let running = Running::new(
+            Arc::clone(&control),
+            header_receiver,
+            message_receiver,
+            self.engine().executor(),
+        );
+        let sql = sql.to_owned();
+        let share = Some(control.share);
+        let work = move || async move {
+            // The reader, who may be gone, hears of a cancellation from the token.
+            told.send(Ok(header)).ok();
+            let found = lookup.found().await;
+            control.end(found.is_err());
+            let last = match found {
+                Ok(batch) => {
+                    if let Some(batch) = batch {
+                        messages.send(Message::Batch(batch)).await.ok();
+                    }
+                    Message::Finished { rows_affected: None }
+                }
+                Err(error) => Message::Failed(locate(error, &sql)),
+            };
+            messages.send(last).await.ok();
+        };
+        let runtime = &self.engine().runtime;
+        drop(runtime.spawn_in(share, runtime.next_of(runtime.workers()), work));
+        running
+    }
+}
+
+impl Lookup {
+    /// The result, if it can be had without waiting.
+    ///
+    /// # Errors
+    /// Those of reading and of expressions.
+    fn resident(&self) -> Result<Option<Option<RecordBatch>>> {
+        let Key::Bytes(key) = &self.key else { return Ok(Some(None)) };
+        let (index, projection) = (self.plan.index(), self.plan.projection());
+        match self.table.resident_row(index, key, projection)? {
+            ResidentRow::Row(values) => Ok(Some(Some(self.plan.result_of(values)?))),
+            ResidentRow::NoRow => Ok(Some(None)),
+            ResidentRow::Unknown => Ok(None),
+        }
+    }
+
+    /// The result, on a worker.
+    ///
+    /// # Errors
+    /// As [`Lookup::resident`].
+    async fn found(&self) -> Result<Option<RecordBatch>> {
+        let Key::Bytes(key) = &self.key else { return Ok(None) };
+        let (index, projection) = (self.plan.index(), self.plan.projection());
+        let values = self.table.row_by_key(index, key, projection).await?;
+        values.map(|values| self.plan.result_of(values)).transpose()
+    }
+}
+
+impl Run {
+    /// Plans a statement as a point query, if it is one, for its next executions.
+    pub(crate) async fn plan_point(&self, sql: &str) {
+        let plans = self.session.kept_plans();
+        // Before all that the plan is made of is looked at.
+        let session = self.session.version();
+        let shape = match plans.get(sql) {
+            Some(Known::WithoutIndex { shape, .. } | Known::Planned { shape, .. }) => Some(shape),
+            _ => Shape::of(sql).ok().flatten().map(Arc::new),
+        };
+        let Some(shape) = shape else { return plans.set(sql, Known::Other { session }) };
+        let known = match self.planned_point(&shape, session).await {
+            Ok(known) => known,
+            Err(error) => {
+                log::debug!("a statement is not planned as a point query: {error}");
+                Known::Other { session }
+            }
+        };
+        plans.set(sql, known);
+    }
+
+    async fn planned_point(&self, shape: &Arc<Shape>, session: u64) -> Result<Known> {
+        let catalog = self.session.statement_catalog(&self.control, Economy::InMemory)?;
+        let generation = catalog.snapshot().generation();
+        if catalog.context().index_use == IndexUse::Never {
+            return Ok(Known::Other { session });
+        }
+        let shape = Arc::clone(shape);
+        Ok(match PointPlan::make(&shape, &catalog, session).await? {
+            Planned::Plan(plan) => Known::Planned { shape, plan: Arc::from(plan) },
+            Planned::NoIndex => Known::WithoutIndex { shape, generation, session },
+            Planned::NotSimple => Known::Other { session },
+        })
+    }
+
+    /// EXECUTE of a point query whose plan is kept; `None` if it is another statement, or its values need a planner.
+    ///
+    /// # Errors
+    /// Those of reading and of expressions.
+    pub(crate) async fn execute_point(
+        &self,
+        sql: &str,
+        values: &[ast::Expr],
+    ) -> Result<Option<Started>> {
+        let values: Option<Vec<Value>> = values.iter().map(shape::constant).collect();
+        let Some(values) = values.filter(|values| !values.is_empty()) else { return Ok(None) };
+        let found = match self.session.kept_point(sql) {
+            Ok(plan) => {
+                let transaction = self.transaction.as_ref();
+                self.session.prepared_lookup(plan, &values, &[], transaction)
+            }
+            Err(plans) => Err(plans),
+        };
+        let lookup = match found {
+            Ok(lookup) => lookup,
+            Err(plans) => {
+                if plans {
+                    self.plan_point(sql).await;
+                }
+                return Ok(None);
+            }
+        };
+        let schema = Arc::clone(lookup.plan.schema());
+        let batch = match lookup.resident() {
+            Ok(Some(found)) => found,
+            // The usual way tells of errors as it does of those of other statements.
+            Err(_) => return Ok(None),
+            Ok(None) => {
+                let runtime = &self.session.engine().runtime;
+                let worker = runtime.next_of(runtime.workers());
+                let find = move || async move { lookup.found().await };
+                let found = runtime.spawn_in(Some(self.control.share), worker, find).await;
+                found.map_err(|error| SqlError::from(weft_store::StoreError::from(error)))??
+            }
+        };
+        let rows = futures::stream::iter(batch.map(Ok));
+        Ok(Some(Started::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))))
+    }
+}

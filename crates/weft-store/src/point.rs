@@ -1,0 +1,234 @@
+//! One row by its key in a unique index: the way of point queries.
+//!
+//! [`Table::resident_row`] runs on any thread and waits for nothing: it finds rows whose index, directory and blocks are in memory.
+//! [`Table::row_by_key`] runs on a worker, and waits for what is not there.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BooleanArray, Float32Array, Float64Array, PrimitiveArray,
+    new_null_array,
+};
+use arrow_buffer::BooleanBufferBuilder;
+use arrow_schema::{DataType, TimeUnit};
+use futures::FutureExt;
+use weft_codec::{Block as Decoder, Scalar};
+use weft_index::Resident;
+
+use crate::error::{Result, StoreError};
+use crate::fetch::{fetch, retain_live};
+use crate::page_io::count;
+use crate::pages::PageKind;
+use crate::row_group::{Block, RowGroup};
+use crate::schema::scan_type;
+use crate::segment::Loaded;
+use crate::table::Table;
+
+/// What is known of a row without waiting.
+#[derive(Clone, Debug)]
+pub enum ResidentRow {
+    /// Its values: an array of one value for each column that was asked for.
+    Row(Vec<ArrayRef>),
+    /// There is no such row.
+    NoRow,
+    /// Something is not in memory: [`Table::row_by_key`] finds the row.
+    Unknown,
+}
+
+impl Table {
+    /// The row with a key of a unique index, of which [`Table::key_prefix`] made `key` with a value for each column: its values in
+    /// the columns of `projection`, as far as they can be had without waiting. On any thread.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchIndex`]; [`StoreError::Request`] if there is no such column; [`StoreError::Damaged`].
+    pub fn resident_row(
+        &self,
+        index: &str,
+        key: &[u8],
+        projection: &[usize],
+    ) -> Result<ResidentRow> {
+        self.check_columns(projection)?;
+        let index = self.index(index)?;
+        let own = index.overlay.as_ref().and_then(|overlay| overlay.own.as_ref());
+        if index.opened().is_none() || own.is_some_and(|own| own.opened().is_none()) {
+            return Ok(ResidentRow::Unknown);
+        }
+        // Nothing is waited for once the trees are open.
+        let Some(layers) = index.layers(&self.version, &self.access).now_or_never() else {
+            return Ok(ResidentRow::Unknown);
+        };
+        for layer in layers? {
+            let in_tree = match layer.opened.tree.get_resident(key) {
+                Resident::Unknown => return Ok(ResidentRow::Unknown),
+                Resident::Row(row) => Some(row).filter(|row| layer.shows(*row)),
+                Resident::NoRow => None,
+            };
+            let Some(row) = in_tree.or_else(|| layer.past_row(key)) else { continue };
+            match self.resident_values(row, projection)? {
+                ResidentRow::NoRow => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(ResidentRow::NoRow)
+    }
+
+    /// The row with a key of a unique index, as [`Table::resident_row`], on a worker; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Table::resident_row`]; [`StoreError::Index`]; what went wrong with a file.
+    pub async fn row_by_key(
+        &self,
+        index: &str,
+        key: &[u8],
+        projection: &[usize],
+    ) -> Result<Option<Vec<ArrayRef>>> {
+        self.check_columns(projection)?;
+        let (version, access) = (&*self.version, &*self.access);
+        let found = self.index(index)?.find(&[key], version, access).await?;
+        let mut rows: Vec<u64> = found.into_iter().flatten().collect();
+        retain_live(version, access, &mut rows).await?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        fetch(version, access, &rows, projection, 1).await.map(Some)
+    }
+
+    fn resident_values(&self, row_id: u64, projection: &[usize]) -> Result<ResidentRow> {
+        let segments = self.version.segments.iter().map(|segment| segment.known());
+        let Some(segments) = segments.collect::<Option<Vec<&Loaded>>>() else {
+            return Ok(ResidentRow::Unknown);
+        };
+        let Some((segment, group)) = group_of(&segments, row_id) else {
+            return Ok(ResidentRow::NoRow);
+        };
+        let row = (row_id - group.first_row) as u32;
+        if group.deleted.as_ref().is_some_and(|deleted| !deleted.live().value(row as usize)) {
+            return Ok(ResidentRow::NoRow);
+        }
+        let mut values = Vec::with_capacity(projection.len());
+        for column in projection {
+            let chunk = &group.chunks[*column];
+            let block = &chunk.blocks[(row / chunk.block_rows) as usize];
+            let within = (row % chunk.block_rows) as usize;
+            match self.resident_value(segment, block, within, *column)? {
+                Some(value) => values.push(value),
+                None => return Ok(ResidentRow::Unknown),
+            }
+        }
+        let source = &self.access.source;
+        for stats in [source.stats(), source.total()] {
+            count(&stats.hits, projection.len() as u64);
+        }
+        Ok(ResidentRow::Row(values))
+    }
+
+    /// A value of a block; `None` if the block is not in memory as one page.
+    fn resident_value(
+        &self,
+        segment: &Loaded,
+        block: &Block,
+        row: usize,
+        column: usize,
+    ) -> Result<Option<ArrayRef>> {
+        let source = &self.access.source;
+        if block.page_count() != 1 {
+            return Ok(None);
+        }
+        let Some(page) = source.pool().try_fix(&segment.pages, block.first_page as usize) else {
+            return Ok(None);
+        };
+        let (version, stored) = (&self.version, &block.stored);
+        let in_column = |error: StoreError| {
+            let (table, column) = (&version.schema.name, &version.schema.columns[column].name);
+            error.at(format!("table {table}, column {column}"))
+        };
+        let checked = stored.check(PageKind::Block, [&*page].into_iter());
+        checked.map_err(|error| in_column(source.damaged(stored, error.0)))?;
+        let undecodable = |error| in_column(source.undecodable(stored, error));
+        let bytes = &page.payload()[..stored.bytes as usize];
+        let decoder = Decoder::open(bytes).map_err(undecodable)?;
+        let data_type = scan_type(&version.schema.columns[column].data_type);
+        let value = match has_array(&data_type) {
+            true => array_of(&decoder.value(row).map_err(undecodable)?, &data_type),
+            false => None,
+        };
+        if value.is_some() {
+            return Ok(value);
+        }
+        let mut selected = BooleanBufferBuilder::new(block.rows as usize);
+        selected.append_n(block.rows as usize, false);
+        selected.set_bit(row, true);
+        decoder.decode_selected(&selected.finish(), &data_type).map(Some).map_err(undecodable)
+    }
+}
+
+/// The row group that has a row of this id, if one does, and its segment.
+fn group_of<'a>(segments: &[&'a Loaded], row_id: u64) -> Option<(&'a Loaded, &'a RowGroup)> {
+    let ends_behind = |group: &RowGroup| group.end_row() > row_id;
+    let ends_before = |segment: &&Loaded| !segment.groups.last().is_some_and(ends_behind);
+    let segment: &'a Loaded = segments.get(segments.partition_point(ends_before))?;
+    let number = segment.groups.partition_point(|group| !ends_behind(group));
+    let group = segment.groups.get(number).filter(|group| group.first_row <= row_id)?;
+    Some((segment, group))
+}
+
+/// Whether [`array_of`] makes arrays of this type.
+fn has_array(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || matches!(
+            data_type,
+            DataType::Boolean
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Date32
+                | DataType::Timestamp(TimeUnit::Microsecond, None)
+                | DataType::Decimal128(..)
+                | DataType::Utf8View
+                | DataType::BinaryView
+        )
+}
+
+/// A value as an array of one; `None` for types that [`has_array`] does not have, and values that are of another type.
+fn array_of(value: &Scalar, data_type: &DataType) -> Option<ArrayRef> {
+    fn integers<T: ArrowPrimitiveType>(value: impl TryInto<T::Native>) -> Option<ArrayRef> {
+        Some(Arc::new(PrimitiveArray::<T>::from_value(value.try_into().ok()?, 1)))
+    }
+    Some(match (data_type, value) {
+        (_, Scalar::Null) => new_null_array(data_type, 1),
+        (DataType::Boolean, Scalar::Boolean(value)) => Arc::new(BooleanArray::from(vec![*value])),
+        (DataType::Int8, Scalar::Int(value)) => integers::<Int8Type>(*value)?,
+        (DataType::Int16, Scalar::Int(value)) => integers::<Int16Type>(*value)?,
+        (DataType::Int32, Scalar::Int(value)) => integers::<Int32Type>(*value)?,
+        (DataType::Int64, Scalar::Int(value)) => integers::<Int64Type>(*value)?,
+        (DataType::UInt8, Scalar::UInt(value)) => integers::<UInt8Type>(*value)?,
+        (DataType::UInt16, Scalar::UInt(value)) => integers::<UInt16Type>(*value)?,
+        (DataType::UInt32, Scalar::UInt(value)) => integers::<UInt32Type>(*value)?,
+        (DataType::UInt64, Scalar::UInt(value)) => integers::<UInt64Type>(*value)?,
+        (DataType::Date32, Scalar::Int(value)) => integers::<Date32Type>(*value)?,
+        (DataType::Timestamp(TimeUnit::Microsecond, None), Scalar::Int(value)) => {
+            integers::<TimestampMicrosecondType>(*value)?
+        }
+        (DataType::Float32, Scalar::Float32(value)) => Arc::new(Float32Array::from(vec![*value])),
+        (DataType::Float64, Scalar::Float64(value)) => Arc::new(Float64Array::from(vec![*value])),
+        (DataType::Decimal128(..), Scalar::Int128(value)) => {
+            let array = PrimitiveArray::<Decimal128Type>::from_value(*value, 1);
+            Arc::new(array.with_data_type(data_type.clone()))
+        }
+        (DataType::Utf8View, Scalar::Bytes(bytes)) => {
+            let mut builder = StringViewBuilder::with_capacity(1);
+            builder.append_value(std::str::from_utf8(bytes).ok()?);
+            Arc::new(builder.finish())
+        }
+        (DataType::BinaryView, Scalar::Bytes(bytes)) => {
+            let mut builder = BinaryViewBuilder::with_capacity(1);
+            builder.append_value(bytes);
+            Arc::new(builder.finish())
+        }
+        _ => return None,
+    })
+}
