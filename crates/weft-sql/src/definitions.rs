@@ -12,6 +12,10 @@ pub(crate) enum Kind {
     Macro,
     /// A schema, whose text is its CREATE SCHEMA.
     Schema,
+    /// A sequence, whose text has its options (`sequences/mod.rs`).
+    Sequence,
+    /// A comment on a table, view or column (`comments.rs`).
+    Comment,
 }
 
 impl Kind {
@@ -19,6 +23,8 @@ impl Kind {
         match self {
             Kind::Macro => "macro",
             Kind::Schema => "schema",
+            Kind::Sequence => "sequence",
+            Kind::Comment => "comment",
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::depth::STACK_BYTES;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::memory::LedgerPool;
 use crate::open::open_store;
+use crate::sequences::Positions;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
 use crate::spill_files::SpillFiles;
 
@@ -104,6 +105,8 @@ pub struct Engine {
     pub(crate) spilling: Arc<Spilling>,
     /// DataFusion's state as sessions have it at first, once one was made.
     first_state: OnceLock<Arc<SessionState>>,
+    /// How many values the sequences have given.
+    pub(crate) sequences: Positions,
 }
 
 /// The threads that run statements.
@@ -239,6 +242,7 @@ impl Engine {
             spill_directory,
             spilling,
             first_state: OnceLock::new(),
+            sequences: Positions::default(),
         }))
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
 use datafusion::common::config::{ConfigField, ConfigNonZeroUsize};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::functions_aggregate::median::median_udaf;
@@ -45,7 +46,7 @@ use crate::hex::hex_functions;
 use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
-use crate::json::{JsonCasts, JsonOperators, json_aggregates, json_functions};
+use crate::json::{JsonCasts, JsonOperators, each_functions, json_aggregates, json_functions};
 use crate::long_sums::{LongSums, in_turn};
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mended::Mended;
@@ -63,12 +64,14 @@ use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
 use crate::postgres::{Client, Connected, Surroundings, postgres_functions};
 use crate::query_comparisons::any_row;
+use crate::random::{Seed, random_function};
 use crate::range_frames::RangeFrames;
 use crate::relation::Relation;
 use crate::rounded_averages::rounded_averages;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
+use crate::sequences::CurrentValues;
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
 use crate::sliding_floats::sliding;
@@ -84,6 +87,7 @@ use crate::transactions::{SessionTransaction, TransactionStatus};
 use crate::types::WeftTypes;
 use crate::union_constants::UNION_CONSTANTS;
 use crate::value::Value;
+use crate::variables::{Variables, variable_function};
 use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_arguments::WindowArguments;
 use crate::window_filters::WindowFilters;
@@ -106,6 +110,10 @@ pub struct Session {
     transaction: Mutex<Option<Arc<SessionTransaction>>>,
     /// What its transactions are unless they say so.
     transaction_modes: Mutex<Modes>,
+    /// Values that sequences have given it.
+    current_values: Arc<CurrentValues>,
+    /// What its random numbers follow from.
+    seed: Arc<Seed>,
 }
 
 struct Inner {
@@ -118,6 +126,7 @@ struct Inner {
     relations: Arc<HashMap<String, Relation>>,
     /// Functions that the program has added, by their names.
     functions: HashMap<String, SessionFunction>,
+    variables: Variables,
 }
 
 impl Session {
@@ -132,6 +141,7 @@ impl Session {
             prepared: HashMap::new(),
             relations: Arc::default(),
             functions: HashMap::new(),
+            variables: Variables::new(),
         };
         Ok(Session {
             engine: Arc::clone(engine),
@@ -140,6 +150,8 @@ impl Session {
             connected: Connected::default(),
             transaction: Mutex::default(),
             transaction_modes: Mutex::default(),
+            current_values: Arc::default(),
+            seed: Arc::default(),
         })
     }
 
@@ -240,6 +252,7 @@ impl Session {
             .into_iter()
             .chain(hex_functions())
             .chain(json_functions())
+            .chain(each_functions())
             .chain(pattern_functions())
             .chain(with_rows())
             .chain([any_row(), in_turn()])
@@ -257,6 +270,8 @@ impl Session {
         for function in postgres_functions() {
             state.register_udf(function)?;
         }
+        state.register_udf(random_function())?;
+        state.register_udf(variable_function(&Variables::new()))?;
         for function in lambda_functions().chain([attempt()]) {
             state.register_higher_order_function(function)?;
         }
@@ -572,7 +587,13 @@ impl Session {
             Some(transaction) => transaction.snapshot()?,
             None => self.engine.store().snapshot(),
         };
-        let surroundings = Surroundings::new(&self.engine, &self.connected, transaction.as_ref());
+        let surroundings = Surroundings {
+            sequences: Arc::clone(&control.sequences),
+            current: Arc::clone(&self.current_values),
+            seed: Arc::clone(&self.seed),
+            settings: inner.settings.clone(),
+            ..Surroundings::new(&self.engine, &self.connected, transaction.as_ref())
+        };
         config.extensions.insert(StatementOption(surroundings));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;
@@ -633,6 +654,7 @@ impl Session {
             for function in inner.functions.values() {
                 add_to(Arc::make_mut(&mut state), function.clone())?;
             }
+            Arc::make_mut(&mut state).register_udf(variable_function(&inner.variables))?;
             inner.state = state;
             return Ok(());
         };
@@ -661,6 +683,21 @@ impl Session {
             Some(entry) => Ok(entry.value.unwrap_or_default()),
             None => Err(settings::unknown_setting(name)),
         }
+    }
+
+    /// Gives a variable a value, or has it no more.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub(crate) fn set_variable(&self, name: String, value: Option<ScalarValue>) -> Result<()> {
+        let mut inner = self.lock();
+        match value {
+            Some(value) => inner.variables.insert(name, value),
+            None => inner.variables.remove(&name),
+        };
+        let function = variable_function(&inner.variables);
+        Arc::make_mut(&mut inner.state).register_udf(function)?;
+        Ok(())
     }
 
     pub(crate) fn keep_prepared(&self, name: String, text: String) {

@@ -14,6 +14,7 @@ use crate::keys::{constraints_in_words, index_in_words};
 use crate::result_types::result_schema;
 use crate::run::{Run, Started, text_rows};
 use crate::schemas::written;
+use crate::sequences::identity_of;
 use crate::statement::parse_query;
 use crate::types::column_type_name;
 
@@ -157,8 +158,10 @@ fn create_table(snapshot: &Snapshot, table: &Table) -> String {
             if !column.nullable {
                 text.push_str(" NOT NULL");
             }
-            if let Some(default) = &column.default {
-                text.push_str(&format!(" DEFAULT {default}"));
+            match (identity_of(snapshot, column), &column.default) {
+                (Some(identity), _) => text.push_str(&format!(" {identity}")),
+                (None, Some(default)) => text.push_str(&format!(" DEFAULT {default}")),
+                (None, None) => {}
             }
             text
         })

@@ -25,10 +25,13 @@ use crate::macros;
 use crate::materialized;
 use crate::parameters::{Bindings, bound};
 use crate::rewrite;
+use crate::sequences::{self, CreateSequence};
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
+use crate::table_info;
 use crate::text::{self, DIALECT};
 use crate::transaction_statement::{self, TransactionStatement};
+use crate::variables;
 
 /// A parsed statement.
 #[derive(Debug)]
@@ -78,6 +81,14 @@ pub(crate) enum Parsed {
     RenameView { name: ast::ObjectName, to: ast::ObjectName, if_exists: bool },
     /// `DROP MACRO [IF EXISTS] name, …`
     DropMacro { names: Vec<ast::ObjectName>, if_exists: bool },
+    /// `CREATE SEQUENCE name …`
+    CreateSequence(Box<CreateSequence>),
+    /// `SET VARIABLE name = expression`, as a query
+    SetVariable { name: String, query: Box<ast::Query> },
+    /// `RESET VARIABLE name`
+    ResetVariable { name: String },
+    /// `PRAGMA table_info('table')`
+    TableInfo { table: ast::ObjectName },
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, and the like
     Transaction(TransactionStatement),
 }
@@ -91,6 +102,7 @@ impl Parsed {
             | Parsed::CopyFrom { .. }
             | Parsed::Reindex { .. }
             | Parsed::DropMacro { .. }
+            | Parsed::CreateSequence(_)
             | Parsed::AddDevice { .. } => true,
             Parsed::Sql(statement) => match statement.as_ref() {
                 DfStatement::Statement(statement) => matches!(
@@ -101,6 +113,7 @@ impl Parsed {
                         | Statement::CreateIndex(_)
                         | Statement::CreateSchema { .. }
                         | Statement::CreateMacro { .. }
+                        | Statement::Comment { .. }
                         | Statement::Drop { .. }
                         | Statement::Truncate(_)
                 ),
@@ -146,6 +159,7 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
     exclusions::rewrite(&mut tokens);
     lambda_syntax::rewrite_tokens(&mut tokens);
     file_functions::rewrite(&mut tokens);
+    sequences::order_identity_options(&mut tokens)?;
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
         if let Parsed::Sql(statement) = &parsed
             && let DfStatement::Statement(statement) = statement.as_ref()
@@ -277,6 +291,10 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
             let value = value.trim_matches('"').to_owned();
             Ok(Parsed::Set { name: "timezone".to_owned(), value })
         }
+        ("SET", "VARIABLE", _) => variables::parse_set(sql, &tokens),
+        ("RESET", "VARIABLE", _) => variables::parse_reset(&tokens),
+        ("PRAGMA", "TABLE_INFO", _) => table_info::parse(tokens),
+        ("PRAGMA", "SHOW_TABLES", "") => expect_end(&tokens, 2).map(|()| Parsed::ShowTables),
         ("SET", "SESSION", _) => parse_datafusion(tokens),
         ("SET", ..) => parse_set(sql, &tokens),
         ("RESET", ..) => Ok(Parsed::Reset { name: setting_name(&tokens)? }),
@@ -286,6 +304,13 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
         ("DROP", "MACRO" | "FUNCTION", _) => macros::parse_drop(tokens),
+        ("CREATE", ..) => match sequences::parse_create(&tokens)? {
+            Some(parsed) => Ok(parsed),
+            None => {
+                foreign::check("CREATE", word(1))?;
+                parse_datafusion(tokens)
+            }
+        },
         ("EXPLAIN", "COPY", _) => parse_explain_copy(tokens),
         (first, second, _) => {
             foreign::check(first, second)?;

@@ -52,7 +52,6 @@ fn check_sql(statement: &Statement) -> Result<()> {
         }
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
-        Statement::CreateSequence { .. } => "CREATE SEQUENCE",
         Statement::CreateTrigger(_) => "CREATE TRIGGER",
         Statement::CreateType { .. } => "CREATE TYPE",
         Statement::Grant(_) => "GRANT",
