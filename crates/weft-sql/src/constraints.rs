@@ -15,7 +15,7 @@ pub(crate) const ADD_SEQUENCE: &str =
 pub(crate) fn check_table(create: &CreateTable) -> Result<()> {
     if create.temporary {
         return Err(SqlError::not_supported("CREATE TEMPORARY TABLE")
-            .with_hint("a database without a path is temporary as a whole"));
+            .with_hint("make it by a statement of its own"));
     }
     // `(LIKE other)` reads as a column of that name.
     let is_like = |column: &ColumnDef| {
@@ -63,7 +63,8 @@ pub(crate) fn check_view(create: &CreateView) -> Result<()> {
             .with_hint("write CREATE TABLE … AS"));
     }
     if create.temporary {
-        return Err(SqlError::not_supported("CREATE TEMPORARY VIEW"));
+        return Err(SqlError::not_supported("CREATE TEMPORARY VIEW")
+            .with_hint("make it by a statement of its own"));
     }
     Ok(())
 }

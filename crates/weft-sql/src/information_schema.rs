@@ -69,8 +69,8 @@ impl InformationSchema {
 
     fn tables(&self) -> Result<MemTable> {
         let snapshot = self.catalog.snapshot();
-        let tables = snapshot.tables().map(|name| (name, "BASE TABLE", "YES"));
-        let views = definitions::views(snapshot).map(|(name, _)| (name, "VIEW", "NO"));
+        let tables = definitions::lasting_tables(snapshot).map(|name| (name, "BASE TABLE", "YES"));
+        let views = definitions::lasting_views(snapshot).map(|(name, _)| (name, "VIEW", "NO"));
         let mut rows: Vec<_> = tables.chain(views).collect();
         rows.sort_unstable();
         let columns = placed(snapshot, rows.iter().map(|row| row.0)).into_iter().chain([
@@ -82,7 +82,7 @@ impl InformationSchema {
 
     fn views(&self) -> Result<MemTable> {
         let snapshot = self.catalog.snapshot();
-        let mut rows: Vec<_> = definitions::views(snapshot).collect();
+        let mut rows: Vec<_> = definitions::lasting_views(snapshot).collect();
         rows.sort_unstable();
         let no = || rows.iter().map(|_| Some("NO"));
         let columns = placed(snapshot, rows.iter().map(|row| row.0)).into_iter().chain([
@@ -141,12 +141,11 @@ impl InformationSchema {
 
     async fn columns(&self) -> Result<MemTable> {
         let snapshot = self.catalog.snapshot();
-        let mut relations: Vec<(String, Vec<Column>)> = snapshot
-            .tables()
+        let mut relations: Vec<(String, Vec<Column>)> = definitions::lasting_tables(snapshot)
             .filter_map(|name| snapshot.table(name))
             .map(|table| (table.schema().name.clone(), table.schema().columns.clone()))
             .collect();
-        for (name, sql) in definitions::views(snapshot) {
+        for (name, sql) in definitions::lasting_views(snapshot) {
             // A view that does not work any more has no columns.
             if let Some(columns) = view_columns(&self.catalog, name, sql).await {
                 relations.push((name.to_owned(), columns));

@@ -176,6 +176,7 @@ mod subqueries;
 mod suggest;
 mod table;
 mod table_info;
+mod temporary;
 mod text;
 mod text_casts;
 mod time_quantiles;

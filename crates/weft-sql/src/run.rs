@@ -30,7 +30,7 @@ use crate::relation::Relation;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
 use crate::spill_files::task_context;
-use crate::statement::{self, Parsed};
+use crate::statement::Parsed;
 use crate::transactions::SessionTransaction;
 use crate::unsupported;
 use crate::zoned_times;
@@ -249,7 +249,7 @@ fn note_unheard(was_heard: bool) {
 
 fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
     async move {
-        let parsed = statement::parse_with(&run.sql, &run.parameters)?;
+        let parsed = run.session.parse(&run.sql, &run.parameters)?;
         if let Parsed::Transaction(statement) = parsed {
             return run.start_transaction_statement(statement);
         }

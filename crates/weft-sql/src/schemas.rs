@@ -24,13 +24,14 @@ use crate::information_schema::INFORMATION_SCHEMA;
 use crate::run::{Run, Started};
 use crate::sequences::{Sequence, drop_owned};
 use crate::statement::fold;
+use crate::temporary;
 
 /// Schemas that are there without being made.
 const OWN: [&str; 4] = [SCHEMA, INFORMATION_SCHEMA, "pg_catalog", "temp"];
 
-/// True if a schema was made.
+/// True if a schema was made, or is a session's.
 pub(crate) fn is_made(snapshot: &Snapshot, schema: &str) -> bool {
-    definitions::text(snapshot, Kind::Schema, schema).is_some()
+    temporary::is_schema(schema) || definitions::text(snapshot, Kind::Schema, schema).is_some()
 }
 
 /// The schema and the name within it of a table or view, from the name by which the store has it.

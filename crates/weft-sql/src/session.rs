@@ -1,7 +1,7 @@
 //! A session: its settings, its prepared statements, and the statements that it starts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -76,9 +76,11 @@ use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
 use crate::sliding_floats::sliding;
 use crate::spill_files::StatementEnvironment;
+use crate::statement::{self, Parsed};
 use crate::statement_option::StatementOption;
 use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
+use crate::temporary::{self, TemporaryNames, creates_temporary};
 use crate::text_casts::TextCasts;
 use crate::time_quantiles::of_times;
 use crate::timestamp_casts::TimestampCasts;
@@ -114,6 +116,8 @@ pub struct Session {
     current_values: Arc<CurrentValues>,
     /// What its random numbers follow from.
     seed: Arc<Seed>,
+    /// The schema of its temporary tables, once it has made one.
+    temporary: OnceLock<String>,
 }
 
 struct Inner {
@@ -152,6 +156,7 @@ impl Session {
             transaction_modes: Mutex::default(),
             current_values: Arc::default(),
             seed: Arc::default(),
+            temporary: OnceLock::new(),
         })
     }
 
@@ -410,8 +415,7 @@ impl Session {
     /// The names of the tables and views with those of their columns, in order.
     pub fn relations(self: &Arc<Session>) -> Vec<(String, Vec<String>)> {
         let snapshot = self.snapshot();
-        let mut found: Vec<(String, Vec<String>)> = snapshot
-            .tables()
+        let mut found: Vec<(String, Vec<String>)> = definitions::lasting_tables(&snapshot)
             .filter_map(|name| snapshot.table(name))
             .map(|table| {
                 let schema = table.schema();
@@ -419,7 +423,7 @@ impl Session {
                 (schema.name.clone(), columns)
             })
             .collect();
-        for (name, _) in definitions::views(&snapshot) {
+        for (name, _) in definitions::lasting_views(&snapshot) {
             // Planned, to know its columns; a view that does not work any more has none.
             let query = format!("SELECT * FROM \"{}\"", name.replace('"', "\"\""));
             let mut running = self.start_apart(&query);
@@ -515,6 +519,26 @@ impl Session {
     fn snapshot(&self) -> Arc<Snapshot> {
         let within = self.transaction().and_then(|transaction| transaction.snapshot().ok());
         within.unwrap_or_else(|| self.engine.store().snapshot())
+    }
+
+    /// The schema of the session's temporary tables, if it has made one.
+    pub(crate) fn temporary_schema(&self) -> Option<&str> {
+        self.temporary.get().map(String::as_str)
+    }
+
+    /// Parses a statement whose names lead to the session's temporary tables first.
+    ///
+    /// # Errors
+    /// Those of parsing, and of temporary tables that there cannot be.
+    pub(crate) fn parse(&self, sql: &str, values: &Bindings) -> Result<Parsed> {
+        let is_made = || creates_temporary(sql);
+        if self.temporary.get().is_none() && !is_made() {
+            return statement::parse_with(sql, values, None);
+        }
+        let schema = self.temporary.get_or_init(|| self.engine.next_temporary_schema());
+        let snapshot = self.snapshot();
+        let scope = TemporaryNames { snapshot: &snapshot, schema };
+        statement::parse_with(sql, values, Some(&scope))
     }
 
     /// The session's transaction.
@@ -710,6 +734,22 @@ impl Session {
 
     pub(crate) fn forget_prepared(&self, name: &str) -> Result<()> {
         self.lock().prepared.remove(name).map(drop).ok_or_else(|| unknown_prepared(name))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(schema) = self.temporary.get() else { return };
+        self.roll_back();
+        let store = self.engine.store();
+        let changes = temporary::drop_all(&store.snapshot(), |of| of == schema);
+        if changes.is_empty() {
+            return;
+        }
+        if let Err(error) = store.commit_blocking(changes) {
+            // They are dropped when the database is opened the next time.
+            log::warn!("temporary tables of a session are left: {error}");
+        }
     }
 }
 

@@ -24,9 +24,17 @@ impl Run {
     /// SHOW TABLES: tables and views.
     pub(crate) fn show_tables(&self, catalog: &StatementCatalog) -> Result<Started> {
         let snapshot = catalog.snapshot();
-        let tables = snapshot.tables().map(|name| (name, "table"));
-        let views = definitions::views(snapshot).map(|(name, _)| (name, "view"));
-        let mut rows: Vec<(&str, &str)> = tables.chain(views).collect();
+        let tables = definitions::lasting_tables(snapshot).map(|name| (name, "table"));
+        let views = definitions::lasting_views(snapshot).map(|(name, _)| (name, "view"));
+        let start = self.session.temporary_schema().map(|schema| format!("{schema}."));
+        let own =
+            |name: &str| start.as_deref().and_then(|start| name.strip_prefix(start).map(str::len));
+        let temporary = snapshot
+            .tables()
+            .map(|name| (name, "temporary table"))
+            .chain(definitions::views(snapshot).map(|(name, _)| (name, "temporary view")))
+            .filter_map(|(name, kind)| Some((&name[name.len() - own(name)?..], kind)));
+        let mut rows: Vec<(&str, &str)> = tables.chain(views).chain(temporary).collect();
         rows.sort_unstable();
         let column =
             |of: fn(&(&str, &str)) -> String| rows.iter().map(|row| Some(of(row))).collect();
@@ -45,7 +53,9 @@ impl Run {
         let snapshot = catalog.snapshot();
         let tables = match table {
             Some(name) => vec![catalog.stored(&relation_name(name)?)?],
-            None => snapshot.tables().filter_map(|name| snapshot.table(name)).collect(),
+            None => definitions::lasting_tables(snapshot)
+                .filter_map(|name| snapshot.table(name))
+                .collect(),
         };
         let mut columns = vec![Vec::new(); 4];
         for table in tables {

@@ -151,7 +151,7 @@ async fn columns_of(
     sql: &str,
     values: &[String],
 ) -> Result<Option<SchemaRef>> {
-    let parsed = statement::parse_with(sql, &Bindings::Positional(values.to_vec()))?;
+    let parsed = session.parse(sql, &Bindings::Positional(values.to_vec()))?;
     match parsed {
         Parsed::Sql(parsed) if is_query(&parsed) => {
             let state = catalog.planning_state();

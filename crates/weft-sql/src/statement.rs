@@ -29,6 +29,7 @@ use crate::sequences::{self, CreateSequence};
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
 use crate::table_info;
+use crate::temporary::TemporaryNames;
 use crate::text::{self, DIALECT};
 use crate::transaction_statement::{self, TransactionStatement};
 use crate::variables;
@@ -134,20 +135,32 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed> {
     parse_checked(sql, tokens)
 }
 
-/// Parses one statement whose parameters have these values.
+/// Parses one statement whose parameters have these values, and whose names lead to a session's temporary tables first.
 ///
 /// # Errors
 /// As [`parse`], and [`ErrorKind::Semantic`] if there are more or fewer values than parameters, or none of a
 /// parameter's name.
-pub(crate) fn parse_with(sql: &str, values: &Bindings) -> Result<Parsed> {
-    parse_checked(sql, bound(text::tokenize(sql)?, values)?)
+pub(crate) fn parse_with(
+    sql: &str,
+    values: &Bindings,
+    scope: Option<&TemporaryNames<'_>>,
+) -> Result<Parsed> {
+    parse_within(sql, bound(text::tokenize(sql)?, values)?, scope)
 }
 
 /// Parses the tokens of one statement.
 ///
 /// # Errors
 /// As [`parse`].
-pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+pub(crate) fn parse_checked(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    parse_within(sql, tokens, None)
+}
+
+fn parse_within(
+    sql: &str,
+    mut tokens: Vec<TokenWithSpan>,
+    scope: Option<&TemporaryNames<'_>>,
+) -> Result<Parsed> {
     check_is_one(&tokens)?;
     interval_units::put_plainly(&mut tokens);
     if !is_text_kept(&tokens) {
@@ -161,6 +174,9 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
     file_functions::rewrite(&mut tokens);
     sequences::order_identity_options(&mut tokens)?;
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
+        if let Some(scope) = scope {
+            scope.resolve(&mut parsed)?;
+        }
         if let Parsed::Sql(statement) = &parsed
             && let DfStatement::Statement(statement) = statement.as_ref()
             && let Some(change) = change_statement::of(statement)?

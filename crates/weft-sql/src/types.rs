@@ -182,7 +182,8 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
 /// What stands for a type that there is not.
 fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
     Some(match sql_type {
-        SqlType::Uuid | SqlType::Enum(..) => "VARCHAR",
+        SqlType::Uuid => "VARCHAR, of which uuid() gives values",
+        SqlType::Enum(..) => "VARCHAR and CHECK (c IN ('a', 'b'))",
         SqlType::Bit(_) | SqlType::BitVarying(_) => "VARCHAR or BLOB",
         SqlType::Int128 | SqlType::Int256 | SqlType::UInt128 | SqlType::UInt256 => "HUGEINT",
         SqlType::UHugeInt => "HUGEINT",

@@ -52,7 +52,7 @@ fn definitions_are_checked() {
     for bad in [
         "CREATE TABLE u (a INTEGER CHECK (a > 0) NOT ENFORCED)",
         "CREATE TABLE u (a INTEGER, UNIQUE NULLS NOT DISTINCT (a))",
-        "CREATE TEMPORARY TABLE u (a INTEGER)",
+        "CREATE TEMPORARY TABLE u (a INTEGER) ON COMMIT DROP",
         "INSERT OR FAIL INTO t VALUES (1)",
         "DROP DATABASE main",
     ] {

@@ -19,7 +19,9 @@ use crate::grammar::{expect_eof, parser, syntax as syntax_error};
 use crate::suggest;
 use crate::text::tokenize;
 
-pub(crate) use owned::{OwnedSequences, drop_owned, identity_of, is_always, released};
+pub(crate) use owned::{
+    OwnedSequences, drop_owned, identity_of, is_always, owned_sequence, released,
+};
 pub(crate) use positions::{CurrentValues, Positions, UsedSequences, current, last, next, set};
 pub(crate) use statements::check_defaults;
 pub(crate) use syntax::{CreateSequence, order_identity_options, parse_create};

@@ -8,8 +8,7 @@ use weft_store::{Change, Snapshot, Table, TableSchema};
 
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::functions::call;
-use crate::identifiers::quoted;
-use crate::schemas::parts;
+use crate::schemas::written;
 use crate::sequences::statements::sequences_of;
 use crate::sequences::syntax::Options;
 use crate::sequences::{Owner, Sequence};
@@ -63,12 +62,7 @@ impl OwnedSequences {
             }
             let name = taken.free_name(snapshot, &format!("{table}_{column_name}_seq"));
             let sequence = Sequence::of(&name, &options, owner)?;
-            let text = match parts(snapshot, &name) {
-                (schema, inner) if inner.len() < name.len() => {
-                    format!("{}.{}", quoted(schema), quoted(inner))
-                }
-                _ => quoted(&name),
-            };
+            let text = written(snapshot, &name);
             let default = call("nextval", [Expr::Value(Value::SingleQuotedString(text).into())]);
             let option = |option| ColumnOptionDef { name: None, option };
             column.options.push(option(ColumnOption::NotNull));
@@ -180,6 +174,14 @@ fn owned_by(
         }
     }
     Ok(None)
+}
+
+/// The sequence that a column of a table owns, as statements write it.
+pub(crate) fn owned_sequence(snapshot: &Snapshot, table: &str, column: &str) -> Option<String> {
+    let table = snapshot.table(table)?;
+    let column = table.schema().columns.iter().find(|of| of.name == column)?;
+    let (name, _) = owned_by(snapshot, column).ok()??;
+    Some(written(snapshot, &name))
 }
 
 /// True of a column GENERATED ALWAYS AS IDENTITY.

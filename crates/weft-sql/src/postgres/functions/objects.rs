@@ -11,6 +11,7 @@ use crate::postgres::functions::{
 };
 use crate::postgres::keys;
 use crate::postgres::numbers::Numbered;
+use crate::sequences::owned_sequence;
 
 pub(crate) fn functions() -> Vec<Definition> {
     // About objects that there are none of.
@@ -22,7 +23,6 @@ pub(crate) fn functions() -> Vec<Definition> {
         "pg_get_partition_constraintdef",
         "pg_get_partkeydef",
         "pg_get_ruledef",
-        "pg_get_serial_sequence",
         "pg_get_statisticsobjdef_columns",
         "pg_get_triggerdef",
         "pg_relation_filepath",
@@ -53,6 +53,15 @@ pub(crate) fn functions() -> Vec<Definition> {
     let own = vec![
         define("col_description", (2, 2), text_type, |around, arguments| {
             described(around, arguments, arguments.number(1))
+        }),
+        define("pg_get_serial_sequence", (2, 2), text_type, |around, arguments| {
+            let found = arguments.text(0).and_then(|name| relation_named(around, &name));
+            let found = found.and_then(|oid| relation_numbered(around, oid));
+            let (Some(found), Some(column)) = (found, arguments.text(1)) else {
+                return text(None::<String>);
+            };
+            let snapshot = around.snapshot()?;
+            text(owned_sequence(&snapshot, &found.stored, &column))
         }),
         define("obj_description", (1, 2), text_type, |around, arguments| {
             described(around, arguments, None)
