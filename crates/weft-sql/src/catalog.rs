@@ -182,10 +182,10 @@ impl StatementCatalog {
 
     /// The names of the tables and views.
     fn names(&self) -> Vec<String> {
-        let tables = self.snapshot.tables().map(str::to_owned);
+        let tables = definitions::lasting_tables(&self.snapshot).map(str::to_owned);
         let relations = self.relations.keys().cloned();
         tables
-            .chain(definitions::views(&self.snapshot).map(|(name, _)| name.to_owned()))
+            .chain(definitions::lasting_views(&self.snapshot).map(|(name, _)| name.to_owned()))
             .chain(relations)
             .collect()
     }

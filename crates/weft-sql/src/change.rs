@@ -27,6 +27,7 @@ use crate::change_statement::{Action, ChangeStatement, Clause, NewValue};
 use crate::copy_from::target_columns;
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::first_of::FirstOf;
+use crate::insert::{always, given_always};
 use crate::keys::Checks;
 use crate::returning::{Kept, Returning};
 use crate::run::{Run, Started};
@@ -211,7 +212,9 @@ pub(crate) async fn plan_bound(
     let is_writing = change.clauses.iter().any(|clause| clause.action != Action::Delete);
     let has_values = is_writing || change.returning.is_some();
     let defaults = catalog.defaults(&table)?;
-    let values = Values { source: &source, table: &table, defaults, items };
+    // An INSERT has looked at its values itself.
+    let always = if change.tag == "UPDATE" { always(catalog, &table)? } else { Vec::new() };
+    let values = Values { source: &source, table: &table, defaults, items, always };
     let mut of_clauses = Vec::with_capacity(change.clauses.len());
     for clause in &change.clauses {
         of_clauses.push(values.of_clause(clause)?);
@@ -270,6 +273,8 @@ struct Values<'a> {
     defaults: HashMap<String, Expr>,
     /// Columns of the source before those of the table.
     items: usize,
+    /// Columns that only their sequences give values.
+    always: Vec<usize>,
 }
 
 impl Values<'_> {
@@ -306,6 +311,9 @@ impl Values<'_> {
         let value = |column: usize| match targets.iter().position(|target| *target == column) {
             Some(at) => match clause.targets[at].1 {
                 NewValue::Default => self.default(column),
+                NewValue::Item(_) if self.always.contains(&column) => {
+                    Err(given_always(self.table, column))
+                }
                 NewValue::Item(number) => Ok(self.item(number)),
             },
             None if clause.action == Action::Insert => self.default(column),

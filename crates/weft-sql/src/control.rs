@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::{Result, SqlError};
 use crate::file_types::FileTypes;
 use crate::plan_node::sources;
+use crate::sequences::UsedSequences;
 use crate::transactions::SessionTransaction;
 
 const RUNNING: u8 = 0;
@@ -76,6 +77,8 @@ pub(crate) struct Control {
     has_changes: AtomicBool,
     /// It cannot begin anew.
     is_final: AtomicBool,
+    /// Sequences that it has taken values of.
+    pub(crate) sequences: Arc<UsedSequences>,
 }
 
 impl Control {

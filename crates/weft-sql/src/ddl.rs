@@ -13,21 +13,25 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use futures::FutureExt;
 use weft_json::is_json;
-use weft_store::{Change, Column, Snapshot, TableSchema};
+use weft_store::{Change, Column, Snapshot, Table, TableSchema};
 
 use crate::assign::Assignment;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::char_length::column_limit;
+use crate::comments;
 use crate::constraints;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::json::JSON_LENGTH;
 use crate::keys::{self, Checks};
+use crate::postgres::Surroundings;
 use crate::result_types::result_schema;
 use crate::returning::Kept;
 use crate::run::{Run, Started};
 use crate::schemas::check_place;
+use crate::sequences::{self, OwnedSequences, drop_owned};
 use crate::spill_files::task_context;
+use crate::statement_option::StatementOption;
 use crate::types::{is_json_name, stored_type};
 use crate::write::write_rows;
 
@@ -59,7 +63,14 @@ impl Dependents {
                 Err(SqlError::new(ErrorKind::Semantic, message)
                     .with_hint("drop them first, or write CASCADE"))
             }
-            _ => Ok(views.into_iter().map(|name| Change::DropView { name }).collect()),
+            _ => Ok(views
+                .into_iter()
+                .flat_map(|name| {
+                    let mut changes = comments::dropped(snapshot, &name);
+                    changes.push(Change::DropView { name });
+                    changes
+                })
+                .collect()),
         }
     }
 }
@@ -72,10 +83,11 @@ impl Run {
         create: ast::CreateTable,
     ) -> Result<Started> {
         let mut create = create;
-        let promised = keys::take_constraints(&mut create)?;
-        constraints::check_table(&create)?;
         let name = relation_name(&create.name)?;
         check_place(catalog.snapshot(), &create.name, &name)?;
+        let sequences = OwnedSequences::take(catalog.snapshot(), &mut create, &name)?;
+        let promised = keys::take_constraints(&mut create)?;
+        constraints::check_table(&create)?;
         let tag = if create.query.is_some() { "CREATE TABLE AS" } else { "CREATE TABLE" };
         if let Some(started) = exists(catalog, &name, create.or_replace, create.if_not_exists, tag)?
         {
@@ -95,11 +107,18 @@ impl Run {
             false => table_schema(name, plan.input.schema().as_arrow(), declared)?,
         };
         let promised = keys::resolve(catalog, &mut schema, promised)?;
-        check_defaults(catalog, &schema).await?;
+        check_defaults(catalog, &schema, &sequences.names()).await?;
         let checks = Checks::of(catalog, &schema, &promised.checks).await?;
+        let replaced = catalog.snapshot().table(&schema.name);
+        let mut changes = match &replaced {
+            Some(table) => drop_owned(catalog.snapshot(), &[table.as_ref()])?,
+            None => Vec::new(),
+        };
+        changes.extend(comments::dropped(catalog.snapshot(), &schema.name));
+        changes.extend(sequences.changes());
         let run = self.clone();
         let work = async move {
-            let mut changes = vec![Change::CreateTable { schema: schema.clone(), or_replace }];
+            changes.push(Change::CreateTable { schema: schema.clone(), or_replace });
             changes.extend(promised.changes(&schema.name));
             let mut rows = None;
             if has_query {
@@ -146,12 +165,9 @@ impl Run {
         if let Some(twice) = schema.fields().iter().find(|field| !names.insert(field.name())) {
             return Err(occurs_twice(twice.name()));
         }
-        let run = self.clone();
-        let work = async move {
-            run.commit(vec![Change::CreateView { name, sql, or_replace }]).await?;
-            Ok(None)
-        };
-        Ok(Started::Command { tag, work: work.boxed() })
+        let mut changes = comments::dropped(catalog.snapshot(), &name);
+        changes.push(Change::CreateView { name, sql, or_replace });
+        Ok(self.change(tag, changes))
     }
 
     /// DROP TABLE and DROP VIEW.
@@ -168,6 +184,9 @@ impl Run {
             ast::ObjectType::View => false,
             ast::ObjectType::Schema => {
                 return self.drop_schemas(catalog, names, if_exists, dependents);
+            }
+            ast::ObjectType::Sequence => {
+                return self.drop_sequences(catalog, names, if_exists, dependents);
             }
             other => return Err(SqlError::not_supported(format!("DROP {other}"))),
         };
@@ -198,7 +217,11 @@ impl Run {
             dropped.push(name);
         }
         changes.extend(dependents.changes(snapshot, &dropped)?);
+        changes.extend(dropped.iter().flat_map(|name| comments::dropped(snapshot, name)));
         if is_table {
+            let tables: Vec<_> = dropped.iter().filter_map(|name| snapshot.table(name)).collect();
+            let tables: Vec<&Table> = tables.iter().map(Arc::as_ref).collect();
+            changes.extend(drop_owned(snapshot, &tables)?);
             keys::drop_references(
                 snapshot,
                 &dropped,
@@ -356,12 +379,23 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
     Ok(TableSchema { name, columns })
 }
 
-/// Checks that the defaults have values that fit their columns.
+/// Checks that the defaults have values that fit their columns. The sequences in `made` are made with the table.
 ///
 /// # Errors
 /// The first one that does not work.
-pub(crate) async fn check_defaults(catalog: &StatementCatalog, schema: &TableSchema) -> Result<()> {
-    let state = catalog.planning_state();
+pub(crate) async fn check_defaults(
+    catalog: &StatementCatalog,
+    schema: &TableSchema,
+    made: &[String],
+) -> Result<()> {
+    sequences::check_defaults(catalog.snapshot(), schema, made)?;
+    let mut state = catalog.planning_state();
+    let told = &mut state.config_mut().options_mut().extensions;
+    if let Some(StatementOption(around)) = told.get_mut::<StatementOption<Surroundings>>() {
+        around.is_trial = true;
+        // Functions are told of the options that were there when the statement was marked.
+        state.mark_start_execution();
+    }
     for column in &schema.columns {
         let Some(sql) = &column.default else { continue };
         check_default(&state, column, sql).await.map_err(|error| {

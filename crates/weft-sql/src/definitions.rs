@@ -2,6 +2,8 @@
 
 use weft_store::Snapshot;
 
+use crate::temporary::is_temporary;
+
 /// The first character of the names of what is no view.
 pub(crate) const MARK: char = '\u{1}';
 
@@ -12,6 +14,10 @@ pub(crate) enum Kind {
     Macro,
     /// A schema, whose text is its CREATE SCHEMA.
     Schema,
+    /// A sequence, whose text has its options (`sequences/mod.rs`).
+    Sequence,
+    /// A comment on a table, view or column (`comments.rs`).
+    Comment,
 }
 
 impl Kind {
@@ -19,6 +25,8 @@ impl Kind {
         match self {
             Kind::Macro => "macro",
             Kind::Schema => "schema",
+            Kind::Sequence => "sequence",
+            Kind::Comment => "comment",
         }
     }
 }
@@ -26,6 +34,11 @@ impl Kind {
 /// The name by which the store keeps a definition.
 pub(crate) fn stored_name(kind: Kind, name: &str) -> String {
     format!("{MARK}{} {name}", kind.word())
+}
+
+/// The name that a stored definition, without its mark, is of.
+pub(crate) fn named(marked: &str) -> Option<&str> {
+    marked.split_once(' ').map(|(_, name)| name)
 }
 
 /// The text of a definition.
@@ -42,6 +55,16 @@ pub(crate) fn names(snapshot: &Snapshot, kind: Kind) -> impl Iterator<Item = &st
 /// The views, and their texts.
 pub(crate) fn views(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &str)> {
     snapshot.views().filter(|(name, _)| !name.starts_with(MARK))
+}
+
+/// The views that stay, and their texts.
+pub(crate) fn lasting_views(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &str)> {
+    views(snapshot).filter(|(name, _)| !is_temporary(name))
+}
+
+/// The tables that stay.
+pub(crate) fn lasting_tables(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
+    snapshot.tables().filter(|name| !is_temporary(name))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use datafusion::execution::SessionState;
@@ -20,8 +21,10 @@ use crate::depth::STACK_BYTES;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::memory::LedgerPool;
 use crate::open::open_store;
+use crate::sequences::Positions;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
 use crate::spill_files::SpillFiles;
+use crate::temporary::{drop_left_over, schema_of};
 
 /// How a database is opened.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +107,10 @@ pub struct Engine {
     pub(crate) spilling: Arc<Spilling>,
     /// DataFusion's state as sessions have it at first, once one was made.
     first_state: OnceLock<Arc<SessionState>>,
+    /// How many values the sequences have given.
+    pub(crate) sequences: Positions,
+    /// The number of the last session that has made something temporary.
+    temporary_sessions: AtomicU64,
 }
 
 /// The threads that run statements.
@@ -216,6 +223,9 @@ impl Engine {
         runtime.limit_bandwidth(settings.io_bandwidth_limit);
         let runtime = Arc::new(runtime);
         let store = open_store(options, &settings, Arc::clone(&runtime), ledger.clone())?;
+        if !options.read_only {
+            drop_left_over(&store)?;
+        }
         let spill_directory = match &temp_directory {
             Some(directory) => directory.path(),
             None => store.spill_directory(),
@@ -239,7 +249,14 @@ impl Engine {
             spill_directory,
             spilling,
             first_state: OnceLock::new(),
+            sequences: Positions::default(),
+            temporary_sessions: AtomicU64::new(0),
         }))
+    }
+
+    /// A name for the schema of a session's temporary tables.
+    pub(crate) fn next_temporary_schema(&self) -> String {
+        schema_of(self.temporary_sessions.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// DataFusion's state as sessions have it at first, which all of them share.

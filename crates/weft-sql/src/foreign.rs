@@ -3,12 +3,11 @@
 use crate::error::SqlError;
 
 /// The first words of a statement, and what does the same here.
-const STATEMENTS: [(&str, &str); 20] = [
+const STATEMENTS: [(&str, &str); 19] = [
     ("ANALYZE", "statistics are kept up to date by themselves"),
     ("ATTACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
     ("CHECKPOINT", "each statement is durable when it ends"),
     ("CLUSTER", "CREATE TABLE … AS SELECT … ORDER BY makes a sorted table"),
-    ("COMMENT", "comments on tables and columns are not kept"),
     ("CREATE SECRET", "only files of this machine are read"),
     ("DETACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
     ("EXPORT", "write COPY table TO 'file.parquet' for each table"),
@@ -21,7 +20,7 @@ const STATEMENTS: [(&str, &str); 20] = [
     ("PIVOT", "write PIVOT table ON column USING sum(value) GROUP BY key"),
     (
         "PRAGMA",
-        "SHOW ALL lists the settings, SET changes one, DESCRIBE table lists columns; there is PRAGMA integrity_check",
+        "SHOW ALL lists the settings, SET changes one, DESCRIBE table lists columns; there are PRAGMA table_info and integrity_check",
     ),
     ("REFRESH", "views are always up to date"),
     ("RENAME", "write ALTER TABLE old RENAME TO new"),

@@ -42,6 +42,7 @@ mod syntactic;
 mod texts;
 mod time_formats;
 mod time_parsing;
+mod to_char;
 mod vectors;
 
 use definitions::DEFINITIONS;
@@ -64,6 +65,7 @@ pub(crate) fn scalar_functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         texts::functions,
         time_formats::functions,
         time_parsing::functions,
+        to_char::functions,
         vectors::functions,
     ]
     .into_iter()

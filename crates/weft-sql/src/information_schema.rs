@@ -23,31 +23,29 @@ use crate::error::Result;
 use crate::postgres::{OWNER, PG_CATALOG, postgres_type_name};
 use crate::result_types::result_schema;
 use crate::schemas;
+use crate::sequences::Sequence;
 use crate::types::column_type_name;
 
 /// The name of the schema.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// What is made here.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "check_constraints",
     "columns",
     "key_column_usage",
     "referential_constraints",
     "schemata",
+    "sequences",
     "table_constraints",
     "tables",
     "views",
 ];
 
 /// What has no rows, as Weft has no such objects: names of tables, and of their columns.
-const EMPTY: [(&str, &str); 4] = [
+const EMPTY: [(&str, &str); 3] = [
     ("applicable_roles", "grantee role_name is_grantable"),
     ("domains", "domain_catalog domain_schema domain_name data_type"),
-    (
-        "sequences",
-        "sequence_catalog sequence_schema sequence_name data_type start_value minimum_value maximum_value increment",
-    ),
     (
         "triggers",
         "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog event_object_schema \
@@ -71,8 +69,8 @@ impl InformationSchema {
 
     fn tables(&self) -> Result<MemTable> {
         let snapshot = self.catalog.snapshot();
-        let tables = snapshot.tables().map(|name| (name, "BASE TABLE", "YES"));
-        let views = definitions::views(snapshot).map(|(name, _)| (name, "VIEW", "NO"));
+        let tables = definitions::lasting_tables(snapshot).map(|name| (name, "BASE TABLE", "YES"));
+        let views = definitions::lasting_views(snapshot).map(|(name, _)| (name, "VIEW", "NO"));
         let mut rows: Vec<_> = tables.chain(views).collect();
         rows.sort_unstable();
         let columns = placed(snapshot, rows.iter().map(|row| row.0)).into_iter().chain([
@@ -84,7 +82,7 @@ impl InformationSchema {
 
     fn views(&self) -> Result<MemTable> {
         let snapshot = self.catalog.snapshot();
-        let mut rows: Vec<_> = definitions::views(snapshot).collect();
+        let mut rows: Vec<_> = definitions::lasting_views(snapshot).collect();
         rows.sort_unstable();
         let no = || rows.iter().map(|_| Some("NO"));
         let columns = placed(snapshot, rows.iter().map(|row| row.0)).into_iter().chain([
@@ -107,14 +105,47 @@ impl InformationSchema {
         ])
     }
 
+    fn sequences(&self) -> Result<MemTable> {
+        let snapshot = self.catalog.snapshot();
+        let mut rows: Vec<(&str, Sequence)> = Vec::new();
+        for name in definitions::names(snapshot, Kind::Sequence) {
+            rows.extend(Sequence::find(snapshot, name)?.map(|found| (name, found)));
+        }
+        let [catalog, schema, name] = placed(snapshot, rows.iter().map(|row| row.0));
+        let numbers = |of: fn(&Sequence) -> i64| -> Vec<String> {
+            rows.iter().map(|(_, sequence)| of(sequence).to_string()).collect()
+        };
+        let [starts, least, most, steps] = [
+            numbers(|of| of.start),
+            numbers(|of| of.min),
+            numbers(|of| of.max),
+            numbers(|of| of.increment),
+        ];
+        let texts = |name, values: &[String]| {
+            let values: Vec<Option<&str>> = values.iter().map(|of| Some(of.as_str())).collect();
+            text(name, values.into_iter())
+        };
+        let cycles = |sequence: &Sequence| if sequence.cycles { "YES" } else { "NO" };
+        table(vec![
+            ("sequence_catalog", catalog.1),
+            ("sequence_schema", schema.1),
+            ("sequence_name", name.1),
+            text("data_type", rows.iter().map(|_| Some("bigint"))),
+            texts("start_value", &starts),
+            texts("minimum_value", &least),
+            texts("maximum_value", &most),
+            texts("increment", &steps),
+            text("cycle_option", rows.iter().map(|(_, sequence)| Some(cycles(sequence)))),
+        ])
+    }
+
     async fn columns(&self) -> Result<MemTable> {
         let snapshot = self.catalog.snapshot();
-        let mut relations: Vec<(String, Vec<Column>)> = snapshot
-            .tables()
+        let mut relations: Vec<(String, Vec<Column>)> = definitions::lasting_tables(snapshot)
             .filter_map(|name| snapshot.table(name))
             .map(|table| (table.schema().name.clone(), table.schema().columns.clone()))
             .collect();
-        for (name, sql) in definitions::views(snapshot) {
+        for (name, sql) in definitions::lasting_views(snapshot) {
             // A view that does not work any more has no columns.
             if let Some(columns) = view_columns(&self.catalog, name, sql).await {
                 relations.push((name.to_owned(), columns));
@@ -321,6 +352,7 @@ fn found<'a>(
             "check_constraints" => schema.check_constraints(),
             "referential_constraints" => schema.referential_constraints(),
             "schemata" => schema.schemata(),
+            "sequences" => schema.sequences(),
             other => match empty(other) {
                 Some(empty) => empty,
                 None => {

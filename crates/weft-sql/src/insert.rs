@@ -24,6 +24,7 @@ use crate::insert_diagnosis;
 use crate::keys::Checks;
 use crate::returning::{Kept, Returning};
 use crate::run::{Run, Started};
+use crate::sequences::is_always;
 use crate::statement::query_of;
 use crate::text::DIALECT;
 
@@ -136,7 +137,7 @@ impl Opened {
         let table = catalog.stored(&name)?;
         let returning = returning.map(|items| Returning::new(catalog, &table, &alias, items));
         let returning = returning.transpose()?;
-        let insert = prepare(&table, insert)?;
+        let insert = prepare(&table, insert, &always(catalog, &table)?)?;
         // Without a unique key there are no conflicts.
         let resolution = match resolution {
             Some(Resolution::Nothing(None)) if !table.indexes().any(|of| of.is_unique) => None,
@@ -221,7 +222,28 @@ fn check_clauses(insert: &ast::Insert) -> Result<()> {
     }
 }
 
-fn prepare(table: &Table, mut insert: ast::Insert) -> Result<Prepared> {
+/// The numbers of the columns that are GENERATED ALWAYS AS IDENTITY.
+pub(crate) fn always(catalog: &StatementCatalog, table: &Table) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    for (number, column) in table.schema().columns.iter().enumerate() {
+        if is_always(catalog.snapshot(), column)? {
+            found.push(number);
+        }
+    }
+    Ok(found)
+}
+
+/// A column that only its sequence gives values.
+pub(crate) fn given_always(table: &Table, column: usize) -> SqlError {
+    let name = &table.schema().columns[column].name;
+    let message =
+        format!("column {name} is GENERATED ALWAYS AS IDENTITY: its sequence gives its values");
+    SqlError::new(ErrorKind::Semantic, message)
+        .about(name)
+        .with_hint("leave the column out, or write DEFAULT for its value")
+}
+
+fn prepare(table: &Table, mut insert: ast::Insert, always: &[usize]) -> Result<Prepared> {
     let mut names = Vec::with_capacity(insert.columns.len());
     for name in &insert.columns {
         match name.0.as_slice() {
@@ -249,10 +271,13 @@ fn prepare(table: &Table, mut insert: ast::Insert) -> Result<Prepared> {
         && source.pipe_operators.is_empty();
     let is_values = match source.body.as_mut() {
         ast::SetExpr::Values(values) if is_plain => {
-            fill_defaults(table, &targets, values)?;
+            fill_defaults(table, &targets, values, always)?;
             true
         }
-        _ => false,
+        _ => match targets.iter().find(|target| always.contains(target)) {
+            Some(target) => return Err(given_always(table, *target)),
+            None => false,
+        },
     };
     insert.source = Some(source);
     Ok(Prepared { ast: insert, targets, is_values })
@@ -268,7 +293,12 @@ fn default_values(columns: usize) -> Box<ast::Query> {
 
 /// Puts the columns' defaults in place of DEFAULT, and checks that rows have as many values as columns
 /// are filled.
-fn fill_defaults(table: &Table, targets: &[usize], values: &mut ast::Values) -> Result<()> {
+fn fill_defaults(
+    table: &Table,
+    targets: &[usize],
+    values: &mut ast::Values,
+    always: &[usize],
+) -> Result<()> {
     let columns = &table.schema().columns;
     for (number, row) in values.rows.iter_mut().enumerate() {
         if row.content.len() != targets.len() {
@@ -292,6 +322,8 @@ fn fill_defaults(table: &Table, targets: &[usize], values: &mut ast::Values) -> 
                     Some(sql) => ast::Expr::Nested(Box::new(parse_default(sql)?)),
                     None => ast::Expr::value(ast::Value::Null),
                 };
+            } else if always.contains(target) {
+                return Err(given_always(table, *target));
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! - Values are compared in types that have all of them (`compared_types.rs`), and have one in each column of VALUES
 //!   (`value_types.rs`).
+//! - Lists and structs are less and greater as ORDER BY has them (`nested_comparisons.rs`).
 //! - Fields of what is NULL are NULL (`fields.rs`).
 //! - `length(list)` is the number of elements.
 //! - A text that is a number is an interval of seconds, and years of intervals have 365.25 days.
@@ -23,6 +24,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::compared_types::compared;
 use crate::fields::fields;
+use crate::nested_comparisons::{ordered, ordered_within};
 use crate::plan_walk::rewrite_expressions;
 use crate::value_types::unified;
 
@@ -57,8 +59,15 @@ fn mend(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
         }
         Expr::BinaryExpr(operation) => match is_match(operation.op) {
             Some(negated) => matched(operation, negated),
-            None => compared(Expr::BinaryExpr(operation), schema)?,
+            None => {
+                let paired = compared(Expr::BinaryExpr(operation), schema)?;
+                paired.transform_data(|comparison| ordered(comparison, schema))?
+            }
         },
+        between @ Expr::Between(_) => {
+            let written = compared(between, schema)?;
+            written.transform_data(|comparisons| ordered_within(comparisons, schema))?
+        }
         Expr::Cast(to) if is_interval(&to) && is_text(&to.expr, schema) => {
             let text = Box::new(with_unit(*to.expr));
             Transformed::yes(Expr::Cast(Cast { expr: text, ..to }))

@@ -52,6 +52,53 @@ pub(crate) fn rewrite(expr: &mut Expr) -> ControlFlow<SqlError> {
     ControlFlow::Continue(())
 }
 
+/// Writes `x LIKE ANY (a, b)` out as `x LIKE a OR x LIKE b`.
+///
+/// # Errors
+/// [`ErrorKind::NotSupported`] for patterns that are not written one by one.
+pub(crate) fn write_out(expr: &mut Expr) -> ControlFlow<SqlError> {
+    let (Expr::Like { any: true, pattern, .. } | Expr::ILike { any: true, pattern, .. }) = &*expr
+    else {
+        return ControlFlow::Continue(());
+    };
+    let Some(patterns) = listed(pattern).filter(|patterns| !patterns.is_empty()) else {
+        let problem = "LIKE ANY of patterns that are not written one by one";
+        return ControlFlow::Break(SqlError::not_supported(problem).with_hint(
+            "write x LIKE ANY ('a%', 'b%'), or EXISTS (SELECT 1 FROM unnest(list) AS p(p) WHERE x LIKE p)",
+        ));
+    };
+    let one = |one: &Expr| {
+        let mut like = expr.clone();
+        if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut like {
+            (*any, **pattern) = (false, one.clone());
+        }
+        like
+    };
+    let either = patterns.iter().map(one).reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::Or,
+        right: Box::new(right),
+    });
+    if let Some(either) = either {
+        *expr = Expr::Nested(Box::new(either));
+    }
+    ControlFlow::Continue(())
+}
+
+/// Patterns that are written one by one, in parentheses or as a list.
+fn listed(patterns: &Expr) -> Option<Vec<Expr>> {
+    match patterns {
+        Expr::Tuple(patterns) => Some(patterns.clone()),
+        Expr::Array(list) => Some(list.elem.clone()),
+        Expr::Nested(inner) => match inner.as_ref() {
+            list @ (Expr::Array(_) | Expr::Nested(_)) => listed(list),
+            pattern @ (Expr::Value(_) | Expr::BinaryOp { .. }) => Some(vec![pattern.clone()]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Translates a constant, and puts a call of a function around any other pattern.
 fn translate(
     translation: Translation,

@@ -20,6 +20,8 @@
 //! - Intervals of a number that is computed are products (`forms/intervals.rs`), and functions in FROM get names (`forms/unnests.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
 //! - What is compared by IS DISTINCT FROM ends where AND or OR begins (`distinctness.rs`).
+//! - `json_each` in FROM is UNNEST of lists (`json/each.rs`).
+//! - COLLATE is a function of what is compared (`collations.rs`).
 //! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
 //!   USING and NATURAL wait for the catalog (`using_joins.rs`).
 
@@ -35,6 +37,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::at_time_zone;
 use crate::cast_arguments;
+use crate::collations;
 use crate::comparisons;
 use crate::constant_orders;
 use crate::cte_names::CteNames;
@@ -47,6 +50,7 @@ use crate::forms::{intervals, joins, samples, unnests, value_rows};
 use crate::functions::{self, call};
 use crate::groupings;
 use crate::join_conditions;
+use crate::json::each;
 use crate::named_windows;
 use crate::names::{name_columns, name_columns_of};
 use crate::null_treatments;
@@ -110,6 +114,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         value_rows::rewrite(&mut query.body);
+        collations::order_query(query)?;
         check_queries(&mut query.body)?;
         values_queries::as_queries(&mut query.body)?;
         if let SetExpr::Select(select) = &mut *query.body {
@@ -128,6 +133,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
         samples::rewrite(table);
+        each::rewrite(table);
         unnests::rewrite(table);
         if let TableFactor::NestedJoin { table_with_joins, .. } = table {
             for join in &mut table_with_joins.joins {
@@ -145,6 +151,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         row_counts::count_rows(select, None)?;
+        collations::show(select)?;
         named_windows::write_out(select)?;
         name_apart(&mut select.projection);
         cast_arguments::tell_apart(select, None);
@@ -169,6 +176,8 @@ impl VisitorMut for Rewriter {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         self.depth.enter(expr)?;
         distinctness::rewrite(expr);
+        patterns::write_out(expr)?;
+        collations::rewrite(expr)?;
         comparisons::rewrite(expr)?;
         patterns::rewrite(expr)?;
         powers::rewrite(expr);
@@ -260,6 +269,7 @@ impl VisitorMut for Rewriter {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         self.depth.leave();
+        collations::left_over(expr)?;
         if let Expr::Value(value) = expr
             && let Value::Number(digits, _) = &value.value
             && is_float(digits)

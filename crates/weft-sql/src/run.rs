@@ -30,7 +30,7 @@ use crate::relation::Relation;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
 use crate::spill_files::task_context;
-use crate::statement::{self, Parsed};
+use crate::statement::Parsed;
 use crate::transactions::SessionTransaction;
 use crate::unsupported;
 use crate::zoned_times;
@@ -167,12 +167,14 @@ async fn attempt(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
                 return Err(misfit);
             }
             reader.announce(stream.schema(), ResultKind::Rows);
-            reader.send_rows(stream).await
+            reader.send_rows(run, stream).await
         }
         Started::Command { tag, work } => {
             let kind = ResultKind::Command { tag, rows_affected: None };
             reader.announce(Arc::new(Schema::empty()), kind);
-            work.await
+            let rows = work.await?;
+            run.keep_sequences().await?;
+            Ok(rows)
         }
     }
 }
@@ -213,9 +215,14 @@ impl Reader {
         }
     }
 
-    async fn send_rows(&mut self, mut stream: SendableRecordBatchStream) -> Result<Option<u64>> {
+    async fn send_rows(
+        &mut self,
+        run: &Run,
+        mut stream: SendableRecordBatchStream,
+    ) -> Result<Option<u64>> {
         while let Some(batch) = stream.next().await {
             let batch = batch?;
+            run.keep_sequences().await?;
             if batch.num_rows() == 0 {
                 continue;
             }
@@ -247,7 +254,7 @@ fn note_unheard(was_heard: bool) {
 
 fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
     async move {
-        let parsed = statement::parse_with(&run.sql, &run.parameters)?;
+        let parsed = run.session.parse(&run.sql, &run.parameters)?;
         if let Parsed::Transaction(statement) = parsed {
             return run.start_transaction_statement(statement);
         }
@@ -313,6 +320,12 @@ impl Run {
                 create @ ast::Statement::CreateMacro { .. } => {
                     return self.create_macro(&catalog, create);
                 }
+                ast::Statement::Comment {
+                    object_type, object_name, comment, if_exists, ..
+                } => {
+                    let about = (object_type, &object_name);
+                    return self.comment(&catalog, about, comment, if_exists).await;
+                }
                 ast::Statement::Truncate(truncate) => return self.truncate(&catalog, &truncate),
                 ast::Statement::ShowCreate { obj_name, .. } => {
                     return self.show_create(&catalog, &obj_name);
@@ -344,6 +357,10 @@ impl Run {
             Parsed::Reset { name } => command(
                 "RESET",
                 async move { session.reset(name.as_deref()).map(|()| None) }.boxed(),
+            ),
+            Parsed::ResetVariable { name } => command(
+                "RESET",
+                async move { session.set_variable(name, None).map(|()| None) }.boxed(),
             ),
             Parsed::ShowSetting { name: None } => {
                 let settings = session.settings();
@@ -396,6 +413,9 @@ impl Run {
                 self.rename_view(&catalog, (&name, &to), if_exists)
             }
             Parsed::DropMacro { names, if_exists } => self.drop_macros(&catalog, &names, if_exists),
+            Parsed::CreateSequence(create) => self.create_sequence(&catalog, &create),
+            Parsed::SetVariable { name, query } => self.set_variable(&catalog, name, *query).await,
+            Parsed::TableInfo { table } => self.table_info(&catalog, &table).await,
             Parsed::ShowTables => self.show_tables(&catalog),
             Parsed::CheckTables { table } => self.check_tables(&catalog, table.as_ref()).await,
             Parsed::ShowIndexes { table } => self.show_indexes(&catalog, table.as_ref()),

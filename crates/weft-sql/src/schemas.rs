@@ -12,23 +12,26 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use weft_store::{Change, Snapshot};
+use weft_store::{Change, Snapshot, Table};
 
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog, relation_name};
+use crate::comments;
 use crate::ddl::Dependents;
 use crate::definitions::{self, Kind, stored_name};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::identifiers::quoted;
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::run::{Run, Started};
+use crate::sequences::{Sequence, drop_owned};
 use crate::statement::fold;
+use crate::temporary;
 
 /// Schemas that are there without being made.
 const OWN: [&str; 4] = [SCHEMA, INFORMATION_SCHEMA, "pg_catalog", "temp"];
 
-/// True if a schema was made.
+/// True if a schema was made, or is a session's.
 pub(crate) fn is_made(snapshot: &Snapshot, schema: &str) -> bool {
-    definitions::text(snapshot, Kind::Schema, schema).is_some()
+    temporary::is_schema(schema) || definitions::text(snapshot, Kind::Schema, schema).is_some()
 }
 
 /// The schema and the name within it of a table or view, from the name by which the store has it.
@@ -204,6 +207,30 @@ impl Run {
                     .about(&name)
                     .with_hint("write DROP SCHEMA … CASCADE to drop what is in it"));
             }
+            let tables: Vec<_> = inner.iter().filter_map(|name| snapshot.table(name)).collect();
+            let tables: Vec<&Table> = tables.iter().map(Arc::as_ref).collect();
+            let owned = drop_owned(snapshot, &tables)?;
+            let is_owned = |name: &str| {
+                let stored = stored_name(Kind::Sequence, name);
+                owned.iter().any(|of| matches!(of, Change::DropView { name } if *name == stored))
+            };
+            let start = format!("{name}.");
+            for sequence in definitions::names(snapshot, Kind::Sequence) {
+                if !sequence.starts_with(&start) || is_owned(sequence) {
+                    continue;
+                }
+                if dependents != Dependents::Drop {
+                    let message = format!("schema {name} is not empty: it has {sequence}");
+                    return Err(SqlError::new(ErrorKind::Semantic, message)
+                        .about(&name)
+                        .with_hint("write DROP SCHEMA … CASCADE to drop what is in it"));
+                }
+                if let Some(found) = Sequence::find(snapshot, sequence)? {
+                    changes.extend(found.drop(sequence));
+                }
+            }
+            changes.extend(owned);
+            changes.extend(inner.iter().flat_map(|name| comments::dropped(snapshot, name)));
             changes.extend(inner.into_iter().map(|name| match snapshot.table(&name) {
                 Some(table) => Change::DropTable { expected: Some(table.id()), name },
                 None => Change::DropView { name },

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
 use datafusion::common::config::{ConfigField, ConfigNonZeroUsize};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::functions_aggregate::median::median_udaf;
@@ -46,7 +47,7 @@ use crate::hex::hex_functions;
 use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
-use crate::json::{JsonCasts, JsonOperators, json_aggregates, json_functions};
+use crate::json::{JsonCasts, JsonOperators, each_functions, json_aggregates, json_functions};
 use crate::long_sums::{LongSums, in_turn};
 use crate::memory::{Exchanges, HELD_ROWS, OWNED_ROWS};
 use crate::mended::Mended;
@@ -65,19 +66,23 @@ use crate::pipelines::{ByPipelines, Pipelines};
 use crate::point::{KeptPlans, PointStart};
 use crate::postgres::{Client, Connected, Surroundings, postgres_functions};
 use crate::query_comparisons::any_row;
+use crate::random::{Seed, random_function};
 use crate::range_frames::RangeFrames;
 use crate::relation::Relation;
 use crate::rounded_averages::rounded_averages;
 use crate::rounding::{RoundedDigits, RoundingCasts};
 use crate::run::{self, Run};
 use crate::running::{MESSAGES_MAX, Running};
+use crate::sequences::CurrentValues;
 use crate::settings::{self, ExecutedBy, SessionSettings, Setting};
 use crate::signed_ranks::signed_ranks;
 use crate::sliding_floats::sliding;
 use crate::spill_files::StatementEnvironment;
+use crate::statement::{self, Parsed};
 use crate::statement_option::StatementOption;
 use crate::subqueries::{NoValue, OuterAggregates, Subqueries};
 use crate::table::ScanContext;
+use crate::temporary::{self, TemporaryNames, creates_temporary};
 use crate::text_casts::TextCasts;
 use crate::time_quantiles::of_times;
 use crate::timestamp_casts::TimestampCasts;
@@ -86,6 +91,7 @@ use crate::transactions::{SessionTransaction, TransactionStatus};
 use crate::types::WeftTypes;
 use crate::union_constants::UNION_CONSTANTS;
 use crate::value::Value;
+use crate::variables::{Variables, variable_function};
 use crate::whole_orders::WHOLE_ORDERS;
 use crate::window_arguments::WindowArguments;
 use crate::window_filters::WindowFilters;
@@ -112,6 +118,12 @@ pub struct Session {
     version: AtomicU64,
     /// Plans of statements with parameters.
     kept_plans: KeptPlans,
+    /// Values that sequences have given it.
+    current_values: Arc<CurrentValues>,
+    /// What its random numbers follow from.
+    seed: Arc<Seed>,
+    /// The schema of its temporary tables, once it has made one.
+    temporary: OnceLock<String>,
 }
 
 struct Inner {
@@ -124,6 +136,7 @@ struct Inner {
     relations: Arc<HashMap<String, Relation>>,
     /// Functions that the program has added, by their names.
     functions: HashMap<String, SessionFunction>,
+    variables: Variables,
 }
 
 impl Session {
@@ -138,6 +151,7 @@ impl Session {
             prepared: HashMap::new(),
             relations: Arc::default(),
             functions: HashMap::new(),
+            variables: Variables::new(),
         };
         Ok(Session {
             engine: Arc::clone(engine),
@@ -148,6 +162,9 @@ impl Session {
             transaction_modes: Mutex::default(),
             version: AtomicU64::new(0),
             kept_plans: KeptPlans::default(),
+            current_values: Arc::default(),
+            seed: Arc::default(),
+            temporary: OnceLock::new(),
         })
     }
 
@@ -248,6 +265,7 @@ impl Session {
             .into_iter()
             .chain(hex_functions())
             .chain(json_functions())
+            .chain(each_functions())
             .chain(pattern_functions())
             .chain(with_rows())
             .chain([any_row(), in_turn()])
@@ -265,6 +283,8 @@ impl Session {
         for function in postgres_functions() {
             state.register_udf(function)?;
         }
+        state.register_udf(random_function())?;
+        state.register_udf(variable_function(&Variables::new()))?;
         for function in lambda_functions().chain([attempt()]) {
             state.register_higher_order_function(function)?;
         }
@@ -438,8 +458,7 @@ impl Session {
     /// The names of the tables and views with those of their columns, in order.
     pub fn relations(self: &Arc<Session>) -> Vec<(String, Vec<String>)> {
         let snapshot = self.snapshot();
-        let mut found: Vec<(String, Vec<String>)> = snapshot
-            .tables()
+        let mut found: Vec<(String, Vec<String>)> = definitions::lasting_tables(&snapshot)
             .filter_map(|name| snapshot.table(name))
             .map(|table| {
                 let schema = table.schema();
@@ -447,7 +466,7 @@ impl Session {
                 (schema.name.clone(), columns)
             })
             .collect();
-        for (name, _) in definitions::views(&snapshot) {
+        for (name, _) in definitions::lasting_views(&snapshot) {
             // Planned, to know its columns; a view that does not work any more has none.
             let query = format!("SELECT * FROM \"{}\"", name.replace('"', "\"\""));
             let mut running = self.start_apart(&query);
@@ -552,6 +571,26 @@ impl Session {
         within.unwrap_or_else(|| self.engine.store().snapshot())
     }
 
+    /// The schema of the session's temporary tables, if it has made one.
+    pub(crate) fn temporary_schema(&self) -> Option<&str> {
+        self.temporary.get().map(String::as_str)
+    }
+
+    /// Parses a statement whose names lead to the session's temporary tables first.
+    ///
+    /// # Errors
+    /// Those of parsing, and of temporary tables that there cannot be.
+    pub(crate) fn parse(&self, sql: &str, values: &Bindings) -> Result<Parsed> {
+        let is_made = || creates_temporary(sql);
+        if self.temporary.get().is_none() && !is_made() {
+            return statement::parse_with(sql, values, None);
+        }
+        let schema = self.temporary.get_or_init(|| self.engine.next_temporary_schema());
+        let snapshot = self.snapshot();
+        let scope = TemporaryNames { snapshot: &snapshot, schema };
+        statement::parse_with(sql, values, Some(&scope))
+    }
+
     /// The session's transaction.
     pub(crate) fn transaction(&self) -> Option<Arc<SessionTransaction>> {
         self.transaction.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -622,7 +661,13 @@ impl Session {
             Some(transaction) => transaction.snapshot()?,
             None => self.engine.store().snapshot(),
         };
-        let surroundings = Surroundings::new(&self.engine, &self.connected, transaction.as_ref());
+        let surroundings = Surroundings {
+            sequences: Arc::clone(&control.sequences),
+            current: Arc::clone(&self.current_values),
+            seed: Arc::clone(&self.seed),
+            settings: inner.settings.clone(),
+            ..Surroundings::new(&self.engine, &self.connected, transaction.as_ref())
+        };
         config.extensions.insert(StatementOption(surroundings));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;
@@ -691,6 +736,7 @@ impl Session {
             for function in inner.functions.values() {
                 add_to(Arc::make_mut(&mut state), function.clone())?;
             }
+            Arc::make_mut(&mut state).register_udf(variable_function(&inner.variables))?;
             inner.state = state;
             return Ok(());
         };
@@ -721,6 +767,21 @@ impl Session {
         }
     }
 
+    /// Gives a variable a value, or has it no more.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub(crate) fn set_variable(&self, name: String, value: Option<ScalarValue>) -> Result<()> {
+        let mut inner = self.lock();
+        match value {
+            Some(value) => inner.variables.insert(name, value),
+            None => inner.variables.remove(&name),
+        };
+        let function = variable_function(&inner.variables);
+        Arc::make_mut(&mut inner.state).register_udf(function)?;
+        Ok(())
+    }
+
     pub(crate) fn keep_prepared(&self, name: String, text: String) {
         self.note_prepared(&text);
         self.lock().prepared.insert(name, text);
@@ -732,6 +793,22 @@ impl Session {
 
     pub(crate) fn forget_prepared(&self, name: &str) -> Result<()> {
         self.lock().prepared.remove(name).map(drop).ok_or_else(|| unknown_prepared(name))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(schema) = self.temporary.get() else { return };
+        self.roll_back();
+        let store = self.engine.store();
+        let changes = temporary::drop_all(&store.snapshot(), |of| of == schema);
+        if changes.is_empty() {
+            return;
+        }
+        if let Err(error) = store.commit_blocking(changes) {
+            // They are dropped when the database is opened the next time.
+            log::warn!("temporary tables of a session are left: {error}");
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::keys::{constraints_in_words, index_in_words};
 use crate::result_types::result_schema;
 use crate::run::{Run, Started, text_rows};
 use crate::schemas::written;
+use crate::sequences::identity_of;
 use crate::statement::parse_query;
 use crate::types::column_type_name;
 
@@ -23,9 +24,17 @@ impl Run {
     /// SHOW TABLES: tables and views.
     pub(crate) fn show_tables(&self, catalog: &StatementCatalog) -> Result<Started> {
         let snapshot = catalog.snapshot();
-        let tables = snapshot.tables().map(|name| (name, "table"));
-        let views = definitions::views(snapshot).map(|(name, _)| (name, "view"));
-        let mut rows: Vec<(&str, &str)> = tables.chain(views).collect();
+        let tables = definitions::lasting_tables(snapshot).map(|name| (name, "table"));
+        let views = definitions::lasting_views(snapshot).map(|(name, _)| (name, "view"));
+        let start = self.session.temporary_schema().map(|schema| format!("{schema}."));
+        let own =
+            |name: &str| start.as_deref().and_then(|start| name.strip_prefix(start).map(str::len));
+        let temporary = snapshot
+            .tables()
+            .map(|name| (name, "temporary table"))
+            .chain(definitions::views(snapshot).map(|(name, _)| (name, "temporary view")))
+            .filter_map(|(name, kind)| Some((&name[name.len() - own(name)?..], kind)));
+        let mut rows: Vec<(&str, &str)> = tables.chain(views).chain(temporary).collect();
         rows.sort_unstable();
         let column =
             |of: fn(&(&str, &str)) -> String| rows.iter().map(|row| Some(of(row))).collect();
@@ -44,7 +53,9 @@ impl Run {
         let snapshot = catalog.snapshot();
         let tables = match table {
             Some(name) => vec![catalog.stored(&relation_name(name)?)?],
-            None => snapshot.tables().filter_map(|name| snapshot.table(name)).collect(),
+            None => definitions::lasting_tables(snapshot)
+                .filter_map(|name| snapshot.table(name))
+                .collect(),
         };
         let mut columns = vec![Vec::new(); 4];
         for table in tables {
@@ -157,8 +168,10 @@ fn create_table(snapshot: &Snapshot, table: &Table) -> String {
             if !column.nullable {
                 text.push_str(" NOT NULL");
             }
-            if let Some(default) = &column.default {
-                text.push_str(&format!(" DEFAULT {default}"));
+            match (identity_of(snapshot, column), &column.default) {
+                (Some(identity), _) => text.push_str(&format!(" {identity}")),
+                (None, Some(default)) => text.push_str(&format!(" DEFAULT {default}")),
+                (None, None) => {}
             }
             text
         })

@@ -151,7 +151,7 @@ async fn columns_of(
     sql: &str,
     values: &[String],
 ) -> Result<Option<SchemaRef>> {
-    let parsed = statement::parse_with(sql, &Bindings::Positional(values.to_vec()))?;
+    let parsed = session.parse(sql, &Bindings::Positional(values.to_vec()))?;
     match parsed {
         Parsed::Sql(parsed) if is_query(&parsed) => {
             let state = catalog.planning_state();
@@ -177,6 +177,9 @@ async fn columns_of(
         | Parsed::Reset { .. }
         | Parsed::Prepare { .. }
         | Parsed::DropMacro { .. }
+        | Parsed::CreateSequence(_)
+        | Parsed::SetVariable { .. }
+        | Parsed::ResetVariable { .. }
         | Parsed::Transaction(_)
         | Parsed::RenameView { .. }
         | Parsed::Deallocate { .. } => Ok(None),
@@ -223,6 +226,7 @@ fn is_read(sql: &str) -> bool {
         Ok(
             Parsed::ShowTables
             | Parsed::ShowSetting { .. }
+            | Parsed::TableInfo { .. }
             | Parsed::DescribeTable { .. }
             | Parsed::DescribeQuery { .. },
         ) => true,

@@ -25,10 +25,14 @@ use crate::macros;
 use crate::materialized;
 use crate::parameters::{Bindings, bound};
 use crate::rewrite;
+use crate::sequences::{self, CreateSequence};
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
+use crate::table_info;
+use crate::temporary::TemporaryNames;
 use crate::text::{self, DIALECT};
 use crate::transaction_statement::{self, TransactionStatement};
+use crate::variables;
 
 /// A parsed statement.
 #[derive(Debug)]
@@ -78,6 +82,14 @@ pub(crate) enum Parsed {
     RenameView { name: ast::ObjectName, to: ast::ObjectName, if_exists: bool },
     /// `DROP MACRO [IF EXISTS] name, …`
     DropMacro { names: Vec<ast::ObjectName>, if_exists: bool },
+    /// `CREATE SEQUENCE name …`
+    CreateSequence(Box<CreateSequence>),
+    /// `SET VARIABLE name = expression`, as a query
+    SetVariable { name: String, query: Box<ast::Query> },
+    /// `RESET VARIABLE name`
+    ResetVariable { name: String },
+    /// `PRAGMA table_info('table')`
+    TableInfo { table: ast::ObjectName },
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, and the like
     Transaction(TransactionStatement),
 }
@@ -91,6 +103,7 @@ impl Parsed {
             | Parsed::CopyFrom { .. }
             | Parsed::Reindex { .. }
             | Parsed::DropMacro { .. }
+            | Parsed::CreateSequence(_)
             | Parsed::AddDevice { .. } => true,
             Parsed::Sql(statement) => match statement.as_ref() {
                 DfStatement::Statement(statement) => matches!(
@@ -101,6 +114,7 @@ impl Parsed {
                         | Statement::CreateIndex(_)
                         | Statement::CreateSchema { .. }
                         | Statement::CreateMacro { .. }
+                        | Statement::Comment { .. }
                         | Statement::Drop { .. }
                         | Statement::Truncate(_)
                 ),
@@ -121,20 +135,32 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed> {
     parse_checked(sql, tokens)
 }
 
-/// Parses one statement whose parameters have these values.
+/// Parses one statement whose parameters have these values, and whose names lead to a session's temporary tables first.
 ///
 /// # Errors
 /// As [`parse`], and [`ErrorKind::Semantic`] if there are more or fewer values than parameters, or none of a
 /// parameter's name.
-pub(crate) fn parse_with(sql: &str, values: &Bindings) -> Result<Parsed> {
-    parse_checked(sql, bound(text::tokenize(sql)?, values)?)
+pub(crate) fn parse_with(
+    sql: &str,
+    values: &Bindings,
+    scope: Option<&TemporaryNames<'_>>,
+) -> Result<Parsed> {
+    parse_within(sql, bound(text::tokenize(sql)?, values)?, scope)
 }
 
 /// Parses the tokens of one statement.
 ///
 /// # Errors
 /// As [`parse`].
-pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+pub(crate) fn parse_checked(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    parse_within(sql, tokens, None)
+}
+
+fn parse_within(
+    sql: &str,
+    mut tokens: Vec<TokenWithSpan>,
+    scope: Option<&TemporaryNames<'_>>,
+) -> Result<Parsed> {
     check_is_one(&tokens)?;
     interval_units::put_plainly(&mut tokens);
     if !is_text_kept(&tokens) {
@@ -146,7 +172,11 @@ pub(crate) fn parse_checked(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result
     exclusions::rewrite(&mut tokens);
     lambda_syntax::rewrite_tokens(&mut tokens);
     file_functions::rewrite(&mut tokens);
+    sequences::order_identity_options(&mut tokens)?;
     let result = parse_tokens(sql, tokens).and_then(|mut parsed| {
+        if let Some(scope) = scope {
+            scope.resolve(&mut parsed)?;
+        }
         if let Parsed::Sql(statement) = &parsed
             && let DfStatement::Statement(statement) = statement.as_ref()
             && let Some(change) = change_statement::of(statement)?
@@ -277,6 +307,10 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
             let value = value.trim_matches('"').to_owned();
             Ok(Parsed::Set { name: "timezone".to_owned(), value })
         }
+        ("SET", "VARIABLE", _) => variables::parse_set(sql, &tokens),
+        ("RESET", "VARIABLE", _) => variables::parse_reset(&tokens),
+        ("PRAGMA", "TABLE_INFO", _) => table_info::parse(tokens),
+        ("PRAGMA", "SHOW_TABLES", "") => expect_end(&tokens, 2).map(|()| Parsed::ShowTables),
         ("SET", "SESSION", _) => parse_datafusion(tokens),
         ("SET", ..) => parse_set(sql, &tokens),
         ("RESET", ..) => Ok(Parsed::Reset { name: setting_name(&tokens)? }),
@@ -286,6 +320,13 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
         ("DROP", "MACRO" | "FUNCTION", _) => macros::parse_drop(tokens),
+        ("CREATE", ..) => match sequences::parse_create(&tokens)? {
+            Some(parsed) => Ok(parsed),
+            None => {
+                foreign::check("CREATE", word(1))?;
+                parse_datafusion(tokens)
+            }
+        },
         ("EXPLAIN", "COPY", _) => parse_explain_copy(tokens),
         (first, second, _) => {
             foreign::check(first, second)?;

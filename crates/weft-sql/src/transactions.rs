@@ -101,6 +101,20 @@ impl SessionTransaction {
         Ok(self.store.apply(changes).await?)
     }
 
+    /// Checks that its statements may take values of sequences.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnlyTransaction`].
+    pub(crate) fn check_sequences(&self) -> Result<()> {
+        match self.is_read_only {
+            true => Err(SqlError::new(
+                ErrorKind::ReadOnlyTransaction,
+                "the transaction is READ ONLY: sequences give no values in it",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Ends it without a trace.
     pub(crate) fn roll_back(&self) {
         self.store.roll_back();
@@ -161,6 +175,7 @@ impl Run {
     /// # Errors
     /// What is wrong with a change; [`ErrorKind::Cancelled`].
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<()> {
+        self.keep_sequences().await?;
         self.control.begin_commit()?;
         match &self.transaction {
             Some(transaction) => transaction.apply(changes).await?,

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use weft_json::{is_json, json_field};
 use weft_store::Column;
 
+use crate::constraints::ADD_SEQUENCE;
 use crate::error::SqlError;
 use crate::grammar::{expect_eof, parser, syntax};
 use crate::identifiers::quoted;
@@ -169,6 +170,7 @@ fn type_of(sql_type: &SqlType) -> Result<DataType, SqlError> {
 fn unknown_type(sql_type: &SqlType) -> SqlError {
     let error = SqlError::not_supported(format!("the type {sql_type}"));
     match instead_of(sql_type) {
+        Some("SERIAL") => error.with_hint(format!("it is known in CREATE TABLE; else {ADD_SEQUENCE}")),
         Some(other) => error.with_hint(format!("write {other}")),
         None => error.with_hint(
             "types are BOOLEAN, TINYINT to BIGINT and UNSIGNED, HUGEINT, DECIMAL(p, s), REAL, DOUBLE, \
@@ -180,13 +182,14 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
 /// What stands for a type that there is not.
 fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
     Some(match sql_type {
-        SqlType::Uuid | SqlType::Enum(..) => "VARCHAR",
+        SqlType::Uuid => "VARCHAR, of which uuid() gives values",
+        SqlType::Enum(..) => "VARCHAR and CHECK (c IN ('a', 'b'))",
         SqlType::Bit(_) | SqlType::BitVarying(_) => "VARCHAR or BLOB",
         SqlType::Int128 | SqlType::Int256 | SqlType::UInt128 | SqlType::UInt256 => "HUGEINT",
         SqlType::UHugeInt => "HUGEINT",
         SqlType::Union(_) => "a STRUCT with a field for each",
         SqlType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
-            "serial" | "bigserial" | "smallserial" => "BIGINT",
+            "serial" | "bigserial" | "smallserial" => "SERIAL",
             "money" => "DECIMAL(19, 4)",
             "uuid" | "xml" | "citext" | "name" | "inet" => "VARCHAR",
             _ => return None,

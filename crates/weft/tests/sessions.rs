@@ -360,3 +360,36 @@ fn integers_do_not_wrap() {
     check(&session, "SELECT (SELECT max(i) + 1 FROM t) - 1, 2 * 3 LIMIT 1 + 1", &["2147483647 6"]);
     check_error(&session, "CREATE TABLE u (a INTEGER DEFAULT 'x')", ErrorKind::Data);
 }
+
+#[test]
+fn temporary_tables_are_of_one_session_and_end_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, options) = (directory.path().join("my.weft"), DatabaseOptions::default());
+    let database = Database::open(&path, &options).unwrap();
+    let (one, other) = (database.session().unwrap(), database.session().unwrap());
+    for sql in [
+        "CREATE TABLE t AS SELECT 1 AS a",
+        "CREATE TEMP TABLE t AS SELECT 2 AS a",
+        "CREATE TEMP TABLE parent (a INTEGER PRIMARY KEY)",
+        "CREATE TEMP VIEW v AS SELECT a + 1 AS b FROM t",
+        "CREATE TEMP TABLE n (id SERIAL, x INTEGER)",
+        "COMMENT ON TABLE n IS 'for a while'",
+    ] {
+        one.execute(sql).unwrap();
+    }
+    other.execute("CREATE TEMP TABLE t AS SELECT 3 AS a").unwrap();
+    check(&one, "SELECT t.a, v.b FROM t, v", &["2 3"]);
+    check(&other, "SELECT a FROM t", &["3"]);
+    check_error(&other, "SELECT * FROM v", ErrorKind::Semantic);
+    check(&database.session().unwrap(), "SELECT a FROM t", &["1"]);
+    // One session ends, the other one goes on.
+    drop(one);
+    check(&other, "SELECT a FROM t", &["3"]);
+    check(&other, "SELECT count(*) FROM information_schema.sequences", &["0"]);
+    check(&other, "PRAGMA integrity_check", &["t NULL ok", "weft_temp_2.t NULL ok"]);
+    drop((other, database));
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    check(&session, "SELECT a FROM t", &["1"]);
+    check(&session, "PRAGMA integrity_check", &["t NULL ok"]);
+}

@@ -52,7 +52,7 @@ fn definitions_are_checked() {
     for bad in [
         "CREATE TABLE u (a INTEGER CHECK (a > 0) NOT ENFORCED)",
         "CREATE TABLE u (a INTEGER, UNIQUE NULLS NOT DISTINCT (a))",
-        "CREATE TEMPORARY TABLE u (a INTEGER)",
+        "CREATE TEMPORARY TABLE u (a INTEGER) ON COMMIT DROP",
         "INSERT OR FAIL INTO t VALUES (1)",
         "DROP DATABASE main",
     ] {
@@ -562,4 +562,56 @@ fn operators_get_memory_that_the_cache_had() {
         "SELECT count(*) FROM (SELECT n, s FROM t WHERE n <= 300000) AS a JOIN t AS b ON a.n = b.n";
     check(&session, join, &["300000"]);
     assert!(database.stats().memory_peak <= 96 << 20);
+}
+
+#[test]
+fn sequences_never_give_a_value_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, options) = (directory.path().join("my.weft"), DatabaseOptions::default());
+    let mut given: Vec<String> = Vec::new();
+    for round in 0..3 {
+        let database = Database::open(&path, &options).unwrap();
+        let session = database.session().unwrap();
+        if round == 0 {
+            session.execute("CREATE SEQUENCE s").unwrap();
+            session.execute("CREATE TABLE t (id SERIAL PRIMARY KEY, x INTEGER)").unwrap();
+        }
+        let of_thread = || {
+            let session = database.session().unwrap();
+            let mut given = Vec::new();
+            for number in 0..20 {
+                // What a transaction took it has taken, though it is rolled back.
+                let is_rolled_back = number % 5 == 0;
+                if is_rolled_back {
+                    session.execute("BEGIN").unwrap();
+                }
+                given.extend(rows(&session, "SELECT nextval('s')"));
+                if is_rolled_back {
+                    session.execute("ROLLBACK").unwrap();
+                }
+                session.execute("INSERT INTO t (x) VALUES (1), (2)").unwrap();
+            }
+            given
+        };
+        let more = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(of_thread)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        given.extend(more);
+        // More than are reserved at a time.
+        given.extend(rows(&session, "SELECT nextval('s') FROM range(200)"));
+        drop((session, database));
+    }
+    assert_eq!(given.len(), 3 * (60 + 200));
+    given.sort_unstable();
+    given.dedup();
+    assert_eq!(given.len(), 3 * (60 + 200), "a value was given twice");
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    check(&session, "SELECT count(*), count(DISTINCT id) FROM t", &["360 360"]);
+    check_error(&session, "SELECT currval('s')", ErrorKind::Semantic);
+    drop((session, database));
+    let options = DatabaseOptions { read_only: true, ..options };
+    let session = Database::open(&path, &options).unwrap().session().unwrap();
+    check_error(&session, "SELECT nextval('s')", ErrorKind::Storage);
 }

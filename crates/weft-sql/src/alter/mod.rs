@@ -24,11 +24,13 @@ use weft_store::{Alteration, Change, Table, TableSchema};
 
 use crate::assign::Assignment;
 use crate::catalog::{StatementCatalog, relation_name};
+use crate::comments;
 use crate::ddl::check_defaults;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::identifiers::quoted;
 use crate::keys::{self, Checks};
 use crate::run::{Run, Started};
+use crate::sequences::released;
 use crate::spill_files::task_context;
 use crate::statement::parse_query;
 use target::{Target, Value};
@@ -147,7 +149,7 @@ async fn plan(target: Target<'_>) -> Result<Planned> {
     let taken = target.taken_names();
     let promised = keys::resolve_more(catalog, &mut schema, target.declared, (&kept, taken))?;
     check_columns(&schema)?;
-    check_defaults(catalog, &changed_defaults(&schema, table.schema())).await?;
+    check_defaults(catalog, &changed_defaults(&schema, table.schema()), &[]).await?;
     let old = table.schema();
     let origins: Vec<Option<usize>> = target.columns.iter().map(|column| column.origin).collect();
     let origin = |number: usize| origins[number].map(|origin| &old.columns[origin]);
@@ -176,6 +178,10 @@ async fn plan(target: Target<'_>) -> Result<Planned> {
     }
     let mut after = target.after;
     after.extend(promised.changes(&schema.name));
+    after.extend(released(catalog.snapshot(), old, &schema)?);
+    let comments =
+        comments::altered(catalog.snapshot(), (old, &schema), &origins, target.renamed.as_deref());
+    after.extend(comments);
     if let Some(to) = target.renamed {
         after.push(Change::RenameTable { from: schema.name.clone(), to });
     }

@@ -8,6 +8,7 @@ use weft_store::{Change, Snapshot};
 
 use super::target::Target;
 use crate::catalog::{SCHEMA, StatementCatalog, relation_name};
+use crate::comments;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::run::{Run, Started};
@@ -96,7 +97,11 @@ impl Run {
         let view = Change::CreateView { name: to.clone(), sql: sql.to_owned(), or_replace: false };
         let changes = match to == name {
             true => Vec::new(),
-            false => vec![Change::DropView { name }, view],
+            false => {
+                let mut changes = comments::renamed(snapshot, &name, &to);
+                changes.extend([Change::DropView { name }, view]);
+                changes
+            }
         };
         let run = self.clone();
         let work = async move {

@@ -7,6 +7,7 @@ use weft_store::Table;
 
 use super::{InformationSchema, integer, table, text};
 use crate::catalog::CATALOG;
+use crate::definitions;
 use crate::error::Result;
 use crate::schemas;
 
@@ -36,7 +37,7 @@ impl InformationSchema {
 
     fn constraints(&self) -> Vec<Constraint> {
         let snapshot = self.catalog.snapshot();
-        let tables = snapshot.tables().filter_map(|name| snapshot.table(name));
+        let tables = definitions::lasting_tables(snapshot).filter_map(|name| snapshot.table(name));
         let mut found: Vec<Constraint> =
             tables.flat_map(|table| self.constraints_of(&table)).collect();
         found.sort_by(|a, b| (&a.table, &a.name).cmp(&(&b.table, &b.name)));

@@ -557,7 +557,7 @@ impl Found {
 }
 
 /// The name of a value's type.
-fn type_of(value: &str) -> &'static str {
+pub(super) fn type_of(value: &str) -> &'static str {
     match kind(value) {
         Kind::Null => "NULL",
         Kind::Boolean => "BOOLEAN",

@@ -2,6 +2,7 @@
 //! (Arrow's extension type `arrow.json`), and a table's column keeps it as a length that no text has ([`JSON_LENGTH`]).
 
 mod casts;
+pub(crate) mod each;
 mod functions;
 mod group;
 mod operators;
@@ -9,6 +10,7 @@ mod texts;
 mod transform;
 
 pub(crate) use casts::JsonCasts;
+pub(crate) use each::each_functions;
 pub(crate) use functions::json_functions;
 pub(crate) use group::json_aggregates;
 pub(crate) use operators::JsonOperators;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weft_store::{ForeignKey, IndexColumn, IndexDefinition, Snapshot, Table, TableSchema};
 
+use crate::definitions;
 use crate::identifiers::quoted;
 use crate::postgres::numbers::{Numbered, constraint_oids, relations, table_oid};
 use crate::schemas::{parts, written};
@@ -71,7 +72,7 @@ pub(crate) fn constraints(snapshot: &Snapshot) -> Vec<Constraint> {
         relations(snapshot).into_iter().filter(|found| found.index().is_some()).collect();
     // Names of constraints are unique within their table.
     let mut found = BTreeMap::new();
-    for table in snapshot.tables().filter_map(|name| snapshot.table(name)) {
+    for table in definitions::lasting_tables(snapshot).filter_map(|name| snapshot.table(name)) {
         for constraint in of_table(snapshot, &indexes, &table) {
             found.insert(format!("{}\0{}", table.schema().name, constraint.name), constraint);
         }

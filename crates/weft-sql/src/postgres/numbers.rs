@@ -121,14 +121,13 @@ impl Numbered {
 
 /// All tables, views and indexes of a snapshot, and the tables of the catalog itself.
 pub(crate) fn relations(snapshot: &Snapshot) -> Vec<Numbered> {
-    let mut found: Vec<Numbered> = snapshot
-        .tables()
+    let mut found: Vec<Numbered> = definitions::lasting_tables(snapshot)
         .filter_map(|name| {
             let oid = table_oid(snapshot.table(name)?.number());
             Some(placed(snapshot, oid, name, RelationKind::Table))
         })
         .collect();
-    let views: BTreeMap<&str, &str> = definitions::views(snapshot).collect();
+    let views: BTreeMap<&str, &str> = definitions::lasting_views(snapshot).collect();
     let oids = of_names(views.keys().copied(), VIEWS_FROM);
     found.extend(
         views.into_iter().zip(oids).map(|((name, sql), oid)| {
@@ -156,7 +155,7 @@ fn placed(snapshot: &Snapshot, oid: i64, stored: &str, kind: RelationKind) -> Nu
 /// The indexes of all tables; each is in the schema of its table.
 fn indexes(snapshot: &Snapshot) -> Vec<Numbered> {
     let mut named = BTreeMap::new();
-    for table in snapshot.tables().filter_map(|name| snapshot.table(name)) {
+    for table in definitions::lasting_tables(snapshot).filter_map(|name| snapshot.table(name)) {
         for index in table.indexes() {
             named.insert(index.name.clone(), (Arc::clone(&table), index.clone()));
         }

@@ -71,6 +71,7 @@ impl VisitorMut for Forms {
         match expr {
             Expr::Function(function) => {
                 unqualify(&mut function.name);
+                name_sequence(function);
                 let is_call = matches!(function.args, FunctionArguments::None)
                     && plain_name(&function.name)
                         .is_some_and(|name| CALLS.contains(&name.as_str()));
@@ -142,6 +143,20 @@ impl VisitorMut for Forms {
             *expr = collected;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Takes the cast from `nextval('s'::regclass)`: functions of sequences take names.
+fn name_sequence(function: &mut Function) {
+    let is_of_sequence = plain_name(&function.name)
+        .is_some_and(|name| matches!(name.as_str(), "nextval" | "currval" | "setval"));
+    if let FunctionArguments::List(list) = &mut function.args
+        && is_of_sequence
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut()
+        && let Expr::Cast { expr: name, data_type, .. } = first
+        && matches!(casted(data_type), Casted::Call("cast_to_regclass"))
+    {
+        *first = (**name).clone();
     }
 }
 

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, RESERVED_FOR_IDENTIFIER
 use weft_store::{Column, Table};
 
 use crate::catalog::{CATALOG, StatementCatalog};
+use crate::comments::comment;
 use crate::error::Result;
 use crate::information_schema::view_columns;
 use crate::postgres::defined::{Defined, defined};
@@ -24,6 +25,9 @@ use crate::postgres::numbers::{
 };
 use crate::postgres::types::{PgType, TYPES, by_oid, type_of_column, type_of_field};
 use crate::schemas::parts;
+
+/// The number of `pg_class` among the tables of the catalog.
+const CLASS_OID: i64 = 1259;
 
 /// The number of the tablespace of everything.
 const TABLESPACE_OID: i64 = 1663;
@@ -112,6 +116,7 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
                 ])?;
             }
         }
+        "pg_description" => description(catalog, &mut rows).await?,
         "pg_get_keywords" => keywords(&mut rows)?,
         "pg_namespace" => {
             for (name, oid) in schemas(catalog.snapshot()) {
@@ -262,6 +267,27 @@ async fn class(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             ("relispopulated", true.into()),
             ("relreplident", identity.into()),
         ])?;
+    }
+    Ok(())
+}
+
+/// Comments: those on columns have the columns' numbers.
+async fn description(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let snapshot = catalog.snapshot();
+    for relation in relations(snapshot).iter().filter(|found| found.index().is_none()) {
+        let named = columns(catalog, relation).await;
+        let own = std::iter::once((0, None));
+        let of_columns = (1_i32..).zip(&named).map(|(number, (column, _))| (number, Some(column)));
+        for (number, column) in own.chain(of_columns) {
+            let name = column.map(|column| column.name.as_str());
+            let Some(text) = comment(snapshot, &relation.stored, name) else { continue };
+            rows.push([
+                ("objoid", relation.oid.into()),
+                ("classoid", CLASS_OID.into()),
+                ("objsubid", number.into()),
+                ("description", text.into()),
+            ])?;
+        }
     }
     Ok(())
 }

@@ -48,6 +48,12 @@ pub(crate) fn functions() -> Vec<Definition> {
             Ok(ScalarValue::TimestampMicrosecond(Some(*STARTED_US), Some(ZONE.into())))
         }),
         define("current_setting", (1, 2), text_type, current_setting),
+        volatile(define("setseed", (1, 1), text_type, |around, arguments| {
+            if let Some(seed) = arguments.float(0) {
+                around.seed.set(seed)?;
+            }
+            text(None::<String>)
+        })),
         volatile(define("set_config", (3, 3), text_type, |around, arguments| {
             let (Some(name), value) = (arguments.text(0), arguments.text(1).unwrap_or_default())
             else {
@@ -88,10 +94,7 @@ fn current_setting(around: &Surroundings, arguments: &Arguments<'_>) -> Result<S
     let of_client = around.connected.get().settings().into_iter().find(|known| known.name == name);
     let value = match of_client {
         Some(setting) => Some(setting.value),
-        None => {
-            let all = around.engine()?.settings_list();
-            all.into_iter().find(|known| known.name == name).map(|setting| setting.value)
-        }
+        None => around.engine()?.show(&name, &around.settings),
     };
     match value {
         Some(value) => text(Some(value)),

@@ -8,6 +8,7 @@ mod connection;
 mod names;
 mod objects;
 mod plain;
+mod sequences;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -25,6 +26,9 @@ use weft_store::Snapshot;
 use crate::engine::Engine;
 use crate::error::{Result, internal};
 use crate::postgres::Connected;
+use crate::random::Seed;
+use crate::sequences::{CurrentValues, UsedSequences};
+use crate::settings::SessionSettings;
 use crate::statement_option::{StatementOption, Told};
 use crate::transactions::SessionTransaction;
 
@@ -35,9 +39,19 @@ pub const POSTGRES_VERSION: &str = "14.20";
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     /// Plans, which may outlast the database by a moment, do not keep it open.
-    engine: Weak<Engine>,
+    pub(crate) engine: Weak<Engine>,
     pub(crate) connected: Connected,
-    transaction: Option<Weak<SessionTransaction>>,
+    pub(crate) transaction: Option<Weak<SessionTransaction>>,
+    /// Sequences that the statement has taken values of.
+    pub(crate) sequences: Arc<UsedSequences>,
+    /// Values that sequences have given the session.
+    pub(crate) current: Arc<CurrentValues>,
+    /// What the session's random numbers follow from.
+    pub(crate) seed: Arc<Seed>,
+    /// The session's settings.
+    pub(crate) settings: SessionSettings,
+    /// Sequences give no values: it is only tried whether a value fits.
+    pub(crate) is_trial: bool,
 }
 
 impl Surroundings {
@@ -47,8 +61,18 @@ impl Surroundings {
         transaction: Option<&Arc<SessionTransaction>>,
     ) -> Surroundings {
         let transaction = transaction.map(Arc::downgrade);
+        let settings = engine.session_defaults.clone();
         let (engine, connected) = (Arc::downgrade(engine), connected.clone());
-        Surroundings { engine, connected, transaction }
+        Surroundings {
+            engine,
+            connected,
+            transaction,
+            sequences: Arc::default(),
+            current: Arc::default(),
+            seed: Arc::default(),
+            settings,
+            is_trial: false,
+        }
     }
 
     /// The database, while a statement runs.
@@ -104,6 +128,14 @@ impl Arguments<'_> {
         let value = self.values.get(number)?;
         match value.cast_to(&DataType::Int64) {
             Ok(ScalarValue::Int64(number)) => number,
+            _ => None,
+        }
+    }
+
+    /// An argument as a floating point number; `None` also for texts that are none.
+    pub(crate) fn float(&self, number: usize) -> Option<f64> {
+        match self.values.get(number)?.cast_to(&DataType::Float64) {
+            Ok(ScalarValue::Float64(number)) => number,
             _ => None,
         }
     }
@@ -180,8 +212,13 @@ pub(crate) fn truth(value: Option<bool>) -> Result<ScalarValue> {
 
 /// All of them.
 pub(crate) fn postgres_functions() -> Vec<Arc<ScalarUDF>> {
-    let all =
-        [names::functions(), objects::functions(), plain::functions(), connection::functions()];
+    let all = [
+        names::functions(),
+        objects::functions(),
+        plain::functions(),
+        connection::functions(),
+        sequences::functions(),
+    ];
     all.into_iter().flatten().map(|definition| Arc::new(Function::new(definition).into())).collect()
 }
 

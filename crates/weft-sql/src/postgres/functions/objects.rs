@@ -2,6 +2,7 @@
 
 use datafusion::common::ScalarValue;
 
+use crate::comments::comment;
 use crate::error::Result;
 use crate::postgres::functions::names::{relation_named, relation_numbered};
 use crate::postgres::functions::{
@@ -10,12 +11,11 @@ use crate::postgres::functions::{
 };
 use crate::postgres::keys;
 use crate::postgres::numbers::Numbered;
+use crate::sequences::owned_sequence;
 
 pub(crate) fn functions() -> Vec<Definition> {
     // About objects that there are none of.
     let absent = [
-        "col_description",
-        "obj_description",
         "pg_get_functiondef",
         "pg_get_function_arguments",
         "pg_get_function_identity_arguments",
@@ -23,7 +23,6 @@ pub(crate) fn functions() -> Vec<Definition> {
         "pg_get_partition_constraintdef",
         "pg_get_partkeydef",
         "pg_get_ruledef",
-        "pg_get_serial_sequence",
         "pg_get_statisticsobjdef_columns",
         "pg_get_triggerdef",
         "pg_relation_filepath",
@@ -52,6 +51,21 @@ pub(crate) fn functions() -> Vec<Definition> {
     let sizes = ["pg_relation_size", "pg_table_size", "pg_total_relation_size"];
     let sizes = sizes.map(|name| define(name, (1, 2), number_type, size));
     let own = vec![
+        define("col_description", (2, 2), text_type, |around, arguments| {
+            described(around, arguments, arguments.number(1))
+        }),
+        define("pg_get_serial_sequence", (2, 2), text_type, |around, arguments| {
+            let found = arguments.text(0).and_then(|name| relation_named(around, &name));
+            let found = found.and_then(|oid| relation_numbered(around, oid));
+            let (Some(found), Some(column)) = (found, arguments.text(1)) else {
+                return text(None::<String>);
+            };
+            let snapshot = around.snapshot()?;
+            text(owned_sequence(&snapshot, &found.stored, &column))
+        }),
+        define("obj_description", (1, 2), text_type, |around, arguments| {
+            described(around, arguments, None)
+        }),
         define("pg_get_expr", (2, 3), text_type, |_, arguments| text(arguments.text(0))),
         define("pg_get_viewdef", (1, 2), text_type, |around, arguments| {
             let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
@@ -95,6 +109,25 @@ pub(crate) fn functions() -> Vec<Definition> {
 fn oid_of(around: &Surroundings, arguments: &Arguments<'_>) -> Option<i64> {
     let of_name = || relation_named(around, &arguments.text(0)?);
     arguments.number(0).or_else(of_name)
+}
+
+/// The comment on a table or view, or on a column of a table with a number.
+fn described(
+    around: &Surroundings,
+    arguments: &Arguments<'_>,
+    column: Option<i64>,
+) -> Result<ScalarValue> {
+    let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
+    let Some(found) = found.filter(|found| found.index().is_none()) else {
+        return text(None::<String>);
+    };
+    let snapshot = around.snapshot()?;
+    let Some(number) = column else { return text(comment(&snapshot, &found.stored, None)) };
+    let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let table = snapshot.table(&found.stored);
+    let name =
+        table.as_ref().zip(place).and_then(|(table, place)| table.schema().columns.get(place));
+    text(name.and_then(|column| comment(&snapshot, &found.stored, Some(&column.name))))
 }
 
 /// Bytes on disk of a table with its indexes; of the main part, if one is named. NULL for an index by itself: what indexes take is

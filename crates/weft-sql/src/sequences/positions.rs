@@ -1,0 +1,268 @@
+//! How many values sequences have given: in memory for all sessions, and durably before anybody sees the values.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_store::{Change, Snapshot};
+
+use crate::error::{ErrorKind, Result, SqlError, internal};
+use crate::postgres::Surroundings;
+use crate::run::Run;
+use crate::sequences::{Sequence, name_in, option_of, unknown};
+
+/// Values that are durably reserved at least, and at most, beyond those that were given.
+const RESERVED: (u64, u64) = (32, 65_536);
+
+/// Where a sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    /// Its first value, or the first one since `setval`.
+    origin: i128,
+    /// How many values it has given since.
+    used: u64,
+}
+
+impl Position {
+    fn text(self) -> String {
+        format!("{} {}", self.origin, self.used)
+    }
+
+    /// The position that the option of a sequence says.
+    fn kept(snapshot: &Snapshot, id: u64) -> Option<Position> {
+        let (origin, used) = snapshot.option(&option_of(id))?.split_once(' ')?;
+        Some(Position { origin: origin.parse().ok()?, used: used.parse().ok()? })
+    }
+}
+
+/// The positions of a database's sequences.
+#[derive(Debug, Default)]
+pub(crate) struct Positions {
+    /// By the sequences' numbers.
+    at: Mutex<HashMap<u64, Position>>,
+    /// One statement at a time makes positions durable.
+    keeping: tokio::sync::Mutex<()>,
+}
+
+impl Positions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Position>> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sequences of which a statement has taken values, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct UsedSequences {
+    by_name: Mutex<HashMap<String, Arc<Sequence>>>,
+    is_any: AtomicBool,
+}
+
+impl UsedSequences {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Sequence>>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self) {
+        self.is_any.store(true, Ordering::Release);
+    }
+}
+
+/// The last values that a session was given.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentValues {
+    given: Mutex<Given>,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    /// By the sequences' numbers.
+    last: HashMap<u64, i64>,
+    /// Of all sequences.
+    last_of_all: Option<i64>,
+}
+
+impl CurrentValues {
+    fn lock(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sequence that a text names, as its own name and its definition.
+fn find(around: &Surroundings, text: &str) -> Result<(String, Arc<Sequence>)> {
+    if let Some(known) = around.sequences.lock().get(text) {
+        return Ok((text.to_owned(), Arc::clone(known)));
+    }
+    let name = name_in(text)?;
+    let snapshot = around.snapshot()?;
+    let Some(found) = Sequence::find(&snapshot, &name)? else {
+        return Err(unknown(&snapshot, &name));
+    };
+    let found = Arc::new(found);
+    around.sequences.lock().insert(text.to_owned(), Arc::clone(&found));
+    Ok((name, found))
+}
+
+/// `nextval(name)`: a value that nobody was given before.
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] for unknown sequences, [`ErrorKind::Data`] for those that have no more values.
+pub(crate) fn next(around: &Surroundings, text: &str) -> Result<i64> {
+    if around.is_trial {
+        return Ok(1);
+    }
+    let (name, sequence) = find(around, text)?;
+    let engine = around.engine()?;
+    let value = {
+        let mut positions = engine.sequences.lock();
+        let position = match positions.get_mut(&sequence.id) {
+            Some(position) => position,
+            None => {
+                let first = Position { origin: sequence.start.into(), used: 0 };
+                let kept = Position::kept(&engine.store().snapshot(), sequence.id);
+                let kept = match kept {
+                    Some(kept) => Some(kept),
+                    None => Position::kept(around.snapshot()?.as_ref(), sequence.id),
+                };
+                positions.entry(sequence.id).or_insert(kept.unwrap_or(first))
+            }
+        };
+        let value = sequence.value(position.origin, position.used);
+        position.used += u64::from(value.is_some());
+        value
+    };
+    let Some(value) = value else {
+        let (end, bound) = match sequence.increment > 0 {
+            true => ("greatest", sequence.max),
+            false => ("least", sequence.min),
+        };
+        let message = format!("sequence {name} has given its {end} value {bound} already");
+        return Err(SqlError::new(ErrorKind::Data, message)
+            .with_hint(format!("begin anew with setval('{name}', 1), or make it with CYCLE")));
+    };
+    around.sequences.note();
+    let mut given = around.current.lock();
+    given.last.insert(sequence.id, value);
+    given.last_of_all = Some(value);
+    Ok(value)
+}
+
+/// `currval(name)`: the last value that the session was given of a sequence.
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] for unknown sequences and before `nextval`.
+pub(crate) fn current(around: &Surroundings, text: &str) -> Result<i64> {
+    let (name, sequence) = find(around, text)?;
+    around.current.lock().last.get(&sequence.id).copied().ok_or_else(|| {
+        let message = format!("sequence {name} has given this session no value yet");
+        SqlError::new(ErrorKind::Semantic, message).with_hint(format!("call nextval('{name}')"))
+    })
+}
+
+/// `lastval()`: the last value that the session was given of any sequence.
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] before `nextval`.
+pub(crate) fn last(around: &Surroundings) -> Result<i64> {
+    around.current.lock().last_of_all.ok_or_else(|| {
+        SqlError::new(ErrorKind::Semantic, "no sequence has given this session a value yet")
+    })
+}
+
+/// `setval(name, value, is_given)`: the sequence goes on behind a value, or with it if that is not given.
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] for unknown sequences and for values outside of its bounds.
+pub(crate) fn set(around: &Surroundings, text: &str, value: i64, is_given: bool) -> Result<i64> {
+    let (name, sequence) = find(around, text)?;
+    let (min, max) = (sequence.min, sequence.max);
+    if !(min..=max).contains(&value) {
+        let message = format!("{value} is no value of sequence {name}, which has {min} to {max}");
+        return Err(SqlError::new(ErrorKind::Data, message));
+    }
+    let step = if is_given { sequence.increment } else { 0 };
+    let position = Position { origin: i128::from(value) + i128::from(step), used: 0 };
+    around.engine()?.sequences.lock().insert(sequence.id, position);
+    around.sequences.note();
+    if is_given {
+        around.current.lock().last.insert(sequence.id, value);
+    }
+    Ok(value)
+}
+
+impl Run {
+    /// Makes durable how many values the statement has taken of sequences, before anybody can rely on them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnlyTransaction`], and those of the store.
+    pub(crate) async fn keep_sequences(&self) -> Result<()> {
+        if !self.control.sequences.is_any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Some(transaction) = &self.transaction {
+            transaction.check_sequences()?;
+        }
+        let used: Vec<(String, Arc<Sequence>)> = {
+            let used = self.control.sequences.lock();
+            used.iter().map(|(text, found)| (text.clone(), Arc::clone(found))).collect()
+        };
+        if self.unkept(&used)?.is_empty() {
+            return Ok(());
+        }
+        // Once begun, it goes on although the statement is cancelled: the next one must not overtake it.
+        let run = self.clone();
+        let kept = tokio::spawn(async move { run.keep(&used).await });
+        kept.await.map_err(|error| internal(&error.to_string()))?
+    }
+
+    async fn keep(&self, used: &[(String, Arc<Sequence>)]) -> Result<()> {
+        let engine = Arc::clone(self.session.engine());
+        let _turn = engine.sequences.keeping.lock().await;
+        let (mut durable, mut own) = (Vec::new(), Vec::new());
+        for (change, is_committed) in self.unkept(used)? {
+            if is_committed { durable.push(change) } else { own.push(change) }
+        }
+        if !durable.is_empty() {
+            engine.store().commit(durable).await?;
+        }
+        match &self.transaction {
+            Some(transaction) if !own.is_empty() => transaction.apply(own).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The changes that make positions durable, and whether others know the sequences, which the transaction has not made itself.
+    fn unkept(&self, used: &[(String, Arc<Sequence>)]) -> Result<Vec<(Change, bool)>> {
+        let engine = self.session.engine();
+        let committed = engine.store().snapshot();
+        let mut changes = Vec::new();
+        for (text, sequence) in used {
+            let Some(now) = engine.sequences.lock().get(&sequence.id).copied() else { continue };
+            let name = name_in(text)?;
+            let is_same = |found: Option<Sequence>| found.is_some_and(|of| of.id == sequence.id);
+            let is_committed = is_same(Sequence::find(&committed, &name)?);
+            let kept = match (is_committed, &self.transaction) {
+                (true, _) => Position::kept(&committed, sequence.id),
+                (false, Some(transaction)) => {
+                    let own = transaction.snapshot()?;
+                    if !is_same(Sequence::find(&own, &name)?) {
+                        continue;
+                    }
+                    Position::kept(&own, sequence.id)
+                }
+                // It was dropped meanwhile.
+                (false, None) => continue,
+            };
+            let first = Position { origin: sequence.start.into(), used: 0 };
+            let kept = kept.unwrap_or(first);
+            if kept.origin == now.origin && kept.used >= now.used {
+                continue;
+            }
+            let (least, most) = RESERVED;
+            let ahead = now.used.saturating_sub(kept.used).clamp(least, most);
+            let reserved = Position { used: now.used.saturating_add(ahead), ..now };
+            let (name, value) = (option_of(sequence.id), Some(reserved.text()));
+            changes.push((Change::SetOption { name, value }, is_committed));
+        }
+        Ok(changes)
+    }
+}
