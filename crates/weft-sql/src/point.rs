@@ -122,6 +122,9 @@ impl Session {
             Some(failed) if failed.status() == TransactionStatus::Failed => return Err(false),
             Some(transaction) => transaction.snapshot().map_err(|_| false)?,
         };
+        if self.temporary_schema().is_some_and(|schema| plan.is_hidden(&snapshot, schema)) {
+            return Err(false);
+        }
         let table = plan.table(&snapshot, transaction.is_none(), self.version()).ok_or(true)?;
         let key = plan.key(&table, values, types).ok_or(false)?;
         if let Some(transaction) = transaction {

@@ -119,6 +119,12 @@ impl PointPlan {
         Ok(Planned::Plan(Box::new(plan)))
     }
 
+    /// Whether a temporary table or view in this schema hides the table.
+    pub(super) fn is_hidden(&self, snapshot: &Snapshot, schema: &str) -> bool {
+        let hiding = format!("{schema}.{}", self.basis.table);
+        snapshot.table(&hiding).is_some() || snapshot.view(&hiding).is_some()
+    }
+
     /// The table in a snapshot, if the plan is right there for a session in the state of this number. `is_committed` tells whether
     /// the snapshot is one that a commit left, with a generation of its own.
     pub(super) fn table(
