@@ -16,6 +16,7 @@ mod change;
 mod commit;
 mod core;
 mod data_type;
+mod decompressed;
 mod delete;
 mod deleted;
 mod device;
