@@ -111,8 +111,21 @@ impl<'a> Block<'a> {
     }
 
     /// Whether the body had to be decompressed.
-    pub(crate) fn is_compressed(&self) -> bool {
+    pub fn is_compressed(&self) -> bool {
         self.compression != 0
+    }
+
+    /// Bytes of the body, as they are without compression.
+    pub fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The block with a body of its own, which it has already if it was compressed.
+    pub fn into_owned(self) -> Block<'static> {
+        let Block { physical, rows, compression, validity_bytes, stored_bytes, nesting, body } =
+            self;
+        let body = Cow::Owned(body.into_owned());
+        Block { physical, rows, compression, validity_bytes, stored_bytes, nesting, body }
     }
 
     pub(crate) fn node(&self) -> &[u8] {

@@ -376,7 +376,7 @@ impl Engine {
             cache_misses: read.reads,
             bytes_on_disk: self.store.bytes_on_disk(),
             memory_used: self.ledger.used(),
-            memory_cached: self.store.pool().cache_stats().bytes_reserved,
+            memory_cached: self.store.cached_bytes(),
             memory_peak: self.ledger.peak(),
             memory_limit: self.ledger.limit(),
             io_bandwidth_limit: self.settings().io_bandwidth_limit,
@@ -396,7 +396,7 @@ impl Engine {
 
     /// Bytes of the memory budget in use, beside the cache of tables.
     pub(crate) fn memory_in_use(&self) -> u64 {
-        self.ledger.used().saturating_sub(self.store.pool().cache_stats().bytes_reserved)
+        self.ledger.used().saturating_sub(self.store.cached_bytes())
     }
 
     /// The memory budget.

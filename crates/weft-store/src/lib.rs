@@ -17,6 +17,7 @@ mod combine;
 mod commit;
 mod core;
 mod data_type;
+mod decompressed;
 mod delete;
 mod deleted;
 mod device;

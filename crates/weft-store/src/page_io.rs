@@ -19,6 +19,7 @@ use weft_buffer::{
 use weft_rt::memory::Ledger;
 use weft_rt::yield_now;
 
+use crate::decompressed::Decompressed;
 use crate::error::{Result, StoreError};
 use crate::pages::{PageKind, Stored};
 use crate::row_group::Block;
@@ -65,6 +66,8 @@ pub(crate) struct PageSource {
     pool: Arc<BufferPool>,
     /// Bytes of pages that may be held at once.
     held: Ledger,
+    /// Of the whole database, for point reads.
+    decompressed: Arc<Decompressed>,
     /// Of the whole database.
     total: Arc<ReadStats>,
     /// Of who uses this source.
@@ -92,7 +95,8 @@ impl PageSource {
     /// A source over a pool that always has at least `bytes_min` bytes.
     pub(crate) fn new(pool: Arc<BufferPool>, bytes_min: u64) -> PageSource {
         let held = Ledger::new(held_bytes_max(bytes_min));
-        PageSource { pool, held, total: Arc::default(), own: Arc::default() }
+        let decompressed = Decompressed::new(pool.ledger().clone());
+        PageSource { pool, held, decompressed, total: Arc::default(), own: Arc::default() }
     }
 
     /// The pool will always have at least `bytes_min` bytes from now on.
@@ -109,6 +113,11 @@ impl PageSource {
     /// The pool.
     pub(crate) fn pool(&self) -> &Arc<BufferPool> {
         &self.pool
+    }
+
+    /// Blocks that are kept decompressed.
+    pub(crate) fn decompressed(&self) -> &Decompressed {
+        &self.decompressed
     }
 
     /// What was read through this source.

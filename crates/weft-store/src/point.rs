@@ -127,7 +127,7 @@ impl Table {
         Ok(ResidentRow::Row(values))
     }
 
-    /// A value of a block; `None` if the block is not in memory as one page.
+    /// A value of a block; `None` if the block is not in memory as one page, or decompressed.
     fn resident_value(
         &self,
         segment: &Loaded,
@@ -135,36 +135,45 @@ impl Table {
         row: usize,
         column: usize,
     ) -> Result<Option<ArrayRef>> {
-        let source = &self.access.source;
+        let (source, version, stored) = (&self.access.source, &self.version, &block.stored);
+        let data_type = scan_type(&version.schema.columns[column].data_type);
+        let in_column = |error: StoreError| {
+            let (table, column) = (&version.schema.name, &version.schema.columns[column].name);
+            error.at(format!("table {table}, column {column}"))
+        };
+        let undecodable = |error| in_column(source.undecodable(stored, error));
+        if let Some(kept) = source.decompressed().get(stored) {
+            return value_at(&kept, row, &data_type).map(Some).map_err(undecodable);
+        }
         if block.page_count() != 1 {
             return Ok(None);
         }
         let Some(page) = source.pool().try_fix(&segment.pages, block.first_page as usize) else {
             return Ok(None);
         };
-        let (version, stored) = (&self.version, &block.stored);
-        let in_column = |error: StoreError| {
-            let (table, column) = (&version.schema.name, &version.schema.columns[column].name);
-            error.at(format!("table {table}, column {column}"))
-        };
         let checked = stored.check(PageKind::Block, [&*page].into_iter());
         checked.map_err(|error| in_column(source.damaged(stored, error.0)))?;
-        let undecodable = |error| in_column(source.undecodable(stored, error));
         let bytes = &page.payload()[..stored.bytes as usize];
         let decoder = Decoder::open(bytes).map_err(undecodable)?;
-        let data_type = scan_type(&version.schema.columns[column].data_type);
-        let value = match has_array(&data_type) {
-            true => array_of(&decoder.value(row).map_err(undecodable)?, &data_type),
-            false => None,
-        };
-        if value.is_some() {
-            return Ok(value);
+        let value = value_at(&decoder, row, &data_type).map_err(undecodable)?;
+        if decoder.is_compressed() {
+            source.decompressed().keep(stored, decoder.into_owned());
         }
-        let mut selected = BooleanBufferBuilder::new(block.rows as usize);
-        selected.append_n(block.rows as usize, false);
-        selected.set_bit(row, true);
-        decoder.decode_selected(&selected.finish(), &data_type).map(Some).map_err(undecodable)
+        Ok(Some(value))
     }
+}
+
+/// A value of a block as an array of one.
+fn value_at(block: &Decoder<'_>, row: usize, data_type: &DataType) -> weft_codec::Result<ArrayRef> {
+    if has_array(data_type)
+        && let Some(value) = array_of(&block.value(row)?, data_type)
+    {
+        return Ok(value);
+    }
+    let mut selected = BooleanBufferBuilder::new(block.rows());
+    selected.append_n(block.rows(), false);
+    selected.set_bit(row, true);
+    block.decode_selected(&selected.finish(), data_type)
 }
 
 /// The row group that has a row of this id, if one does, and its segment.

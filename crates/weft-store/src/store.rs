@@ -280,6 +280,11 @@ impl Store {
         pool_bytes_min(self.core.access.ledger.limit())
     }
 
+    /// Bytes of the memory budget in which pages and blocks are cached, or may be.
+    pub fn cached_bytes(&self) -> u64 {
+        self.pool().cache_stats().bytes_reserved + self.core.access.source.decompressed().bytes()
+    }
+
     /// The buffer pool.
     pub fn pool(&self) -> &Arc<BufferPool> {
         self.core.access.source.pool()
