@@ -9,10 +9,14 @@ use pyo3::types::{PyList, PyTuple};
 use weft::{Error, ErrorKind, FunctionCode, Value};
 
 use crate::build;
+use crate::calls::Call;
 use crate::error::in_words;
 use crate::parameter::value_of;
 use crate::read::Reader;
 use crate::stream::{array_capsules, array_of};
+
+/// Why a function is not called.
+const ENDED: &str = "the interpreter has ended";
 
 /// How the code is called.
 pub(crate) enum Style {
@@ -53,14 +57,17 @@ impl Code {
         &self,
         py: Python<'_>,
         arguments: &[ArrayRef],
-        rows: usize,
-        skip_nulls: bool,
+        (rows, skip_nulls): (usize, bool),
+        running: &Call,
     ) -> weft::Result<ArrayRef> {
         let raised = |error: PyErr| self.failed(&in_words(py, &error));
         let readers = arguments.iter().map(|argument| Reader::new(py, argument));
         let readers = readers.collect::<PyResult<Vec<_>>>().map_err(raised)?;
         let mut values = Vec::with_capacity(rows);
         for row in 0..rows {
+            if running.is_to_end() {
+                return Err(self.failed(ENDED));
+            }
             if skip_nulls && arguments.iter().any(|argument| argument.is_null(row)) {
                 values.push(Value::Null);
                 continue;
@@ -140,14 +147,18 @@ fn without_nulls(arguments: &[ArrayRef]) -> Result<Vec<ArrayRef>, ArrowError> {
 
 impl FunctionCode for Code {
     fn call(&self, arguments: &[ArrayRef], rows: usize) -> weft::Result<ArrayRef> {
+        let Some(running) = Call::begin() else { return Err(self.failed(ENDED)) };
         let called = Python::try_attach(|py| match self.style {
             Style::Arrow => self.of_arrays(py, arguments),
             Style::Aggregate { arrow, skip_nulls } => {
                 self.of_group(py, arguments, arrow, skip_nulls)
             }
-            Style::Native { skip_nulls } => self.of_values(py, arguments, rows, skip_nulls),
+            Style::Native { skip_nulls } => {
+                self.of_values(py, arguments, (rows, skip_nulls), &running)
+            }
         });
-        let array = called.unwrap_or_else(|| Err(self.failed("the interpreter has ended")))?;
+        drop(running);
+        let array = called.unwrap_or_else(|| Err(self.failed(ENDED)))?;
         if *array.data_type() == self.returns {
             return Ok(array);
         }

@@ -5,10 +5,12 @@
 //! cursors, relations, frames) is written in Python, in `python/weft`, over the classes of this module.
 //!
 //! - A wait ends when a signal comes (`wait.rs`), or is none at all: coroutines are woken through a pipe (`wakeups.rs`).
+//! - The interpreter waits for functions that run when it ends (`calls.rs`).
 //! - Objects of a process are of no use after a fork (`process.rs`).
 //! - Record batches go through Arrow's C data interface, without a copy (`stream.rs`).
 
 mod build;
+mod calls;
 mod database;
 mod error;
 mod function;
@@ -35,6 +37,8 @@ static ALLOCATOR: CountingAllocator<KeepingAllocator<System>> =
 /// The extension module.
 #[pymodule]
 mod _weft {
+    #[pymodule_export]
+    use super::calls::end_calls;
     #[pymodule_export]
     use super::database::Database;
     #[pymodule_export]

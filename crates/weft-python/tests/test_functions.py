@@ -1,6 +1,8 @@
 """Scalar functions in Python."""
 
 import datetime
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -154,3 +156,18 @@ def test_aggregates(con: Connection, engine: str) -> None:
         con.execute("SELECT largest(a) FROM t").fetchall()
     con.create_function("largest", lambda a: a, ["BIGINT"], "BIGINT")
     assert con.execute("SELECT largest(a) FROM t WHERE a = 3").fetchall() == [(3,)]
+
+
+def test_the_interpreter_ends_while_a_function_runs() -> None:
+    program = """
+import threading, time, weft
+con = weft.connect()
+con.create_function("slow", lambda x: time.sleep(0.02) or x, ["BIGINT"], "BIGINT")
+threading.Timer(0.2, con.interrupt).start()
+try:
+    con.execute("SELECT sum(slow(value)) FROM generate_series(1, 5000) AS g(value)").fetchall()
+except weft.QueryCancelledError:
+    print("cancelled")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "cancelled\n"), ended.stderr

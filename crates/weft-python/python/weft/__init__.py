@@ -54,7 +54,7 @@ from ._types import (
     Timestamp,
     TimestampFromTicks,
 )
-from ._weft import Batch
+from ._weft import Batch, end_calls
 
 if TYPE_CHECKING:
     from ._asyncio import AsyncResult
@@ -99,6 +99,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 atexit.register(close_all)
+# Before that one: what was registered last is called first.
+atexit.register(end_calls)
 
 
 def default_connection() -> Connection:
