@@ -49,6 +49,27 @@ impl Dialect for WeftDialect {
         GenericDialect.is_identifier_part(char)
     }
 
+    /// As in PostgreSQL and DuckDB, `||`, operators of bits and those of JSON bind closer than comparisons, and less close than
+    /// arithmetic; of these, `||` binds least.
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        let precedence = match parser.peek_token_ref().token {
+            Token::StringConcat => Precedence::Pipe,
+            Token::Pipe
+            | Token::Ampersand
+            | Token::Sharp
+            | Token::ShiftLeft
+            | Token::ShiftRight
+            | Token::Arrow
+            | Token::LongArrow
+            | Token::HashArrow
+            | Token::HashLongArrow
+            | Token::AtArrow
+            | Token::ArrowAt => Precedence::Ampersand,
+            _ => return None,
+        };
+        Some(Ok(self.prec_value(precedence)))
+    }
+
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         starts_lambda(parser).then(|| lambda(parser))
     }
