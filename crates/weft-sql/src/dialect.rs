@@ -1,6 +1,7 @@
 //! The grammar: the parser's generic one, with what people know from DuckDB.
 //!
-//! What differs from the generic grammar is few: numbers with underscores, ORDER BY ALL, lambdas (`lambda x: x + 1`) and `x IN list`.
+//! What differs from the generic grammar is few: numbers with underscores, ORDER BY ALL, lambdas (`lambda x: x + 1`), `x IN list`, and
+//! how close operators bind.
 //! Forms that are other tokens of the grammar are `forms`' business.
 
 use std::any::TypeId;
