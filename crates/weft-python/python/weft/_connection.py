@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -31,7 +32,13 @@ _PARAMETERS = "weft parameters"
 #: Statements of a connection from which on it looks which of them are gone.
 _STATEMENTS_MIN = 64
 
+#: Texts that are longer are parsed each time for the relations that they name.
+_KEPT_CHARACTERS = 4096
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+#: Of statements that are executed again and again, as parsing takes a hundred microseconds.
+_relation_names = functools.lru_cache(maxsize=256)(_weft.relation_names)
 
 
 def caller() -> types.FrameType | None:
@@ -336,7 +343,7 @@ class Connection:
     ) -> dict[str, _weft.Relation] | None:
         """The relations among the caller's variables that a statement names."""
         try:
-            names = _weft.relation_names(sql)
+            names = _relation_names(sql) if len(sql) <= _KEPT_CHARACTERS else _weft.relation_names(sql)
         except Error:
             # The statement itself tells what is wrong with it.
             return None
