@@ -57,7 +57,7 @@ impl Drop for Call {
     }
 }
 
-/// Has no more calls of functions begin, and waits for those that run: each of them ends after the row that it is at.
+/// Refuses further calls of functions, and waits for the running calls, each of which ends after the row that it is at.
 #[pyfunction]
 pub(crate) fn end_calls(py: Python<'_>) {
     HAS_ENDED.store(true, Ordering::SeqCst);

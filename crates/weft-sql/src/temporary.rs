@@ -1,6 +1,6 @@
 //! Temporary tables and views: those of one session, which are gone at its end.
 //!
-//! They lie in the store as others do, in a schema of the session's own, `weft_temp_7`, which nobody has to make. Names in the session's
+//! Temporary tables lie in the store as other tables do, in a schema of the session's own, `weft_temp_7`, which no statement makes. Names in the session's
 //! statements lead there first ([`TemporaryNames`]): a temporary table hides another one of its name. Lists of tables leave them
 //! out. The session drops them when it ends, and the database those of sessions that did not come to that when it is opened.
 

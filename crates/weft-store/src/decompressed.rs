@@ -1,7 +1,7 @@
-//! Blocks that are compressed as a whole, kept decompressed for those who read single values: decompressing a block takes a
+//! Blocks that are compressed as a whole, kept decompressed for readers of single values: decompressing a block takes a
 //! hundred times as long as decoding one of its values.
 //!
-//! Only memory that nobody else wants is taken, a part of the budget at most, and all of it goes back when somebody lacks memory.
+//! The cache takes only free memory, a part of the budget at most, and gives all of it back when a reservation lacks memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -54,7 +54,7 @@ impl Decompressed {
         self.lock().blocks.get(&key_of(stored)).cloned()
     }
 
-    /// Keeps a block, in place of those that came first, if there is memory for it.
+    /// Keeps a block, in place of the oldest blocks, if there is memory for it.
     pub(crate) fn keep(&self, stored: &Stored, block: Decoder<'static>) {
         let (key, bytes) = (key_of(stored), block.body_bytes() as u64);
         let bytes_max = self.ledger.limit() / SHARE_DIVISOR;

@@ -259,7 +259,7 @@ impl Tree {
                 changed.insert(0);
             }
             let mut writes = Vec::new();
-            // In order, so that pages that are new follow those that there are.
+            // Ascending, so that each new page comes right behind the pages that the level has.
             let mut in_order: Vec<usize> = changed.iter().copied().collect();
             in_order.sort_unstable();
             for page in in_order {

@@ -11,7 +11,7 @@ use crate::postgres::Surroundings;
 use crate::run::Run;
 use crate::sequences::{Sequence, name_in, option_of, unknown};
 
-/// Values that are durably reserved at least, and at most, beyond those that were given.
+/// Values beyond the last one given that are durably reserved: the least number of them, and the greatest.
 const RESERVED: (u64, u64) = (32, 65_536);
 
 /// Where a sequence is.
@@ -102,10 +102,10 @@ fn find(around: &Surroundings, text: &str) -> Result<(String, Arc<Sequence>)> {
     Ok((name, found))
 }
 
-/// `nextval(name)`: a value that nobody was given before.
+/// `nextval(name)`: a value that the sequence has not given before.
 ///
 /// # Errors
-/// [`ErrorKind::Semantic`] for unknown sequences, [`ErrorKind::Data`] for those that have no more values.
+/// [`ErrorKind::Semantic`] for unknown sequences, [`ErrorKind::Data`] for sequences without further values.
 pub(crate) fn next(around: &Surroundings, text: &str) -> Result<i64> {
     if around.is_trial {
         return Ok(1);

@@ -103,7 +103,7 @@ impl Visitor for Names {
     }
 }
 
-/// Checks that there are the sequences that defaults take values of, apart from those that are made with the table.
+/// Checks that the sequences exist of which defaults take values, except for sequences that are made with the table.
 ///
 /// # Errors
 /// [`ErrorKind::Semantic`] for the first one that is unknown.

@@ -141,7 +141,7 @@ impl LayerRange<'_> {
         Ok(self.last.as_ref().map(|(key, row)| (Cow::Borrowed(&key[..]), *row)))
     }
 
-    /// Finds the next entry of the tree, and those that lay before it and left the tree before it was looked at.
+    /// Finds the next entry of the tree, and the entries before it that had left the tree when the leaf was copied.
     async fn find(&mut self) -> Result<(), IndexError> {
         let form = self.layer.opened.tree.form();
         let found = self.range.next().await?;
