@@ -67,9 +67,14 @@ impl Clusters {
         self.forgotten += 1;
     }
 
-    /// As long as it is the same, groups keep their numbers; nothing if they have none.
-    pub(super) fn age(&self) -> Option<u64> {
-        self.are_few.then_some(self.forgotten)
+    /// As long as it is the same, groups are where they are and, if they [are few](Clusters::are_few), keep their numbers.
+    pub(super) fn age(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// True if groups have numbers.
+    pub(super) fn are_few(&self) -> bool {
+        self.are_few
     }
 
     /// The number of a group that was added and not forgotten.
@@ -77,11 +82,6 @@ impl Clusters {
     pub(super) fn number(tuple: Tuple) -> u8 {
         // SAFETY: as in `add`; the number is below 64.
         unsafe { tuple.address().add(NEXT_OFFSET).read() }
-    }
-
-    /// The group with a number.
-    pub(super) fn group(&self, number: u8) -> Tuple {
-        self.groups[usize::from(number)]
     }
 
     /// Puts down by row of which groups `rows` are, whose numbers are in [`Clusters::numbers`]; false if groups are not few

@@ -13,7 +13,7 @@
 //! - States (`sum`, `count`, `fold`, `first`, `moments`, `shape`, `product`) are updated a column at a time: by a vector of groups' addresses, or,
 //!   if there are few groups, group by group, with the rows of each gathered first (`clusters`), so that sums stay in
 //!   processor registers.
-//! - Few groups of keys that come from dictionaries are found by their codes (`coded`).
+//! - Groups of keys with few values, which come from dictionaries or are integers, are found by these values themselves (`direct`).
 //! - What outgrows a tuple lies in the operator's `memory`: kept strings, all values of a group (`list`), DISTINCT values
 //!   (`distinct`), sketches (`approximate`). When a group is spilled it goes along, in pieces (`list_pieces`, `set_pieces`).
 //!
@@ -26,9 +26,9 @@
 mod approximate;
 mod builder;
 mod clusters;
-mod coded;
 mod collected;
 mod count;
+mod direct;
 mod distinct;
 mod external;
 mod first;

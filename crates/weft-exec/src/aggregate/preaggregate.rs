@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::future::LocalBoxFuture;
 
 use super::clusters::Clusters;
-use super::coded::{Coded, Coverage};
+use super::direct::{Coverage, Direct};
 use super::found::Found;
 use super::keys;
 use super::memory::Memory;
@@ -23,7 +23,7 @@ use crate::kernels::hash;
 use crate::pipeline::{Flow, LocalSink};
 use crate::query::Context;
 use crate::registers::Registers;
-use crate::selection::Selected;
+use crate::selection::{Selected, Selection};
 use crate::tuple::Materializer;
 use crate::tuple::layout::HASH_OFFSET;
 use crate::tuple::materializer::{PARTITIONS, Room};
@@ -63,7 +63,9 @@ pub(super) struct Preaggregation {
     partition_bits: u32,
     table: Table,
     clusters: Clusters,
-    coded: Coded,
+    direct: Direct,
+    /// Has the rows that are looked up by their hashes while these are made.
+    hashed: Selection,
     narrowed: Narrowed,
     found: Found,
     trial_rows: u64,
@@ -98,7 +100,8 @@ impl Preaggregation {
             // Rows may come partition by partition, from a join or another aggregation.
             table: Table::new(FIRST_BITS, 0, PARTITIONS.ilog2()),
             clusters: Clusters::default(),
-            coded: Coded::default(),
+            direct: Direct::default(),
+            hashed: Selection::default(),
             narrowed: Narrowed::default(),
             found: Found::default(),
             trial_rows: 0,
@@ -117,37 +120,64 @@ impl Preaggregation {
             self.found.rows[count] = row as u16;
             count += 1;
         });
-        let rows = &self.found.rows[..count];
-        let coverage = self.coded.look_up(registers, &keys.registers, rows, &mut self.clusters);
+        self.trial_rows += count as u64;
+        let coverage = self.look_up_directly(registers, keys, count);
         if coverage == Coverage::Full {
-            self.update_numbered(registers, count)?;
+            self.add_found(registers, count, true)?;
             return self.pay().await;
         }
-        hash::run(registers, &keys.registers, keys.hash);
-        self.find_all(registers, keys, count).await?;
+        self.find_all(registers, keys, count, coverage).await?;
         if coverage == Coverage::Partial {
-            let Found { rows, tuples, .. } = &self.found;
-            self.coded.learn(&rows[..count], &tuples[..count], &self.clusters);
+            self.direct.learn(&self.found.tuples[..count], &self.clusters);
         }
-        self.trial_rows += count as u64;
         if self.trial_groups >= GROUPS_PER_TRIAL {
             self.judge();
         }
         Ok(())
     }
 
-    /// Finds or makes the groups of the first `count` rows, and adds the rows to them.
-    async fn find_all(&mut self, registers: &Registers, keys: &Keys, count: usize) -> Result<()> {
-        let hashes = registers.values::<u64>(keys.hash);
+    /// Finds the groups of the first `count` rows that are known by the places of their keys.
+    fn look_up_directly(&mut self, registers: &Registers, keys: &Keys, count: usize) -> Coverage {
+        let Found { rows, tuples, .. } = &mut self.found;
+        let (rows, tuples) = (&rows[..count], &mut tuples[..count]);
+        let bytes_max = self.groups.share_bytes() / TABLE_SHARE;
+        let bytes = self.direct.bytes();
+        let clusters = &mut self.clusters;
+        let keys = &keys.registers;
+        let coverage = self.direct.look_up(registers, keys, rows, tuples, clusters, bytes_max);
+        self.memory.owe(self.direct.bytes() - bytes);
+        coverage
+    }
+
+    /// Finds or makes the groups of the first `count` rows that are not found yet, and adds all of these rows to their groups.
+    async fn find_all(
+        &mut self,
+        registers: &mut Registers,
+        keys: &Keys,
+        count: usize,
+        coverage: Coverage,
+    ) -> Result<()> {
         self.found.pending.clear();
-        self.found.pending.extend(0..count as u16);
+        if coverage == Coverage::Partial {
+            let unknown = self.direct.unknown();
+            self.found.pending.extend_from_slice(unknown);
+            self.hashed.set(unknown.iter().map(|at| self.found.rows[usize::from(*at)]));
+            std::mem::swap(&mut self.hashed, &mut registers.selection);
+            hash::run(registers, &keys.registers, keys.hash);
+            std::mem::swap(&mut self.hashed, &mut registers.selection);
+        } else {
+            self.found.pending.extend(0..count as u16);
+            hash::run(registers, &keys.registers, keys.hash);
+        }
+        let registers = &*registers;
+        let hashes = registers.values::<u64>(keys.hash);
+        let mut were_pending: Option<Vec<u16>> = None;
         while !self.found.pending.is_empty() {
-            let is_first = self.found.pending.len() == count;
-            let were_pending = (!is_first).then(|| self.found.pending.clone());
             let missing = self.find(registers, keys, hashes);
             self.update(registers, were_pending.as_deref(), count)?;
             self.pay().await?;
             if let Some(Missing { hash, long_bytes }) = missing {
+                were_pending = Some(self.found.pending.clone());
                 self.make_room(hash, long_bytes).await?;
             }
         }
@@ -304,55 +334,38 @@ impl Preaggregation {
         were_pending: Option<&[u16]>,
         count: usize,
     ) -> Result<()> {
-        let found = &mut self.found;
-        let Narrow { rows, tuples } = match (were_pending, found.pending.is_empty()) {
-            (None, true) => Narrow { rows: &found.rows[..count], tuples: &found.tuples[..count] },
-            _ => {
-                let mut is_counted = [false; VECTOR_ROWS_MAX];
-                match were_pending {
-                    None => is_counted[..count].fill(true),
-                    Some(were) => were.iter().for_each(|at| is_counted[usize::from(*at)] = true),
-                }
-                found.pending.iter().for_each(|at| is_counted[usize::from(*at)] = false);
-                let mut number = 0;
-                for at in (0..count).filter(|at| is_counted[*at]) {
-                    found.candidate_rows[number] = found.rows[at];
-                    found.candidate_tuples[number] = found.tuples[at];
-                    number += 1;
-                }
-                Narrow {
-                    rows: &found.candidate_rows[..number],
-                    tuples: &found.candidate_tuples[..number],
-                }
-            }
-        };
-        let mut feed = Feed { registers, memory: &mut self.memory };
-        let states = &self.operator.states.states;
-        if !self.clusters.is_worthwhile(rows.len()) {
-            return states
-                .iter()
-                .try_for_each(|fed| fed.add(tuples, rows, &mut feed, &mut self.narrowed));
+        if were_pending.is_none() && self.found.pending.is_empty() {
+            return self.add_found(registers, count, false);
         }
-        self.clusters.find_numbers(tuples);
-        add_few(states, &mut self.clusters, rows, &mut feed, &mut self.narrowed)
+        let found = &mut self.found;
+        let mut is_counted = [false; VECTOR_ROWS_MAX];
+        match were_pending {
+            None => is_counted[..count].fill(true),
+            Some(were) => were.iter().for_each(|at| is_counted[usize::from(*at)] = true),
+        }
+        found.pending.iter().for_each(|at| is_counted[usize::from(*at)] = false);
+        let mut number = 0;
+        for at in (0..count).filter(|at| is_counted[*at]) {
+            found.candidate_rows[number] = found.rows[at];
+            found.candidate_tuples[number] = found.tuples[at];
+            number += 1;
+        }
+        let counted = Narrow {
+            rows: &found.candidate_rows[..number],
+            tuples: &found.candidate_tuples[..number],
+        };
+        let states = &self.operator.states.states;
+        let mut feed = Feed { registers, memory: &mut self.memory };
+        add_rows(states, &mut self.clusters, &counted, false, &mut feed, &mut self.narrowed)
     }
 
-    /// Adds the first `count` rows to their groups, whose numbers are in the clusters.
-    fn update_numbered(&mut self, registers: &Registers, count: usize) -> Result<()> {
-        let Found { rows, tuples, .. } = &mut self.found;
-        let rows = &rows[..count];
-        let mut feed = Feed { registers, memory: &mut self.memory };
+    /// Adds the first `count` rows to their groups, which have been found; if there are few, their numbers are in the clusters.
+    fn add_found(&mut self, registers: &Registers, count: usize, are_numbered: bool) -> Result<()> {
+        let Found { rows, tuples, .. } = &self.found;
+        let found = Narrow { rows: &rows[..count], tuples: &tuples[..count] };
         let states = &self.operator.states.states;
-        if !self.clusters.is_worthwhile(count) {
-            for (at, tuple) in tuples[..count].iter_mut().enumerate() {
-                let number = self.clusters.numbers()[at];
-                *tuple = self.clusters.group(number);
-            }
-            return states.iter().try_for_each(|fed| {
-                fed.add(&tuples[..count], rows, &mut feed, &mut self.narrowed)
-            });
-        }
-        add_few(states, &mut self.clusters, rows, &mut feed, &mut self.narrowed)
+        let mut feed = Feed { registers, memory: &mut self.memory };
+        add_rows(states, &mut self.clusters, &found, are_numbered, &mut feed, &mut self.narrowed)
     }
 
     /// Waits for room for a tuple on the page of its partition. Groups whose pages are not there any more are forgotten.
@@ -488,6 +501,24 @@ impl Preaggregation {
     }
 }
 
+/// Adds rows to their groups. If these are few and `are_numbered`, their numbers are in the clusters.
+fn add_rows(
+    states: &[Fed],
+    clusters: &mut Clusters,
+    Narrow { rows, tuples }: &Narrow<'_>,
+    are_numbered: bool,
+    feed: &mut Feed<'_>,
+    narrowed: &mut Narrowed,
+) -> Result<()> {
+    if !clusters.is_worthwhile(rows.len()) {
+        return states.iter().try_for_each(|fed| fed.add(tuples, rows, feed, narrowed));
+    }
+    if !are_numbered {
+        clusters.find_numbers(tuples);
+    }
+    add_few(states, clusters, rows, feed, narrowed)
+}
+
 /// Adds rows to their groups, whose numbers are in the clusters.
 fn add_few(
     states: &[Fed],
@@ -578,9 +609,9 @@ impl LocalSink for Preaggregation {
             let mut ended = self;
             ended.pay().await?;
             ended.leave_room().await?;
-            let Preaggregation { operator, mut groups, memory, table, .. } = *ended;
-            groups.release(Table::bytes(table.bits()));
-            drop(table);
+            let Preaggregation { operator, mut groups, memory, table, direct, .. } = *ended;
+            groups.release(Table::bytes(table.bits()) + direct.bytes());
+            drop((table, direct));
             groups.settle().await?;
             operator.hand_over(Part { groups: groups.finish(), memory });
             Ok(())
