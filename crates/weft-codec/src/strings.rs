@@ -21,8 +21,8 @@ use crate::text::Text;
 /// A dictionary of less than this fraction of the strings' bytes is taken at once.
 const LITTLE: usize = 3;
 
-/// Most entries of a dictionary that is decoded as such: so many views are as near as the codes.
-const ENTRIES_MAX: usize = 4096;
+/// Most entries of a dictionary that is decoded as such: so many views lie in a processor's own cache.
+const ENTRIES_MAX: usize = 16 << 10;
 
 /// Strings in Arrow's layout: 16-byte views into one buffer.
 pub(crate) struct Views {

@@ -236,7 +236,10 @@ impl Direct {
             let vector = registers.vector(*key);
             match vector.codes() {
                 Some(codes) => codes.codes.len() >= registers.rows(),
-                None => !self.is_given_up && for_key!(vector.lane(), T => size_of::<T>() > 0, else false),
+                None => {
+                    !self.is_given_up
+                        && for_key!(vector.lane(), T => size_of::<T>() > 0, else false)
+                }
             }
         };
         if rows.is_empty() || !keys.iter().all(has_place) {
@@ -263,7 +266,8 @@ impl Direct {
         keys.iter().zip(&self.windows).fold(1, |combinations: u64, (key, window)| {
             let codes = registers.vector(*key).codes();
             // One more is for nulls.
-            combinations.saturating_mul(codes.map_or(window.places(), |codes| codes.values as u64 + 1))
+            combinations
+                .saturating_mul(codes.map_or(window.places(), |codes| codes.values as u64 + 1))
         })
     }
 
