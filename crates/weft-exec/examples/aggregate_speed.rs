@@ -226,7 +226,7 @@ fn main() -> Result<()> {
     );
     let mut cases: Vec<Box<dyn Fn() -> Case>> =
         vec![Box::new(move || without_keys(rows)), Box::new(move || query_1(rows))];
-    for groups in [1, 4, 100, 10_000, 100_000, 10_000_000] {
+    for groups in [1, 4, 10, 40, 100, 10_000, 100_000, 10_000_000] {
         cases.push(Box::new(move || grouped(rows, groups)));
     }
     for case in cases {

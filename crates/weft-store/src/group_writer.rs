@@ -19,6 +19,10 @@ use crate::statistics::Collector;
 /// Encoded bytes that a block should have at most.
 const BLOCK_BYTES: usize = 256 << 10;
 
+/// Bytes of a column's row group that are tried as one block where nothing is known of the column: many strings repeat themselves in all
+/// of its rows, and not in a part of them.
+const WHOLE_BYTES_MAX: usize = 16 * BLOCK_BYTES;
+
 /// Rows of a block, at least, unless the row group has fewer.
 const BLOCK_ROWS_MIN: usize = 1024;
 
@@ -161,6 +165,7 @@ async fn encode_column(
     let rows = array.len();
     let raw = logical_bytes(array) as usize;
     let guess = match hint.load(Ordering::Relaxed) as usize {
+        0 if raw <= WHOLE_BYTES_MAX => 0,
         // Encoding makes a column some three times smaller.
         0 => raw * 256 / rows / 3,
         known => known,

@@ -7,8 +7,8 @@ use crate::selection::Selected;
 use crate::tuple::layout::NEXT_OFFSET;
 use crate::vector::VECTOR_ROWS_MAX;
 
-/// Most groups that are few.
-const GROUPS_MAX: usize = 64;
+/// Most groups that are few: of more, rows of the same group are so far from each other that additions do not wait.
+const GROUPS_MAX: usize = MASKED_MAX;
 /// Rows that a group of a vector must have on average.
 const ROWS_PER_GROUP: usize = 8;
 /// One of so many rows of a vector must be selected for all of them to be looked at.
@@ -80,14 +80,14 @@ impl Clusters {
     /// The number of a group that was added and not forgotten.
     #[inline(always)]
     pub(super) fn number(tuple: Tuple) -> u8 {
-        // SAFETY: as in `add`; the number is below 64.
+        // SAFETY: as in `add`; the number is below [`GROUPS_MAX`].
         unsafe { tuple.address().add(NEXT_OFFSET).read() }
     }
 
-    /// Puts down by row of which groups `rows` are, whose numbers are in [`Clusters::numbers`]; false if groups are not few
-    /// enough for that. `of` are all rows of the vector.
+    /// Puts down by row of which groups `rows` are, whose numbers are in [`Clusters::numbers`]; false if too few
+    /// are selected for that. `of` are all rows of the vector.
     pub(super) fn mask(&mut self, rows: &[u16], of: usize) -> bool {
-        if self.groups.len() > MASKED_MAX || rows.len() * SELECTED_SHARE < of {
+        if rows.len() * SELECTED_SHARE < of {
             return false;
         }
         let by_row = &mut self.rows_numbers[..of];

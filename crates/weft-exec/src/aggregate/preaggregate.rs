@@ -115,11 +115,7 @@ impl Preaggregation {
     }
 
     async fn add(&mut self, registers: &mut Registers, keys: &Keys) -> Result<()> {
-        let mut count = 0;
-        registers.selected().for_each(|row| {
-            self.found.rows[count] = row as u16;
-            count += 1;
-        });
+        let count = self.found.put_rows(registers.selected());
         self.trial_rows += count as u64;
         let coverage = self.look_up_directly(registers, keys, count);
         if coverage == Coverage::Full {
