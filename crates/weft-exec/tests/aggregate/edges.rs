@@ -301,3 +301,57 @@ fn external_functions_get_all_values_in_order() {
         found[0][1]
     );
 }
+
+/// Counts the rows of each key, in vectors of any size, and compares the counts with a map's.
+fn count_by(lane: Lane, keys: &[Option<i128>]) {
+    let mut program = Program::default();
+    let key = program.input(lane);
+    let sets = vec![Keys::new(&mut program, vec![key])];
+    let count = Aggregate::new(Function::Count, Vec::new(), Lane::I64);
+    let rows = keys.iter().map(|key| vec![key.map(Scalar::Integer)]).collect();
+    let table = Arc::new(Table::new(vec![lane], rows));
+    let aggregation = Aggregation::by_keys(&program, &[(lane, true)], sets, &[count], vec![]);
+    let outputs = [(Output::Key(0), lane), (Output::Aggregate(0), Lane::I64)];
+    let context = context(2, 64 << 20);
+    let groups = run(&context, &program, &aggregation, &table, None, &outputs).expect("fits");
+    let integer = |cell: &Cell| match cell {
+        Some(Scalar::Integer(value)) => Some(*value),
+        None => None,
+        other => panic!("{other:?}"),
+    };
+    let mut found: Vec<(Option<i128>, i128)> = groups
+        .iter()
+        .map(|group| (integer(&group[0]), integer(&group[1]).expect("a count")))
+        .collect();
+    found.sort_unstable();
+    let mut expected = std::collections::BTreeMap::<Option<i128>, i128>::new();
+    keys.iter().for_each(|key| *expected.entry(*key).or_default() += 1);
+    assert!(found.into_iter().eq(expected), "keys of {lane}, {} rows", keys.len());
+    drop(aggregation);
+    assert_eq!(context.ledger.used(), 0, "keys of {lane}");
+}
+
+#[test]
+fn integer_keys_keep_their_groups_while_windows_grow() {
+    let rows = 30_000i128;
+    let some = |value: i128| Some(value);
+    for (lane, least, greatest) in [
+        (Lane::I8, i128::from(i8::MIN), i128::from(i8::MAX)),
+        (Lane::I32, i128::from(i32::MIN), i128::from(i32::MAX)),
+        (Lane::I64, i128::from(i64::MIN), i128::from(i64::MAX)),
+        (Lane::U8, 0, i128::from(u8::MAX)),
+        (Lane::U32, 0, i128::from(u32::MAX)),
+        (Lane::U64, 0, i128::from(u64::MAX)),
+    ] {
+        let fitting = |value: i128| value.clamp(least, greatest);
+        let keys: [Vec<Option<i128>>; 6] = [
+            (0..rows).map(|row| some(fitting(row / 300))).collect(),
+            (0..rows).map(|row| some(fitting(greatest - row / 300))).collect(),
+            (0..rows).map(|row| some(fitting(least + row / 7))).collect(),
+            (0..rows).map(|row| (row % 11 > 0).then(|| fitting(row * 7 % 90))).collect(),
+            (0..rows).map(|row| some(if row % 9999 == 9998 { least } else { greatest })).collect(),
+            (0..rows).map(|row| (row > 9000).then(|| fitting(least / 2 + row % 2 * 3))).collect(),
+        ];
+        keys.iter().for_each(|keys| count_by(lane, keys));
+    }
+}
