@@ -21,7 +21,7 @@ pub use database::{
     SuiteArgs, TpcdsArgs, TpchArgs, setting,
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
-pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ScanArgs, TableArgs};
+pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs};
 pub use values::Neighbour;
 
 /// Measures what coroutines buy on this machine, and redraws the figures of "What Are You Waiting
@@ -56,6 +56,9 @@ pub enum Experiment {
     /// Memory accesses hidden by prefetch-and-suspend, and what a switch costs
     #[command(after_long_help = json_help())]
     Prefetch(PrefetchArgs),
+    /// CoroBase's figure 5.1: requests of ten keys looked up in a B+tree in memory, by each variant of the same code
+    #[command(after_long_help = json_help())]
+    Probe(ProbeArgs),
     /// TPC-H on the database: loads it if needed, runs the 22 queries and checks their answers
     #[command(after_long_help = json_help())]
     Tpch(TpchArgs),
@@ -95,7 +98,10 @@ impl Experiment {
     /// Where the data lies: the data directory, or the devices given instead.
     pub fn places(&self) -> Vec<PathBuf> {
         let device = match self {
-            Experiment::All(_) | Experiment::Prefetch(_) | Experiment::Data(_) => {
+            Experiment::All(_)
+            | Experiment::Prefetch(_)
+            | Experiment::Probe(_)
+            | Experiment::Data(_) => {
                 return vec![self.common().data.clone()];
             }
             Experiment::Io(args) => &args.device,
@@ -142,6 +148,7 @@ impl Experiment {
             Experiment::Scan(args) => &args.common,
             Experiment::Lookup(args) => &args.common,
             Experiment::Prefetch(args) => &args.common,
+            Experiment::Probe(args) => &args.common,
             Experiment::Tpch(args) => &args.suite.database.common,
             Experiment::Tpcds(args) => &args.suite.database.common,
             Experiment::Agg(args)
@@ -163,6 +170,7 @@ impl Experiment {
             Experiment::Scan(args) => &mut args.common,
             Experiment::Lookup(args) => &mut args.common,
             Experiment::Prefetch(args) => &mut args.common,
+            Experiment::Probe(args) => &mut args.common,
             Experiment::Tpch(args) => &mut args.suite.database.common,
             Experiment::Tpcds(args) => &mut args.suite.database.common,
             Experiment::Agg(args)

@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 use arrow::error::ArrowError;
 use weft_buffer::static_cache::CacheError;
 use weft_buffer::{BufferError, PageId, StaticPool};
+use weft_index::IndexError;
 use weft_rt::io::FileError;
 use weft_rt::{JoinError, MorselError, RuntimeError};
 use weft_store::StoreError;
@@ -123,6 +124,9 @@ pub enum BenchError {
         /// In which queries.
         queries: String,
     },
+    /// A lookup in an index failed.
+    #[error("{0}; use fewer --rows")]
+    Index(#[from] IndexError),
     /// The workers could not be started.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),

@@ -30,7 +30,8 @@ use args::{
 };
 pub use error::BenchError;
 use experiment::{
-    compression, inlj, io, lookup, memory, neighbour, prefetch, rate, scan, spill, storage, suite,
+    compression, inlj, io, lookup, memory, neighbour, prefetch, probe, rate, scan, spill, storage,
+    suite,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
@@ -59,6 +60,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Scan(scan) => scan::run(scan, &machine)?,
         Experiment::Lookup(lookup) => lookup::run(lookup, &machine)?,
         Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
+        Experiment::Probe(args) => probe::run(args, &machine)?,
         Experiment::Memory(memory) => {
             let (points, outcome) = memory::run(memory, &machine)?;
             verdict = outcome.and(memory::check(&points));

@@ -121,3 +121,50 @@ pub struct PrefetchArgs {
     #[arg(long, default_value_t = 1024, value_name = "MiB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     pub size: u64,
 }
+
+/// `weft bench probe`.
+#[derive(Args, Clone, Debug)]
+pub struct ProbeArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// Keys of the index; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "10000,60000000", value_name = "LIST", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub rows: Vec<u64>,
+
+    /// Lookups in flight at a time, of the variants that suspend; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8,10,16,24,32", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub batch: Vec<u32>,
+
+    /// Neither prefetching nor suspending, prefetching, a state machine, coroutines, coroutines with a box per call; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "naive,ermia,amac-mk,coro-mk,coro-fn-mk", value_name = "LIST", value_parser = ["naive", "ermia", "amac-mk", "coro-mk", "coro-fn-mk"])]
+    pub variant: Vec<String>,
+
+    /// Time of a run
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: f64,
+}
+
+impl ProbeArgs {
+    /// The variants, each once.
+    pub fn variants(&self) -> Vec<String> {
+        let mut variants: Vec<String> = Vec::new();
+        for variant in &self.variant {
+            if !variants.contains(variant) {
+                variants.push(variant.clone());
+            }
+        }
+        variants
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    let range = 0.001..=3600.0;
+    if range.contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("not between 0.001 and 3600 seconds".into())
+    }
+}

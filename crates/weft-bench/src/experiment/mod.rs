@@ -9,6 +9,7 @@ mod measured;
 pub mod memory;
 pub(crate) mod neighbour;
 pub mod prefetch;
+pub mod probe;
 pub mod rate;
 pub mod scan;
 pub mod spill;

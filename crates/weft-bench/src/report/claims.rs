@@ -9,8 +9,8 @@ use super::figures::Section;
 use super::findings::{
     LOOKUPS, SCAN, against_fio, batch_gain, best_bandwidth, best_batch, depth_needed,
     fewer_threads, fewest_threads_gain, joins_gain, kept_at_80_percent, lone_read_latency,
-    memory_latency, most_threads_gain, mostly_cached, nothing_cached, share_of_optimum,
-    thread_sweep,
+    memory_latency, most_threads_gain, mostly_cached, nothing_cached, probes_gain,
+    share_of_optimum, thread_sweep,
 };
 use super::series::{Dim, group};
 
@@ -54,6 +54,7 @@ pub fn claims(section: Section) -> &'static [Claim] {
         Section::Figure8 => &FIGURE_8,
         Section::Figure10 => &FIGURE_10,
         Section::Prefetch => &PREFETCH,
+        Section::Probes => &PROBES,
         Section::SpilledAggregation
         | Section::SpilledJoins
         | Section::SpilledSort
@@ -152,6 +153,25 @@ const FIGURE_8: [Claim; 3] = [
     Claim {
         paper: "With 32 threads still more than twice the lookups.",
         measure: |points| most_threads_gain(&thread_sweep(points), LOOKUPS),
+    },
+];
+
+const PROBES: [Claim; 4] = [
+    Claim {
+        paper: "CORO-MK has up to 2.56x the throughput of Naive.",
+        measure: |points| probes_gain(points, "coro-mk", "naive"),
+    },
+    Claim {
+        paper: "CORO-MK has up to 1.99x the throughput of ERMIA.",
+        measure: |points| probes_gain(points, "coro-mk", "ermia"),
+    },
+    Claim {
+        paper: "CORO-MK comes within 8 to 10 % of AMAC-MK.",
+        measure: |points| probes_gain(points, "coro-mk", "amac-mk"),
+    },
+    Claim {
+        paper: "CORO-MK is 17 % faster than CORO-FN-MK.",
+        measure: |points| probes_gain(points, "coro-mk", "coro-fn-mk"),
     },
 ];
 
@@ -256,11 +276,36 @@ mod tests {
     }
 
     #[test]
+    fn probes_are_compared_at_their_best_batches() {
+        let probe = |variant: &str, depth, rate| Point {
+            experiment: "probe".into(),
+            pattern: Some("10 keys".into()),
+            variant: Some(variant.into()),
+            threads: 1,
+            depth,
+            probes_per_s: Some(rate),
+            ..Point::default()
+        };
+        let points = [
+            probe("naive", 1, 2e6),
+            probe("coro-mk", 8, 5e6),
+            probe("coro-mk", 16, 4e6),
+            probe("amac-mk", 16, 5e6),
+        ];
+        check(Section::Probes, &points, 0, Some("10 keys, 1 thread: 2.5x"));
+        check(Section::Probes, &points, 1, None);
+        check(Section::Probes, &points, 2, Some("1.0x"));
+    }
+
+    #[test]
     fn every_claim_but_two_is_found_in_a_full_run() {
         let points = synthetic::paper_points();
         let mut missing = Vec::new();
-        // Joins are an experiment of their own, which has to load a database.
-        for section in Section::ALL.into_iter().filter(|section| *section != Section::Figure10) {
+        // Joins and index probes are experiments of their own, which have to load much.
+        for section in Section::ALL.into_iter() {
+            if matches!(section, Section::Figure10 | Section::Probes) {
+                continue;
+            }
             for claim in claims(section) {
                 if claim.findings(section, &points).is_empty() {
                     missing.push(claim.paper);

@@ -42,6 +42,7 @@ const ALL: &[Column] = &[
     text("compression", 0, |p| p.spill_compression.clone()),
     setting("bandwidth", 0, |p| p.io_bandwidth_limit.map(|limit| units::bytes(limit) + "/s")),
     setting("neighbour", 0, neighbour),
+    text("variant", 0, |p| p.variant.clone()),
     text("boundary", 3, |p| p.boundary.clone()),
     setting("threads", 0, |p| Some(p.threads.to_string())),
     setting("depth", 0, |p| Some(p.depth.to_string())),
@@ -58,6 +59,7 @@ const ALL: &[Column] = &[
     measured("per thread", "1/s", 4, |p| {
         several(p, p.lookups_per_s_per_thread()).map(units::number)
     }),
+    measured("probes", "1/s", 0, |p| p.probes_per_s.map(units::number)),
     measured("reads", "1/s", 2, |p| p.iops.map(units::number)),
     measured("p50", "µs", 2, |p| p.latency_us.map(|l| units::number(l.p50))),
     measured("p90", "µs", 7, |p| p.latency_us.map(|l| units::number(l.p90))),
@@ -67,6 +69,7 @@ const ALL: &[Column] = &[
     measured("time/op", "ns", 0, |p| p.ns_per_op.map(units::number)),
     measured("switch", "ns", 2, |p| p.overhead_ns.map(units::number)),
     measured("optimum", "GB/s", 5, |p| p.optimum_gb_per_s.map(units::number)),
+    measured("vs naive", "", 1, |p| p.ratio_to_naive.map(units::ratio)),
     measured("vs blocking", "", 1, |p| p.ratio_to_blocking.map(units::ratio)),
     measured("vs fio", "", 1, |p| p.ratio_to_fio.map(units::ratio)),
     measured("read", "", 6, |p| p.bytes_read.map(units::bytes)),

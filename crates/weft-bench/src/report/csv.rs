@@ -7,10 +7,12 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 54] = [
+pub const COLUMNS: [&str; 58] = [
     "experiment",
     "pattern",
     "query",
+    "variant",
+    "batch",
     "driver",
     "simulated",
     "device",
@@ -28,6 +30,7 @@ pub const COLUMNS: [&str; 54] = [
     "decoded_gb_per_s",
     "rows",
     "lookups_per_s",
+    "probes_per_s",
     "iops",
     "latency_us_p50",
     "latency_us_p90",
@@ -56,6 +59,7 @@ pub const COLUMNS: [&str; 54] = [
     "reads",
     "reads_shared",
     "optimum_gb_per_s",
+    "ratio_to_naive",
     "ratio_to_blocking",
     "ratio_to_fio",
     "resident_bytes_peak",

@@ -23,6 +23,8 @@ pub enum Section {
     Figure10,
     /// CoroBase's index probing: prefetching with coroutines.
     Prefetch,
+    /// CoroBase's figure 5.1: index probing in a B+tree.
+    Probes,
     /// Spilly's figures 6 to 8, 10 and 11: an aggregation that spills.
     SpilledAggregation,
     /// The same of joins.
@@ -39,13 +41,14 @@ pub enum Section {
 
 impl Section {
     /// All sections, in the order of the papers.
-    pub const ALL: [Section; 12] = [
+    pub const ALL: [Section; 13] = [
         Section::Table1,
         Section::Figure5,
         Section::Figures6And7,
         Section::Figure8,
         Section::Figure10,
         Section::Prefetch,
+        Section::Probes,
         Section::SpilledAggregation,
         Section::SpilledJoins,
         Section::SpilledSort,
@@ -74,6 +77,7 @@ impl Section {
             Section::Figure8 => "lookup",
             Section::Figure10 => "inlj",
             Section::Prefetch => "prefetch",
+            Section::Probes => "probe",
             Section::SpilledAggregation => "agg",
             Section::SpilledJoins => "join",
             Section::SpilledSort => "sort",
@@ -109,6 +113,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "scan" => "Table scan: TPC-H Q1 (Figures 5 to 7)".to_string(),
         "lookup" => "Index lookups: TPC-H Q14 (Figure 8)".to_string(),
         "inlj" => "Index-nested-loop joins: TPC-H Q4, Q5 and Q10 (Figure 10)".to_string(),
+        "probe" => "Index probing in memory (CoroBase, Figure 5.1)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
         "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),
         "tpcds" => "TPC-DS: 99 queries, cold and hot".to_string(),
@@ -201,6 +206,15 @@ const MEMORY_OVER_THREADS: Plan = Plan {
     split: &[Dim::Driver],
     ..READS_OVER_DEPTH
 };
+const PROBES_OVER_BATCH: Plan = Plan {
+    title: "Index probes over batch size",
+    x: Dim::Depth,
+    measure: Measure::ProbesPerS,
+    facets: &[Dim::Pattern, Dim::Threads],
+    series: &[Dim::Variant],
+    split: &[],
+    bounds: false,
+};
 const PREFETCH_OVER_BATCH: Plan = Plan {
     title: "Time per dependent memory access over batch size",
     x: Dim::Depth,
@@ -252,6 +266,7 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
         }
         Section::Figure10 => named("figure-10-joins-over-cached", JOINS_OVER_CACHED.draw(points)),
         Section::Prefetch => named("figure-prefetch-over-batch", PREFETCH_OVER_BATCH.draw(points)),
+        Section::Probes => named("figure-probes-over-batch", PROBES_OVER_BATCH.draw(points)),
         Section::SpilledAggregation => spilling::charts(points, &spilling::AGGREGATION),
         Section::SpilledJoins => spilling::charts(points, &spilling::JOINS),
         Section::SpilledSort => spilling::charts(points, &spilling::SORT),

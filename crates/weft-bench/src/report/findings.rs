@@ -159,6 +159,26 @@ pub fn joins_gain(points: &[&Point], cached: f64) -> Option<String> {
     (!gains.is_empty()).then(|| gains.join("; "))
 }
 
+/// How many times the index probes of one variant another has, each with the batch that is best for it.
+pub fn probes_gain(points: &[&Point], of: &str, over: &str) -> Option<String> {
+    let indexes = group(points, &[Dim::Pattern, Dim::Threads]);
+    let gains = indexes.iter().filter_map(|members| {
+        let best = |variant: &str| {
+            let of_variant =
+                members.iter().filter(|point| point.variant.as_deref() == Some(variant));
+            of_variant
+                .filter_map(|point| point.probes_per_s)
+                .filter(|rate| *rate > 0.0)
+                .reduce(f64::max)
+        };
+        let gain = best(of)? / best(over)?;
+        let keys = members[0].pattern.clone().unwrap_or_default();
+        Some(format!("{keys}, {}: {}", plural(members[0].threads, "thread"), ratio(gain)))
+    });
+    let gains: Vec<String> = gains.collect();
+    (!gains.is_empty()).then(|| gains.join("; "))
+}
+
 /// Blocking with 90 % cached against asynchronous with an empty cache.
 pub fn mostly_cached(points: &[&Point]) -> Option<String> {
     per_thread_count(points, |slice| {

@@ -114,6 +114,7 @@ fn section_title(section: Section) -> &'static str {
         Section::Figure8 => "Figure 8: index lookups",
         Section::Figure10 => "Figure 10: index-nested-loop joins",
         Section::Prefetch => "Prefetching: the same coroutines hide memory latency",
+        Section::Probes => "Figure 5.1 of CoroBase: index probing",
         Section::SpilledAggregation => "An aggregation that outgrows memory",
         Section::SpilledJoins => "Joins that outgrow memory",
         Section::SpilledSort => "A sort that outgrows memory",
@@ -139,6 +140,9 @@ fn section_text(section: Section) -> &'static str {
         }
         Section::Prefetch => {
             "A coroutine that prefetches and suspends lets others run during the cache miss."
+        }
+        Section::Probes => {
+            "Requests of ten random keys, looked up in a B+tree in memory: by coroutines that prefetch and suspend, and by what they are compared with."
         }
         Section::SpilledAggregation => {
             "lineitem grouped by order and part, the least comment and instruction of each group: about as many groups as rows."

@@ -20,6 +20,8 @@ pub enum Measure {
     LookupsPerS,
     /// Lookups per second per thread.
     LookupsPerSPerThread,
+    /// Index probes per second, all threads.
+    ProbesPerS,
     /// Reads per second, all threads.
     Iops,
     /// Nanoseconds per operation.
@@ -44,6 +46,7 @@ impl Measure {
             Measure::GbPerSPerThread => point.gb_per_s_per_thread(),
             Measure::LookupsPerS => point.lookups_per_s,
             Measure::LookupsPerSPerThread => point.lookups_per_s_per_thread(),
+            Measure::ProbesPerS => point.probes_per_s,
             Measure::Iops => point.iops,
             Measure::NsPerOp => point.ns_per_op,
             Measure::Seconds => Some(point.seconds),
@@ -64,6 +67,7 @@ impl Measure {
             Measure::GbPerSPerThread => "GB/s per thread",
             Measure::LookupsPerS => "lookups per second, all threads",
             Measure::LookupsPerSPerThread => "lookups per second per thread",
+            Measure::ProbesPerS => "keys per second, all threads",
             Measure::Iops => "reads per second, all threads",
             Measure::NsPerOp => "nanoseconds per access",
             Measure::Seconds => "seconds",
@@ -227,7 +231,9 @@ impl Plan {
             Dim::Bandwidth => "bandwidth of the devices, MB/s",
             Dim::CompressionSpeed => "compression by one thread, MB/s",
             Dim::DecompressionSpeed => "decompression by one thread, MB/s",
-            _ if self.measure == Measure::NsPerOp => "batch size (coroutines)",
+            _ if matches!(self.measure, Measure::NsPerOp | Measure::ProbesPerS) => {
+                "batch size (coroutines)"
+            }
             _ => "I/O depth per thread",
         }
     }

@@ -19,7 +19,7 @@ const FAILED: &str = "failed: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `tpcds`, `memory`, `storage`, `agg`,
-    /// `join`, `sort`, `compression`, `rate` or `inlj`.
+    /// `join`, `sort`, `compression`, `rate`, `inlj` or `probe`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -29,6 +29,12 @@ pub struct Point {
     /// The number of the query of TPC-H, for `inlj`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<u32>,
+    /// How index probes were made, for `probe`: `naive`, `ermia`, `amac-mk`, `coro-mk` or `coro-fn-mk`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// Lookups in flight at a time, for `probe`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u32>,
     /// The I/O driver: `blocking`, `uring`, `posix`, `sim`, `sim-blocking`; `fio` for a run of fio,
     /// `memory` for no I/O at all.
     pub driver: String,
@@ -98,6 +104,9 @@ pub struct Point {
     /// Index lookups per second, all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookups_per_s: Option<f64>,
+    /// Keys looked up per second, all threads, for `probe`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probes_per_s: Option<f64>,
     /// Completed reads per second, all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops: Option<f64>,
@@ -147,6 +156,9 @@ pub struct Point {
     /// Best throughput that the measured device and memory bandwidths permit, 10^9 bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimum_gb_per_s: Option<f64>,
+    /// Keys looked up per second / those of the variant `naive` with the same index and threads, for `probe`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_to_naive: Option<f64>,
     /// Throughput divided by that of the blocking driver with the same threads, same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_to_blocking: Option<f64>,
@@ -281,11 +293,13 @@ pub fn schemes() -> impl Iterator<Item = String> {
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
 experiment           io | scan | lookup | prefetch | tpch | tpcds | memory | storage | agg | join |
-                     sort | compression | rate | inlj
+                     sort | compression | rate | inlj | probe
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
 query                inlj: number of the query of TPC-H
+variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk
+batch                probe: lookups in flight at a time
 driver               blocking | uring | posix | sim | sim-blocking | fio | memory
 simulated            true if the device was simulated, not measured
 device               the device, in words
@@ -312,6 +326,7 @@ gb_per_s             throughput of all threads, 10^9 bytes/s
 decoded_gb_per_s     the same in decoded data; gb_per_s is of encoded data then
 rows                 rows of the median run; agg, join, sort, compression: of the inputs
 lookups_per_s        index lookups per second, all threads
+probes_per_s         probe: keys looked up per second, all threads
 iops                 completed reads per second, all threads
 latency_us           latency of a read in microseconds:
   p50                  median
@@ -333,6 +348,7 @@ bytes_on_disk        bytes that a database or a column takes on its devices
 reads                reads sent to the device
 reads_shared         lookups that waited for a read started by another
 optimum_gb_per_s     best throughput that device and memory bandwidth permit, 10^9 bytes/s
+ratio_to_naive       probe: keys per second / those of naive, same index and threads
 ratio_to_blocking    throughput / that of the blocking driver, same threads, same run
 ratio_to_fio         throughput / that of fio, same settings, same run
 resident_bytes_peak  largest resident memory of the process, bytes

@@ -15,6 +15,8 @@ const MB: f64 = 1e6;
 pub enum Dim {
     /// Access pattern or variant.
     Pattern,
+    /// How index probes are made.
+    Variant,
     /// I/O driver.
     Driver,
     /// Device, real or simulated.
@@ -59,6 +61,7 @@ impl Dim {
         let number = |value: f64, label: String| ((value * 1e4).round() as u64, label);
         let (order, label) = match self {
             Dim::Pattern => pattern(point),
+            Dim::Variant => (0, point.variant.clone().unwrap_or_default()),
             Dim::Driver => driver(point),
             Dim::Device => (u64::from(point.simulated), columns::device(point)),
             Dim::Threads => (u64::from(point.threads), units::plural(point.threads, "thread")),
@@ -104,6 +107,7 @@ impl Dim {
             Dim::CompressionSpeed => speed(point.compress_ns),
             Dim::DecompressionSpeed => speed(point.decompress_ns),
             Dim::Pattern
+            | Dim::Variant
             | Dim::Driver
             | Dim::Device
             | Dim::Boundary
