@@ -21,12 +21,14 @@ const COMBINATIONS_MAX: u64 = 1 << 16;
 const COMBINATIONS_PER_ROW_MAX: u64 = 32;
 /// Tables that are kept: coroutines that take turns on a worker bring dictionaries of their own.
 const TABLES: usize = 4;
+/// Bytes of a combination in a table.
+const ENTRY_BYTES: usize = size_of::<Tuple>() + size_of::<u8>();
 /// A window begins and ends beyond the integers seen by this part of their range,
 const WINDOW_SLACK_DIVISOR: u64 = 8;
 /// and by so many integers at least.
 const WINDOW_SLACK_MIN: u64 = 16;
-/// Bits of an entry that are the address of a group; those above are its number.
-const ADDRESS_BITS: u32 = 48;
+/// In place of a group's number.
+const UNKNOWN: u8 = u8::MAX;
 
 /// Which group each combination of places has, as far as it came up.
 #[derive(Debug)]
@@ -62,8 +64,10 @@ struct Table {
     windows_grown: u64,
     /// [`Clusters::age`] when the table was made.
     age: u64,
-    /// By combination: the address and, in the high bits, the number of a group; 0 if unknown.
-    entries: Vec<u64>,
+    /// By combination: a group, if known.
+    groups: Vec<Tuple>,
+    /// By combination: the number of the group, if groups are few.
+    numbers: Vec<u8>,
 }
 
 /// For which of a vector's rows the places of keys say the group.
@@ -75,6 +79,8 @@ pub(super) enum Coverage {
     Partial,
     /// For all.
     Full,
+    /// For all, as numbers of groups.
+    Numbered,
 }
 
 /// Integers of keys.
@@ -164,8 +170,8 @@ impl Default for Direct {
 }
 
 impl Direct {
-    /// Looks up the groups of `rows`, whose addresses go to `tuples`, and whose numbers to the clusters if there are few. The tables
-    /// take no more than `bytes_max`.
+    /// Looks up the groups of `rows`, which go to `tuples`, or their numbers to the clusters, if that is better. The tables take no
+    /// more than `bytes_max`.
     pub(super) fn look_up(
         &mut self,
         registers: &Registers,
@@ -176,24 +182,34 @@ impl Direct {
         bytes_max: u64,
     ) -> Coverage {
         let combinations_max = COMBINATIONS_MAX
-            .min(bytes_max / (TABLES * size_of::<u64>()) as u64)
+            .min(bytes_max / (TABLES * ENTRY_BYTES) as u64)
             .min(rows.len() as u64 * COMBINATIONS_PER_ROW_MAX);
         if !self.combine(registers, keys, rows, clusters.age(), combinations_max) {
             return Coverage::Missing;
         }
-        let entries = &self.tables[self.current].entries;
+        let Table { groups, numbers, .. } = &self.tables[self.current];
         let combined = &self.combined[..rows.len()];
-        let are_all_known = if clusters.are_few() {
-            dispatch(Numbered { entries, combined, tuples, numbers: clusters.numbers() })
-        } else {
-            dispatch(Plain { entries, combined, tuples })
-        };
+        if clusters.is_worthwhile(rows.len()) {
+            let mut greatest = 0;
+            for (number, combined) in clusters.numbers().iter_mut().zip(combined) {
+                *number = numbers[*combined as usize];
+                greatest = greatest.max(*number);
+            }
+            if greatest != UNKNOWN {
+                return Coverage::Numbered;
+            }
+        }
+        let mut are_all_known = true;
+        for (tuple, combined) in tuples.iter_mut().zip(combined) {
+            *tuple = groups[*combined as usize];
+            are_all_known &= *tuple != Tuple::NONE;
+        }
         if are_all_known {
             return Coverage::Full;
         }
         self.unknown.clear();
-        let numbers = (0..).zip(tuples.iter());
-        self.unknown.extend(numbers.filter(|(_, tuple)| **tuple == Tuple::NONE).map(|(at, _)| at));
+        let found = (0..).zip(tuples.iter());
+        self.unknown.extend(found.filter(|(_, tuple)| **tuple == Tuple::NONE).map(|(at, _)| at));
         Coverage::Partial
     }
 
@@ -210,16 +226,18 @@ impl Direct {
         }
         for at in &self.unknown {
             let tuple = tuples[usize::from(*at)];
-            let number = if clusters.are_few() { Clusters::number(tuple) } else { 0 };
-            let entry = tuple.address() as u64 | u64::from(number) << ADDRESS_BITS;
-            table.entries[self.combined[usize::from(*at)] as usize] = entry;
+            let combination = self.combined[usize::from(*at)] as usize;
+            table.groups[combination] = tuple;
+            if clusters.are_few() {
+                table.numbers[combination] = Clusters::number(tuple);
+            }
         }
     }
 
     /// Bytes of the tables.
     pub(super) fn bytes(&self) -> u64 {
-        let entries: usize = self.tables.iter().map(|table| table.entries.capacity()).sum();
-        (entries * size_of::<u64>()) as u64
+        let entries: usize = self.tables.iter().map(|table| table.groups.capacity()).sum();
+        (entries * ENTRY_BYTES) as u64
     }
 
     /// Combines the places of keys for all `rows`, and has the table for them at hand; false if there are no places.
@@ -329,7 +347,7 @@ impl Direct {
             let table = &self.tables[*table];
             table.age == age
                 && table.windows_grown == self.windows_grown
-                && table.entries.len() == combinations
+                && table.groups.len() == combinations
                 && table.dictionaries.iter().copied().eq(dictionaries.clone())
         };
         let nearest = (0..TABLES).map(|ahead| (self.current + ahead) % TABLES);
@@ -342,9 +360,11 @@ impl Direct {
                 table.dictionaries.extend(dictionaries);
                 table.windows_grown = self.windows_grown;
                 table.age = age;
-                table.entries.clear();
-                table.entries.reserve_exact(combinations);
-                table.entries.resize(combinations, 0);
+                table.groups.clear();
+                table.groups.reserve_exact(combinations);
+                table.groups.resize(combinations, Tuple::NONE);
+                table.numbers.clear();
+                table.numbers.resize(combinations, UNKNOWN);
             }
         }
     }
@@ -407,61 +427,6 @@ impl<T: Integer> Kernel for Placed<'_, T> {
         }
         !is_beyond
     }
-}
-
-/// The addresses of groups by combination; false if some are unknown.
-struct Plain<'a> {
-    entries: &'a [u64],
-    combined: &'a [u32],
-    tuples: &'a mut [Tuple],
-}
-
-impl Kernel for Plain<'_> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run(self) -> bool {
-        let mut is_unknown = false;
-        for (tuple, combined) in self.tuples.iter_mut().zip(self.combined) {
-            let entry = self.entries[*combined as usize];
-            is_unknown |= entry == 0;
-            *tuple = tuple_of(entry);
-        }
-        !is_unknown
-    }
-}
-
-/// As [`Plain`], and the numbers of groups.
-struct Numbered<'a> {
-    entries: &'a [u64],
-    combined: &'a [u32],
-    tuples: &'a mut [Tuple],
-    numbers: &'a mut [u8],
-}
-
-impl Kernel for Numbered<'_> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run(self) -> bool {
-        let mut is_unknown = false;
-        let places = self.tuples.iter_mut().zip(self.numbers).zip(self.combined);
-        for ((tuple, number), combined) in places {
-            let entry = self.entries[*combined as usize];
-            is_unknown |= entry == 0;
-            *tuple = tuple_of(entry);
-            *number = (entry >> ADDRESS_BITS) as u8;
-        }
-        !is_unknown
-    }
-}
-
-/// The group of an entry, or [`Tuple::NONE`].
-#[inline(always)]
-fn tuple_of(entry: u64) -> Tuple {
-    let address = (entry & ((1 << ADDRESS_BITS) - 1)) as *mut u8;
-    // SAFETY: a group of the table's age is not forgotten, so it is there.
-    unsafe { Tuple::at(address) }
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ impl Preaggregation {
         let count = self.found.put_rows(registers.selected());
         self.trial_rows += count as u64;
         let coverage = self.look_up_directly(registers, keys, count);
-        if coverage == Coverage::Full {
-            self.add_found(registers, count, true)?;
+        if matches!(coverage, Coverage::Full | Coverage::Numbered) {
+            self.add_found(registers, count, coverage == Coverage::Numbered)?;
             return self.pay().await;
         }
         self.find_all(registers, keys, count, coverage).await?;
