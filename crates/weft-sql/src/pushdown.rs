@@ -2,6 +2,8 @@
 //!
 //! A filter is pushed down only if its translation is exact, so that nothing has to be filtered again.
 
+use std::collections::BTreeMap;
+
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
@@ -16,6 +18,9 @@ const IN_LIST_MAX: usize = 1_000;
 
 /// Share of rows that satisfy a condition of which nothing is known.
 const UNKNOWN_SHARE: f64 = 0.1;
+
+/// The least share of the rows of a range, as a part of what it would be if both of its ends had nothing to do with each other.
+const RANGE_SHARE: f64 = 0.01;
 
 /// The conditions that hold exactly when `filter` does; nothing if a scan cannot evaluate it.
 pub(crate) fn translate(filter: &Expr, schema: &Schema) -> Option<Vec<Condition>> {
@@ -288,6 +293,35 @@ pub(crate) fn share(predicate: &Predicate, zone: &Zone, rows: u64) -> f64 {
     guessed * (1.0 - nulls)
 }
 
+/// The share of rows that satisfy all conditions, guessed as if columns had nothing to do with each other. What bounds a column from
+/// below and from above is one range. `share_of` guesses for one condition.
+pub(crate) fn share_of_all(
+    conditions: &[Condition],
+    share_of: impl Fn(usize, &Predicate) -> f64,
+) -> f64 {
+    // By column, the least share of those that bound it from below, and of those that bound it from above.
+    let mut ranges: BTreeMap<usize, [Option<f64>; 2]> = BTreeMap::new();
+    let mut all = 1.0;
+    for (column, predicate) in conditions {
+        let share = share_of(*column, predicate);
+        let side = match predicate {
+            Predicate::Compare(Op::Gt | Op::GtEq, _) => 0,
+            Predicate::Compare(Op::Lt | Op::LtEq, _) => 1,
+            _ => {
+                all *= share;
+                continue;
+            }
+        };
+        let least = &mut ranges.entry(*column).or_default()[side];
+        *least = Some(least.map_or(share, |least| least.min(share)));
+    }
+    ranges.into_values().fold(all, |all, range| match range {
+        // Of a range that nearly no row is in, it is not known how few there are.
+        [Some(above), Some(below)] => all * (above + below - 1.0).max(above * below * RANGE_SHARE),
+        [above, below] => all * above.or(below).unwrap_or(1.0),
+    })
+}
+
 /// The share of one value among those of a range of integers.
 fn equal_share(range: Option<(f64, f64)>) -> f64 {
     match range {
@@ -313,6 +347,23 @@ mod tests {
     use datafusion::logical_expr::{col, lit};
 
     use super::*;
+
+    #[test]
+    fn both_ends_of_a_range_are_one_condition() {
+        let compare = |op| Predicate::Compare(op, Scalar::Int(0));
+        let share_of = |_: usize, predicate: &Predicate| match predicate {
+            Predicate::Compare(Op::GtEq, _) => 0.75,
+            Predicate::Compare(Op::Lt, _) => 0.3,
+            _ => 0.5,
+        };
+        let conditions = [(0, compare(Op::GtEq)), (0, compare(Op::Lt)), (1, compare(Op::Eq))];
+        assert!((share_of_all(&conditions, share_of) - 0.025).abs() < 1e-9);
+        let conditions = [(0, compare(Op::GtEq)), (1, compare(Op::Lt))];
+        assert!((share_of_all(&conditions, share_of) - 0.225).abs() < 1e-9);
+        let conditions = [(0, compare(Op::Lt)), (0, compare(Op::Lt))];
+        assert!((share_of_all(&conditions, share_of) - 0.3).abs() < 1e-9);
+        assert!((share_of_all(&[], share_of) - 1.0).abs() < 1e-9);
+    }
 
     fn schema() -> Schema {
         Schema::new(vec![

@@ -26,7 +26,7 @@ use weft_store::{Scan, ScanOptions, ScanStats, Table};
 use crate::assign::marked_schema;
 use crate::error::from_store;
 use crate::plan_node::plan_node;
-use crate::pushdown::{Condition, share};
+use crate::pushdown::{Condition, share, share_of_all};
 use crate::table::{ScanContext, project, statistics, with_row_id};
 
 /// A scan of a table with its projection and conditions.
@@ -193,10 +193,9 @@ fn estimate(table: &Table, projection: &[usize], conditions: &[Condition]) -> St
         return found;
     }
     let rows = table.rows();
-    let shares = conditions.iter().map(|(column, condition)| {
-        table.zone(*column).map_or(1.0, |zone| share(condition, &zone, rows))
+    let kept = share_of_all(conditions, |column, condition| {
+        table.zone(column).map_or(1.0, |zone| share(condition, &zone, rows))
     });
-    let kept: f64 = shares.product();
     let scaled = |count: usize| (count as f64 * kept).ceil() as usize;
     found = found.to_inexact();
     found.num_rows = Precision::Inexact(scaled(usize::try_from(rows).unwrap_or(usize::MAX)));
