@@ -20,6 +20,7 @@ mod bounds;
 mod call;
 mod cast;
 mod compare;
+mod condition;
 mod description;
 mod exec;
 mod expressions;
