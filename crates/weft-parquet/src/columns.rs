@@ -32,6 +32,8 @@ pub struct OpenFile {
     pub name: Arc<str>,
     /// The file, open for reads of any offset and length.
     pub file: File,
+    /// Its size.
+    pub bytes: u64,
     /// Its metadata, and the types that its columns are read as.
     pub metadata: ArrowReaderMetadata,
 }
@@ -145,7 +147,10 @@ impl ColumnsReader {
                 DecodeResult::Data(rows) => self.rows = Some(rows),
                 DecodeResult::Finished => return Ok(None),
                 DecodeResult::NeedsData(ranges) => {
-                    let OpenFile { name, file, .. } = &self.file;
+                    let OpenFile { name, file, bytes, .. } = &self.file;
+                    if ranges.iter().any(|range| range.end > *bytes) {
+                        return Err(ReadError::damaged(name, "its pages lie behind its end"));
+                    }
                     let bytes = fetch(file, name, &ranges, &self.counts).await?;
                     caught(name, || self.decoder.push_ranges(ranges, bytes))?;
                 }

@@ -10,11 +10,15 @@
 //! **Architecture invariant:** no other thread takes part, and nothing blocks the worker but the opening of a file. A panic of
 //! the decoder, which damaged files may cause, is an error that names the file, the row group and the column.
 
+#![forbid(unsafe_code)]
+
 mod columns;
 mod error;
 mod fetch;
 mod in_flight;
 mod metadata;
+#[cfg(test)]
+mod tests;
 
 pub use columns::{ColumnsReader, OpenFile, Piece};
 pub use error::{ReadError, Result};

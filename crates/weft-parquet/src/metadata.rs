@@ -7,6 +7,7 @@ use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 use weft_rt::io::File;
 
+use crate::columns::OpenFile;
 use crate::error::{ReadError, Result, caught};
 use crate::fetch::{ReadCounts, fetch};
 
@@ -56,19 +57,21 @@ pub async fn read_metadata(
 /// # Errors
 /// [`ReadError::Io`] if the system does not give the bytes.
 pub async fn bloom_filters(
-    file: &File,
-    name: &str,
-    metadata: &ParquetMetaData,
+    file: &OpenFile,
     row_group: usize,
     leaves: &[usize],
     counts: &ReadCounts,
 ) -> Result<Vec<Option<Sbbf>>> {
+    let OpenFile { name, file, bytes: file_bytes, metadata } = file;
     let range = |leaf: &usize| -> Range<u64> {
-        let chunk = metadata.row_group(row_group).column(*leaf);
+        let chunk = metadata.metadata().row_group(row_group).column(*leaf);
         let start = chunk.bloom_filter_offset().and_then(|start| u64::try_from(start).ok());
         let len = chunk.bloom_filter_length().and_then(|len| u64::try_from(len).ok());
         match (start, len) {
-            (Some(start), Some(len)) if len <= BLOOM_BYTES_MAX => start..start.saturating_add(len),
+            (Some(start), Some(len)) if len <= BLOOM_BYTES_MAX => {
+                let end = start.saturating_add(len);
+                if end <= *file_bytes { start..end } else { 0..0 }
+            }
             _ => 0..0,
         }
     };

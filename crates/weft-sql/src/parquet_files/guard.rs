@@ -78,7 +78,8 @@ fn caught_call<T>(name: &str, call: impl FnOnce() -> DfResult<T>) -> DfResult<T>
     }
 }
 
-fn of_panic(name: &str, panic: &(dyn Any + Send)) -> DataFusionError {
+/// The error of a panic about the file of this name.
+pub(crate) fn of_panic(name: &str, panic: &(dyn Any + Send)) -> DataFusionError {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("its decoder failed");
     exec_datafusion_err!("cannot read '{name}': it is damaged ({text})")

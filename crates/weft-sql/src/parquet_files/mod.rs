@@ -10,5 +10,5 @@ mod merge;
 
 pub(crate) use footer::{Footers, arrow_schema};
 pub(crate) use format::{INT96_UNIT, ParquetFiles};
-pub(crate) use guard::parquet_source;
+pub(crate) use guard::{of_panic, parquet_source};
 pub(crate) use kept::KeptFooters;

@@ -1,5 +1,6 @@
 //! A file of a scan: how its columns become those of the table, and what is to be read of it.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -16,6 +17,7 @@ use datafusion::datasource::physical_plan::parquet::{
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion::physical_expr::utils::collect_columns;
+use futures::FutureExt;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::basic::{Encoding, PageType, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
@@ -24,9 +26,9 @@ use weft_parquet::{OpenFile, Piece, ReadCounts, ReadError, read_metadata};
 use weft_rt::io::File;
 
 use super::node::{ScanFile, ScanOf};
-use super::pieces::pieces;
+use super::pieces::{Cut, pieces};
 use super::prune::pruned;
-use crate::parquet_files::{INT96_UNIT, arrow_schema};
+use crate::parquet_files::{INT96_UNIT, arrow_schema, of_panic};
 use crate::plan_node::Expr;
 
 /// Bytes of the dictionary of a chunk of texts that is kept as one, at most, compressed.
@@ -87,10 +89,27 @@ pub(super) async fn open(
     file: &ScanFile,
     wanted: &[usize],
     predicate: Option<&Expr>,
-    bytes_max: u64,
+    cut: Cut,
     counts: &ReadCounts,
 ) -> Result<Opened, ExecError> {
     let name: Arc<str> = format!("/{}", file.object.location).into();
+    let opened = open_named(Arc::clone(&name), scan, file, wanted, predicate, cut, counts);
+    // What looks at indexes and statistics may take them for granted.
+    match AssertUnwindSafe(opened).catch_unwind().await {
+        Ok(opened) => opened,
+        Err(panic) => Err(foreign(of_panic(&name, panic.as_ref()))),
+    }
+}
+
+async fn open_named(
+    name: Arc<str>,
+    scan: &ScanOf,
+    file: &ScanFile,
+    wanted: &[usize],
+    predicate: Option<&Expr>,
+    cut: Cut,
+    counts: &ReadCounts,
+) -> Result<Opened, ExecError> {
     let about = |error: &dyn std::fmt::Display| {
         foreign(exec_datafusion_err!("cannot read '{name}': {error}"))
     };
@@ -119,12 +138,14 @@ pub(super) async fn open(
     let options = options.with_schema(Arc::new(as_read(&physical, &metadata, &direct)));
     let metadata =
         ArrowReaderMetadata::try_new(metadata, options).map_err(|error| about(&error))?;
-    let open = OpenFile { name: Arc::clone(&name), file: handle, metadata: metadata.clone() };
+    let bytes = file.object.size;
+    let open =
+        OpenFile { name: Arc::clone(&name), file: handle, bytes, metadata: metadata.clone() };
     let access_plan =
         pruned(&open, &physical, predicate.as_ref(), scan.pruning, counts).await.map_err(failed)?;
     let groups = access_plan.len() as u64;
     let left = access_plan.iter().filter(|access| access.should_scan()).count() as u64;
-    let pieces = pieces(metadata.metadata(), access_plan, &columns, bytes_max);
+    let pieces = pieces(metadata.metadata(), access_plan, &columns, cut);
     let file = TableFile { name, of: file.clone(), metadata, access };
     Ok(Opened { file, pieces, groups, groups_pruned: groups - left })
 }
@@ -229,7 +250,7 @@ fn as_read(physical: &Schema, metadata: &ParquetMetaData, direct: &[usize]) -> S
 /// True if all values of a chunk are in a small dictionary.
 fn has_few_texts(chunk: &ColumnChunkMetaData) -> bool {
     let Some(start) = chunk.dictionary_page_offset() else { return chunk.num_values() == 0 };
-    let bytes = chunk.data_page_offset() - start;
+    let bytes = chunk.data_page_offset().saturating_sub(start);
     let is_dictionary =
         |encoding| matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
     let are_all = match (chunk.page_encoding_stats_mask(), chunk.page_encoding_stats()) {
@@ -238,7 +259,17 @@ fn has_few_texts(chunk: &ColumnChunkMetaData) -> bool {
             let is_data = matches!(pages.page_type, PageType::DATA_PAGE | PageType::DATA_PAGE_V2);
             !is_data || is_dictionary(pages.encoding)
         }),
-        (None, None) => false,
+        // Levels have encodings of their own among these.
+        (None, None) => !chunk.encodings().any(|encoding| {
+            matches!(
+                encoding,
+                Encoding::PLAIN
+                    | Encoding::DELTA_BINARY_PACKED
+                    | Encoding::DELTA_LENGTH_BYTE_ARRAY
+                    | Encoding::DELTA_BYTE_ARRAY
+                    | Encoding::BYTE_STREAM_SPLIT
+            )
+        }),
     };
     are_all && (1..=DICTIONARY_BYTES_MAX).contains(&bytes)
 }
@@ -250,7 +281,8 @@ impl TableFile {
     /// If the system does not open it.
     pub(super) fn handle(&self) -> Result<OpenFile, ExecError> {
         let file = open_handle(&self.of, &self.name)?;
-        Ok(OpenFile { name: Arc::clone(&self.name), file, metadata: self.metadata.clone() })
+        let (name, metadata) = (Arc::clone(&self.name), self.metadata.clone());
+        Ok(OpenFile { name, file, bytes: self.of.object.size, metadata })
     }
 
     /// The error of a row group that has not as many rows as its footer says.

@@ -132,11 +132,13 @@ fn scan_of(leaf: &Plan) -> Option<ScanOf> {
         list_max: source.max_in_list_size(),
     };
     let adapters = config.expr_adapter_factory.clone();
+    // Which rows are the first ones depends on all of them.
+    let predicate = config.file_source().filter().filter(|_| config.limit.is_none());
     Some(ScanOf {
         files: files_of(&config.file_groups)?,
         table,
         projection,
-        predicate: config.file_source().filter().as_ref().and_then(fixed),
+        predicate: predicate.as_ref().and_then(fixed),
         adapters: adapters.unwrap_or_else(|| Arc::new(DefaultPhysicalExprAdapterFactory)),
         footers: footers.clone(),
         pruning,

@@ -5,19 +5,43 @@ use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::ParquetMetaData;
 use weft_parquet::Piece;
 
-/// Rows of a piece of a row group whose pages have an index, about; a row group is divided if it has twice as many.
-const PIECE_ROWS: usize = 128 << 10;
+/// Rows of a piece of a row group whose pages have an index, at least and at most, about; a row group is divided if it has twice as
+/// many. Each piece of a row group reads the dictionaries of its columns anew.
+const PIECE_ROWS: (usize, usize) = (128 << 10, 512 << 10);
+
+/// Pieces for each worker, about, where files have so many rows.
+const PIECES_PER_WORKER: usize = 8;
 
 /// Rows of a part of a row group, at least.
 const PART_ROWS_MIN: usize = 16 << 10;
 
-/// The pieces of the row groups that are left of a file, in their order, where so many bytes may be in flight.
+/// How pieces are cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Bytes that may be in flight.
+    pub(super) bytes_max: u64,
+    pub(super) files: usize,
+    pub(super) workers: usize,
+}
+
+impl Cut {
+    /// Rows of a piece of a file with so many, one of several that are alike, about.
+    fn piece_rows(self, rows: usize) -> usize {
+        let all = rows.saturating_mul(self.files);
+        let (least, most) = PIECE_ROWS;
+        (all / (self.workers.max(1) * PIECES_PER_WORKER)).clamp(least, most)
+    }
+}
+
+/// The pieces of the row groups that are left of a file, in their order.
 pub(super) fn pieces(
     metadata: &ParquetMetaData,
     access: Vec<RowGroupAccess>,
     columns: &[usize],
-    bytes_max: u64,
+    cut: Cut,
 ) -> Vec<Piece> {
+    let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
+    let piece_rows = cut.piece_rows(rows);
     let mut pieces = Vec::new();
     for (row_group, access) in access.into_iter().enumerate() {
         let rows = usize::try_from(metadata.row_group(row_group).num_rows()).unwrap_or_default();
@@ -30,7 +54,7 @@ pub(super) fn pieces(
         if whole.rows == 0 {
             continue;
         }
-        let starts = page_starts(metadata, &whole, columns, rows, bytes_max);
+        let starts = page_starts(metadata, &whole, columns, rows, piece_rows, cut.bytes_max);
         divide(whole, &starts, rows, &mut pieces);
     }
     pieces
@@ -75,6 +99,7 @@ fn page_starts(
     piece: &Piece,
     columns: &[usize],
     rows: usize,
+    piece_rows: usize,
     bytes_max: u64,
 ) -> Vec<usize> {
     let Some(offsets) = metadata.offset_index() else { return Vec::new() };
@@ -87,7 +112,7 @@ fn page_starts(
     let bytes = Piece { selection: None, rows, ..piece.clone() }.bytes(metadata, columns);
     // As many rows as may be in flight several times.
     let by_bytes = (rows as u128 * u128::from(bytes_max / 8) / u128::from(bytes.max(1))) as usize;
-    let part = PIECE_ROWS.min(by_bytes).max(PART_ROWS_MIN);
+    let part = piece_rows.min(by_bytes).max(PART_ROWS_MIN);
     if rows < 2 * part {
         return Vec::new();
     }

@@ -75,7 +75,7 @@ async fn filters(
         names.into_iter().filter_map(|name| leaf(&name).map(|leaf| (name, leaf))).unzip();
     let mut filters = vec![BloomFilterStatistics::new(); metadata.num_row_groups()];
     for group in groups.row_group_indexes() {
-        let read = bloom_filters(&file.file, &file.name, metadata, group, &leaves, counts).await?;
+        let read = bloom_filters(file, group, &leaves, counts).await?;
         for ((name, leaf), filter) in names.iter().zip(&leaves).zip(read) {
             let column = descriptor.column(*leaf);
             if let Some(filter) = filter {

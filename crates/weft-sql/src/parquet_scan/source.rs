@@ -18,12 +18,13 @@ use weft_exec::query::Context;
 use weft_exec::source::{AskedBounds, AskedColumn};
 use weft_parquet::{InFlight, Piece, ReadCounts};
 use weft_rt::MorselQueue;
+use weft_rt::memory::Reservation;
 
 use super::condition::Condition;
 use super::file::{TableFile, open};
 use super::morsel::{InOrder, PieceMorsel};
 use super::node::ScanOf;
-use super::pieces::divided;
+use super::pieces::{Cut, divided};
 use crate::control::units_of_files;
 use crate::file_readers::batch_rows;
 use crate::plan_node::Expr;
@@ -70,6 +71,8 @@ pub(super) struct Shared {
     groups: u64,
     groups_pruned: u64,
     told_bytes: AtomicU64,
+    /// The memory of the footers, if there is some: they are needed in any case.
+    _footers: Option<Reservation>,
 }
 
 /// Something that looks at columns, by their places among those that the scan wants.
@@ -236,6 +239,7 @@ impl Source for ParquetScan {
             };
             // What reads from devices stays on one worker, which this future need not.
             let shared = context.on_a_worker(move || opening.open()).await?;
+            shared.tell(0);
             self.shared.get_or_init(|| shared);
             Ok(())
         }
@@ -278,9 +282,15 @@ impl Opening {
         let Opening { scan, predicate, wanted, context, counts, .. } = self;
         let in_flight = InFlight::new(&context.ledger, context.workers);
         let bytes_max = in_flight.limit();
-        let files = scan.files.iter();
-        let opened: Vec<_> = futures::stream::iter(files)
-            .map(|file| open(&scan, file, &wanted, predicate.as_ref(), bytes_max, &counts))
+        let (files, workers) = (scan.files.len(), context.workers);
+        let cut = Cut { bytes_max, files, workers };
+        let one = async |file| {
+            // Of files whose footers are known none waits.
+            weft_rt::yield_now().await;
+            open(&scan, file, &wanted, predicate.as_ref(), cut, &counts).await
+        };
+        let opened: Vec<_> = futures::stream::iter(&scan.files)
+            .map(one)
             .buffered(OPENED_AT_ONCE)
             .try_collect()
             .await?;
@@ -307,7 +317,9 @@ impl Opening {
         }
         let morsels = if self.is_ordered { 1 } else { pieces.len() as u64 };
         let limit = context.ledger.limit();
+        let footer_bytes: usize = files.iter().map(|file| file.metadata().memory_size()).sum();
         Ok(Arc::new(Shared {
+            _footers: context.ledger.try_reserve(footer_bytes as u64),
             lanes: self.lanes,
             output,
             condition,
