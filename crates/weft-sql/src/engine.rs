@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use datafusion::execution::SessionState;
+use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use weft_exec::spill::{Levels, Spilling};
 use weft_rt::background;
@@ -21,6 +22,7 @@ use crate::depth::STACK_BYTES;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::memory::LedgerPool;
 use crate::open::open_store;
+use crate::parquet_files::KeptFooters;
 use crate::sequences::Positions;
 use crate::settings::{DatabaseSettings, SETTINGS, SessionSettings, Setting, show};
 use crate::spill_files::SpillFiles;
@@ -235,7 +237,12 @@ impl Engine {
         spilling.set_options(settings.spilling);
         spilling.set_cached(store.cached_bytes_min());
         let pool = LedgerPool::new(ledger.clone());
-        let environment = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
+        let footers = Some(KeptFooters::new(&ledger));
+        let caches = CacheManagerConfig::default().with_file_metadata_cache(footers);
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .with_cache_manager(caches)
+            .build_arc()?;
         let executor = RwLock::new(Arc::new(Executor::new(settings.threads)?));
         Ok(Arc::new(Engine {
             ledger,

@@ -34,7 +34,7 @@ pub(crate) fn streams_max(limit_bytes: u64) -> usize {
 }
 
 /// Rows that are decoded at a time, of `rows`, with this memory limit.
-fn batch_rows(rows: usize, limit_bytes: u64) -> usize {
+pub(crate) fn batch_rows(rows: usize, limit_bytes: u64) -> usize {
     let part = limit_bytes.min(ALL_ROWS_FROM) as f64 / ALL_ROWS_FROM as f64;
     rows.min(ROWS_MIN.max((rows as f64 * part) as usize))
 }

@@ -128,6 +128,7 @@ mod overflow;
 mod own_functions;
 mod parameters;
 mod parquet_files;
+mod parquet_scan;
 mod patterns;
 mod physical_rule;
 mod pipelines;

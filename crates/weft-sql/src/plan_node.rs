@@ -13,6 +13,9 @@ use crate::once::OnceExec;
 /// A plan, or a part of one.
 pub(crate) type Plan = Arc<dyn ExecutionPlan>;
 
+/// An expression of a plan.
+pub(crate) type Expr = Arc<dyn PhysicalExpr>;
+
 /// What is done to each expression of a node.
 pub(crate) type Visit<'a> = dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion> + 'a;
 

@@ -120,7 +120,8 @@ fn a_file_is_a_source_of_pipelines() {
     let grouped = plan(&session, sql);
     let source = "pipeline 0\n  source  scan of t.parquet\n  step    filter ";
     assert!(grouped.contains(source) && !grouped.contains("FallbackExec"), "{grouped}");
-    assert!(grouped.contains("\n  DataSourceExec: "), "{grouped}");
+    // The workers read Parquet themselves.
+    assert!(!grouped.contains("DataSourceExec: "), "{grouped}");
     let both = "SELECT count(*) FROM p JOIN c ON p.n = c.n";
     let both = plan(&session, both);
     assert!(both.contains("scan of t.parquet") && both.contains("scan of t.csv"), "{both}");
@@ -137,10 +138,9 @@ fn a_file_is_a_source_of_pipelines() {
     );
     assert!(values.contains("pipeline 0\n  source  rows of "), "{values}");
     let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
-    assert!(
-        analyzed.contains("scan of t.parquet") && analyzed.contains("bytes_scanned"),
-        "{analyzed}"
-    );
+    for told in ["scan of t.parquet", "read ", "files 1", "row groups 1", "rows looked at"] {
+        assert!(analyzed.contains(told), "{analyzed}");
+    }
     assert!(!analyzed.contains("read      0 B"), "{analyzed}");
 }
 

@@ -31,6 +31,16 @@ pub struct AskedBounds {
 }
 
 impl AskedBounds {
+    /// Has the build side find the bounds. To be called before it ends.
+    pub fn want(&self) {
+        self.wanted.want_bounds();
+    }
+
+    /// The least and the greatest value of the key, when they are known: `Some(None)` if there is none.
+    pub fn get(&self) -> Option<Option<(Constant, Constant)>> {
+        self.wanted.filter().map(|filter| filter.bounds(self.key))
+    }
+
     /// The bounds as conditions on a column of a type, when they are known.
     pub(crate) fn predicates(&self, data_type: &DataType) -> Vec<Predicate> {
         let Some(filter) = self.wanted.filter() else { return Vec::new() };
@@ -57,7 +67,7 @@ fn scalar(value: &Constant, data_type: &DataType) -> Option<Scalar> {
 /// left. Once it is known to drop too few rows, it is not asked any more.
 pub struct AskedColumn {
     /// The column, by its place among those of the scan.
-    pub(crate) column: usize,
+    column: usize,
     wanted: Arc<Wanted>,
     rows: Arc<AskedRows>,
     is_off: AtomicBool,
@@ -72,6 +82,11 @@ impl AskedColumn {
         wanted.want_rows();
         let (rows, is_off, free) = (Arc::default(), false.into(), Mutex::default());
         AskedColumn { column, wanted, rows, is_off, free, lane }
+    }
+
+    /// The column, by its place among those of the scan.
+    pub fn column(&self) -> usize {
+        self.column
     }
 
     /// To see later how many rows were dropped.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
@@ -128,16 +128,25 @@ impl BatchTuples {
         lanes: &[Lane],
         dictionaries: &mut Vec<Option<Arc<Entries>>>,
     ) -> Result<BatchTuples> {
-        assert_eq!(batch.num_columns(), lanes.len(), "columns and lanes");
+        BatchTuples::of_columns(batch.columns(), batch.num_rows(), lanes, dictionaries)
+    }
+
+    fn of_columns(
+        columns: &[ArrayRef],
+        rows: usize,
+        lanes: &[Lane],
+        dictionaries: &mut Vec<Option<Arc<Entries>>>,
+    ) -> Result<BatchTuples> {
+        assert_eq!(columns.len(), lanes.len(), "columns and lanes");
         dictionaries.resize_with(lanes.len(), || None);
-        let columns = batch.columns().iter().zip(lanes).zip(dictionaries);
+        let columns = columns.iter().zip(lanes).zip(dictionaries);
         let column = |((array, lane), dictionary): ((_, &Lane), &mut Option<Arc<Entries>>)| {
             let column = ArrowColumn::following(array, *lane, dictionary.as_ref())?;
             *dictionary = column.entries().cloned();
             Ok(column)
         };
         let columns = columns.map(column).collect::<Result<_>>()?;
-        Ok(BatchTuples { rows: batch.num_rows(), columns, selected: None })
+        Ok(BatchTuples { rows, columns, selected: None })
     }
 
     /// As [`BatchTuples::following`], [apart](crate::apart) if it takes long.
@@ -152,12 +161,30 @@ impl BatchTuples {
         lanes: &Arc<[Lane]>,
         dictionaries: &mut Vec<Option<Arc<Entries>>>,
     ) -> Result<BatchTuples> {
-        if !batch.columns().iter().any(ArrowColumn::takes_long) {
-            return BatchTuples::following(&batch, lanes, dictionaries);
+        let rows = batch.num_rows();
+        let (_, columns, _) = batch.into_parts();
+        BatchTuples::of_arrays(columns, rows, lanes, dictionaries).await
+    }
+
+    /// As [`BatchTuples::following`] of `rows` values of each of these arrays, on a thread of its own if that takes long.
+    ///
+    /// # Errors
+    /// As [`BatchTuples::new`].
+    ///
+    /// # Panics
+    /// As [`BatchTuples::new`].
+    pub async fn of_arrays(
+        columns: Vec<ArrayRef>,
+        rows: usize,
+        lanes: &Arc<[Lane]>,
+        dictionaries: &mut Vec<Option<Arc<Entries>>>,
+    ) -> Result<BatchTuples> {
+        if !columns.iter().any(ArrowColumn::takes_long) {
+            return BatchTuples::of_columns(&columns, rows, lanes, dictionaries);
         }
         let (lanes, mut known) = (lanes.clone(), std::mem::take(dictionaries));
         let prepare = move || {
-            let tuples = BatchTuples::following(&batch, &lanes, &mut known);
+            let tuples = BatchTuples::of_columns(&columns, rows, &lanes, &mut known);
             (tuples, known)
         };
         let (tuples, known) = apart::run(prepare).await;

@@ -52,7 +52,7 @@ impl TableScan {
     /// The same scan, without row groups and blocks that have nothing between these bounds, and without rows that
     /// the filters drop, as long as they drop many.
     pub fn asking(mut self, bounds: Vec<AskedBounds>, filters: Vec<AskedColumn>) -> TableScan {
-        bounds.iter().for_each(|asked| asked.wanted.want_bounds());
+        bounds.iter().for_each(AskedBounds::want);
         self.bounds = bounds;
         self.filters = filters.into_iter().map(Arc::new).collect();
         self
@@ -72,7 +72,7 @@ impl TableScan {
     /// The filters, with the numbers of their columns in the table.
     fn column_filters(&self) -> Vec<(usize, Arc<dyn ColumnFilter>)> {
         let filter = |asked: &Arc<AskedColumn>| {
-            (self.options.projection[asked.column], asked.clone() as Arc<dyn ColumnFilter>)
+            (self.options.projection[asked.column()], asked.clone() as Arc<dyn ColumnFilter>)
         };
         self.filters.iter().map(filter).collect()
     }

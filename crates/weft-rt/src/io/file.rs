@@ -152,6 +152,24 @@ impl File {
         Ok(File { inner: Arc::new(inner) })
     }
 
+    /// Opens a file for reading through the operating system's page cache: for files of other programs, which may be read again soon.
+    /// Offsets and lengths of reads may be any.
+    ///
+    /// # Errors
+    /// As [`File::open`].
+    pub fn open_cached(path: impl AsRef<Path>) -> Result<File, FileError> {
+        let path = path.as_ref();
+        let failed = |source| FileError::Open { path: path.into(), purpose: "reading", source };
+        // Before opening, which would wait for the other end of a pipe.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(FileError::Kind { path: path.into() });
+        }
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let backing = Backing::Os(file.into());
+        let inner = FileInner { path: path.into(), backing, direct: false, block: false };
+        Ok(File { inner: Arc::new(inner) })
+    }
+
     /// Makes a file without a name in a directory, to read and write: it is gone when its last handle is closed, and
     /// when the process ends, however it ends. For direct I/O, where the file system has that.
     ///

@@ -2,6 +2,7 @@
 //! Arrow schema that cannot be decoded, or does not fit, is left out.
 
 use std::any::Any;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -44,41 +45,77 @@ impl FileMetadata for SoundFooter {
     }
 }
 
-/// The footer of a file, from the cache if it is there.
-///
-/// # Errors
-/// For a file that cannot be read, or is damaged: the message names it.
-pub(super) async fn footer(
-    store: &Arc<dyn ObjectStore>,
-    object: &ObjectMeta,
-    cache: &FileMetadataCache,
+/// Footers that have been made sound, as long as their files do not change.
+#[derive(Clone)]
+pub(crate) struct Footers {
+    cache: Arc<FileMetadataCache>,
+    /// The memory limit, if there is one.
     limit_bytes: Option<u64>,
-) -> DfResult<Arc<ParquetMetaData>> {
-    if let Some(cached) = cache.get(&object.location)
-        && cached.is_valid_for(object)
-        && let Some(footer) = cached.file_metadata.as_any().downcast_ref::<SoundFooter>()
-    {
-        return Ok(Arc::clone(&footer.0));
+}
+
+impl fmt::Debug for Footers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Footers")
     }
-    let name = format!("/{}", object.location);
-    if object.size < 12 {
-        return Err(exec_datafusion_err!(
-            "cannot read '{name}': it is no Parquet file, as it has only {} bytes",
-            object.size
-        ));
+}
+
+impl Footers {
+    /// Those in `cache`. Files whose footers promise more than the memory limit for next to nothing are refused.
+    pub(super) fn new(cache: Arc<FileMetadataCache>, limit_bytes: Option<u64>) -> Footers {
+        Footers { cache, limit_bytes }
     }
-    let read = DFParquetMetadata::new(store.as_ref(), object)
-        .with_page_index_policy(Some(PageIndexPolicy::Optional));
-    let metadata = caught(&name, read.fetch_metadata()).await?;
-    let metadata = Arc::try_unwrap(metadata).unwrap_or_else(|shared| (*shared).clone());
-    let footer = catch_unwind(AssertUnwindSafe(|| sound(metadata, object.size, limit_bytes)))
-        .unwrap_or_else(|_| Err("its footer is damaged".to_owned()))
-        .map_err(|problem| exec_datafusion_err!("cannot read '{name}': {problem}"))?;
-    let footer = Arc::new(footer);
-    let entry =
-        CachedFileMetadataEntry::new(object.clone(), Arc::new(SoundFooter(Arc::clone(&footer))));
-    cache.put(&object.location, entry);
-    Ok(footer)
+
+    /// The footer of a file, if it is there and the file has not changed.
+    pub(crate) fn known(&self, object: &ObjectMeta) -> Option<Arc<ParquetMetaData>> {
+        let cached = self.cache.get(&object.location).filter(|known| known.is_valid_for(object))?;
+        let footer = cached.file_metadata.as_any().downcast_ref::<SoundFooter>()?;
+        Some(Arc::clone(&footer.0))
+    }
+
+    /// Makes the footer sound that was read of a file, and keeps it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn add(
+        &self,
+        object: &ObjectMeta,
+        metadata: ParquetMetaData,
+    ) -> Result<Arc<ParquetMetaData>, String> {
+        let sound = || sound(metadata, object.size, self.limit_bytes);
+        let footer = catch_unwind(AssertUnwindSafe(sound))
+            .unwrap_or_else(|_| Err("its footer is damaged".to_owned()))?;
+        let footer = Arc::new(footer);
+        let kept = Arc::new(SoundFooter(Arc::clone(&footer)));
+        self.cache.put(&object.location, CachedFileMetadataEntry::new(object.clone(), kept));
+        Ok(footer)
+    }
+
+    /// The footer of a file, read if it is not there.
+    ///
+    /// # Errors
+    /// For a file that cannot be read, or is damaged: the message names it.
+    pub(super) async fn of(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        object: &ObjectMeta,
+    ) -> DfResult<Arc<ParquetMetaData>> {
+        if let Some(footer) = self.known(object) {
+            return Ok(footer);
+        }
+        let name = format!("/{}", object.location);
+        if object.size < 12 {
+            return Err(exec_datafusion_err!(
+                "cannot read '{name}': it is no Parquet file, as it has only {} bytes",
+                object.size
+            ));
+        }
+        let read = DFParquetMetadata::new(store.as_ref(), object)
+            .with_page_index_policy(Some(PageIndexPolicy::Optional));
+        let metadata = caught(&name, read.fetch_metadata()).await?;
+        let metadata = Arc::try_unwrap(metadata).unwrap_or_else(|shared| (*shared).clone());
+        self.add(object, metadata)
+            .map_err(|problem| exec_datafusion_err!("cannot read '{name}': {problem}"))
+    }
 }
 
 /// The footer with what is wrong in it corrected where the file can be read without it.
@@ -240,7 +277,7 @@ fn of_floats(statistics: &Statistics) -> Statistics {
 ///
 /// # Errors
 /// Those of the conversion.
-pub(super) fn arrow_schema(metadata: &ParquetMetaData) -> ParquetResult<Schema> {
+pub(crate) fn arrow_schema(metadata: &ParquetMetaData) -> ParquetResult<Schema> {
     let file = metadata.file_metadata();
     parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())
 }

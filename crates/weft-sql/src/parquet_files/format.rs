@@ -24,7 +24,6 @@ use datafusion::datasource::physical_plan::{
 };
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
-use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_plan::ExecutionPlan;
@@ -36,12 +35,12 @@ use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::ParquetMetaData;
 
-use super::footer::{about, arrow_schema, footer};
+use super::footer::{Footers, about, arrow_schema};
 use super::guard::Guarded;
 use super::merge::{Described, merged};
 
 /// Timestamps of 96 bits are read in this unit: in nanoseconds they would end in the year 2262.
-const INT96_UNIT: TimeUnit = TimeUnit::Microsecond;
+pub(crate) const INT96_UNIT: TimeUnit = TimeUnit::Microsecond;
 
 /// The format, as DataFusion asks for it.
 #[derive(Debug)]
@@ -62,9 +61,13 @@ impl ParquetFiles {
         store: &Arc<dyn ObjectStore>,
         object: &ObjectMeta,
     ) -> DfResult<Arc<ParquetMetaData>> {
-        let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-        footer(store, object, cache.as_ref(), limit_of(state)).await
+        footers(state).of(store, object).await
     }
+}
+
+fn footers(state: &dyn Session) -> Footers {
+    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+    Footers::new(cache, limit_of(state))
 }
 
 fn limit_of(state: &dyn Session) -> Option<u64> {
@@ -135,14 +138,13 @@ impl FileFormat for ParquetFiles {
         let readers = SoundReaders {
             inner: DefaultParquetFileReaderFactory::new(Arc::clone(&store)),
             store,
-            cache: state.runtime_env().cache_manager.get_file_metadata_cache(),
-            limit_bytes: limit_of(state),
+            footers: footers(state),
         };
         let source = source
             .with_table_parquet_options(self.options.clone())
             .with_parquet_file_reader_factory(Arc::new(readers));
         let config = FileScanConfigBuilder::from(config)
-            .with_source(Arc::new(Guarded::new(Arc::new(source))))
+            .with_source(Arc::new(Guarded::new(Arc::new(source), Some(footers(state)))))
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
@@ -150,7 +152,7 @@ impl FileFormat for ParquetFiles {
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
         let source =
             ParquetSource::new(table_schema).with_table_parquet_options(self.options.clone());
-        Arc::new(Guarded::new(Arc::new(source)))
+        Arc::new(Guarded::new(Arc::new(source), None))
     }
 }
 
@@ -158,8 +160,7 @@ impl FileFormat for ParquetFiles {
 struct SoundReaders {
     inner: DefaultParquetFileReaderFactory,
     store: Arc<dyn ObjectStore>,
-    cache: Arc<FileMetadataCache>,
-    limit_bytes: Option<u64>,
+    footers: Footers,
 }
 
 impl fmt::Debug for SoundReaders {
@@ -182,8 +183,7 @@ impl ParquetFileReaderFactory for SoundReaders {
             inner,
             object,
             store: Arc::clone(&self.store),
-            cache: Arc::clone(&self.cache),
-            limit_bytes: self.limit_bytes,
+            footers: self.footers.clone(),
         }))
     }
 }
@@ -192,8 +192,7 @@ struct SoundReader {
     inner: Box<dyn AsyncFileReader + Send>,
     object: ObjectMeta,
     store: Arc<dyn ObjectStore>,
-    cache: Arc<FileMetadataCache>,
-    limit_bytes: Option<u64>,
+    footers: Footers,
 }
 
 impl AsyncFileReader for SoundReader {
@@ -212,7 +211,8 @@ impl AsyncFileReader for SoundReader {
         &'a mut self,
         _: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        footer(&self.store, &self.object, self.cache.as_ref(), self.limit_bytes)
+        self.footers
+            .of(&self.store, &self.object)
             .map(|found| found.map_err(|error| ParquetError::External(Box::new(error))))
             .boxed()
     }

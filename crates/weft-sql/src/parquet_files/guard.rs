@@ -12,7 +12,9 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result as DfResult, exec_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileOpener, FileScanConfig, FileSource};
+use datafusion::datasource::physical_plan::{
+    FileOpener, FileScanConfig, FileSource, ParquetSource,
+};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::object_store::ObjectStore;
 use datafusion::physical_expr::projection::ProjectionExprs;
@@ -26,17 +28,32 @@ use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselize
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 
+use super::footer::Footers;
+
 /// A source within the guard.
 #[derive(Clone)]
 pub(super) struct Guarded {
     pub(super) inner: Arc<dyn FileSource>,
+    /// Where the footers are, once a scan has been planned.
+    footers: Option<Footers>,
 }
 
 impl Guarded {
     /// Guards `inner`.
-    pub(super) fn new(inner: Arc<dyn FileSource>) -> Guarded {
-        Guarded { inner }
+    pub(super) fn new(inner: Arc<dyn FileSource>, footers: Option<Footers>) -> Guarded {
+        Guarded { inner, footers }
     }
+
+    /// Guards another source in its place.
+    fn around(&self, inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        Arc::new(Guarded::new(inner, self.footers.clone()))
+    }
+}
+
+/// The source of Parquet that a scan has, and where the footers of its files are.
+pub(crate) fn parquet_source(scan: &FileScanConfig) -> Option<(&ParquetSource, &Footers)> {
+    let guarded = scan.file_source().downcast_ref::<Guarded>()?;
+    Some((guarded.inner.downcast_ref::<ParquetSource>()?, guarded.footers.as_ref()?))
 }
 
 /// The result of a future that may panic, about the file of this name.
@@ -61,7 +78,8 @@ fn caught_call<T>(name: &str, call: impl FnOnce() -> DfResult<T>) -> DfResult<T>
     }
 }
 
-fn of_panic(name: &str, panic: &(dyn Any + Send)) -> DataFusionError {
+/// The error of a panic about the file of this name.
+pub(crate) fn of_panic(name: &str, panic: &(dyn Any + Send)) -> DataFusionError {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("its decoder failed");
     exec_datafusion_err!("cannot read '{name}': it is damaged ({text})")
@@ -109,7 +127,7 @@ impl FileSource for Guarded {
     }
 
     fn with_batch_size(&self, rows: usize) -> Arc<dyn FileSource> {
-        Arc::new(Guarded::new(self.inner.with_batch_size(rows)))
+        self.around(self.inner.with_batch_size(rows))
     }
 
     fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
@@ -152,8 +170,7 @@ impl FileSource for Guarded {
         config: &ConfigOptions,
     ) -> DfResult<FilterPushdownPropagation<Arc<dyn FileSource>>> {
         let mut pushed = self.inner.try_pushdown_filters(filters, config)?;
-        pushed.updated_node =
-            pushed.updated_node.map(|inner| Arc::new(Guarded::new(inner)) as Arc<dyn FileSource>);
+        pushed.updated_node = pushed.updated_node.map(|inner| self.around(inner));
         Ok(pushed)
     }
 
@@ -162,7 +179,7 @@ impl FileSource for Guarded {
         order: &[PhysicalSortExpr],
         properties: &EquivalenceProperties,
     ) -> DfResult<SortOrderPushdownResult<Arc<dyn FileSource>>> {
-        let guarded = |inner| Arc::new(Guarded::new(inner)) as Arc<dyn FileSource>;
+        let guarded = |inner| self.around(inner);
         Ok(match self.inner.try_pushdown_sort(order, properties)? {
             SortOrderPushdownResult::Exact { inner } => {
                 SortOrderPushdownResult::Exact { inner: guarded(inner) }
@@ -183,7 +200,7 @@ impl FileSource for Guarded {
         projection: &ProjectionExprs,
     ) -> DfResult<Option<Arc<dyn FileSource>>> {
         let pushed = self.inner.try_pushdown_projection(projection)?;
-        Ok(pushed.map(|inner| Arc::new(Guarded::new(inner)) as Arc<dyn FileSource>))
+        Ok(pushed.map(|inner| self.around(inner)))
     }
 
     fn apply_expressions(

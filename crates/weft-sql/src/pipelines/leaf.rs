@@ -1,5 +1,5 @@
 //! Leaves of plans that DataFusion executes for pipelines: scans of files, series of numbers, relations that the catalog
-//! makes, and the rows of a recursive query's last step.
+//! makes, and the rows of a recursive query's last step. (Most scans of Parquet files are sources of their own: `parquet_scan`.)
 //!
 //! Reading and decoding are theirs, all else is the pipelines'. A scan of files gives as many streams as there are threads, as
 //! long as nothing depends on the order of its rows; fewer where there is little memory, as each reads pages of all columns.

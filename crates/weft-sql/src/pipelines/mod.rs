@@ -8,7 +8,7 @@
 //!   columns come through. [`asks`] are the filters of build sides on their way to where they are asked. [`shared`] has
 //!   what occurs more than once run once: `same` knows what is the same, `worth` what is worth it.
 //! - [`expressions`] turns expressions into steps: `logic`, `compare`, `arithmetic`, `cast`, `functions`; and `call`
-//!   has DataFusion evaluate the rest over the vector. [`bounds`] say where numbers fit into fewer bits, and need no
+//!   has DataFusion evaluate the rest over the vector. `condition` is that of a scan of files, which the scan runs itself. [`bounds`] say where numbers fit into fewer bits, and need no
 //!   checks.
 //! - `description` has pipelines in words, and `report` what they have done.
 
@@ -20,6 +20,7 @@ mod bounds;
 mod call;
 mod cast;
 mod compare;
+mod condition;
 mod description;
 mod exec;
 mod expressions;

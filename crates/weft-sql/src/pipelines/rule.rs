@@ -35,6 +35,7 @@ use super::fallback::FallbackExec;
 use super::input::InputExec;
 use super::translate::passed;
 use super::{aggregate, join, leaf, sort, window};
+use crate::parquet_scan::ParquetScanExec;
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 use crate::statement_option::{StatementOption, Told};
@@ -194,6 +195,10 @@ impl Carver<'_> {
                 true => leaf::divided(&plan, threads, self.machine.ledger.limit(), self.options)?,
                 false => self.executed(&plan)?,
             };
+            let is_one = executed.output_partitioning().partition_count() == 1;
+            if let Some(scan) = ParquetScanExec::of(&plan, leaf::in_words(&plan), is_one) {
+                return Ok(Arc::new(scan));
+            }
             let input = InputExec::new(inputs.len(), &plan, &executed);
             inputs.push(executed);
             return Ok(Arc::new(input));
@@ -266,7 +271,7 @@ fn replaced(plan: Plan, children: Vec<Plan>) -> DfResult<Plan> {
 fn is_worth(part: &Plan) -> bool {
     match passed(part) {
         Some(input) => is_worth(input),
-        None => !part.is::<InputExec>() && !part.is::<ScanExec>(),
+        None => !part.is::<InputExec>() && !part.is::<ScanExec>() && !part.is::<ParquetScanExec>(),
     }
 }
 

@@ -35,6 +35,7 @@ use super::translate::{column_of, passed};
 use super::{window, window_function};
 use crate::exclusions::exclusion;
 use crate::grouping_sets::key_of;
+use crate::parquet_scan::ParquetScanExec;
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 
@@ -65,6 +66,9 @@ pub(super) fn fingerprint(plan: &Plan, known: &mut HashMap<usize, u64>) -> u64 {
             (plan.name(), plan.fetch(), &children, last).hash(&mut hasher);
             if let Some(scan) = plan.downcast_ref::<ScanExec>() {
                 (Arc::as_ptr(scan.table()) as usize, scan.conditions().len()).hash(&mut hasher);
+            }
+            if let Some(scan) = plan.downcast_ref::<ParquetScanExec>() {
+                scan.scan().files.iter().for_each(|file| file.path.hash(&mut hasher));
             }
             hasher.finish()
         }
@@ -155,6 +159,11 @@ impl Same {
                 && !b.has_row_ids();
             let column = |column: &usize| a.projection().iter().position(|known| known == column);
             return is_same.then(|| b.projection().iter().map(column).collect());
+        }
+        if let (Some(a), Some(b)) = both::<ParquetScanExec>(a, b) {
+            let (a, b) = (a.scan(), b.scan());
+            let column = |column: &usize| a.projection.iter().position(|known| known == column);
+            return a.has_same_rows(b).then(|| b.projection.iter().map(column).collect());
         }
         if a.is::<EmptyExec>() || a.is::<PlaceholderRowExec>() {
             return (a.schema() == b.schema()).then(|| all(width(a)));

@@ -24,6 +24,7 @@ use super::same::{Same, address, fingerprint, picks_columns};
 use super::stored::{Stored, StoredTerm};
 use super::translate::{Translator, passed};
 use super::worth::Worth;
+use crate::parquet_scan::ParquetScanExec;
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 
@@ -178,7 +179,7 @@ fn count(plan: &Plan, fingerprints: &HashMap<usize, u64>, counts: &mut HashMap<u
 /// stored, so only the first rows of an order count.
 fn does_something(plan: &Plan) -> bool {
     if plan.fetch().is_some() {
-        return !plan.is::<InputExec>();
+        return !plan.is::<InputExec>() && !plan.is::<ParquetScanExec>();
     }
     let is_bare_scan =
         plan.downcast_ref::<ScanExec>().is_some_and(|scan| scan.conditions().is_empty());

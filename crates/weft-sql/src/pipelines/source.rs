@@ -13,9 +13,11 @@ use weft_store::{ScanOptions, Zone};
 
 use super::asks::{Asks, OfScan, in_words};
 use super::bounds::Bounds;
+use super::condition;
 use super::description::shortened;
 use super::open::{InOrder, Open};
 use super::term::Term;
+use crate::parquet_scan::{ParquetScan, ParquetScanExec, zones};
 use crate::scan::ScanExec;
 
 /// So many different strings, or fewer, are few.
@@ -80,6 +82,39 @@ pub(super) fn table(scan: &ScanExec, schema: &Schema, asks: &Asks) -> Open {
         columns
     });
     open.after(&after)
+}
+
+/// The rows of Parquet files, without what the scan's condition and `asks` drop: row groups and pages by statistics, and rows as long as
+/// these are many.
+///
+/// # Errors
+/// Those of the condition's translation.
+pub(super) fn parquet(scan: &ParquetScanExec, schema: &Schema, asks: &Asks) -> DfResult<Open> {
+    let lanes = lanes(schema);
+    let OfScan { bounds, filters, after } = asks.of_scan(&lanes);
+    let condition = condition::of_scan(scan.scan())?;
+    let source = ParquetScan::new(Arc::clone(scan.scan()), lanes.clone(), condition);
+    let source = source.asking(bounds, filters);
+    let is_ordered = source.is_ordered();
+    let mut label = scan.label().to_owned();
+    if !after.is_empty() {
+        label.push_str(&format!(" filtered by {}", in_words(&after)));
+    }
+    let columns = |registers: &[Register]| {
+        let mut columns = columns(schema, registers);
+        for (term, zone) in columns.iter_mut().zip(zones(scan.scan())) {
+            term.is_nullable &= zone.has_nulls;
+            if let (Some(of_type), Some((low, high))) = (term.bounds, zone.bounds) {
+                term.bounds = Some(of_type.meet(Bounds { low, high }));
+            }
+        }
+        columns
+    };
+    let mut open = Open::new(Box::new(source), label, &lanes, columns);
+    if scan.is_one() {
+        open.order = InOrder::OnRequest(is_ordered);
+    }
+    Ok(open.after(&after))
 }
 
 /// No rows.

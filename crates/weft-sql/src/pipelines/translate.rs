@@ -29,6 +29,7 @@ use super::shared::SharedPlans;
 use super::source::{self, Stream};
 use super::term::{Term, in_register};
 use super::{aggregate, join, logic, scalar, shared, sort, window};
+use crate::parquet_scan::ParquetScanExec;
 use crate::plan_node::Plan;
 use crate::scan::ScanExec;
 
@@ -50,9 +51,9 @@ pub(super) fn passed(plan: &Plan) -> Option<&Plan> {
     PASSING.contains(&plan.name()).then(|| plan.children().first().copied()).flatten()
 }
 
-/// True if a plan is rows of DataFusion's, as they come.
+/// True if a plan is rows of files, or of DataFusion's, as they come.
 fn is_input(plan: &Plan) -> bool {
-    passed(plan).map_or(plan.is::<InputExec>(), is_input)
+    passed(plan).map_or_else(|| plan.is::<InputExec>() || plan.is::<ParquetScanExec>(), is_input)
 }
 
 /// How many partitions a plan has.
@@ -176,6 +177,11 @@ impl Translator {
         }
         if let Some(input) = plan.downcast_ref::<InputExec>() {
             let mut open = self.input(input)?;
+            asks.ask(&mut open);
+            return Ok(open);
+        }
+        if let Some(scan) = plan.downcast_ref::<ParquetScanExec>() {
+            let mut open = source::parquet(scan, &schema, &asks)?;
             asks.ask(&mut open);
             return Ok(open);
         }

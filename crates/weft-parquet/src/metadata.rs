@@ -1,0 +1,84 @@
+//! What a file says of itself: its footer, its page index, its Bloom filters.
+
+use std::ops::Range;
+
+use parquet::DecodeResult;
+use parquet::bloom_filter::Sbbf;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
+use weft_rt::io::File;
+
+use crate::columns::OpenFile;
+use crate::error::{ReadError, Result, caught};
+use crate::fetch::{ReadCounts, fetch};
+
+/// Bytes of a file's end that are read first: most footers are smaller.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// Bytes of the smallest file: two marks and the length of the footer.
+const FILE_BYTES_MIN: u64 = 12;
+
+/// Bytes of a Bloom filter that is read, at most.
+const BLOOM_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads the footer of a file of so many bytes, and its page index if it has one. On a worker.
+///
+/// # Errors
+/// [`ReadError`] for a file that cannot be read, or is damaged.
+pub async fn read_metadata(
+    file: &File,
+    name: &str,
+    file_bytes: u64,
+    counts: &ReadCounts,
+) -> Result<ParquetMetaData> {
+    if file_bytes < FILE_BYTES_MIN {
+        let problem = format!("it is no Parquet file, as it has only {file_bytes} bytes");
+        return Err(ReadError::damaged(name, problem));
+    }
+    let mut decoder = caught(name, || ParquetMetaDataPushDecoder::try_new(file_bytes))?
+        .with_page_index_policy(PageIndexPolicy::Optional);
+    let mut wanted = vec![file_bytes.saturating_sub(TAIL_BYTES)..file_bytes];
+    loop {
+        if wanted.iter().any(|range| range.end > file_bytes) {
+            return Err(ReadError::damaged(name, "its footer names bytes behind its end"));
+        }
+        let bytes = fetch(file, name, &wanted, counts).await?;
+        caught(name, || decoder.push_ranges(std::mem::take(&mut wanted), bytes))?;
+        match caught(name, || decoder.try_decode())? {
+            DecodeResult::Data(metadata) => return Ok(metadata),
+            DecodeResult::NeedsData(ranges) if !ranges.is_empty() => wanted = ranges,
+            _ => return Err(ReadError::damaged(name, "its footer has no end")),
+        }
+    }
+}
+
+/// Reads the Bloom filters of some columns of a row group, by the numbers of leaves; `None` for those that have none, or a damaged one. On a
+/// worker.
+///
+/// # Errors
+/// [`ReadError::Io`] if the system does not give the bytes.
+pub async fn bloom_filters(
+    file: &OpenFile,
+    row_group: usize,
+    leaves: &[usize],
+    counts: &ReadCounts,
+) -> Result<Vec<Option<Sbbf>>> {
+    let OpenFile { name, file, bytes: file_bytes, metadata } = file;
+    let range = |leaf: &usize| -> Range<u64> {
+        let chunk = metadata.metadata().row_group(row_group).column(*leaf);
+        let start = chunk.bloom_filter_offset().and_then(|start| u64::try_from(start).ok());
+        let len = chunk.bloom_filter_length().and_then(|len| u64::try_from(len).ok());
+        match (start, len) {
+            (Some(start), Some(len)) if len <= BLOOM_BYTES_MAX => {
+                let end = start.saturating_add(len);
+                if end <= *file_bytes { start..end } else { 0..0 }
+            }
+            _ => 0..0,
+        }
+    };
+    let ranges: Vec<Range<u64>> = leaves.iter().map(range).collect();
+    let bytes = fetch(file, name, &ranges, counts).await?;
+    let filter = |bytes: &bytes::Bytes| -> Option<Sbbf> {
+        caught(name, || Sbbf::from_bytes(bytes)).ok().filter(|_| !bytes.is_empty())
+    };
+    Ok(bytes.iter().map(filter).collect())
+}
