@@ -7,7 +7,7 @@
 //! allocated per call.
 //!
 //! An asynchronous function is awaited through small functions that are made for it ([`Callee`]): `start` puts its future into the slot
-//! and polls it, `poll` polls it again, `take` moves its result out, `discard` drops it where it waits. Wakers are Rust's, so that the
+//! and polls it, `poll` polls it again; both move its result out and drop it once it is ready. `discard` drops it where it waits. Wakers are Rust's, so that the
 //! executor does not know the difference.
 //!
 //! A future that is dropped while it waits drops what it awaits. Frames come from a pool of each worker.
@@ -76,9 +76,8 @@ pub type Found = [u64; RESULT_WORDS];
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Functions {
-    start: unsafe extern "C" fn(*mut u8, *mut u8, *const u8, u64) -> u64,
-    poll: unsafe extern "C" fn(*mut u8, *mut u8) -> u64,
-    take: unsafe extern "C" fn(*mut u8, *mut Found),
+    start: unsafe extern "C" fn(*mut u8, *mut u8, *const u8, u64, *mut Found) -> u64,
+    poll: unsafe extern "C" fn(*mut u8, *mut u8, *mut Found) -> u64,
 }
 
 /// An asynchronous function that generated code awaits: what `call` gives for a key.
@@ -91,13 +90,6 @@ pub struct Callee<'e, F> {
     environment: PhantomData<&'e F>,
 }
 
-/// What lies in a slot.
-enum Awaited<F: Future> {
-    Running(F),
-    Done(F::Output),
-    Taken,
-}
-
 impl<'e, F, G> Callee<'e, F>
 where
     F: Fn(u64) -> G + 'e,
@@ -106,78 +98,80 @@ where
     /// Awaits what `call` gives.
     pub fn new(call: F) -> Callee<'e, F> {
         Callee {
-            functions: Functions { start: start::<F, G>, poll: poll::<G>, take: take::<G> },
+            functions: Functions { start: start::<F, G>, poll: poll::<G> },
             discard: discard::<G>,
-            slot: Layout::new::<Awaited<G>>(),
+            slot: Layout::new::<G>(),
             call,
             environment: PhantomData,
         }
     }
 }
 
-/// Puts the future of a call into a slot and polls it.
+/// Puts the future of a call into a slot and polls it, as [`poll`] does.
 ///
 /// # Safety
-/// `slot` has room for the future and nothing in it; `context` is a task's context, and `call` the function.
-unsafe extern "C" fn start<F, G>(slot: *mut u8, context: *mut u8, call: *const u8, key: u64) -> u64
+/// `slot` has room for the future and nothing in it; `context` is a task's context, `call` the function, and `result` may be written to.
+unsafe extern "C" fn start<F, G>(
+    slot: *mut u8,
+    context: *mut u8,
+    call: *const u8,
+    key: u64,
+    result: *mut Found,
+) -> u64
 where
     F: Fn(u64) -> G,
     G: Future<Output = Found>,
 {
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises. A call of an `async fn` only makes the future; what else panics here ends the process.
     unsafe {
-        let future = (*call.cast::<F>())(key);
-        slot.cast::<Awaited<G>>().write(Awaited::Running(future));
-        poll::<G>(slot, context)
+        slot.cast::<G>().write((*call.cast::<F>())(key));
+        poll::<G>(slot, context, result)
     }
 }
 
-/// Polls the future in a slot.
+/// Polls the future in a slot. When it is ready, or panics, it is dropped, and the slot is empty; its result goes to `result`.
 ///
 /// # Safety
-/// `start` was called for the slot, which has not moved since; `context` is a task's context.
-unsafe extern "C" fn poll<G: Future<Output = Found>>(slot: *mut u8, context: *mut u8) -> u64 {
-    // SAFETY: as the caller promises. The future stays where it is until it is dropped, as pinned ones must.
-    unsafe {
-        let awaited = &mut *slot.cast::<Awaited<G>>();
-        let context = &mut *context.cast::<Context<'_>>();
-        if let Awaited::Running(future) = awaited {
-            let future = Pin::new_unchecked(future);
-            // No panic goes through generated code.
-            match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-                Ok(Poll::Pending) => return SUSPENDED,
-                Ok(Poll::Ready(found)) => *awaited = Awaited::Done(found),
-                Err(panic) => {
-                    PANIC.set(Some(panic));
-                    return PANICKED;
-                }
-            }
+/// `start` was called for the slot, which has not moved since and is not empty; `context` is a task's context, and `result` may be
+/// written to.
+unsafe extern "C" fn poll<G: Future<Output = Found>>(
+    slot: *mut u8,
+    context: *mut u8,
+    result: *mut Found,
+) -> u64 {
+    // No panic goes through generated code.
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: as the caller promises. The future stays where it is until it is dropped, as pinned ones must.
+        let (future, context) =
+            unsafe { (Pin::new_unchecked(&mut *slot.cast::<G>()), &mut *context.cast()) };
+        future.poll(context)
+    }));
+    if matches!(polled, Ok(Poll::Pending)) {
+        return SUSPENDED;
+    }
+    // SAFETY: as the caller promises; nobody looks at the future any more.
+    unsafe { slot.cast::<G>().drop_in_place() };
+    match polled {
+        Ok(Poll::Ready(found)) => {
+            // SAFETY: as the caller promises.
+            unsafe { result.write(found) };
+            READY
         }
-        READY
-    }
-}
-
-/// Moves the result out of a slot.
-///
-/// # Safety
-/// `poll` or `start` has said that it is there.
-unsafe extern "C" fn take<G: Future<Output = Found>>(slot: *mut u8, result: *mut Found) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let awaited = &mut *slot.cast::<Awaited<G>>();
-        if let Awaited::Done(found) = std::mem::replace(awaited, Awaited::Taken) {
-            result.write(found);
+        Ok(Poll::Pending) => SUSPENDED,
+        Err(panic) => {
+            PANIC.set(Some(panic));
+            PANICKED
         }
     }
 }
 
-/// Drops what is in a slot.
+/// Drops the future in a slot.
 ///
 /// # Safety
-/// `start` was called for the slot.
+/// `start` was called for the slot, which is not empty.
 unsafe fn discard<G: Future<Output = Found>>(slot: *mut u8) {
     // SAFETY: as the caller promises.
-    unsafe { slot.cast::<Awaited<G>>().drop_in_place() }
+    unsafe { slot.cast::<G>().drop_in_place() }
 }
 
 /// A ramp: the frame, the context, the resume function, and parameters in the order of the frame.
@@ -489,6 +483,11 @@ fn resume_function(config: TargetFrontendConfig, call: CallConv) -> Function {
         let functions = load(b, frame::CALLEE);
         b.ins().load(types::I64, constant, functions, 8 * number)
     };
+    let result = |b: &mut FunctionBuilder<'_>, number| {
+        let results = load(b, frame::RESULTS);
+        let offset = b.ins().imul_imm_s(number, size_of::<Found>() as i64);
+        b.ins().iadd(results, offset)
+    };
     b.switch_to_block(starts);
     let keys = load(&mut b, frame::KEYS);
     let offset = b.ins().ishl_imm_s(number, 3);
@@ -496,8 +495,9 @@ fn resume_function(config: TargetFrontendConfig, call: CallConv) -> Function {
     let key = b.ins().load(types::I64, flags, place, 0);
     let start = callee(&mut b, 0);
     let (environment, room) = (load(&mut b, frame::ENVIRONMENT), slot(&mut b));
-    let of_start = b.import_signature(signature(call, 4));
-    let said = call_of(&mut b, of_start, start, &[room, task, environment, key]);
+    let place = result(&mut b, number);
+    let of_start = b.import_signature(signature(call, 5));
+    let said = call_of(&mut b, of_start, start, &[room, task, environment, key, place]);
     b.def_var(answer, said);
     let is_ready = b.ins().icmp_imm_s(IntCC::Equal, said, READY as i64);
     b.ins().brif(is_ready, found, &[], suspends, &[]);
@@ -505,23 +505,16 @@ fn resume_function(config: TargetFrontendConfig, call: CallConv) -> Function {
     b.switch_to_block(resumes);
     let poll = callee(&mut b, 1);
     let room = slot(&mut b);
-    let of_poll = b.import_signature(signature(call, 2));
-    let said = call_of(&mut b, of_poll, poll, &[room, task]);
+    let number = b.use_var(at);
+    let place = result(&mut b, number);
+    let of_poll = b.import_signature(signature(call, 3));
+    let said = call_of(&mut b, of_poll, poll, &[room, task, place]);
     b.def_var(answer, said);
     let is_ready = b.ins().icmp_imm_s(IntCC::Equal, said, READY as i64);
     b.ins().brif(is_ready, found, &[], suspends, &[]);
 
     b.switch_to_block(found);
     let number = b.use_var(at);
-    let results = load(&mut b, frame::RESULTS);
-    let offset = b.ins().imul_imm_s(number, size_of::<Found>() as i64);
-    let place = b.ins().iadd(results, offset);
-    let take = callee(&mut b, 2);
-    let room = slot(&mut b);
-    let mut of_take = signature(call, 2);
-    of_take.returns.clear();
-    let of_take = b.import_signature(of_take);
-    b.ins().call_indirect(of_take, take, &[room, place]);
     let next = b.ins().iadd_imm_s(number, 1);
     b.def_var(at, next);
     b.ins().jump(header, &[]);
@@ -531,10 +524,16 @@ fn resume_function(config: TargetFrontendConfig, call: CallConv) -> Function {
     let number = b.use_var(at);
     b.ins().store(flags, number, memory, frame::AT);
     let said = b.use_var(answer);
-    return_in(&mut b, memory, WAITS, said);
+    let [waits, ended_state] = [WAITS, ENDED].map(|state| b.ins().iconst(types::I64, state as i64));
+    let has_panicked = b.ins().icmp_imm_s(IntCC::Equal, said, PANICKED as i64);
+    let state = b.ins().select(has_panicked, ended_state, waits);
+    b.ins().store(flags, state, memory, frame::STATE);
+    b.ins().return_(&[said]);
+
     b.switch_to_block(ended);
-    let said = b.ins().iconst(types::I64, READY as i64);
-    return_in(&mut b, memory, ENDED, said);
+    let [state, said] = [ENDED, READY].map(|word| b.ins().iconst(types::I64, word as i64));
+    b.ins().store(flags, state, memory, frame::STATE);
+    b.ins().return_(&[said]);
     b.seal_all_blocks();
     b.finalize(config);
     function
@@ -548,11 +547,4 @@ fn call_of(
 ) -> Value {
     let called = b.ins().call_indirect(signature, function, arguments);
     b.inst_results(called)[0]
-}
-
-/// Leaves a state in the frame and returns.
-fn return_in(b: &mut FunctionBuilder<'_>, memory: Value, state: u64, said: Value) {
-    let state = b.ins().iconst(types::I64, state as i64);
-    b.ins().store(MemFlagsData::trusted(), state, memory, frame::STATE);
-    b.ins().return_(&[said]);
 }
