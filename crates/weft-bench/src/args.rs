@@ -17,8 +17,8 @@ use crate::workload::{TPCDS, TPCH};
 
 pub use all::AllArgs;
 pub use database::{
-    DataArgs, DatabaseArgs, InljArgs, MemoryArgs, RateArgs, Settings, SpillArgs, StorageArgs,
-    SuiteArgs, TpcdsArgs, TpchArgs, setting,
+    CompileArgs, DataArgs, DatabaseArgs, InljArgs, MemoryArgs, RateArgs, Settings, SpillArgs,
+    StorageArgs, SuiteArgs, TpcdsArgs, TpchArgs, setting,
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs};
@@ -90,6 +90,9 @@ pub enum Experiment {
     /// How fast one thread, whatever --threads says, runs queries 1 and 6 of TPC-H in memory, beside loops written by hand
     #[command(after_long_help = json_help())]
     Rate(RateArgs),
+    /// TPC-H queries in memory with compiled pipelines and without, and what compiling takes
+    #[command(after_long_help = json_help())]
+    Compile(CompileArgs),
     /// Measures nothing: makes the Parquet files that the others load, where they are missing, and with --load the database
     Data(DataArgs),
 }
@@ -116,6 +119,7 @@ impl Experiment {
                 return vec![args.database.database(&TPCH)];
             }
             Experiment::Rate(args) => return vec![args.database()],
+            Experiment::Compile(args) => return vec![args.database()],
             Experiment::Inlj(args) => return vec![args.database()],
             Experiment::Memory(_) | Experiment::Storage(_) => {
                 return vec![self.common().data.clone()];
@@ -159,6 +163,7 @@ impl Experiment {
             Experiment::Inlj(args) => &args.common,
             Experiment::Storage(args) => &args.common,
             Experiment::Rate(args) => &args.common,
+            Experiment::Compile(args) => &args.common,
             Experiment::Data(args) => &args.common,
         }
     }
@@ -181,6 +186,7 @@ impl Experiment {
             Experiment::Inlj(args) => &mut args.common,
             Experiment::Storage(args) => &mut args.common,
             Experiment::Rate(args) => &mut args.common,
+            Experiment::Compile(args) => &mut args.common,
             Experiment::Data(args) => &mut args.common,
         }
     }

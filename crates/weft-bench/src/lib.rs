@@ -30,8 +30,8 @@ use args::{
 };
 pub use error::BenchError;
 use experiment::{
-    compression, inlj, io, lookup, memory, neighbour, prefetch, probe, rate, scan, spill, storage,
-    suite,
+    compile, compression, inlj, io, lookup, memory, neighbour, prefetch, probe, rate, scan, spill,
+    storage, suite,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
@@ -83,6 +83,11 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Rate(args) => {
             let points = rate::run(args, &machine)?;
             summary = Some(table(&points) + &rate::summary(&points));
+            points
+        }
+        Experiment::Compile(args) => {
+            let (points, text) = compile::run(args, &machine)?;
+            summary = Some(text);
             points
         }
         Experiment::Agg(args) => spilled(

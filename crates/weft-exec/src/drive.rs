@@ -19,6 +19,7 @@ use weft_rt::sync::channel::{Receiver, bounded};
 use weft_rt::{BATCH_DEPTH_MAX, Batch, Boundary};
 
 use crate::barrier::Barrier;
+use crate::compile::Tier;
 use crate::error::{ExecError, Result};
 use crate::interpret::{Advance, Interpreter};
 use crate::pace::{Pace, TURN};
@@ -52,10 +53,14 @@ pub(crate) async fn drive(
     let hybrids = make_hybrid(&mut program, context);
     let program = Arc::new(program);
     let handed_over = Barrier::new(context.workers);
+    let reads = || pipeline.sink.reads();
+    let tier = context.compiling.as_ref();
+    let tier = tier.and_then(|compiling| Tier::new(compiling, &program, reads()));
     let run = Arc::new(Run {
         pipeline,
         program,
         hybrids,
+        tier,
         handed_over,
         context: context.clone(),
         enough,
@@ -72,6 +77,9 @@ pub(crate) async fn drive(
     unless_cancelled(finish, &context.cancel).await?;
     context.progress.add_done(expected.units_at_end);
     if let Some(profile) = context.profile() {
+        if let Some(tier) = &run.tier {
+            profile.note_compilation(tier.compilation());
+        }
         profile.end(&run.pipeline, &run.program.steps);
     }
     if let Some(pipeline) = Arc::into_inner(run).and_then(|run| Arc::into_inner(run.pipeline)) {
@@ -108,6 +116,8 @@ struct Run {
     program: Arc<Program>,
     /// Steps that put tuples aside.
     hybrids: Vec<usize>,
+    /// Decides what is compiled, if anything is.
+    tier: Option<Arc<Tier>>,
     /// Where workers wait until all have handed over what they have put aside.
     handed_over: Barrier,
     context: Context,
@@ -122,7 +132,7 @@ impl Run {
     async fn work(&self, worker: usize) -> Result<()> {
         let sink = self.pipeline.sink.local(&self.context.of_part(PartName::Sink), worker)?;
         let interpreter = Interpreter::new(self.program.clone(), &self.context);
-        let interpreter = interpreter.of_pipeline(&self.context);
+        let interpreter = interpreter.of_pipeline(&self.context).with_tier(self.tier.clone());
         let mut machine = Machine { run: self, interpreter, sink, pace: Pace::default() };
         let depth = self.pipeline.source.depth(&self.context);
         {
@@ -271,6 +281,9 @@ impl Machine<'_> {
             }
             self.run_loaded().await?;
             self.run.to_do.advance(count as u64);
+            if let Some(tier) = &self.run.tier {
+                tier.note_left(self.run.to_do.left());
+            }
             self.pace.keep().await;
             start += count;
         }

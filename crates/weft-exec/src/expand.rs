@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::lane::Lane;
 use crate::pace::Pace;
 use crate::profile::Facts;
+use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
 
@@ -31,6 +32,11 @@ pub trait Expand: fmt::Debug + Send + Sync {
     /// A step in place of this one, for one pipeline, that puts some tuples aside; `None` if there is no need to. Registers
     /// are of these `lanes`. Called when the pipelines that this one depends on have ended.
     fn hybrid(&self, _lanes: &[Lane], _context: &Context) -> Option<Arc<dyn Expand>> {
+        None
+    }
+
+    /// The registers that it, or one that takes its place, reads; `None` if that may be any.
+    fn reads(&self) -> Option<Vec<Register>> {
         None
     }
 

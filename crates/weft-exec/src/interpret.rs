@@ -10,11 +10,13 @@
 //! that expand.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_store::spill::thread_time;
 
+use crate::compile::{Tier, Tiered, Way};
 use crate::error::Result;
 use crate::expand::Expansion;
 use crate::kernels::{self, filter};
@@ -56,6 +58,8 @@ pub struct Interpreter {
     turn: Option<Instant>,
     /// For each step that calls a function, how fast it was.
     speeds: Vec<Speed>,
+    /// Executes runs of steps compiled, if there is a tier that does.
+    tiered: Option<Tiered>,
 }
 
 /// Steps after which it is looked how long they have taken: a step of ours is some microseconds.
@@ -125,6 +129,7 @@ impl Interpreter {
             meter: None,
             turn: None,
             speeds: vec![Speed::default(); program.steps.len()],
+            tiered: None,
             program,
         }
     }
@@ -133,6 +138,11 @@ impl Interpreter {
     pub(crate) fn of_pipeline(self, context: &Context) -> Interpreter {
         let meter = context.profile().map(Meter::new);
         Interpreter { meter, turn: Some(Instant::now()), ..self }
+    }
+
+    /// The same, with runs executed as the program's `tier` decides.
+    pub fn with_tier(self, tier: Option<Arc<Tier>>) -> Interpreter {
+        Interpreter { tiered: tier.map(Tiered::new), ..self }
     }
 
     /// From now on its steps let others run, or never wait.
@@ -355,21 +365,32 @@ impl Interpreter {
             if let Some(meter) = &mut self.meter {
                 meter.reach(at, self.registers.selection.count());
             }
+            if let Some(tiered) = &mut self.tiered {
+                let rows = self.registers.selection.count();
+                let end = match tiered.reach(at, &mut self.registers) {
+                    Way::Interpreted => None,
+                    Way::Executed(end) => Some(end),
+                    Way::Measured(run, end) => {
+                        self.interpret_run(at..end)?;
+                        if let Some(tiered) = &mut self.tiered {
+                            tiered.measured(run, rows);
+                        }
+                        Some(end)
+                    }
+                };
+                if let Some(end) = end {
+                    if let Some(meter) = &mut self.meter {
+                        (at + 1..end).for_each(|step| meter.reach(step, rows));
+                    }
+                    at = end;
+                    if at < program.steps.len() && self.is_turn_over() {
+                        (self.next, self.awaited) = (Some(at), Awaited::Rest);
+                        return Ok(());
+                    }
+                    continue;
+                }
+            }
             match step {
-                Step::Filter { condition } => filter::keep_true(&mut self.registers, *condition),
-                Step::MayMatch { keys, hash, filter } => {
-                    filter.keep(&mut self.registers, keys, *hash);
-                }
-                Step::Begin { condition, when } => self.begin_scope(at, *condition, *when),
-                Step::Else => {
-                    let scope = &mut self.scopes[self.open - 1];
-                    self.registers.selection.copy_from(&scope.otherwise);
-                }
-                Step::End => {
-                    self.open -= 1;
-                    let scope = &mut self.scopes[self.open];
-                    std::mem::swap(&mut self.registers.selection, &mut scope.outer);
-                }
                 Step::Expand(_) => {
                     let expansion = self.expansions[at].as_mut().expect("a step that expands");
                     if expansion.puts_aside(&self.registers) {
@@ -398,16 +419,57 @@ impl Interpreter {
                         self.speeds[at].note(units, thread_time().saturating_sub(before));
                     }
                 }
-                step => kernels::run(step, &mut self.registers)?,
+                step => self.run_step(at, step)?,
             }
             at += 1;
-            if at.is_multiple_of(STEPS_AT_ONCE)
-                && at < program.steps.len()
-                && self.turn.is_some_and(|since| since.elapsed() >= TURN)
-            {
+            if at.is_multiple_of(STEPS_AT_ONCE) && at < program.steps.len() && self.is_turn_over() {
                 (self.next, self.awaited) = (Some(at), Awaited::Rest);
                 return Ok(());
             }
+        }
+        Ok(())
+    }
+
+    /// True if others are to be let run now.
+    fn is_turn_over(&self) -> bool {
+        self.turn.is_some_and(|since| since.elapsed() >= TURN)
+    }
+
+    /// Runs a step that neither expands nor calls a function.
+    fn run_step(&mut self, at: usize, step: &Step) -> Result<()> {
+        match step {
+            Step::Filter { condition } => filter::keep_true(&mut self.registers, *condition),
+            Step::MayMatch { keys, hash, filter } => {
+                filter.keep(&mut self.registers, keys, *hash);
+            }
+            Step::Begin { condition, when } => self.begin_scope(at, *condition, *when),
+            Step::Else => {
+                let scope = &mut self.scopes[self.open - 1];
+                self.registers.selection.copy_from(&scope.otherwise);
+            }
+            Step::End => {
+                self.open -= 1;
+                let scope = &mut self.scopes[self.open];
+                std::mem::swap(&mut self.registers.selection, &mut scope.outer);
+            }
+            step => kernels::run(step, &mut self.registers)?,
+        }
+        Ok(())
+    }
+
+    /// Runs all steps of a run, whose scopes begin and end in it.
+    fn interpret_run(&mut self, run: Range<usize>) -> Result<()> {
+        let program = Arc::clone(&self.program);
+        let mut at = run.start;
+        while at < run.end {
+            let step = &program.steps[at];
+            if self.registers.selection.count() == 0 && !matches!(step, Step::Else | Step::End) {
+                // The end of a scope around the run lies behind it.
+                at = self.skips[at];
+                continue;
+            }
+            self.run_step(at, step)?;
+            at += 1;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! - [`lane`] and [`text`] are the values that steps know, [`vector`] holds up to [`VECTOR_ROWS_MAX`] of one lane,
 //!   [`selection`] says which of them count.
 //! - [`interpret`] runs programs by [`kernels`], one per step; [`expand`] is what makes several tuples of one.
+//! - [`mod@compile`] decides when compiled code takes the place of interpreted steps.
 //! - [`program`] has the step set, [`registers`] what it works on, [`pipeline`] what lies around it, [`query`] the
 //!   whole.
 //! - [`Query::run`](query::Query::run) drives: a task per worker and pipeline, many morsels waiting for devices at
@@ -25,6 +26,7 @@ pub mod aggregate;
 mod apart;
 pub mod arrow;
 mod barrier;
+pub mod compile;
 mod constant;
 mod copies;
 mod drive;

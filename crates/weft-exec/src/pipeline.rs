@@ -114,6 +114,11 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// If there is no memory for it.
     fn local(&self, context: &Context, worker: usize) -> Result<Box<dyn LocalSink>>;
 
+    /// The registers that it reads; `None` if that may be any.
+    fn reads(&self) -> Option<Vec<Register>> {
+        None
+    }
+
     /// True if it keeps tuples until it has all of them: it needs memory, and may spill.
     fn keeps_tuples(&self) -> bool {
         false

@@ -10,6 +10,7 @@ use weft_rt::memory::Ledger;
 use weft_rt::progress::Progress;
 use weft_rt::{Runtime, Share};
 
+use crate::compile::Compiling;
 use crate::drive::drive;
 use crate::error::{ExecError, Result};
 use crate::pace::Pace;
@@ -44,6 +45,8 @@ pub struct Context {
     pub partition: PartitionMode,
     /// Where operators spill to that outgrow memory; nowhere if none: they fail then.
     pub spilling: Option<Arc<Spilling>>,
+    /// What compiles its programs; nothing if all are interpreted.
+    pub compiling: Option<Compiling>,
     /// When they may have much memory, which all queries of a statement share.
     pub turn: Arc<Turn>,
     /// What each pipeline does, if it is to be measured: as many as the query has pipelines, or none.
@@ -95,6 +98,7 @@ impl Context {
             io_depth: weft_rt::IO_DEPTH_DEFAULT,
             partition: PartitionMode::default(),
             spilling: None,
+            compiling: None,
             turn: Arc::default(),
             profiles: Arc::default(),
             measuring: None,

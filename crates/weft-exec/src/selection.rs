@@ -188,6 +188,18 @@ impl Selection {
         }
     }
 
+    /// Keeps these, some of the rows that are selected, ascending.
+    ///
+    /// # Panics
+    /// If they are more than a vector has.
+    pub fn keep(&mut self, rows: &[u16]) {
+        self.is_all = self.is_all && rows.len() == self.count;
+        self.count = rows.len();
+        if !self.is_all {
+            self.rows[..rows.len()].copy_from_slice(rows);
+        }
+    }
+
     /// Selects `rows`, which are in ascending order.
     pub fn set(&mut self, rows: impl IntoIterator<Item = u16>) {
         (self.count, self.is_all) = (0, false);

@@ -2,6 +2,7 @@
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 
+use crate::kernels::bits::pack;
 use crate::vector::VECTOR_ROWS_MAX;
 
 const WORDS: usize = VECTOR_ROWS_MAX.div_ceil(64);
@@ -59,6 +60,19 @@ impl Validity {
         let word = &mut self.words_mut()[row / 64];
         let bit = 1 << (row % 64);
         if valid { *word |= bit } else { *word &= !bit }
+    }
+
+    /// Says of each row, by a byte that is 0 or 1, whether it has a value.
+    pub fn set_bytes(&mut self, bytes: &[u8]) {
+        let bits = pack(bytemuck::cast_slice(bytes), bytes.len());
+        let has_nulls = |(number, word): (usize, &u64)| {
+            let rows = bytes.len().saturating_sub(number * 64).min(64);
+            rows > 0 && !word & (u64::MAX >> (64 - rows)) != 0
+        };
+        match bits.iter().enumerate().any(has_nulls) {
+            true => self.words_mut().copy_from_slice(&bits),
+            false => self.set_all(),
+        }
     }
 
     /// Valid where `other` is.

@@ -43,6 +43,12 @@ impl Work {
         self.progress.add_total(units);
     }
 
+    /// Tuples that were announced and have not been gone through.
+    pub(crate) fn left(&self) -> u64 {
+        let done = self.done.load(Ordering::Relaxed);
+        self.announced.load(Ordering::Relaxed).saturating_sub(done)
+    }
+
     /// Some have been. Those that were not announced, or come again, do not count.
     pub(crate) fn advance(&self, tuples: u64) {
         let announced = self.announced.load(Ordering::Relaxed);

@@ -69,6 +69,8 @@ pub(crate) struct Control {
     needs_pipelines: AtomicBool,
     /// What its pipelines do is measured.
     is_measured: AtomicBool,
+    /// The code of its pipelines is shown.
+    shows_code: AtomicBool,
     /// It has aggregates that can be planned without sets and lists of values.
     has_distinct: AtomicBool,
     /// The transaction that it is a statement of. Whoever holds a statement that has ended does not hold its transaction.
@@ -167,6 +169,16 @@ impl Control {
     /// True if what its pipelines do is measured.
     pub(crate) fn is_measured(&self) -> bool {
         self.is_measured.load(Ordering::Relaxed)
+    }
+
+    /// Has the code of the statement's pipelines shown instead of its plan.
+    pub(crate) fn show_code(&self) {
+        self.shows_code.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the code of its pipelines is shown.
+    pub(crate) fn shows_code(&self) -> bool {
+        self.shows_code.load(Ordering::Relaxed)
     }
 
     /// Notes that the statement has aggregates that can be planned without sets and lists of values.

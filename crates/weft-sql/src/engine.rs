@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use datafusion::execution::SessionState;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use weft_exec::compile::{CompileMode, Compiling};
 use weft_exec::spill::{Levels, Spilling};
+use weft_jit::JitCompiler;
 use weft_rt::background;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::{Ledger, heap, kept, slab};
@@ -107,6 +109,8 @@ pub struct Engine {
     spill_directory: PathBuf,
     /// Where operators spill to, and how pipelines share memory.
     pub(crate) spilling: Arc<Spilling>,
+    /// What compiles pipelines, once that was asked for; nothing where there is no code for the processor.
+    compiler: OnceLock<Option<Arc<JitCompiler>>>,
     /// DataFusion's state as sessions have it at first, once one was made.
     first_state: OnceLock<Arc<SessionState>>,
     /// How many values the sequences have given.
@@ -255,6 +259,7 @@ impl Engine {
             settings: Mutex::new(settings),
             spill_directory,
             spilling,
+            compiler: OnceLock::new(),
             first_state: OnceLock::new(),
             sequences: Positions::default(),
             temporary_sessions: AtomicU64::new(0),
@@ -264,6 +269,15 @@ impl Engine {
     /// A name for the schema of a session's temporary tables.
     pub(crate) fn next_temporary_schema(&self) -> String {
         schema_of(self.temporary_sessions.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// What compiles pipelines in this mode; `None` if nothing does.
+    pub(crate) fn compiling(&self, mode: CompileMode) -> Option<Compiling> {
+        if mode == CompileMode::Never {
+            return None;
+        }
+        let compiler = self.compiler.get_or_init(|| JitCompiler::new(&self.ledger)).clone()?;
+        Some(Compiling { compiler, mode })
     }
 
     /// DataFusion's state as sessions have it at first, which all of them share.

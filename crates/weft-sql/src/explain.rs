@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::common::format::ExplainFormat;
+use datafusion::common::format::{ExplainFormat, ExplainStatementOptions, MetricType};
 use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::{MemoryPool, PeakRecordingPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -14,10 +14,11 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use weft_exec::compile::{CompileMode, Compiling};
 use weft_exec::profile::{LONG_TURN, Turns};
 
 use crate::control::Control;
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::pipelines::{self, PipelinesExec, Totals};
 use crate::plan_node::{Plan, sources};
 use crate::run::{Run, Started, text_batch, text_rows, text_schema};
@@ -54,6 +55,16 @@ pub(crate) fn is_plainly_analyzed(plan: &Analyze, state: &SessionState) -> bool 
         && !state.config_options().explain.show_statistics
 }
 
+/// Has options of EXPLAIN say that code is to be shown: by a level of metrics, of which there are none without ANALYZE.
+pub(crate) fn ask_for_code(options: &mut ExplainStatementOptions) {
+    options.analyze_level = Some(MetricType::Dev);
+}
+
+/// True if [`ask_for_code`] was called, of which options say nothing afterwards.
+pub(crate) fn take_code(options: &mut ExplainStatementOptions) -> bool {
+    !options.analyze && options.analyze_level.take_if(|level| *level == MetricType::Dev).is_some()
+}
+
 /// The result of EXPLAIN.
 ///
 /// # Errors
@@ -63,6 +74,30 @@ pub(crate) async fn explained(run: &Run, state: &SessionState, plan: &Explain) -
     let physical = state.query_planner().create_physical_plan(&logical, state).await?;
     let mut rows = vec![("logical_plan", texts(&logical.display_indent().to_string()))];
     rows.extend(of_plan(&physical, None));
+    let (names, plans) = columns(rows);
+    text_rows(&COLUMNS, vec![names, plans])
+}
+
+/// The result of EXPLAIN (CODE): the code of each pipeline.
+///
+/// # Errors
+/// Those of planning; an error where there is no code for the processor.
+pub(crate) async fn code(run: &Run, state: &SessionState, plan: &Explain) -> Result<Started> {
+    let Some(Compiling { compiler, .. }) = run.session.engine().compiling(CompileMode::Always)
+    else {
+        return Err(SqlError::not_supported("EXPLAIN (CODE) on this processor")
+            .with_hint("pipelines are interpreted here: EXPLAIN shows them"));
+    };
+    let logical = run.optimized(state, plan.plan.as_ref().clone())?;
+    let physical = state.query_planner().create_physical_plan(&logical, state).await?;
+    let (mut tree, mut execs, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    walk(&physical, 0, false, &mut tree, &mut execs);
+    for exec in execs {
+        rows.push(("code", pipelines::code(exec, &*compiler)?));
+    }
+    if rows.is_empty() {
+        rows.push(("code", vec!["no part of the query is executed by pipelines".to_owned()]));
+    }
     let (names, plans) = columns(rows);
     text_rows(&COLUMNS, vec![names, plans])
 }

@@ -332,7 +332,12 @@ impl Run {
                 }
                 other => DfStatement::Statement(Box::new(other)),
             },
-            DfStatement::Explain(explain) => explain_source(&catalog, explain)?,
+            DfStatement::Explain(mut explain) => {
+                if explain::take_code(&mut explain.options) {
+                    self.control.show_code();
+                }
+                explain_source(&catalog, explain)?
+            }
             other => other,
         };
         let state = catalog.planning_state();
@@ -440,6 +445,9 @@ impl Run {
     /// Starts a plan that returns rows.
     pub(crate) async fn rows(&self, state: &SessionState, plan: LogicalPlan) -> Result<Started> {
         match &plan {
+            LogicalPlan::Explain(plan) if self.control.shows_code() => {
+                return explain::code(self, state, plan).await;
+            }
             LogicalPlan::Explain(plan) if explain::is_plain(plan, state) => {
                 return explain::explained(self, state, plan).await;
             }

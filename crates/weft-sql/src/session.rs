@@ -653,6 +653,7 @@ impl Session {
             index_use: inner.settings.index_use,
             index_join: inner.settings.index_join,
             index_join_tuples: inner.settings.index_join_tuples,
+            compiling: self.engine.compiling(inner.settings.compile),
         };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
@@ -856,7 +857,7 @@ fn scope(name: &str) -> Result<Scope> {
     Ok(match name {
         "memory_limit" | "threads" | "max_temp_size" | "partition" | "spill_compression"
         | "spill_mode" | "io_bandwidth_limit" | "io_driver" | "temp_directory" => Scope::Database,
-        "batch_size" | "engine" | "index_join" | "index_join_tuples" | "index_scan"
+        "batch_size" | "compile" | "engine" | "index_join" | "index_join_tuples" | "index_scan"
         | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),
         "datafusion.execution.batch_size" => return Err(renamed(name, "batch_size")),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use weft_exec::VECTOR_ROWS_MAX;
+use weft_exec::compile::CompileMode;
 use weft_exec::query::PartitionMode;
 use weft_exec::source::OUTER_TUPLES;
 use weft_exec::spill::{SpillCompression, SpillMode, SpillOptions};
@@ -33,8 +34,12 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 16] = [
+pub(crate) const SETTINGS: [(&str, &str); 17] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
+    (
+        "compile",
+        "when pipelines are compiled: auto (where that pays, as measured), always (before they begin), or never; of the session",
+    ),
     (
         "engine",
         "what executes queries: weft as far as it can, datafusion, or auto: weft those that it can wholly; of the session",
@@ -130,6 +135,8 @@ pub(crate) struct DatabaseSettings {
 /// The settings of a session, beside those in DataFusion's configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSettings {
+    /// When pipelines are compiled.
+    pub(crate) compile: CompileMode,
     pub(crate) batch_rows: usize,
     pub(crate) io_depth: usize,
     pub(crate) timezone: Option<String>,
@@ -181,6 +188,7 @@ impl Default for SessionSettings {
     fn default() -> SessionSettings {
         SessionSettings {
             batch_rows: BATCH_ROWS_DEFAULT,
+            compile: CompileMode::default(),
             io_depth: SCAN_DEPTH_DEFAULT,
             timezone: None,
             engine: ExecutedBy::default(),
@@ -212,8 +220,8 @@ impl DatabaseSettings {
                 | "spill_compression" | "spill_mode" | "io_bandwidth_limit" => {
                     database.set(name, value)?;
                 }
-                "batch_size" | "engine" | "index_join" | "index_join_tuples" | "index_scan"
-                | "io_depth" | "timezone" => {
+                "batch_size" | "compile" | "engine" | "index_join" | "index_join_tuples"
+                | "index_scan" | "io_depth" | "timezone" => {
                     session.set(name, value)?;
                 }
                 other if other.starts_with("datafusion.") => {
@@ -303,6 +311,7 @@ impl SessionSettings {
     pub(crate) fn reset(&mut self, name: &str, default: &SessionSettings) -> Result<()> {
         match name {
             "batch_size" => self.batch_rows = default.batch_rows,
+            "compile" => self.compile = default.compile,
             "io_depth" => self.io_depth = default.io_depth,
             "timezone" => self.timezone = default.timezone.clone(),
             "engine" => self.engine = default.engine,
@@ -321,6 +330,9 @@ impl SessionSettings {
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "batch_size" => self.batch_rows = parse_count(name, value, 1, 65_536)?,
+            "compile" => {
+                self.compile = parse_mode(name, value, CompileMode::ALL, CompileMode::name)?
+            }
             "io_depth" => self.io_depth = parse_count(name, value, 1, IO_DEPTH_MAX)?,
             "engine" => self.engine = parse_mode(name, value, ExecutedBy::ALL, ExecutedBy::name)?,
             "index_join" => {
@@ -364,6 +376,7 @@ pub(crate) fn show(
 ) -> Option<String> {
     Some(match name {
         "batch_size" => session.batch_rows.to_string(),
+        "compile" => session.compile.name().to_owned(),
         "engine" => session.engine.name().to_owned(),
         "index_join" => session.index_join.name().to_owned(),
         "index_join_tuples" => session.index_join_tuples.to_string(),

@@ -328,11 +328,35 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
             }
         },
         ("EXPLAIN", "COPY", _) => parse_explain_copy(tokens),
+        ("EXPLAIN", "", "CODE") => parse_explain_code(sql, tokens),
         (first, second, _) => {
             foreign::check(first, second)?;
             parse_datafusion(tokens)
         }
     }
+}
+
+/// `EXPLAIN (CODE) …`, as EXPLAIN whose options say so.
+fn parse_explain_code(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let is_space = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    let mut places = (0..tokens.len()).filter(|at| !is_space(&tokens[*at]));
+    let (Some(open), Some(end)) = (places.nth(1), places.nth(1)) else {
+        return expected("the end of EXPLAIN's options", &TokenWithSpan::new_eof());
+    };
+    if tokens[end].token != Token::RParen {
+        return expected("nothing but CODE among EXPLAIN's options", &tokens[end]);
+    }
+    tokens.drain(open..=end);
+    let mut parsed = parse_tokens(sql, tokens)?;
+    if let Parsed::Sql(statement) = &mut parsed
+        && let DfStatement::Explain(explain) = statement.as_mut()
+        && !explain.options.analyze
+    {
+        crate::explain::ask_for_code(&mut explain.options);
+        return Ok(parsed);
+    }
+    Err(SqlError::not_supported("EXPLAIN (CODE) of this statement")
+        .with_hint("it shows the code of a query: EXPLAIN (CODE) SELECT …"))
 }
 
 /// Parses a query of a view or a description.

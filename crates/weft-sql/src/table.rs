@@ -17,6 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::future::BoxFuture;
+use weft_exec::compile::Compiling;
 use weft_exec::spill::Turn;
 use weft_store::{ROW_ID, Table};
 
@@ -42,6 +43,8 @@ pub(crate) struct ScanContext {
     /// When joins look rows up in indexes, and how many at a time.
     pub(crate) index_join: IndexUse,
     pub(crate) index_join_tuples: usize,
+    /// What compiles pipelines, and when; nothing if all are interpreted.
+    pub(crate) compiling: Option<Compiling>,
 }
 
 /// A table of one snapshot.

@@ -304,6 +304,29 @@ impl RateArgs {
     }
 }
 
+/// `weft bench compile`.
+#[derive(Args, Clone, Debug)]
+pub struct CompileArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// TPC-H scale factor
+    #[arg(long, default_value_t = 1.0, value_name = "SF", allow_negative_numbers = true, value_parser = scale_factor)]
+    pub scale: f64,
+
+    /// The database; created and loaded if needed [default: one of the scale in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+}
+
+impl CompileArgs {
+    /// The database's directory.
+    pub fn database(&self) -> PathBuf {
+        database(&TPCH, &self.common, self.db.as_ref(), self.scale)
+    }
+}
+
 /// `weft bench inlj`.
 #[derive(Args, Clone, Debug)]
 pub struct InljArgs {

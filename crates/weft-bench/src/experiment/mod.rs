@@ -1,6 +1,7 @@
 //! The experiments, one per file.
 
 mod apart;
+pub mod compile;
 pub mod compression;
 pub mod inlj;
 pub mod io;

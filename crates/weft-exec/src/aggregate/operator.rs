@@ -53,6 +53,8 @@ pub struct Aggregation {
     pub(super) keys: usize,
     /// Each row is stored once for each of these.
     pub(super) sets: Vec<Keys>,
+    /// What the aggregates read.
+    arguments: Vec<Register>,
     /// Keys of groups that there are even if there are no rows.
     always: Vec<Vec<Option<Constant>>>,
     /// What its workers share to spill, once there is one; nothing if it cannot.
@@ -79,6 +81,7 @@ impl Aggregation {
     pub fn without_keys(program: &Program, aggregates: &[Aggregate]) -> Arc<Aggregation> {
         Arc::new(Aggregation {
             states: States::new(&program.registers, &[], aggregates),
+            arguments: arguments(aggregates),
             keys: 0,
             sets: Vec::new(),
             always: vec![Vec::new()],
@@ -110,6 +113,7 @@ impl Aggregation {
         }
         Arc::new(Aggregation {
             states: States::new(&program.registers, keys, aggregates),
+            arguments: arguments(aggregates),
             keys: keys.len(),
             sets,
             always,
@@ -157,12 +161,27 @@ impl Aggregation {
     }
 }
 
+/// The registers that aggregates read.
+fn arguments(aggregates: &[Aggregate]) -> Vec<Register> {
+    let of = |aggregate: &Aggregate| {
+        let Aggregate { arguments, filter, hash, order, .. } = aggregate;
+        let others = filter.iter().chain(hash).chain(order);
+        arguments.iter().chain(others).copied().collect::<Vec<_>>()
+    };
+    aggregates.iter().flat_map(of).collect()
+}
+
 #[derive(Debug)]
 struct AggregationSink {
     operator: Arc<Aggregation>,
 }
 
 impl Sink for AggregationSink {
+    fn reads(&self) -> Option<Vec<Register>> {
+        let keys = self.operator.sets.iter().flat_map(|set| &set.registers);
+        Some(keys.chain(&self.operator.arguments).copied().collect())
+    }
+
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         Ok(if self.operator.sets.is_empty() {
             Box::new(NoGroups::new(self.operator.clone(), context))

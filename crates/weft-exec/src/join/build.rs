@@ -60,6 +60,10 @@ impl Build {
 }
 
 impl Sink for Build {
+    fn reads(&self) -> Option<Vec<Register>> {
+        Some(self.fields.iter().copied().chain([self.hash]).collect())
+    }
+
     fn local(&self, context: &Context, _worker: usize) -> Result<Box<dyn LocalSink>> {
         let Build { join, hash, fields } = self;
         let (ledger, mode) = (&context.ledger, context.partition);

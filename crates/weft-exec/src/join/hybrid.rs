@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::expand::{Expand, Expansion};
 use crate::pace::{Pace, at_once};
 use crate::profile::Facts;
+use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
 use crate::selection::Selection;
@@ -35,6 +36,10 @@ impl HybridProbe {
 }
 
 impl Expand for HybridProbe {
+    fn reads(&self) -> Option<Vec<Register>> {
+        Some(self.aside.probe.registers_read())
+    }
+
     fn facts(&self) -> Facts {
         self.aside.facts()
     }

@@ -89,6 +89,15 @@ pub struct Residual {
 }
 
 impl Probe {
+    /// The registers that it reads, or puts aside.
+    pub(super) fn registers_read(&self) -> Vec<Register> {
+        let residual = self.residual.iter().flat_map(|residual| &residual.inputs);
+        let moved = self.carried.iter().chain(residual).map(|(from, _)| *from);
+        let stored = self.storage.iter().map(|(register, ..)| *register);
+        let read = self.keys.iter().chain(&self.kept).copied();
+        read.chain([self.hash]).chain(moved).chain(stored).collect()
+    }
+
     /// True if it takes long to take tuples through it, so that others are to be let run.
     pub(super) fn takes_long(&self) -> bool {
         self.residual.is_some() || self.looks_for_unknown()
@@ -101,6 +110,10 @@ impl Probe {
 }
 
 impl Expand for Probe {
+    fn reads(&self) -> Option<Vec<Register>> {
+        Some(self.registers_read())
+    }
+
     fn announce(&self) {
         self.join.announce_probe();
     }

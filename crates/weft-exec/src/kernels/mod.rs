@@ -7,7 +7,7 @@
 
 mod alarm;
 mod arithmetic;
-mod bits;
+pub(crate) mod bits;
 mod calendar;
 pub(crate) mod call;
 mod cast;

@@ -22,6 +22,7 @@ pub(crate) use wait::{
     Measuring, Wait, measured, measured_within, note_apart, note_wait, waiting, waiting_in,
 };
 
+use crate::compile::Compilation;
 use crate::pipeline::Pipeline;
 use crate::program::Step;
 use crate::spill::SpillCounts;
@@ -46,6 +47,7 @@ pub struct Profile {
     ended: OnceLock<Instant>,
     spilled: SpillCounts,
     facts: Mutex<Vec<(PartName, Facts)>>,
+    compilation: OnceLock<Compilation>,
 }
 
 /// What is counted of a part.
@@ -126,6 +128,7 @@ impl Profile {
             ended: OnceLock::new(),
             spilled: SpillCounts::default(),
             facts: Mutex::default(),
+            compilation: OnceLock::new(),
         }
     }
 
@@ -175,6 +178,15 @@ impl Profile {
     pub fn facts(&self, name: PartName) -> Facts {
         let of_part = |(part, _): &&(PartName, Facts)| *part == name;
         self.known().iter().filter(of_part).flat_map(|(_, facts)| facts.clone()).collect()
+    }
+
+    /// What was compiled of the pipeline; `None` if nothing could be.
+    pub fn compilation(&self) -> Option<Compilation> {
+        self.compilation.get().copied()
+    }
+
+    pub(crate) fn note_compilation(&self, compilation: Compilation) {
+        self.compilation.get_or_init(|| compilation);
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<(PartName, Facts)>> {

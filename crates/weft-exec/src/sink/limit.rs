@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, LocalBoxFuture};
 use crate::error::Result;
 use crate::pipeline::{Flow, LocalSink, Sink};
 use crate::profile::Facts;
+use crate::program::Register;
 use crate::query::Context;
 use crate::registers::Registers;
 
@@ -36,6 +37,10 @@ impl Limit {
 }
 
 impl Sink for Limit {
+    fn reads(&self) -> Option<Vec<Register>> {
+        self.inner.reads()
+    }
+
     fn keeps_tuples(&self) -> bool {
         self.inner.keeps_tuples()
     }

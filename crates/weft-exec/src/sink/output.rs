@@ -65,6 +65,10 @@ impl Output {
 }
 
 impl Sink for Output {
+    fn reads(&self) -> Option<Vec<Register>> {
+        Some(self.columns.iter().map(|(register, _)| *register).collect())
+    }
+
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         let mut local = LocalOutput {
             schema: self.schema.clone(),

@@ -76,6 +76,10 @@ impl Sort {
 }
 
 impl Sink for Sort {
+    fn reads(&self) -> Option<Vec<Register>> {
+        Some(self.shared.fields.iter().copied().chain([self.shared.bits]).collect())
+    }
+
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         let Shared { operator, order, most, .. } = &*self.shared;
         let gathering = Gathering::new(operator, order.clone(), *most, context);

@@ -66,6 +66,10 @@ impl TopK {
 }
 
 impl Sink for TopK {
+    fn reads(&self) -> Option<Vec<Register>> {
+        Some(self.shared.fields.iter().copied().chain([self.shared.bits]).collect())
+    }
+
     fn local(&self, context: &Context, _: usize) -> Result<Box<dyn LocalSink>> {
         let shared = self.shared.clone();
         let gathering = Gathering::new(OPERATOR, shared.order.clone(), shared.most, context);

@@ -20,6 +20,8 @@ use datafusion::physical_plan::{
 };
 use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
+use weft_exec::compile::Compiler;
+use weft_exec::pipeline::Pipeline;
 use weft_exec::profile::Profile;
 use weft_exec::sink::ResultStream;
 use weft_exec::spill::Spilling;
@@ -66,6 +68,7 @@ impl Machine {
         context.partition = self.spilling.options().partition;
         context.spilling = Some(Arc::clone(&self.spilling));
         context.turn = Arc::clone(&self.context.turn);
+        context.compiling = self.context.compiling.clone();
         context
     }
 }
@@ -135,6 +138,19 @@ impl PipelinesExec {
     /// Most bytes that the statement's pipelines have reserved at a time, if they are measured.
     pub(super) fn memory_peak(&self) -> u64 {
         self.machine.memory.as_ref().map_or(0, |memory| memory.peak())
+    }
+
+    /// The code of each of its pipelines, in lines of text.
+    ///
+    /// # Errors
+    /// If the part has no pipelines.
+    pub(super) fn code(&self, compiler: &dyn Compiler) -> DfResult<Vec<Vec<String>>> {
+        let inputs = self.inputs.iter().map(|_| Vec::new()).collect();
+        let Translated { query, .. } = translate(&self.part, inputs)?;
+        let explain = |pipeline: &Pipeline| {
+            compiler.explain(&pipeline.program, pipeline.sink.reads().as_deref())
+        };
+        Ok(query.pipelines.iter().map(explain).collect())
     }
 
     /// Workers that execute it.

@@ -58,5 +58,5 @@ mod worth;
 
 pub(crate) use exec::PipelinesExec;
 pub(crate) use leaf::file_scan;
-pub(crate) use report::{Totals, lines, seconds};
+pub(crate) use report::{Totals, code, lines, seconds};
 pub(crate) use rule::{ByPipelines, Pipelines};

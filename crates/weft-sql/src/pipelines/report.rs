@@ -5,6 +5,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datafusion::common::Result as DfResult;
+use weft_exec::compile::{Compilation, Compiler};
 use weft_exec::profile::{Done, Fact, Facts, PartDone, PartName, Profile, Turns, Unit};
 use weft_exec::spill::{Levels, SpillCounts, level_name, sum};
 
@@ -105,9 +107,41 @@ pub(crate) fn lines(exec: &PipelinesExec, began: Option<Instant>) -> Vec<String>
             heading.push_str(&times(&profiles, began));
         }
         lines.push(Line::Whole(heading));
+        lines.extend(profiles.iter().filter_map(|profile| compiled(profile)).map(Line::Whole));
         parts(description, &profiles, measured.is_some(), &mut lines);
     }
     aligned(&lines)
+}
+
+/// What was compiled of a pipeline, in words; `None` if nothing could be, or nothing was executed.
+fn compiled(profile: &Profile) -> Option<String> {
+    let Compilation { runs, runs_compiled, is_compiled, took, bytes, batches, batches_compiled } =
+        profile.compilation()?;
+    if !is_compiled || batches == 0 {
+        return None;
+    }
+    let (took, bytes) = (took.as_secs_f64() * 1e3, human_bytes(bytes));
+    let share = 100 * batches_compiled / batches;
+    Some(format!(
+        "{GAP}compiled in {took:.3} ms to {bytes}: {share} % of {} vectors, {runs_compiled} of {runs} runs of steps in the end",
+        grouped(batches)
+    ))
+}
+
+/// The code of the pipelines of a node.
+///
+/// # Errors
+/// If the node has no pipelines.
+pub(crate) fn code(exec: &PipelinesExec, compiler: &dyn Compiler) -> DfResult<Vec<String>> {
+    let mut lines = Vec::new();
+    for (number, code) in exec.code(compiler)?.into_iter().enumerate() {
+        lines.push(format!("pipeline {number}"));
+        if code.is_empty() {
+            lines.push(format!("{GAP}nothing to compile"));
+        }
+        lines.extend(code.into_iter().map(|line| format!("{GAP}{line}")));
+    }
+    Ok(lines)
 }
 
 /// The lines of a pipeline's parts.

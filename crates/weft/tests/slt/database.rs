@@ -39,6 +39,8 @@ pub enum Setup {
     OneRow,
     /// Vectors of seven rows, eight threads.
     SevenRows,
+    /// Pipelines that are compiled before they begin.
+    Compiled,
 }
 
 /// What executes the queries of a file of tests.
@@ -68,7 +70,7 @@ impl Engine {
 
 impl Setup {
     /// All of them.
-    pub const ALL: [Setup; 8] = [
+    pub const ALL: [Setup; 9] = [
         Setup::Ample,
         Setup::Tiny,
         Setup::Least,
@@ -77,6 +79,7 @@ impl Setup {
         Setup::Sim,
         Setup::OneRow,
         Setup::SevenRows,
+        Setup::Compiled,
     ];
 
     /// Whether it runs the tests of this topic. Those of many rows take too long with few of them in a vector.
@@ -97,7 +100,8 @@ impl Setup {
             | Setup::Partitioned
             | Setup::Spilled
             | Setup::OneRow
-            | Setup::SevenRows => &[Engine::Weft],
+            | Setup::SevenRows
+            | Setup::Compiled => &[Engine::Weft],
             Setup::Ample | Setup::Tiny | Setup::Sim => &Engine::ALL,
         }
     }
@@ -113,6 +117,7 @@ impl Setup {
             Setup::Sim => "sim",
             Setup::OneRow => "one_row",
             Setup::SevenRows => "seven_rows",
+            Setup::Compiled => "compiled",
         }
     }
 
@@ -143,6 +148,10 @@ impl Setup {
             Setup::OneRow | Setup::SevenRows => {
                 let rows = if matches!(self, Setup::OneRow) { 1 } else { 7 };
                 let options = options.with("memory_limit", "1GB").with("batch_size", rows);
+                Database::in_memory(&options)?
+            }
+            Setup::Compiled => {
+                let options = options.with("memory_limit", "1GB").with("compile", "always");
                 Database::in_memory(&options)?
             }
             Setup::Spilled => {
