@@ -118,8 +118,8 @@ fn check(runtime: &Runtime, table: &Arc<Table>, model: &Model, random: &mut fast
         let key = table.key_prefix("by_n", &[key]).unwrap();
         let expected = rows.iter().find(|row| row.0 == *number).map(|row| row.1.as_str());
         match table.resident_row("by_n", &key, &[1]).unwrap() {
-            ResidentRow::Row(values) => {
-                assert_eq!(Some(values[0].as_string_view().value(0)), expected);
+            ResidentRow::Row(row) => {
+                assert_eq!(Some(row.values[0].as_string_view().value(0)), expected);
             }
             ResidentRow::NoRow => assert_eq!(expected, None),
             ResidentRow::Unknown => {}
