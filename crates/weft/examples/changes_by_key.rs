@@ -37,7 +37,7 @@ fn main() -> Result<()> {
         for sql in [update, insert] {
             let prepared = session.prepare(sql)?;
             let is_update = sql == update;
-            let mut key = move |next: &mut i64| {
+            let key = move |next: &mut i64| {
                 *next += 1;
                 if is_update { *next * 7_919 % rows + 1 } else { *next }
             };
