@@ -44,6 +44,7 @@ use crate::functions::lambdas::lambda_functions;
 use crate::functions::list_aggregates::list_aggregates;
 use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
+use crate::index_orders::INDEX_ORDERS;
 use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
@@ -233,6 +234,7 @@ impl Session {
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
             .with_physical_optimizer_rules(physical_rules)
+            .with_physical_optimizer_rule(Arc::new(INDEX_ORDERS))
             .with_physical_optimizer_rule(Arc::new(WHOLE_ORDERS))
             .with_physical_optimizer_rule(Arc::new(YIELDING_JOINS))
             .with_physical_optimizer_rule(Arc::new(HELD_ROWS))
