@@ -3,7 +3,7 @@
 //! An index serves conditions on the columns that its key begins with: values that these are equal to, and behind them a
 //! range of one more column. What it finds satisfies at least those; all conditions are put to the rows once more.
 
-use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::array::{ArrayRef, new_null_array};
 use datafusion::arrow::datatypes::Schema;
 use weft_store::{IndexDefinition, KeyRange, Op, Predicate, Scalar, Statistics, Table};
 
@@ -13,7 +13,7 @@ use crate::pushdown::{Condition, scalar_value, share};
 const RANGES_MAX: usize = 1_000;
 
 /// Rows that are scanned in the time that one is fetched by an index.
-const SCANNED_PER_FETCHED: f64 = 2_000.0;
+pub(crate) const SCANNED_PER_FETCHED: f64 = 2_000.0;
 
 /// When indexes are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,66 @@ pub(crate) fn choose(
     let (_, scanned) = table.rows_within(conditions);
     let is_better = best.rows * SCANNED_PER_FETCHED <= scanned as f64;
     (is_better || index_use == IndexUse::Always).then_some(best)
+}
+
+/// A range of the keys of an index that has just the rows which satisfy all conditions.
+pub(crate) struct ExactRange {
+    pub(crate) path: AccessPath,
+    /// How many columns have the same value in all of these rows, from the first one on.
+    pub(crate) equal: usize,
+}
+
+/// The range of an index that has just the rows which satisfy these conditions, if one has; without those that have NULL in the first
+/// column with several values if `excludes_null` is set.
+pub(crate) fn exact_range(
+    table: &Table,
+    index: &IndexDefinition,
+    learned: Option<&Statistics>,
+    conditions: &[Condition],
+    excludes_null: bool,
+) -> Option<ExactRange> {
+    let schema = table.arrow_schema();
+    let found = match conditions {
+        [] => {
+            let (index, ranges) = (index.name.clone(), vec![KeyRange::default()]);
+            AccessPath { index, ranges, rows: table.rows() as f64, served: Vec::new() }
+        }
+        _ => path(table, index, learned, conditions)?,
+    };
+    let ([range], true) = (&found.ranges[..], found.served.len() == conditions.len()) else {
+        return None;
+    };
+    let equal = index.columns.iter().map_while(|of| equal_values(conditions, of.column, &schema));
+    let values: Vec<ArrayRef> =
+        equal.map(|(_, values)| values.first().cloned()).collect::<Option<_>>()?;
+    let (mut range, equal) = (range.clone(), values.len());
+    // A bound leaves out NULL, which lies at one end of the keys.
+    let leaves_null_out = excludes_null || conditions.len() > equal;
+    let next = index.columns.get(equal);
+    if let Some(of) = next.filter(|_| leaves_null_out)
+        && schema.field(of.column).is_nullable()
+    {
+        let null = new_null_array(schema.field(of.column).data_type(), 1);
+        let nulls = table.key_prefix(&index.name, &[values.as_slice(), &[null]].concat()).ok()?;
+        let nulls = KeyRange::beginning_with(nulls);
+        match of.nulls_first {
+            true => range.low = range.low.max(nulls.high),
+            false => {
+                let highs = [range.high, nulls.low];
+                range.high = highs.into_iter().flatten().min();
+            }
+        }
+    }
+    // A unique index does not have rows with NULL in their keys.
+    let is_complete = |(number, of): (usize, &weft_store::IndexColumn)| {
+        !schema.field(of.column).is_nullable()
+            || number < equal
+            || number == equal && leaves_null_out
+    };
+    if index.is_unique && !index.columns.iter().enumerate().all(is_complete) {
+        return None;
+    }
+    Some(ExactRange { path: AccessPath { ranges: vec![range], ..found }, equal })
 }
 
 fn path(

@@ -37,18 +37,18 @@ use crate::spill_files::task_context;
 pub(crate) struct Planned {
     name: String,
     table: Arc<Table>,
-    state: SessionState,
+    pub(crate) state: SessionState,
     /// Values for all columns of the table if rows get some, the number of an [`Action`], and the row's id, which is NULL for
     /// rows that are inserted.
-    plan: LogicalPlan,
+    pub(crate) plan: LogicalPlan,
     /// Whether rows get values, or values are returned.
-    has_values: bool,
+    pub(crate) has_values: bool,
     /// Of statements that may change a row only once, what they are.
     once: Option<&'static str>,
     /// The unique indexes of which the first row with a key is inserted, of INSERT.
     first_of: Vec<String>,
     /// What new rows have to satisfy.
-    checks: Checks,
+    pub(crate) checks: Checks,
 }
 
 impl Run {

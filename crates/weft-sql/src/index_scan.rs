@@ -17,12 +17,13 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use futures::Stream;
-use weft_store::{IndexScan, IndexScanOptions, Table};
+use weft_store::{IndexEnds, IndexScan, IndexScanOptions, Table};
 
 use crate::access_path::AccessPath;
 use crate::assign::marked_schema;
 use crate::error::from_store;
 use crate::plan_node::plan_node;
+use crate::pushdown::Condition;
 use crate::table::{ScanContext, project, with_row_id};
 
 /// The rows of a table whose keys are in ranges of an index; one stream.
@@ -30,6 +31,10 @@ use crate::table::{ScanContext, project, with_row_id};
 pub(crate) struct IndexScanExec {
     table: Arc<Table>,
     path: AccessPath,
+    /// All rows of the path, or those with the first and the last keys.
+    ends: Option<IndexEnds>,
+    /// All conditions on the rows, of which the path serves some.
+    conditions: Vec<Condition>,
     projection: Vec<usize>,
     /// Whether the ids of the rows are a column more, the last one.
     has_row_ids: bool,
@@ -56,15 +61,82 @@ impl IndexScanExec {
             Boundedness::Bounded,
         );
         let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
-        IndexScanExec { table, path, projection, has_row_ids, context, properties, metrics }
+        let (ends, conditions) = (None, path.served.clone());
+        IndexScanExec {
+            table,
+            path,
+            ends,
+            conditions,
+            projection,
+            has_row_ids,
+            context,
+            properties,
+            metrics,
+        }
+    }
+
+    /// The same of rows that all of these conditions are put to afterwards.
+    pub(crate) fn with_conditions(self, conditions: &[Condition]) -> IndexScanExec {
+        IndexScanExec { conditions: conditions.to_vec(), ..self }
+    }
+
+    /// The same of no more than the rows with the first keys and the last ones.
+    pub(crate) fn with_ends(self, ends: IndexEnds) -> IndexScanExec {
+        IndexScanExec { ends: Some(ends), ..self }
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The way to the rows.
+    pub(crate) fn path(&self) -> &AccessPath {
+        &self.path
+    }
+
+    /// Whether it gives no more than the rows with the first keys and the last ones.
+    pub(crate) fn has_ends(&self) -> bool {
+        self.ends.is_some()
+    }
+
+    /// All conditions on the rows.
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    /// The columns that it gives, by number.
+    pub(crate) fn projection(&self) -> &[usize] {
+        &self.projection
+    }
+
+    /// Whether the ids of the rows are a column more, the last one.
+    pub(crate) fn has_row_ids(&self) -> bool {
+        self.has_row_ids
+    }
+
+    /// What the scans of the statement share.
+    pub(crate) fn context(&self) -> &ScanContext {
+        &self.context
+    }
+
+    /// How many rows of which end it gives, if not all.
+    fn ends_in_words(&self) -> String {
+        match self.ends {
+            None => String::new(),
+            Some(IndexEnds { first, last: 0 }) => format!(", first {first}"),
+            Some(IndexEnds { first: 0, last }) => format!(", last {last}"),
+            Some(IndexEnds { first, last }) => format!(", first {first} and last {last}"),
+        }
     }
 
     /// What it does, in words.
     pub(crate) fn in_words(&self) -> String {
         format!(
-            "lookup in table {} by index {}: {}",
+            "lookup in table {} by index {}{}: {}",
             self.table.schema().name,
             self.path.index,
+            self.ends_in_words(),
             self.conditions_in_words()
         )
     }
@@ -88,14 +160,15 @@ impl DisplayAs for IndexScanExec {
         match kind {
             DisplayFormatType::TreeRender => {
                 writeln!(f, "table={}", schema.name)?;
-                writeln!(f, "index={}", self.path.index)?;
+                writeln!(f, "index={}{}", self.path.index, self.ends_in_words())?;
                 writeln!(f, "key={conditions}")
             }
             DisplayFormatType::Default | DisplayFormatType::Verbose => write!(
                 f,
-                "WeftIndexScan: table={}, index={}, columns=[{}], key=[{conditions}]",
+                "WeftIndexScan: table={}, index={}{}, columns=[{}], key=[{conditions}]",
                 schema.name,
                 self.path.index,
+                self.ends_in_words(),
                 columns.join(", "),
             ),
         }
@@ -123,6 +196,7 @@ impl ExecutionPlan for IndexScanExec {
         }
         let options = IndexScanOptions {
             ranges: self.path.ranges.clone(),
+            ends: self.ends,
             projection: self.projection.clone(),
             with_row_ids: self.has_row_ids,
             batch_rows: context.session_config().batch_size(),
@@ -148,7 +222,9 @@ impl ExecutionPlan for IndexScanExec {
         _: &datafusion::physical_plan::statistics::StatisticsArgs,
     ) -> DfResult<Arc<Statistics>> {
         let mut found = Statistics::new_unknown(&self.schema());
-        found.num_rows = Precision::Inexact(self.path.rows.ceil() as usize);
+        let rows = self.path.rows.ceil() as usize;
+        let wanted = self.ends.map_or(rows, |ends| ends.first.saturating_add(ends.last));
+        found.num_rows = Precision::Inexact(rows.min(wanted));
         Ok(Arc::new(found))
     }
 }

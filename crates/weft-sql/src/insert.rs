@@ -117,18 +117,20 @@ impl Run {
 }
 
 /// An INSERT taken apart.
-struct Opened {
+pub(crate) struct Opened {
     name: String,
-    table: Arc<Table>,
+    pub(crate) table: Arc<Table>,
     /// The name by which the statement calls the table.
     alias: ast::Ident,
-    resolution: Option<Resolution>,
-    returning: Option<Returning>,
-    insert: Prepared,
+    pub(crate) resolution: Option<Resolution>,
+    pub(crate) returning: Option<Returning>,
+    pub(crate) insert: Prepared,
 }
 
 impl Opened {
-    fn of(catalog: &StatementCatalog, mut insert: ast::Insert) -> Result<Opened> {
+    /// # Errors
+    /// What is wrong with the clauses.
+    pub(crate) fn of(catalog: &StatementCatalog, mut insert: ast::Insert) -> Result<Opened> {
         let resolution = Resolution::take(&mut insert)?;
         let returning = insert.returning.take();
         let alias = insert.table_alias.take().map(|alias| alias.alias);
@@ -175,12 +177,12 @@ pub(crate) fn source_of(catalog: &StatementCatalog, insert: ast::Insert) -> Resu
 }
 
 /// An INSERT whose columns are known and whose DEFAULTs have become expressions.
-struct Prepared {
-    ast: ast::Insert,
+pub(crate) struct Prepared {
+    pub(crate) ast: ast::Insert,
     /// The numbers of the columns that get values.
-    targets: Vec<usize>,
+    pub(crate) targets: Vec<usize>,
     /// Whether the source is a list of rows, and no query.
-    is_values: bool,
+    pub(crate) is_values: bool,
 }
 
 /// The name of the table, and the last part of it as it was written.

@@ -81,6 +81,7 @@ mod grouping_sets;
 mod groupings;
 mod hex;
 mod identifiers;
+mod index_orders;
 mod index_scan;
 mod information_schema;
 mod insert;

@@ -1,14 +1,23 @@
-//! Point queries: `SELECT items FROM table WHERE key = value`, whose condition is the key of a unique index and whose items depend on
-//! nothing but the row. Their plans are kept by their texts, and executed by the thread that starts them.
+//! Statements about one row by its key, and INSERTs of a few rows, whose plans are kept by their texts: `SELECT items FROM table
+//! WHERE key = value`, UPDATE and DELETE with such a condition, and `INSERT INTO table VALUES …`.
 //!
-//! A text with parameters that runs a second time, or was prepared, is planned as a point query if it is one (`shape.rs`): DataFusion
-//! plans what is selected, without the condition (`plan.rs`). From then on a start looks whether all that the plan follows from is as it
-//! was (settings, functions and relations of the session, the table's columns, the index, views, macros), makes a key of the
-//! values (`key.rs`), and finds the row. What is in memory takes no other thread; a worker waits for what is not. A statement that this
-//! way does not lead to takes the one of all statements.
+//! A text with parameters that runs a second time, or was prepared, is planned for this way if its form allows it (`shape.rs`,
+//! `change_shape.rs`). DataFusion plans what is selected (`plan.rs`), or the new row (`change_plan.rs`), without the condition. From
+//! then on a start looks whether all that the plan follows from is as it was (`basis.rs`: settings, functions and relations of the
+//! session, the table's columns and conditions, the index, views, macros), makes a key of the values (`key.rs`), and finds the row.
+//! A statement that this way does not lead to takes the one of all statements.
+//!
+//! A query is executed by the thread that starts it: what is in memory takes no other thread, and a worker waits for what is not. A
+//! change runs as other statements do (`run.rs`), and takes no parser and planner there (`change.rs`).
 //!
 //! Snapshots, transactions and cancellation are as for all statements: `Control` says what the statement is at.
 
+mod basis;
+mod change;
+mod change_plan;
+mod change_shape;
+mod flat;
+mod given;
 mod kept;
 mod key;
 mod plan;
@@ -32,17 +41,43 @@ use crate::running::{Header, MESSAGES_MAX, Message, ResultKind, Running};
 use crate::session::Session;
 use crate::transactions::{SessionTransaction, TransactionStatus};
 use crate::value::Value;
+use basis::Key;
+pub(crate) use change::KeptChange;
+use change_plan::{ChangePlan, PlannedChange};
+use change_shape::ChangeShape;
+pub(crate) use flat::is_pure;
+pub(crate) use given::Given;
 pub(crate) use kept::KeptPlans;
-use kept::Known;
-use plan::{Key, Planned, PointPlan};
+use kept::{KeptShape, Known};
+use plan::{Planned, PointPlan};
 use shape::Shape;
+
+/// Lists of types of parameters for which a change is planned, at most.
+const TYPES_MAX: usize = 8;
 
 /// How a statement with parameters is started.
 pub(crate) enum PointStart {
     /// As a point query, which may have ended already.
     Started(Running),
-    /// As all statements; `plans` tells whether it is to be planned as a point query before, for its next execution.
-    Usual { plans: bool },
+    /// As all statements.
+    Usual(KeptUse),
+}
+
+/// What a statement that is started as all statements has to do with plans that are kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum KeptUse {
+    #[default]
+    None,
+    /// It is planned for its next executions before it runs, with these values of its parameters.
+    Plans(Arc<Given>),
+    /// It is a change that this plan may carry out.
+    Change(KeptChange),
+}
+
+/// What is kept of a text.
+enum Kept {
+    Query(Arc<PointPlan>),
+    Change(Arc<[Arc<ChangePlan>]>),
 }
 
 /// A point query of which all is known but the row.
@@ -62,21 +97,28 @@ impl Session {
         types: &[Option<String>],
     ) -> PointStart {
         if values.is_empty() {
-            return PointStart::Usual { plans: false };
+            return PointStart::Usual(KeptUse::None);
         }
+        let plans = |plans| match plans {
+            true => PointStart::Usual(KeptUse::Plans(Arc::new(Given::new(values, types)))),
+            false => PointStart::Usual(KeptUse::None),
+        };
         let plan = match self.kept_point(sql) {
-            Ok(plan) => plan,
-            Err(plans) => return PointStart::Usual { plans },
+            Ok(Kept::Query(plan)) => plan,
+            Ok(Kept::Change(all)) => {
+                return PointStart::Usual(kept_change(&all, Given::new(values, types)));
+            }
+            Err(is_planned) => return plans(is_planned),
         };
         let transaction = self.transaction();
         let lookup = match self.prepared_lookup(plan, values, types, transaction.as_ref()) {
             Ok(lookup) => lookup,
-            Err(plans) => return PointStart::Usual { plans },
+            Err(is_planned) => return plans(is_planned),
         };
         let resident = match lookup.resident() {
             Ok(resident) => resident,
             // The usual way tells of errors as it does of those of other statements.
-            Err(_) => return PointStart::Usual { plans: false },
+            Err(_) => return plans(false),
         };
         let control = Arc::new(Control::of(self.engine()).within(transaction.as_ref()));
         let schema = Arc::clone(lookup.plan.schema());
@@ -91,14 +133,15 @@ impl Session {
     }
 
     /// The plan that is kept of a text; else whether one is to be made.
-    fn kept_point(&self, sql: &str) -> std::result::Result<Arc<PointPlan>, bool> {
+    fn kept_point(&self, sql: &str) -> std::result::Result<Kept, bool> {
         match self.kept_plans().get(sql) {
             None => {
                 self.kept_plans().note(sql);
                 Err(false)
             }
             Some(Known::Seen) => Err(true),
-            Some(Known::Planned { plan, .. }) => Ok(plan),
+            Some(Known::Planned { plan, .. }) => Ok(Kept::Query(plan)),
+            Some(Known::Changes { plans, .. }) => Ok(Kept::Change(plans)),
             Some(Known::WithoutIndex { generation, session, .. }) => {
                 let now = self.engine().store().snapshot().generation();
                 Err(generation != now || session != self.version())
@@ -182,7 +225,7 @@ impl Lookup {
         let Key::Bytes(key) = &self.key else { return Ok(Some(None)) };
         let (index, projection) = (self.plan.index(), self.plan.projection());
         match self.table.resident_row(index, key, projection)? {
-            ResidentRow::Row(values) => Ok(Some(Some(self.plan.result_of(values)?))),
+            ResidentRow::Row(row) => Ok(Some(Some(self.plan.result_of(row.values)?))),
             ResidentRow::NoRow => Ok(Some(None)),
             ResidentRow::Unknown => Ok(None),
         }
@@ -195,29 +238,45 @@ impl Lookup {
     async fn found(&self) -> Result<Option<RecordBatch>> {
         let Key::Bytes(key) = &self.key else { return Ok(None) };
         let (index, projection) = (self.plan.index(), self.plan.projection());
-        let values = self.table.row_by_key(index, key, projection).await?;
-        values.map(|values| self.plan.result_of(values)).transpose()
+        let row = self.table.row_by_key(index, key, projection).await?;
+        row.map(|row| self.plan.result_of(row.values)).transpose()
+    }
+}
+
+/// The plan of a change for these values, or that one is to be made.
+fn kept_change(plans: &Arc<[Arc<ChangePlan>]>, given: Given) -> KeptUse {
+    let Some(values) = given.arrays() else { return KeptUse::None };
+    let given = Arc::new(given);
+    match plans.iter().find(|plan| plan.is_for(&values)) {
+        Some(plan) => KeptUse::Change(KeptChange { plan: Arc::clone(plan), given }),
+        None if plans.len() < TYPES_MAX => KeptUse::Plans(given),
+        None => KeptUse::None,
     }
 }
 
 impl Run {
-    /// Plans a statement as a point query, if it is one, for its next executions.
-    pub(crate) async fn plan_point(&self, sql: &str) {
+    /// Plans a statement for its next executions, if its plan can be kept. Values that its parameters have are needed for changes.
+    pub(crate) async fn plan_kept(&self, sql: &str, given: Option<&Given>) {
         let plans = self.session.kept_plans();
         // Before all that the plan is made of is looked at.
         let session = self.session.version();
-        let shape = match plans.get(sql) {
-            Some(Known::WithoutIndex { shape, .. } | Known::Planned { shape, .. }) => Some(shape),
-            _ => Shape::of(sql).ok().flatten().map(Arc::new),
+        let known = plans.get(sql);
+        let Some(shape) = shape_of(known.as_ref(), sql) else {
+            return plans.set(sql, Known::Other { session });
         };
-        let Some(shape) = shape else { return plans.set(sql, Known::Other { session }) };
-        let known = match self.planned_point(&shape, session).await {
-            Ok(known) => known,
-            Err(error) => {
-                log::debug!("a statement is not planned as a point query: {error}");
-                Known::Other { session }
+        let made = match (&shape, given) {
+            (KeptShape::Query(shape), _) => self.planned_point(shape, session).await,
+            (KeptShape::Change(_), None) => return,
+            // Other values may do.
+            (KeptShape::Change(_), Some(given)) if given.arrays().is_none() => return,
+            (KeptShape::Change(shape), Some(given)) => {
+                self.planned_change(shape, session, given, known.as_ref()).await
             }
         };
+        let known = made.unwrap_or_else(|error| {
+            log::debug!("a statement's plan is not kept: {error}");
+            Known::Other { session }
+        });
         plans.set(sql, known);
     }
 
@@ -230,8 +289,41 @@ impl Run {
         let shape = Arc::clone(shape);
         Ok(match PointPlan::make(&shape, &catalog, session).await? {
             Planned::Plan(plan) => Known::Planned { shape, plan: Arc::from(plan) },
-            Planned::NoIndex => Known::WithoutIndex { shape, generation, session },
+            Planned::NoIndex => {
+                Known::WithoutIndex { shape: KeptShape::Query(shape), generation, session }
+            }
             Planned::NotSimple => Known::Other { session },
+        })
+    }
+
+    async fn planned_change(
+        &self,
+        shape: &Arc<ChangeShape>,
+        session: u64,
+        given: &Given,
+        known: Option<&Known>,
+    ) -> Result<Known> {
+        let catalog = self.session.statement_catalog(&self.control, Economy::InMemory)?;
+        let generation = catalog.snapshot().generation();
+        if catalog.context().index_use == IndexUse::Never {
+            return Ok(Known::Other { session });
+        }
+        let shape = Arc::clone(shape);
+        Ok(match ChangePlan::make(&shape, &catalog, session, given).await? {
+            PlannedChange::Plan(plan) => {
+                let before: &[Arc<ChangePlan>] = match known {
+                    Some(Known::Changes { plans, .. }) => plans,
+                    _ => &[],
+                };
+                let values = given.arrays().unwrap_or_default();
+                let others = before.iter().filter(|plan| !plan.is_for(&values)).cloned();
+                let plans = others.chain([Arc::from(plan)]).collect();
+                Known::Changes { shape, plans }
+            }
+            PlannedChange::NoIndex => {
+                Known::WithoutIndex { shape: KeptShape::Change(shape), generation, session }
+            }
+            PlannedChange::NotSimple => Known::Other { session },
         })
     }
 
@@ -247,17 +339,18 @@ impl Run {
         let values: Option<Vec<Value>> = values.iter().map(shape::constant).collect();
         let Some(values) = values.filter(|values| !values.is_empty()) else { return Ok(None) };
         let found = match self.session.kept_point(sql) {
-            Ok(plan) => {
+            Ok(Kept::Query(plan)) => {
                 let transaction = self.transaction.as_ref();
                 self.session.prepared_lookup(plan, &values, &[], transaction)
             }
+            Ok(Kept::Change(_)) => return Ok(None),
             Err(plans) => Err(plans),
         };
         let lookup = match found {
             Ok(lookup) => lookup,
             Err(plans) => {
                 if plans {
-                    self.plan_point(sql).await;
+                    self.plan_kept(sql, None).await;
                 }
                 return Ok(None);
             }
@@ -277,5 +370,21 @@ impl Run {
         };
         let rows = futures::stream::iter(batch.map(Ok));
         Ok(Some(Started::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))))
+    }
+}
+
+/// What a text says, if it is a statement whose plan may be kept.
+fn shape_of(known: Option<&Known>, sql: &str) -> Option<KeptShape> {
+    match known {
+        Some(Known::WithoutIndex { shape, .. }) => Some(shape.clone()),
+        Some(Known::Planned { shape, .. }) => Some(KeptShape::Query(Arc::clone(shape))),
+        Some(Known::Changes { shape, .. }) => Some(KeptShape::Change(Arc::clone(shape))),
+        _ => match Shape::of(sql).ok()? {
+            Some(shape) => Some(KeptShape::Query(Arc::new(shape))),
+            None => {
+                let shape = ChangeShape::of(sql).ok()??;
+                Some(KeptShape::Change(Arc::new(shape)))
+            }
+        },
     }
 }

@@ -26,6 +26,7 @@ use crate::insert;
 use crate::locate::locate;
 use crate::optimize::optimized;
 use crate::parameters::Bindings;
+use crate::point::KeptUse;
 use crate::relation::Relation;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
@@ -52,8 +53,8 @@ pub(crate) struct Run {
     /// Relations of this statement alone, by their names.
     pub(crate) relations: Arc<HashMap<String, Relation>>,
     pub(crate) economy: Economy,
-    /// Whether it is planned as a point query, too, for its next execution.
-    pub(crate) plans_point: bool,
+    /// What it has to do with plans that are kept.
+    pub(crate) kept: KeptUse,
     /// The transaction that it is a statement of.
     pub(crate) transaction: Option<Arc<SessionTransaction>>,
 }
@@ -94,8 +95,8 @@ async fn drive_uncancelled(
     let sql = Arc::clone(&run.sql);
     let mut reader = Reader::of(header, messages);
     let ledger = run.session.engine().ledger().clone();
-    if run.plans_point {
-        run.plan_point(&sql).await;
+    if let KeptUse::Plans(given) = &run.kept {
+        run.plan_kept(&sql, Some(given)).await;
     }
     let (mut lowered, mut surprises) = (ledger.times_lowered(), 0);
     let mut result = attempt_with_types(&run, &mut reader).await;
@@ -254,6 +255,11 @@ fn note_unheard(was_heard: bool) {
 
 fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
     async move {
+        if let KeptUse::Change(kept) = &run.kept
+            && let Some(started) = run.carry_out_kept(kept).await?
+        {
+            return Ok(started);
+        }
         let parsed = run.session.parse(&run.sql, &run.parameters)?;
         if let Parsed::Transaction(statement) = parsed {
             return run.start_transaction_statement(statement);
@@ -271,7 +277,8 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
                 }
                 let parameters = values.iter().map(|value| format!("({value})"));
                 let parameters = Bindings::Positional(parameters.collect());
-                let inner = Run { sql: sql.into(), parameters, ..run.clone() };
+                let kept = KeptUse::None;
+                let inner = Run { sql: sql.into(), parameters, kept, ..run.clone() };
                 start(&inner, depth + 1).await
             }
             other => run.start_own(other).await,

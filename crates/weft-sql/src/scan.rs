@@ -128,6 +128,11 @@ impl ScanExec {
         &self.table
     }
 
+    /// What was learned of the rows when they were loaded.
+    pub(crate) fn learned(&self) -> Option<&weft_store::Statistics> {
+        self.learned.as_deref()
+    }
+
     /// About how many different values a column of the table has, if all rows were counted.
     pub(crate) fn distinct(&self, column: usize) -> Option<u64> {
         let learned = self.learned.as_ref()?;

@@ -44,6 +44,7 @@ use crate::functions::lambdas::lambda_functions;
 use crate::functions::list_aggregates::list_aggregates;
 use crate::grouping_sets::GroupingSets;
 use crate::hex::hex_functions;
+use crate::index_orders::INDEX_ORDERS;
 use crate::interval_products::IntervalProducts;
 use crate::intervals::{IntervalWindows, Intervals};
 use crate::join_order::JoinOrder;
@@ -63,7 +64,7 @@ use crate::own_functions::own_functions;
 use crate::parameters::{Bindings, Parameters};
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
-use crate::point::{KeptPlans, PointStart};
+use crate::point::{KeptPlans, KeptUse, PointStart};
 use crate::postgres::{Client, Connected, Surroundings, postgres_functions};
 use crate::query_comparisons::any_row;
 use crate::random::{Seed, random_function};
@@ -233,6 +234,7 @@ impl Session {
             .with_analyzer_rules(analyzer_rules)
             .with_optimizer_rules(optimizer_rules)
             .with_physical_optimizer_rules(physical_rules)
+            .with_physical_optimizer_rule(Arc::new(INDEX_ORDERS))
             .with_physical_optimizer_rule(Arc::new(WHOLE_ORDERS))
             .with_physical_optimizer_rule(Arc::new(YIELDING_JOINS))
             .with_physical_optimizer_rule(Arc::new(HELD_ROWS))
@@ -312,18 +314,23 @@ impl Session {
             Parameters::Positional(values) if relations.is_empty() => {
                 self.start_point(sql, values, &[])
             }
-            _ => PointStart::Usual { plans: false },
+            _ => PointStart::Usual(KeptUse::None),
         };
-        let plans = match start {
+        let kept = match start {
             PointStart::Started(running) => return self.as_current(running),
-            PointStart::Usual { plans } => plans,
+            PointStart::Usual(kept) => kept,
         };
-        self.as_current(self.start_with(sql, parameters.into(), relations, (true, plans)))
+        self.as_current(self.start_with(sql, parameters.into(), relations, (true, kept)))
     }
 
     /// Has a statement that is prepared keep its plan from its first execution on, if it is one whose plan is kept.
     pub fn note_prepared(&self, sql: &str) {
         self.kept_plans.note(sql);
+    }
+
+    /// How many statements there are whose plans are kept.
+    pub fn kept_statements(&self) -> usize {
+        self.kept_plans.planned()
     }
 
     /// Plans of statements with parameters.
@@ -348,9 +355,9 @@ impl Session {
         values: &[Value],
         types: &[Option<String>],
     ) -> Running {
-        let plans = match self.start_point(sql, values, types) {
+        let kept = match self.start_point(sql, values, types) {
             PointStart::Started(running) => return self.as_current(running),
-            PointStart::Usual { plans } => plans,
+            PointStart::Usual(kept) => kept,
         };
         let cast = |(value, kind): (&Value, &Option<String>)| match kind {
             Some(kind) => format!("CAST({} AS {kind})", value.sql()),
@@ -358,7 +365,7 @@ impl Session {
         };
         let bound = values.iter().zip(types).map(cast).collect();
         let bound = Bindings::Positional(bound);
-        self.as_current(self.start_with(sql, bound, HashMap::new(), (true, plans)))
+        self.as_current(self.start_with(sql, bound, HashMap::new(), (true, kept)))
     }
 
     /// Makes a statement the session's current one.
@@ -370,12 +377,22 @@ impl Session {
 
     /// Starts a statement of the system's own: it is not the session's current one.
     fn start_apart(self: &Arc<Session>, sql: &str) -> Running {
-        self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new(), (false, false))
+        self.start_with(
+            sql,
+            Bindings::Positional(Vec::new()),
+            HashMap::new(),
+            (false, KeptUse::None),
+        )
     }
 
     /// Starts a statement whose parameters are expressions of SQL. It is not the session's current one.
     pub(crate) fn start_bound(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
-        self.start_with(sql, Bindings::Positional(parameters), HashMap::new(), (false, false))
+        self.start_with(
+            sql,
+            Bindings::Positional(parameters),
+            HashMap::new(),
+            (false, KeptUse::None),
+        )
     }
 
     fn start_with(
@@ -383,7 +400,7 @@ impl Session {
         sql: &str,
         parameters: Bindings,
         relations: HashMap<String, Relation>,
-        (is_of_transaction, plans_point): (bool, bool),
+        (is_of_transaction, kept): (bool, KeptUse),
     ) -> Running {
         let transaction = self.transaction().filter(|_| is_of_transaction);
         let control = Arc::new(Control::of(&self.engine).within(transaction.as_ref()));
@@ -396,7 +413,7 @@ impl Session {
             parameters,
             relations: Arc::new(relations),
             economy: Economy::InMemory,
-            plans_point,
+            kept,
             transaction,
         };
         let executor = self.engine.executor();
@@ -662,13 +679,8 @@ impl Session {
             Some(transaction) => transaction.snapshot()?,
             None => self.engine.store().snapshot(),
         };
-        let surroundings = Surroundings {
-            sequences: Arc::clone(&control.sequences),
-            current: Arc::clone(&self.current_values),
-            seed: Arc::clone(&self.seed),
-            settings: inner.settings.clone(),
-            ..Surroundings::new(&self.engine, &self.connected, transaction.as_ref())
-        };
+        let settings = inner.settings.clone();
+        let surroundings = self.surroundings(control, transaction.as_ref(), settings);
         config.extensions.insert(StatementOption(surroundings));
         // Not all pipelines spill: what runs out of memory is left to DataFusion.
         let by_groups = economy != Economy::InMemory;
@@ -689,6 +701,22 @@ impl Session {
         Ok(StatementCatalog::new(state, snapshot, context)
             .with_relations(&relations)
             .with_client(self.connected.clone()))
+    }
+
+    /// What functions of the session know of a statement with these settings.
+    pub(crate) fn surroundings(
+        &self,
+        control: &Control,
+        transaction: Option<&Arc<SessionTransaction>>,
+        settings: SessionSettings,
+    ) -> Surroundings {
+        Surroundings {
+            sequences: Arc::clone(&control.sequences),
+            current: Arc::clone(&self.current_values),
+            seed: Arc::clone(&self.seed),
+            settings,
+            ..Surroundings::new(&self.engine, &self.connected, transaction)
+        }
     }
 
     /// SET.

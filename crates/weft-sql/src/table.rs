@@ -216,7 +216,8 @@ fn looked_up(
     }
     let (stored, context) = (Arc::clone(&table.table), table.context.clone());
     let beside = columns.len() - projection.len();
-    let rows = IndexScanExec::new(stored, path, columns, with_row_ids, context);
+    let rows = IndexScanExec::new(stored, path, columns, with_row_ids, context)
+        .with_conditions(conditions);
     let schema = rows.schema();
     let Some(filter) = conjunction(filters.iter().cloned()) else {
         return internal_err!("an index is asked without a condition");

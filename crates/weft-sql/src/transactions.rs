@@ -89,8 +89,18 @@ impl SessionTransaction {
 
     /// Notes that a statement of it reads the table of this number, and changes nothing.
     pub(crate) fn note_statement_read(&self, table: u64) {
-        self.has_run.store(true, Ordering::Release);
+        self.note_statement();
         self.note_read(table);
+    }
+
+    /// Notes that a statement runs in it.
+    pub(crate) fn note_statement(&self) {
+        self.has_run.store(true, Ordering::Release);
+    }
+
+    /// True if statements that change data may run in it.
+    pub(crate) fn takes_changes(&self) -> bool {
+        self.status() == TransactionStatus::InTransaction && !self.is_read_only
     }
 
     /// Makes changes that are seen within it alone until it commits.

@@ -67,10 +67,11 @@ pub use directory::Directory;
 pub use error::{Result, StoreError};
 pub use group_rows::ScanRows;
 pub use index::{
-    Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexScan, IndexScanOptions,
-    KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches, KeyRange,
+    Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexEnds, IndexScan,
+    IndexScanOptions, KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches,
+    KeyRange,
 };
-pub use point::ResidentRow;
+pub use point::{KeyedRow, ResidentRow};
 pub use row_group::ROW_GROUP_ROWS_MAX;
 pub use row_set::RowSet;
 pub use scan::Scan;

@@ -29,11 +29,20 @@ use crate::schema::scan_type;
 use crate::segment::Loaded;
 use crate::table::Table;
 
+/// A row that a key has led to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyedRow {
+    /// The row's id.
+    pub id: u64,
+    /// Its values: an array of one value for each column that was asked for.
+    pub values: Vec<ArrayRef>,
+}
+
 /// What is known of a row without waiting.
 #[derive(Clone, Debug)]
 pub enum ResidentRow {
-    /// Its values: an array of one value for each column that was asked for.
-    Row(Vec<ArrayRef>),
+    /// It is there.
+    Row(KeyedRow),
     /// There is no such row.
     NoRow,
     /// Something is not in memory: [`Table::row_by_key`] finds the row.
@@ -86,16 +95,15 @@ impl Table {
         index: &str,
         key: &[u8],
         projection: &[usize],
-    ) -> Result<Option<Vec<ArrayRef>>> {
+    ) -> Result<Option<KeyedRow>> {
         self.check_columns(projection)?;
         let (version, access) = (&*self.version, &*self.access);
         let found = self.index(index)?.find(&[key], version, access).await?;
         let mut rows: Vec<u64> = found.into_iter().flatten().collect();
         retain_live(version, access, &mut rows).await?;
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        fetch(version, access, &rows, projection, 1).await.map(Some)
+        let Some(id) = rows.first().copied() else { return Ok(None) };
+        let values = fetch(version, access, &rows, projection, 1).await?;
+        Ok(Some(KeyedRow { id, values }))
     }
 
     fn resident_values(&self, row_id: u64, projection: &[usize]) -> Result<ResidentRow> {
@@ -124,7 +132,7 @@ impl Table {
         for stats in [source.stats(), source.total()] {
             count(&stats.hits, projection.len() as u64);
         }
-        Ok(ResidentRow::Row(values))
+        Ok(ResidentRow::Row(KeyedRow { id: row_id, values }))
     }
 
     /// A value of a block; `None` if the block is not in memory as one page, or decompressed.

@@ -23,7 +23,7 @@ use crate::error::{Result, StoreError};
 use crate::group_writer::{SizeHints, WrittenGroup, no_hints, write_group};
 use crate::lock::Lock;
 use crate::row_group::ROW_GROUP_ROWS_MAX;
-use crate::schema::{TableSchema, scan_type};
+use crate::schema::{Column, TableSchema, scan_type};
 use crate::space::Space;
 use crate::statistics::{Collector, Statistics};
 
@@ -223,6 +223,26 @@ pub struct WrittenGroups {
 }
 
 impl WrittenGroups {
+    /// A few rows for a table with this schema, which the commit writes that adds them; `None` if they are too many or too long for
+    /// that, or not of the types of scans, or have NULL where the table has none.
+    pub fn of_few(schema: &TableSchema, rows: &RecordBatch) -> Option<WrittenGroups> {
+        let bytes: u64 = rows.columns().iter().map(logical_bytes).sum();
+        let fits = |(array, column): (&ArrayRef, &Column)| {
+            *array.data_type() == scan_type(&column.data_type)
+                && (column.nullable || array.null_count() == 0)
+        };
+        let are_few = (1..=LOOSE_ROWS_MAX).contains(&rows.num_rows()) && bytes <= LOOSE_BYTES_MAX;
+        let fit = rows.num_columns() == schema.columns.len()
+            && rows.columns().iter().zip(&schema.columns).all(fits);
+        (are_few && fit).then(|| WrittenGroups {
+            schema: Arc::new(schema.clone()),
+            groups: Vec::new(),
+            loose: vec![rows.columns().to_vec()],
+            row_group_rows: ROW_GROUP_ROWS_MAX,
+            statistics: None,
+        })
+    }
+
     /// Rows.
     pub fn rows(&self) -> u64 {
         let written = self.groups.iter().map(|written| u64::from(written.group.rows));

@@ -6,8 +6,9 @@ use crate::result::QueryResult;
 use crate::session::Session;
 
 /// A statement with parameters. It is planned for each run, on what the database holds then and for
-/// the values given; but a query of the form `SELECT … FROM table WHERE key = $1`, for the row with a primary or other unique key,
-/// keeps its plan as long as definitions and settings stay as they are.
+/// the values given; but statements of the forms `SELECT … FROM table WHERE key = $1`, `UPDATE table SET … WHERE key = $1` and
+/// `DELETE FROM table WHERE key = $1`, for the row with a primary or other unique key, and `INSERT INTO table VALUES …` of up to 64 rows
+/// keep their plans as long as definitions and settings stay as they are.
 #[derive(Clone)]
 pub struct Prepared {
     session: Session,

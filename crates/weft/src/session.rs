@@ -176,6 +176,12 @@ impl Session {
         Ok(())
     }
 
+    /// How many statements the session has whose plans are kept: of rows by their keys, and INSERTs of a few rows, which were prepared
+    /// or have run with parameters before.
+    pub fn kept_statements(&self) -> usize {
+        self.inner.kept_statements()
+    }
+
     /// Prepares a statement with parameters, written `?`, or `$1`, `$2` and so on.
     ///
     /// # Errors

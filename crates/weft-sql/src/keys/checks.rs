@@ -19,6 +19,7 @@ use crate::catalog::StatementCatalog;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::identifiers::quoted;
 use crate::optimize::analyzed;
+use crate::point::is_pure;
 use crate::relation::Relation;
 use crate::schemas::parts;
 use crate::statement::parse_query;
@@ -37,6 +38,8 @@ pub(crate) struct Checks {
 struct Condition {
     check: Check,
     expr: Arc<dyn PhysicalExpr>,
+    /// It says the same of a row at any time.
+    is_immutable: bool,
 }
 
 impl Checks {
@@ -60,15 +63,20 @@ impl Checks {
         let mut conditions = Vec::with_capacity(checks.len());
         for check in checks {
             let planned = plan(catalog, name, check).await;
-            let expr = planned.map_err(|error| {
+            let (expr, is_immutable) = planned.map_err(|error| {
                 let message =
                     format!("the condition {} does not work: {}", check.name, error.message());
                 let named = SqlError::new(error.kind(), message);
                 error.subject().map_or(named.clone(), |subject| named.about(subject))
             })?;
-            conditions.push(Condition { check: check.clone(), expr });
+            conditions.push(Condition { check: check.clone(), expr, is_immutable });
         }
         Ok(Checks { conditions: conditions.into() })
+    }
+
+    /// True if the conditions say the same of a row at any time.
+    pub(crate) fn are_immutable(&self) -> bool {
+        self.conditions.iter().all(|condition| condition.is_immutable)
     }
 
     /// Checks rows, which have the table's types.
@@ -76,7 +84,7 @@ impl Checks {
     /// # Errors
     /// [`ErrorKind::CheckViolation`], with the row; what goes wrong in a condition.
     pub(crate) fn check(&self, table: &str, batch: &RecordBatch) -> Result<()> {
-        for Condition { check, expr } in self.conditions.iter() {
+        for Condition { check, expr, .. } in self.conditions.iter() {
             let value = expr.evaluate(batch)?.into_array(batch.num_rows())?;
             let holds = value.as_boolean();
             // NULL is not false.
@@ -99,7 +107,7 @@ async fn plan(
     catalog: &StatementCatalog,
     name: &str,
     check: &Check,
-) -> Result<Arc<dyn PhysicalExpr>> {
+) -> Result<(Arc<dyn PhysicalExpr>, bool)> {
     let query = parse_query(&format!("SELECT ({}) FROM {}", check.sql, quoted(name)))?;
     let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
     let state = catalog.planning_state();
@@ -109,7 +117,7 @@ async fn plan(
     let ([condition], LogicalPlan::TableScan(_)) = (&plan.expr[..], plan.input.as_ref()) else {
         return Err(not_of_a_row());
     };
-    let mut is_of_a_row = true;
+    let (mut is_of_a_row, mut is_immutable) = (true, true);
     condition.apply(|expr| {
         is_of_a_row &= !matches!(
             expr,
@@ -118,6 +126,7 @@ async fn plan(
                 | Expr::Exists(_)
                 | Expr::OuterReferenceColumn(..)
         );
+        is_immutable &= is_pure(expr);
         Ok(TreeNodeRecursion::Continue)
     })?;
     if !is_of_a_row {
@@ -128,7 +137,7 @@ async fn plan(
         let message = "a condition is true or false, and this is neither";
         return Err(SqlError::new(ErrorKind::Semantic, message));
     }
-    Ok(expr)
+    Ok((expr, is_immutable))
 }
 
 fn not_of_a_row() -> SqlError {

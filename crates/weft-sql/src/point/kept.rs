@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::change_plan::ChangePlan;
+use super::change_shape::ChangeShape;
 use super::plan::PointPlan;
 use super::shape::Shape;
 
@@ -23,9 +25,10 @@ pub(crate) struct KeptPlans {
 pub(super) enum Known {
     /// It has run once, or was prepared.
     Seen,
-    /// It is a point query by its text, but there was no index for it in this generation of the database, and state of the session.
+    /// It is a point query or a change by key by its text, but there was no index for it in this generation of the database, and state
+    /// of the session.
     WithoutIndex {
-        shape: Arc<Shape>,
+        shape: KeptShape,
         generation: u64,
         session: u64,
     },
@@ -33,15 +36,38 @@ pub(super) enum Known {
         shape: Arc<Shape>,
         plan: Arc<PointPlan>,
     },
-    /// It is no point query, in this state of the session.
+    /// A change by key, with a plan for each of some lists of types that its parameters have had.
+    Changes {
+        shape: Arc<ChangeShape>,
+        plans: Arc<[Arc<ChangePlan>]>,
+    },
+    /// It is neither, in this state of the session.
     Other {
         session: u64,
     },
 }
 
+impl Known {
+    fn has_plan(&self) -> bool {
+        matches!(self, Known::Planned { .. } | Known::Changes { .. })
+    }
+}
+
+/// What a text says.
+#[derive(Clone, Debug)]
+pub(super) enum KeptShape {
+    Query(Arc<Shape>),
+    Change(Arc<ChangeShape>),
+}
+
 impl KeptPlans {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many texts have plans.
+    pub(crate) fn planned(&self) -> usize {
+        self.lock().values().filter(|known| known.has_plan()).count()
     }
 
     /// What is known of a text.
@@ -63,7 +89,7 @@ impl KeptPlans {
         }
         let mut all = self.lock();
         if all.len() >= TEXTS_MAX && !all.contains_key(sql) {
-            all.retain(|_, known| matches!(known, Known::Planned { .. }));
+            all.retain(|_, known| known.has_plan());
             if all.len() >= TEXTS_MAX {
                 all.clear();
             }

@@ -81,6 +81,7 @@ pub(super) fn is_of(value: &Value, type_name: &str) -> bool {
         "SMALLINT" => fits(i16::MIN.into(), i16::MAX.into()),
         "INTEGER" => fits(i32::MIN.into(), i32::MAX.into()),
         "BIGINT" => fits(i64::MIN, i64::MAX),
+        "DOUBLE" => matches!(value, Value::Double(_)),
         "VARCHAR" => matches!(value, Value::Text(_)),
         "BOOLEAN" => matches!(value, Value::Boolean(_)),
         "BLOB" => matches!(value, Value::Blob(_)),

@@ -71,7 +71,7 @@ fn of_query(mut query: ast::Query, parameters: usize) -> Result<Option<Shape>> {
 }
 
 /// Whether a table stands there by its name, and perhaps an alias, alone.
-fn is_plain(relation: &TableFactor) -> Result<bool> {
+pub(super) fn is_plain(relation: &TableFactor) -> Result<bool> {
     let TableFactor::Table { name, alias, .. } = relation else { return Ok(false) };
     let mut plain = table_factor(name.clone(), &Ident::new("t"))?;
     if let TableFactor::Table { alias: of_plain, .. } = &mut plain {
@@ -92,30 +92,43 @@ fn is_without_more(query: &ast::Query) -> Result<bool> {
     Ok(*plain == *query)
 }
 
-fn is_simple_item(item: &SelectItem) -> bool {
+pub(super) fn is_simple_item(item: &SelectItem) -> bool {
     match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_simple(expr),
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            is_simple(expr, Leaves::Columns)
+        }
         SelectItem::Wildcard(options) => *options == ast::WildcardAdditionalOptions::default(),
         SelectItem::QualifiedWildcard(..) | SelectItem::ExprWithAliases { .. } => false,
     }
 }
 
-/// Whether an expression depends on nothing but the columns of a row: not on parameters, the time, the session or other rows.
-fn is_simple(expr: &Expr) -> bool {
+/// What simple expressions are made of, beside constants.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Leaves {
+    Columns,
+    ColumnsAndParameters,
+}
+
+/// Whether an expression depends on nothing but the columns of a row, and the parameters if these are among its leaves: not on the
+/// time, the session or other rows.
+pub(super) fn is_simple(expr: &Expr, leaves: Leaves) -> bool {
     match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
-        Expr::Value(value) => !matches!(value.value, ast::Value::Placeholder(_)),
+        Expr::Value(value) => {
+            leaves == Leaves::ColumnsAndParameters
+                || !matches!(value.value, ast::Value::Placeholder(_))
+        }
         Expr::Nested(inner)
         | Expr::IsNull(inner)
         | Expr::IsNotNull(inner)
-        | Expr::UnaryOp { expr: inner, .. } => is_simple(inner),
+        | Expr::UnaryOp { expr: inner, .. } => is_simple(inner, leaves),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, .. } => {
-            is_simple(inner)
+            is_simple(inner, leaves)
         }
         Expr::BinaryOp { left, op, right } => {
-            is_simple_operator(op) && is_simple(left) && is_simple(right)
+            is_simple_operator(op) && is_simple(left, leaves) && is_simple(right, leaves)
         }
-        Expr::Function(function) => is_simple_call(function),
+        Expr::Function(function) => is_simple_call(function, leaves),
         _ => false,
     }
 }
@@ -141,7 +154,7 @@ fn is_simple_operator(op: &BinaryOperator) -> bool {
     )
 }
 
-fn is_simple_call(function: &ast::Function) -> bool {
+fn is_simple_call(function: &ast::Function, leaves: Leaves) -> bool {
     let is_known = matches!(function.name.0.as_slice(), [part]
         if part.as_ident().is_some_and(|name| FUNCTIONS.contains(&folded(name).as_str())));
     let has_more = function.uses_odbc_syntax
@@ -152,7 +165,7 @@ fn is_simple_call(function: &ast::Function) -> bool {
         || !function.within_group.is_empty();
     let FunctionArguments::List(list) = &function.args else { return false };
     let is_argument = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => is_simple(expr),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => is_simple(expr, leaves),
         _ => false,
     };
     let is_list = list.duplicate_treatment.is_none() && list.clauses.is_empty();
@@ -160,7 +173,11 @@ fn is_simple_call(function: &ast::Function) -> bool {
 }
 
 /// Adds the columns that a condition has equal to values; false if it says anything else.
-fn add_equalities(condition: &Expr, table: &str, conditions: &mut Vec<(String, Operand)>) -> bool {
+pub(super) fn add_equalities(
+    condition: &Expr,
+    table: &str,
+    conditions: &mut Vec<(String, Operand)>,
+) -> bool {
     match condition {
         Expr::Nested(inner) => add_equalities(inner, table, conditions),
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
@@ -198,7 +215,7 @@ fn column_of(expr: &Expr, table: &str) -> Option<String> {
     }
 }
 
-fn operand(expr: &Expr) -> Option<Operand> {
+pub(super) fn operand(expr: &Expr) -> Option<Operand> {
     if let Expr::Value(value) = expr
         && let ast::Value::Placeholder(name) = &value.value
     {
@@ -227,7 +244,7 @@ pub(crate) fn constant(expr: &Expr) -> Option<Value> {
     }
 }
 
-fn folded(name: &Ident) -> String {
+pub(super) fn folded(name: &Ident) -> String {
     fold(name.value.clone(), name.quote_style)
 }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use weft_rt::yield_now;
 
+use weft_index::Direction;
+
 use crate::error::Result;
 use crate::index::key_run::KeyRun;
 use crate::index::maintain::Maintenance;
@@ -56,7 +58,7 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
     let mut there = Sum::default();
     for layer in index.layers(version, access).await? {
         let mut before = None::<(Vec<u8>, u64)>;
-        let mut range = layer.range(None, None);
+        let mut range = layer.range(None, None, Direction::Forwards);
         while let Some((key, row)) = range.next().await.map_err(failed)? {
             if let Some((key_before, row_before)) = &before
                 && (&key_before[..], *row_before) >= (&key[..], row)

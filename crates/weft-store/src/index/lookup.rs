@@ -5,13 +5,14 @@ use std::task::{Context, Poll};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use weft_index::{KeyEncoder, Keys, after_prefix};
+use weft_index::{Direction, IndexError, KeyEncoder, Keys, after_prefix};
 use weft_rt::cancel::CancelToken;
 use weft_rt::sync::channel::{Receiver, Sender, bounded};
 use weft_rt::{JoinHandle, Share};
 
 use crate::error::{Result, StoreError};
 use crate::fetch::fetch;
+use crate::index::overlay::Layer;
 use crate::index::version::IndexVersion;
 use crate::scan_options::ROW_ID;
 use crate::table::Table;
@@ -35,11 +36,23 @@ impl KeyRange {
     }
 }
 
+/// How many rows are wanted of those whose keys are in ranges, which follow each other: so many with the first keys, and so many with
+/// the last. A row may be among both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEnds {
+    /// Rows with the first keys.
+    pub first: usize,
+    /// Rows with the last keys.
+    pub last: usize,
+}
+
 /// What is asked of an index.
 #[derive(Clone, Debug)]
 pub struct IndexScanOptions {
     /// The ranges of keys, none of which overlaps another.
     pub ranges: Vec<KeyRange>,
+    /// All rows of the ranges, or those at their ends.
+    pub ends: Option<IndexEnds>,
     /// Columns by number, in the order in which they are to come.
     pub projection: Vec<usize>,
     /// Whether the ids of the rows come as a last column, [`ROW_ID`].
@@ -175,9 +188,23 @@ impl Work {
         let failed = |source| index.definition().error(&version.schema, source);
         let layers = index.layers(version, &self.table.access).await?;
         let mut rows = Vec::new();
+        if let Some(IndexEnds { first, last }) = self.options.ends {
+            for (count, direction) in [(first, Direction::Forwards), (last, Direction::Backwards)] {
+                rows.extend(self.end(&layers, count, direction).await.map_err(failed)?);
+            }
+            rows.sort_unstable();
+            rows.dedup();
+            for rows in rows.chunks(self.options.batch_rows.max(1)) {
+                if !self.send(&mut rows.to_vec()).await? {
+                    return Ok(());
+                }
+            }
+            return Ok(());
+        }
         for KeyRange { low, high } in &self.options.ranges {
             for layer in &layers {
-                let mut range = layer.range(low.as_deref(), high.as_deref());
+                let (low, high) = (low.as_deref(), high.as_deref());
+                let mut range = layer.range(low, high, Direction::Forwards);
                 while let Some((_, row)) = range.next().await.map_err(failed)? {
                     rows.push(row);
                     if rows.len() == self.options.batch_rows && !self.send(&mut rows).await? {
@@ -190,6 +217,37 @@ impl Work {
             self.send(&mut rows).await?;
         }
         Ok(())
+    }
+
+    /// The rows with the first or the last keys of the ranges, so many if there are.
+    async fn end(
+        &self,
+        layers: &[Layer<'_>],
+        count: usize,
+        direction: Direction,
+    ) -> std::result::Result<Vec<u64>, IndexError> {
+        let mut ranges: Vec<&KeyRange> = self.options.ranges.iter().collect();
+        if direction == Direction::Backwards {
+            ranges.reverse();
+        }
+        let mut rows = Vec::new();
+        for KeyRange { low, high } in ranges {
+            let wanted = count - rows.len();
+            let mut found: Vec<(Vec<u8>, u64)> = Vec::new();
+            for layer in layers {
+                let mut range = layer.range(low.as_deref(), high.as_deref(), direction);
+                for _ in 0..wanted {
+                    let Some((key, row)) = range.next().await? else { break };
+                    found.push((key.into_owned(), row));
+                }
+            }
+            found.sort_unstable();
+            if direction == Direction::Backwards {
+                found.reverse();
+            }
+            rows.extend(found.into_iter().take(wanted).map(|(_, row)| row));
+        }
+        Ok(rows)
     }
 
     /// Sends the rows' values; false if they are not wanted any more.

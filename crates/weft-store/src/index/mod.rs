@@ -21,4 +21,4 @@ pub(crate) mod version;
 
 pub use definition::{Check, Constraints, ForeignKey, IndexColumn, IndexDefinition};
 pub use join::{KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches};
-pub use lookup::{IndexScan, IndexScanOptions, KeyRange};
+pub use lookup::{IndexEnds, IndexScan, IndexScanOptions, KeyRange};

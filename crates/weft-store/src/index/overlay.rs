@@ -79,10 +79,16 @@ impl Layer<'_> {
     }
 
     /// The entries that count of a range of keys: those not below `low`, and below `high`.
-    pub(crate) fn range<'b>(&'b self, low: Option<&[u8]>, high: Option<&[u8]>) -> LayerRange<'b> {
+    pub(crate) fn range<'b>(
+        &'b self,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+        direction: Direction,
+    ) -> LayerRange<'b> {
         LayerRange {
             layer: self,
-            range: self.opened.tree.range(low, high, Direction::Forwards),
+            direction,
+            range: self.opened.tree.range(low, high, direction),
             low: low.map(Arc::from),
             high: high.map(Arc::from),
             last: None,
@@ -92,15 +98,16 @@ impl Layer<'_> {
     }
 }
 
-/// The entries of a layer that count, in the order of their keys.
+/// The entries of a layer that count, in the order of their keys, or against it.
 pub(crate) struct LayerRange<'a> {
     layer: &'a Layer<'a>,
+    direction: Direction,
     range: Range<'a>,
     low: Option<Arc<[u8]>>,
     high: Option<Arc<[u8]>>,
     /// The last entry of the tree: its key, as the tree has it, and its row.
     last: Option<(Vec<u8>, u64)>,
-    /// Entries that have left the tree, and come before that one.
+    /// Entries that have left the tree, and come before that one in this direction.
     waiting: VecDeque<PastEntry>,
     state: RangeState,
 }
@@ -146,21 +153,29 @@ impl LayerRange<'_> {
         let form = self.layer.opened.tree.form();
         let found = self.range.next().await?;
         if !self.layer.past.is_empty() {
-            let bound = |key: &Arc<[u8]>| (key.clone(), 0);
-            let from = match (&self.last, &self.low) {
-                (Some((key, row)), _) => Bound::Excluded((Arc::from(&key[..]), *row)),
-                (None, Some(low)) => Bound::Included(bound(low)),
-                (None, None) => Bound::Unbounded,
+            let low = match &self.low {
+                Some(low) => Bound::Included((low.clone(), 0)),
+                None => Bound::Unbounded,
             };
-            let to = match (found, &self.high) {
-                (Some(entry), _) => {
-                    let key = form.full_key(&entry.key, entry.row);
-                    Bound::Excluded((Arc::from(key), entry.row))
-                }
-                (None, Some(high)) => Bound::Excluded(bound(high)),
-                (None, None) => Bound::Unbounded,
+            let high = match &self.high {
+                Some(high) => Bound::Excluded((high.clone(), 0)),
+                None => Bound::Unbounded,
             };
-            self.waiting.extend(self.layer.past(from, to));
+            let last = self.last.as_ref();
+            let last = last.map(|(key, row)| Bound::Excluded((Arc::from(&key[..]), *row)));
+            let next = found.map(|entry| {
+                let key = form.full_key(&entry.key, entry.row);
+                Bound::Excluded((Arc::from(key), entry.row))
+            });
+            let (from, to) = match self.direction {
+                Direction::Forwards => (last.unwrap_or(low), next.unwrap_or(high)),
+                Direction::Backwards => (next.unwrap_or(low), last.unwrap_or(high)),
+            };
+            let mut past = self.layer.past(from, to);
+            if self.direction == Direction::Backwards {
+                past.reverse();
+            }
+            self.waiting.extend(past);
         }
         let Some(entry) = found else {
             self.state = RangeState::Ended;

@@ -103,6 +103,28 @@ fn looked_up(runtime: &Runtime, table: &Arc<Table>, numbers: &[i64]) -> Vec<(i64
     found
 }
 
+/// Compares the rows at the ends of a range of an index with the rows.
+fn check_ends(table: &Arc<Table>, model: &Model, random: &mut fastrand::Rng) {
+    let ends = IndexEnds { first: random.usize(0..6), last: random.usize(0..6) };
+    let (low, high) = (random.i64(0..3_500), random.i64(0..3_500));
+    let key = |number: i64| {
+        let key: ArrayRef = Arc::new(Int64Array::from(vec![number]));
+        table.key_prefix("by_n", &[key]).unwrap()
+    };
+    let range = KeyRange { low: Some(key(low)), high: Some(key(high)) };
+    let mut within: Vec<(i64, u64)> = model.iter().map(|(id, row)| (row.0, *id)).collect();
+    within.retain(|(number, _)| (low..high).contains(number));
+    within.sort_unstable();
+    let first = within.iter().take(ends.first);
+    let mut ids: Vec<u64> =
+        first.chain(within.iter().rev().take(ends.last)).map(|(_, id)| *id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let expected: Vec<(i64, String)> = ids.iter().map(|id| model[id].clone()).collect();
+    let found = by_ends_of_index(table, "by_n", range, Some(ends)).unwrap();
+    assert_eq!(found, batch(&expected), "{ends:?} of {low}..{high}");
+}
+
 /// Compares what a snapshot finds by its indexes with its rows.
 fn check(runtime: &Runtime, table: &Arc<Table>, model: &Model, random: &mut fastrand::Rng) {
     let rows: Vec<(i64, String)> = model.values().cloned().collect();
@@ -118,13 +140,14 @@ fn check(runtime: &Runtime, table: &Arc<Table>, model: &Model, random: &mut fast
         let key = table.key_prefix("by_n", &[key]).unwrap();
         let expected = rows.iter().find(|row| row.0 == *number).map(|row| row.1.as_str());
         match table.resident_row("by_n", &key, &[1]).unwrap() {
-            ResidentRow::Row(values) => {
-                assert_eq!(Some(values[0].as_string_view().value(0)), expected);
+            ResidentRow::Row(row) => {
+                assert_eq!(Some(row.values[0].as_string_view().value(0)), expected);
             }
             ResidentRow::NoRow => assert_eq!(expected, None),
             ResidentRow::Unknown => {}
         }
     }
+    check_ends(table, model, random);
     let text = format!("text {}", random.u32(0..40));
     let value: ArrayRef = Arc::new(StringViewArray::from(vec![text.as_str()]));
     let prefix = table.key_prefix("by_s", &[value]).unwrap();

@@ -126,9 +126,10 @@ fn row_of(
         (table.clone(), index.to_owned(), key.clone(), projection.clone());
     let find = move || async move { of_worker.row_by_key(&name, &key, &columns).await };
     let found = fixture.runtime.block_on(find).unwrap().unwrap();
+    let found = found.map(|row| row.values);
     for told in [before, resident()] {
         match told {
-            ResidentRow::Row(values) => assert_eq!(Some(values), found),
+            ResidentRow::Row(row) => assert_eq!(Some(row.values), found),
             ResidentRow::NoRow => assert_eq!(found, None),
             ResidentRow::Unknown => {}
         }

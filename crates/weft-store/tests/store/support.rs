@@ -240,8 +240,19 @@ pub fn index(name: &str, columns: &[usize], is_unique: bool) -> IndexDefinition 
 
 /// Rows of a table whose keys are in a range of an index, in the order of their ids.
 pub fn try_by_index(table: &Arc<Table>, index: &str, range: KeyRange) -> Result<RecordBatch> {
+    by_ends_of_index(table, index, range, None)
+}
+
+/// Those rows of a table with keys in a range of an index that have the first and the last ones, in the order of their ids.
+pub fn by_ends_of_index(
+    table: &Arc<Table>,
+    index: &str,
+    range: KeyRange,
+    ends: Option<IndexEnds>,
+) -> Result<RecordBatch> {
     let options = IndexScanOptions {
         ranges: vec![range],
+        ends,
         projection: (0..table.schema().columns.len()).collect(),
         with_row_ids: false,
         batch_rows: 1 << 20,
