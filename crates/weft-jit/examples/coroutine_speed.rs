@@ -53,7 +53,7 @@ async fn wait_once(mut waits: bool) {
 #[inline(never)]
 fn found(table: &[u64], key: u64) -> Found {
     let value = table[key as usize % table.len()];
-    [u64::from(value % 2 == 0), value]
+    [u64::from(value.is_multiple_of(2)), value]
 }
 
 async fn look_up(table: &[u64], key: u64, waits: bool) -> Found {

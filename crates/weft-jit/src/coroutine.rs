@@ -465,11 +465,9 @@ fn resume_function(config: TargetFrontendConfig, call: CallConv) -> Function {
     let state = b.ins().load(types::I32, flags, memory, frame::STATE);
     let targets = {
         let pool = &mut b.func.dfg.value_lists;
-        [header, resumes]
-            .map(|block| cranelift_codegen::ir::BlockCall::new(block, [].into_iter(), pool))
+        [header, resumes].map(|block| cranelift_codegen::ir::BlockCall::new(block, [], pool))
     };
-    let otherwise =
-        cranelift_codegen::ir::BlockCall::new(ended, [].into_iter(), &mut b.func.dfg.value_lists);
+    let otherwise = cranelift_codegen::ir::BlockCall::new(ended, [], &mut b.func.dfg.value_lists);
     let table = b.create_jump_table(JumpTableData::new(otherwise, &targets));
     b.ins().br_table(state, table);
 

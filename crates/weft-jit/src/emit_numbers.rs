@@ -390,13 +390,13 @@ impl Emit<'_> {
             (Lane::F32, Lane::F64) => (self.b.ins().fpromote(types::F64, a), None),
             (Lane::F64, Lane::F32) => (self.b.ins().fdemote(types::F32, a), None),
             (from, into) if is_float(from) && is_float(into) => (a, None),
-            (from, into) if is_float(into) => (self.to_float(from, into, a), None),
-            (from, into) if is_float(from) => self.from_float(from, into, a),
-            (from, into) => self.to_integer(from, into, a),
+            (from, into) if is_float(into) => (self.float_of(from, into, a), None),
+            (from, into) if is_float(from) => self.cast_float(from, into, a),
+            (from, into) => self.integer_of(from, into, a),
         }
     }
 
-    fn to_float(&mut self, from: Lane, into: Lane, a: Value) -> Value {
+    fn float_of(&mut self, from: Lane, into: Lane, a: Value) -> Value {
         let float = type_of(into);
         match from {
             Lane::I128 => {
@@ -415,7 +415,7 @@ impl Emit<'_> {
         }
     }
 
-    fn from_float(&mut self, from: Lane, into: Lane, a: Value) -> Checked {
+    fn cast_float(&mut self, from: Lane, into: Lane, a: Value) -> Checked {
         let whole = self.b.ins().trunc(a);
         let bits = 8 * into.width() as i32;
         let (least, end) = match is_signed(into) {
@@ -451,7 +451,7 @@ impl Emit<'_> {
         }
     }
 
-    fn to_integer(&mut self, from: Lane, into: Lane, a: Value) -> Checked {
+    fn integer_of(&mut self, from: Lane, into: Lane, a: Value) -> Checked {
         if from.width() < into.width() || from == Lane::Bool {
             let value = self.extended(from, into, a);
             let may_fail = is_signed(from) && !is_signed(into);
