@@ -108,11 +108,13 @@ mod tests {
 
     #[test]
     fn near_ranges_are_read_together() {
-        assert_eq!(coalesced(&[10..20, 0..5, 20..30]), [0..30]);
-        assert_eq!(coalesced(&[0..5, 5 + GAP_BYTES..100_000]), [0..100_000]);
+        assert!(coalesced(&[10..20, 0..5, 20..30]).into_iter().eq(std::iter::once(0..30)));
+        assert!(
+            coalesced(&[0..5, 5 + GAP_BYTES..100_000]).into_iter().eq(std::iter::once(0..100_000))
+        );
         let far = 6 + GAP_BYTES;
         assert_eq!(coalesced(&[0..5, far..far + 1]), [0..5, far..far + 1]);
-        assert_eq!(coalesced(&[0..9, 3..3, 2..4]), [0..9]);
+        assert!(coalesced(&[0..9, 3..3, 2..4]).into_iter().eq(std::iter::once(0..9)));
         let large = REQUEST_BYTES;
         assert_eq!(coalesced(&[0..large, large..large + 1]), [0..large, large..large + 1]);
         assert_eq!(coalesced(&[]), []);

@@ -36,7 +36,8 @@ pub async fn read_metadata(
     }
     let mut decoder = caught(name, || ParquetMetaDataPushDecoder::try_new(file_bytes))?
         .with_page_index_policy(PageIndexPolicy::Optional);
-    let mut wanted = vec![file_bytes.saturating_sub(TAIL_BYTES)..file_bytes];
+    let tail = file_bytes.saturating_sub(TAIL_BYTES)..file_bytes;
+    let mut wanted = Vec::from([tail]);
     loop {
         if wanted.iter().any(|range| range.end > file_bytes) {
             return Err(ReadError::damaged(name, "its footer names bytes behind its end"));

@@ -89,7 +89,7 @@ fn a_piece_has_the_rows_of_its_selection_and_reads_only_their_pages() {
     let selection = RowSelection::from_consecutive_ranges(ranges, GROUP_ROWS);
     let (some, _) = read(Some(selection));
     assert_eq!(some, (2_010..2_020).chain(3_990..4_000).collect::<Vec<i64>>());
-    let selection = RowSelection::from_consecutive_ranges([10..20].into_iter(), GROUP_ROWS);
+    let selection = RowSelection::from_consecutive_ranges(std::iter::once(10..20), GROUP_ROWS);
     let (some, some_bytes) = read(Some(selection));
     assert_eq!(some, (2_010..2_020).collect::<Vec<i64>>());
     assert!(some_bytes < all_bytes, "{some_bytes} of {all_bytes} bytes");

@@ -241,7 +241,7 @@ impl Engine {
         spilling.set_options(settings.spilling);
         spilling.set_cached(store.cached_bytes_min());
         let pool = LedgerPool::new(ledger.clone());
-        let footers = Some(KeptFooters::new(&ledger));
+        let footers = Some(KeptFooters::cache(&ledger));
         let caches = CacheManagerConfig::default().with_file_metadata_cache(footers);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))

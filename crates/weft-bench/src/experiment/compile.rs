@@ -44,7 +44,7 @@ pub fn run(args: &CompileArgs, machine: &Machine) -> Result<(Vec<Point>, String)
     let (mut points, mut all) = (Vec::new(), Vec::new());
     for query in TPCH.queries {
         let session = database.session().map_err(WorkloadError::statement(query.name()))?;
-        let (mut seconds, compile_ms, code) = measure(&session, query, args.common.repeat)?;
+        let Runs { mut seconds, compile_ms, code } = measure(&session, query, args.common.repeat)?;
         for (mode, seconds) in MODES.iter().zip(&mut seconds) {
             seconds.sort_by(f64::total_cmp);
             points.push(Point {
@@ -83,12 +83,18 @@ pub fn run(args: &CompileArgs, machine: &Machine) -> Result<(Vec<Point>, String)
     Ok((points, summary(&all)))
 }
 
-/// Seconds of each round in each mode; milliseconds that compiling took, and how large the code of each pipeline is.
-fn measure(
-    session: &Session,
-    query: &Query,
-    repeat: u32,
-) -> Result<([Vec<f64>; 3], f64, Vec<String>), BenchError> {
+/// What the runs of a query have taken.
+struct Runs {
+    /// Of each round, in each mode.
+    seconds: [Vec<f64>; 3],
+    /// That compiling took.
+    compile_ms: f64,
+    /// How large the code of each pipeline is.
+    code: Vec<String>,
+}
+
+/// Runs a query in all modes, in turns.
+fn measure(session: &Session, query: &Query, repeat: u32) -> Result<Runs, BenchError> {
     let failed = || WorkloadError::statement(query.name());
     let set = |mode: &str| session.execute(&format!("SET compile = '{mode}'")).map(drop);
     // The first to compile it, so that nothing is known of its code yet.
@@ -115,7 +121,7 @@ fn measure(
             }
         }
     }
-    Ok((seconds, compile_ms, code))
+    Ok(Runs { seconds, compile_ms, code })
 }
 
 /// From EXPLAIN ANALYZE: `compiled in 1.234 ms to 5.6 KiB: …`, for each pipeline with code.

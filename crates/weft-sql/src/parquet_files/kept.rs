@@ -39,7 +39,7 @@ struct Entry {
 
 impl KeptFooters {
     /// None so far.
-    pub(crate) fn new(ledger: &Ledger) -> Arc<FileMetadataCache> {
+    pub(crate) fn cache(ledger: &Ledger) -> Arc<FileMetadataCache> {
         let kept = Kept {
             entries: HashMap::new(),
             uses: BTreeMap::new(),
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn footers_are_reserved_and_the_oldest_go_first() {
         let ledger = Ledger::new(PART * 10_000);
-        let cache = KeptFooters::new(&ledger);
+        let cache = KeptFooters::cache(&ledger);
         for name in ["a", "b"] {
             put(&cache, name, 4_000);
         }
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn footers_go_when_others_need_their_memory() {
         let ledger = Ledger::new(PART * 10_000);
-        let cache = KeptFooters::new(&ledger);
+        let cache = KeptFooters::cache(&ledger);
         put(&cache, "a", 9_000);
         let all = ledger.try_reserve(PART * 10_000);
         assert!(all.is_some() && cache.is_empty());
