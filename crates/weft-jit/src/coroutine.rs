@@ -3,7 +3,7 @@
 //! A [`MultiGet`] calls an asynchronous Rust function for each of many keys, one after the other, and stores what comes out: the
 //! probe of an index. Its code is two functions (asynchronous I/O with coroutines in a code-generating DBMS, ADMS 2022, section 4):
 //! a *ramp*, which writes the parameters into a frame and goes on to the *resume function*, which switches on the frame's state. The
-//! frame is laid out here ([`frame`]): what lives across a wait, and a slot in which the awaited future lies. Nothing is
+//! frame is laid out here (`frame`): what lives across a wait, and a slot in which the awaited future lies. Nothing is
 //! allocated per call.
 //!
 //! An asynchronous function is awaited through small functions that are made for it ([`Callee`]): `start` puts its future into the slot
