@@ -95,8 +95,10 @@ impl<M: Mode> Transaction<'_, M> {
             }
         }
         let mut unlinked = Vec::new();
+        let at = self.committed_at(version);
         let stale = &mut self.garbage.stale;
         if version == head && version.header().kind() == Kind::Deleted {
+            table.forget_until(at);
             self.core.note_burial(table, version);
             let keys = table.keys_of(&version);
             if chain.bury(version, &mut unlinked) {
@@ -107,6 +109,7 @@ impl<M: Mode> Transaction<'_, M> {
             chain::cut_behind(version, &mut unlinked);
         }
         if !table.secondary.is_empty() {
+            table.forget_until(at);
             let kept = table.keys_of(&version);
             for old in unlinked.iter().filter(|old| old.header().kind() == Kind::Row) {
                 let keys =

@@ -134,8 +134,14 @@ impl<M: Mode> Transaction<'_, M> {
                 None => self.writes.tables[write.table].frozen_reads.row(write.row, at),
             });
         }
+        // Of a key that has lost its row it may not be known by now when that was.
+        let absent = reads.absent.iter().map(|(table, _)| table);
+        for table in absent.chain(reads.ranges.iter().map(|(table, ..)| table)) {
+            latest = latest.max(table.last_forgotten());
+        }
         for entry in &self.writes.entries {
             let table = &self.writes.tables[entry.table];
+            latest = latest.max(table.last_forgotten());
             let Ok(index) = table.index(entry.index) else { continue };
             latest = latest.max(index.range_reads.latest(&entry.key, at));
             if entry.index == 0 {
@@ -145,8 +151,8 @@ impl<M: Mode> Transaction<'_, M> {
         latest
     }
 
-    /// When a version was committed that this transaction has read or replaced; 0 if it is its own.
-    fn committed_at(&self, version: Shared<'_>) -> u64 {
+    /// When a version was committed that this transaction has read, replaced or seen; 0 if it is its own.
+    pub(crate) fn committed_at(&self, version: Shared<'_>) -> u64 {
         loop {
             let stamp = version.header().stamp();
             let Some(id) = TransactionId::of_stamp(stamp) else { return stamp };

@@ -77,6 +77,8 @@ pub struct Table {
     frozen: Option<Arc<dyn FrozenRows>>,
     /// Reads of rows without a version.
     pub(crate) frozen_reads: ReadStamps,
+    /// The latest commit by which a key has lost its row, of those of which nothing else is left.
+    last_forgotten: AtomicU64,
     /// Address of the engine that it was added to: versions of another one's transactions would be freed too early.
     engine: usize,
 }
@@ -128,6 +130,7 @@ impl Table {
             keys,
             frozen,
             frozen_reads: ReadStamps::new(),
+            last_forgotten: AtomicU64::new(0),
             engine: 0,
         })
     }
@@ -135,6 +138,16 @@ impl Table {
     /// What tells it apart.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Nothing tells any more, once this was called, that a key has lost its row by a commit at `at`.
+    pub(crate) fn forget_until(&self, at: u64) {
+        self.last_forgotten.fetch_max(at, Ordering::SeqCst);
+    }
+
+    /// The latest commit by which keys without a row may have lost it, as far as nothing else tells. No snapshot is before it.
+    pub(crate) fn last_forgotten(&self) -> u64 {
+        self.last_forgotten.load(Ordering::SeqCst)
     }
 
     /// Belongs to an engine from now on.
