@@ -37,6 +37,9 @@ enum Place {
 /// A file or directory under a temporary name. It is removed unless it is finished.
 #[derive(Debug)]
 pub(crate) struct CopyTarget {
+    /// A directory of its own. The writer's threads may go on after a statement was cancelled: what they still rename is gone with it.
+    room: PathBuf,
+    /// What is written: the directory itself, or a file in it.
     partial: PathBuf,
     target: PathBuf,
     place: Place,
@@ -85,18 +88,22 @@ impl CopyTarget {
         let directory = fs::canonicalize(directory)
             .map_err(|error| cannot(&format!("its directory: {error}")))?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // With an extension, or a file would be taken for a directory.
-        let partial = directory.join(format!(".weft-{}-{number}.partial", std::process::id()));
-        let made = match place {
-            Place::Directory { .. } => fs::create_dir(&partial),
-            _ => fs::write(&partial, b""),
+        let room = directory.join(format!(".weft-{}-{number}.partial", std::process::id()));
+        fs::create_dir(&room).map_err(|error| cannot(&error.to_string()))?;
+        let partial = match place {
+            Place::Directory { .. } => room.clone(),
+            // With an extension, or it would be taken for a directory.
+            _ => room.join("rows.partial"),
         };
-        made.map_err(|error| cannot(&error.to_string()))?;
         let target = match place {
             Place::Pipe => target,
             _ => directory.join(file_name),
         };
-        Ok(CopyTarget { partial, target, place })
+        let made = CopyTarget { room, partial, target, place };
+        if made.partial != made.room {
+            fs::write(&made.partial, b"").map_err(|error| cannot(&error.to_string()))?;
+        }
+        Ok(made)
     }
 
     /// Where to write, as a URL: in a path, some characters would make a pattern.
@@ -203,22 +210,7 @@ fn cannot_write(target: &Path, problem: &dyn std::fmt::Display) -> SqlError {
 
 impl Drop for CopyTarget {
     fn drop(&mut self) {
-        // Gone already if it was finished.
-        let _ = match self.place {
-            Place::Directory { .. } => fs::remove_dir_all(&self.partial),
-            _ => fs::remove_file(&self.partial),
-        };
-        // The writer stages its parts beside it, under names that it appends numbers to.
-        let (Some(directory), Some(name)) = (self.partial.parent(), self.partial.file_name())
-        else {
-            return;
-        };
-        let prefix = format!("{}#", name.to_string_lossy());
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                // A part that cannot be removed stays, and keeps nothing from anything.
-                let _ = fs::remove_file(entry.path());
-            }
-        }
+        // Gone already if a directory was finished. What cannot be removed stays, and keeps nothing from anything.
+        let _ = fs::remove_dir_all(&self.room);
     }
 }
