@@ -204,7 +204,6 @@ fn point(case: &Case, threads: u32, rows: u64, runs: &[(f64, u64)]) -> Point {
         device: "DRAM".to_owned(),
         threads,
         depth: case.batch,
-        rows: Some(rows),
         repetitions: runs.len() as u32,
         seconds: whole,
         probes_per_s: Some(rate),
@@ -220,7 +219,7 @@ fn compare_with_naive(points: &mut [Point]) {
         let point = &points[index];
         let naive = points.iter().find(|other| {
             other.variant.as_deref() == Some("naive")
-                && other.rows == point.rows
+                && other.pattern == point.pattern
                 && other.threads == point.threads
         });
         let rates = naive.and_then(|naive| naive.probes_per_s).zip(point.probes_per_s);
@@ -234,14 +233,17 @@ mod tests {
 
     #[test]
     fn variants_are_compared_with_the_naive_one_of_their_size() {
-        let of = |variant: &str, rows, rate| Point {
+        let of = |variant: &str, keys: &str, rate| Point {
             variant: Some(variant.to_owned()),
-            rows: Some(rows),
+            pattern: Some(keys.to_owned()),
             probes_per_s: Some(rate),
             ..Point::default()
         };
-        let mut points =
-            vec![of("naive", 10, 4.0), of("coro-mk", 10, 10.0), of("coro-mk", 20, 9.0)];
+        let mut points = vec![
+            of("naive", "10 keys", 4.0),
+            of("coro-mk", "10 keys", 10.0),
+            of("coro-mk", "20 keys", 9.0),
+        ];
         compare_with_naive(&mut points);
         let ratios: Vec<_> = points.iter().map(|point| point.ratio_to_naive).collect();
         assert_eq!(ratios, [Some(1.0), Some(2.5), None]);
