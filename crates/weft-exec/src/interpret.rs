@@ -140,7 +140,7 @@ impl Interpreter {
         Interpreter { meter, turn: Some(Instant::now()), ..self }
     }
 
-    /// The same, with runs executed as the program's `tier` decides.
+    /// The interpreter with runs of steps executed as the program's `tier` decides.
     pub fn with_tier(self, tier: Option<Arc<Tier>>) -> Interpreter {
         Interpreter { tiered: tier.map(Tiered::new), ..self }
     }

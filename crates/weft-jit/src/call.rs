@@ -110,8 +110,8 @@ pub(crate) fn execute(
     argument[words::CONSTANTS] = constants.as_ptr() as u64;
     argument[words::HELPERS] = TABLE.address();
     // SAFETY: inputs have values for all rows and bits for as many as a vector has, outputs and scratch memory have room for as many,
-    // selected rows are below that number, and constants are as many as the shape has. Registers are memory of their own each, which
-    // nobody else uses: outputs are no inputs, but for those that are kept, which the code knows to be both.
+    // selected rows are below that number, and constants are as many as the shape has. Each register has memory of its own, which
+    // no other thread uses. Outputs are no inputs, but for kept registers, which the code knows to be both.
     let result = unsafe { function(argument.as_ptr()) };
     if result == FAILED {
         return false;

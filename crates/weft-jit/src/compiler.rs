@@ -48,7 +48,7 @@ pub(crate) struct RunCode {
     pub(crate) validity_with_nulls: Vec<OutputValidity>,
 }
 
-/// The part of the budget that code which nobody uses now may take.
+/// Code that no pipeline uses takes no more than the budget divided by this number.
 const KEPT_DIVISOR: u64 = 128;
 
 /// How long it takes to compile a program without steps, and a step, before that was measured.

@@ -149,7 +149,7 @@ unsafe extern "C" fn poll<G: Future<Output = Found>>(
     if matches!(polled, Ok(Poll::Pending)) {
         return SUSPENDED;
     }
-    // SAFETY: as the caller promises; nobody looks at the future any more.
+    // SAFETY: as the caller promises; the coroutine does not poll the future any more.
     unsafe { slot.cast::<G>().drop_in_place() };
     match polled {
         Ok(Poll::Ready(found)) => {

@@ -231,7 +231,7 @@ impl<'a> Emit<'a> {
         Emit::input_words(self.shape.inputs.len() + self.shape.kept.len()) + 2 * number
     }
 
-    /// Inputs of the function: those that are read, and those that are kept.
+    /// Loads the function's inputs: registers that steps read, and registers that are kept.
     fn load_inputs(&mut self) {
         let shape = self.shape;
         let kept = shape.kept.iter().map(|register| (*register, true));
@@ -346,7 +346,7 @@ impl<'a> Emit<'a> {
         all
     }
 
-    /// The same, with a 1 if there always is.
+    /// Whether a tuple has a value, as an integer: 1 if it always has one.
     fn is_valid_or_one(&mut self, valid: Valid) -> Value {
         match self.is_valid(valid) {
             Some(is_valid) => is_valid,

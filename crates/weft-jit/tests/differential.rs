@@ -361,7 +361,7 @@ fn outcome(interpreter: &mut Interpreter, seed: u64, rows: usize, shown: &[Regis
     }
 }
 
-/// Registers whose values are the same for all rows that come through: those that are written outside of scopes.
+/// Registers that a program writes outside of scopes: both back ends give them equal values for all rows that come through.
 fn shown(program: &Program) -> Vec<Register> {
     let mut shown = program.inputs.clone();
     let mut open = 0;

@@ -38,7 +38,7 @@ impl ReadError {
         ReadError::Damaged { name: name.to_owned(), problem: problem.to_string() }
     }
 
-    /// The same, with the place of the problem.
+    /// The error with the place of the problem in the file.
     pub(crate) fn at(self, place: &str) -> ReadError {
         match self {
             ReadError::Damaged { name, problem } => {

@@ -1,4 +1,4 @@
-//! Byte ranges of a file: those that are near to each other in one request, and all requests at once.
+//! Reads byte ranges of a file: ranges that are near to each other by one request, and all requests at once.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Of the memory limit, the part that a scan may have in flight.
 const PART: u64 = 8;
 
-/// Bytes that a worker has in flight, at most, and those that a scan has in any case.
+/// Bytes that a worker has in flight at most; and bytes that a scan may have in flight in any case.
 const WORKER_BYTES: u64 = 64 << 20;
 const BYTES_MIN: u64 = 1 << 20;
 

@@ -58,7 +58,7 @@ struct Window {
 /// What is known of the combinations of some dictionaries and windows.
 #[derive(Debug, Default)]
 struct Table {
-    /// The dictionaries of the keys; those that are integers have none.
+    /// The dictionary of each key; keys that are integers have none.
     dictionaries: Vec<Option<u64>>,
     /// [`Direct::windows_grown`] when the table was made.
     windows_grown: u64,
@@ -181,9 +181,7 @@ impl Direct {
         clusters: &mut Clusters,
         bytes_max: u64,
     ) -> Coverage {
-        let combinations_max = COMBINATIONS_MAX
-            .min(bytes_max / (TABLES * ENTRY_BYTES) as u64)
-            .min(rows.len() as u64 * COMBINATIONS_PER_ROW_MAX);
+        let combinations_max = COMBINATIONS_MAX.min(bytes_max / (TABLES * ENTRY_BYTES) as u64);
         if !self.combine(registers, keys, rows, clusters.age(), combinations_max) {
             return Coverage::Missing;
         }
@@ -268,15 +266,13 @@ impl Direct {
         }
         if !self.place(registers, keys, rows) {
             if !self.grow(registers, keys, rows, combinations_max) {
-                self.is_given_up = true;
                 return false;
             }
             let are_all_inside = self.place(registers, keys, rows);
             debug_assert!(are_all_inside, "windows that have grown hold all integers");
         }
-        let combinations = self.combinations(registers, keys);
-        self.choose(registers, keys, age, combinations as usize);
-        true
+        let combinations = self.combinations(registers, keys) as usize;
+        self.choose(registers, keys, age, combinations, rows.len())
     }
 
     /// How many combinations the keys have.
@@ -311,7 +307,7 @@ impl Direct {
         are_all_inside
     }
 
-    /// Makes windows hold the integers of `rows`; false if there are too many.
+    /// Makes windows hold the integers of `rows`; false if there are too many, of these rows or of any.
     fn grow(
         &mut self,
         registers: &Registers,
@@ -322,11 +318,19 @@ impl Direct {
         let is_signed = |key: &Register| {
             !matches!(registers.vector(*key).lane(), Lane::U8 | Lane::U16 | Lane::U32 | Lane::U64)
         };
+        let before = self.windows.clone();
         for (key, window) in keys.iter().zip(&mut self.windows) {
             let vector = registers.vector(*key);
             if vector.codes().is_none() {
                 *window = window.with(bounds(vector, rows), is_signed(key));
             }
+        }
+        let combinations = self.combinations(registers, keys);
+        self.is_given_up = combinations > combinations_max;
+        let of_rows_max = rows.len() as u64 * COMBINATIONS_PER_ROW_MAX;
+        if combinations > combinations_max.min(of_rows_max) {
+            self.windows = before;
+            return false;
         }
         self.windows_grown += 1;
         let exact = self.windows.clone();
@@ -336,11 +340,19 @@ impl Direct {
         if self.combinations(registers, keys) > combinations_max {
             self.windows = exact;
         }
-        self.combinations(registers, keys) <= combinations_max
+        true
     }
 
-    /// Has the table of the keys' dictionaries and windows at hand, a new one in place of the oldest if there is none.
-    fn choose(&mut self, registers: &Registers, keys: &[Register], age: u64, combinations: usize) {
+    /// Has the table of the keys' dictionaries and windows at hand, a new one in place of the oldest if there is none; false if a new
+    /// one would be large for so few rows.
+    fn choose(
+        &mut self,
+        registers: &Registers,
+        keys: &[Register],
+        age: u64,
+        combinations: usize,
+        rows: usize,
+    ) -> bool {
         let dictionaries =
             keys.iter().map(|key| registers.vector(*key).codes().map(|codes| codes.dictionary));
         let is_known = |table: &usize| {
@@ -353,6 +365,7 @@ impl Direct {
         let nearest = (0..TABLES).map(|ahead| (self.current + ahead) % TABLES);
         match nearest.into_iter().find(is_known) {
             Some(table) => self.current = table,
+            None if combinations > rows * COMBINATIONS_PER_ROW_MAX as usize => return false,
             None => {
                 self.current = (self.current + 1) % TABLES;
                 let table = &mut self.tables[self.current];
@@ -367,6 +380,7 @@ impl Direct {
                 table.numbers.resize(combinations, UNKNOWN);
             }
         }
+        true
     }
 }
 
