@@ -35,14 +35,14 @@ pub enum FilesError {
     },
     /// A value does not fit the type that a sample of the file suggested: reading the file again, with types that
     /// all of it was looked at for, will do.
-    #[error("{}", place(path, Some(*line), Some(column), problem))]
+    #[error("{}", place(path, Some(*line), column.as_deref(), problem))]
     Misfit {
         /// The file.
         path: PathBuf,
         /// The line, from 1 on.
         line: u64,
-        /// The column's name.
-        column: String,
+        /// The column's name; `None` if the text is another one than the sample suggested.
+        column: Option<String>,
         /// What is wrong there.
         problem: String,
     },
@@ -86,10 +86,11 @@ impl FilesError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             FilesError::Data { hint, .. } | FilesError::Option { hint, .. } => hint.as_deref(),
-            FilesError::Misfit { .. } => Some(
+            FilesError::Misfit { column: Some(_), .. } => Some(
                 "its type was told from a sample of the file: look at all of it with sample_size = -1, or name the \
-                 type, as in read_csv('file', types = {'column': 'VARCHAR'})",
+                 type, as in read_csv('file', types = {'column': 'VARCHAR'}) or read_json('file', columns = {…})",
             ),
+            FilesError::Misfit { column: None, .. } => None,
             FilesError::Read { .. } => None,
         }
     }

@@ -4,16 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListArray, NullArray,
-    StringViewBuilder, StructArray,
+    Array, ArrayBuilder, ArrayRef, ArrowPrimitiveType, AsArray, BooleanBuilder, Float64Builder,
+    Int64Builder, ListArray, NullArray, PrimitiveBuilder, StringViewArray, StringViewBuilder,
+    StructArray, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{
+    DataType, Date32Type, Field, FieldRef, Fields, TimeUnit, TimestampMicrosecondType,
+};
 use arrow::util::display::FormatOptions;
 
+use crate::moments::{date, timestamp};
 use crate::parts::compact;
+use crate::print::write_quoted;
 use crate::pull::{Peek, Pull};
+use crate::shape::Shape;
 use crate::{DEPTH_MAX, JsonError, Result, is_json};
 
 /// Characters of a value that a message shows, at most.
@@ -31,9 +37,15 @@ pub struct Decoder {
 
 enum Column {
     Null(usize),
+    /// Values that a sample had none of but `null`: any other one does not fit.
+    Unseen(usize),
     Boolean(BooleanBuilder),
-    Integer(Int64Builder),
+    /// Whole numbers from the first to the second one.
+    Integer(Int64Builder, i64, i64),
     Double(Float64Builder),
+    Date(Parsed<Date32Type>),
+    /// And whether their texts end with a zone, which is UTC.
+    Timestamp(Parsed<TimestampMicrosecondType>, bool),
     /// Texts, or what is cast from texts at the end.
     Text(StringViewBuilder),
     /// The values' own texts.
@@ -46,10 +58,82 @@ enum Column {
     },
     Struct {
         fields: Fields,
-        numbers: HashMap<String, usize>,
+        keys: Keys,
         columns: Vec<Column>,
         valid: Vec<bool>,
     },
+}
+
+/// The keys of a struct's values.
+struct Keys {
+    /// In the order in which they are expected.
+    list: Vec<Key>,
+    /// Their places in the list.
+    numbers: HashMap<String, usize>,
+}
+
+struct Key {
+    name: String,
+    /// In quotes, as most texts write it.
+    quoted: Vec<u8>,
+    /// The column of its values, if they are wanted.
+    column: Option<usize>,
+}
+
+impl Keys {
+    /// The keys with these names, each with the number of its column, if it has one.
+    fn new<'a>(keys: impl Iterator<Item = (&'a str, Option<usize>)>) -> Keys {
+        let (mut list, mut numbers) = (Vec::new(), HashMap::new());
+        for (name, column) in keys {
+            numbers.insert(name.to_owned(), list.len());
+            let mut quoted = String::new();
+            write_quoted(name, &mut quoted);
+            list.push(Key { name: name.to_owned(), quoted: quoted.into_bytes(), column });
+        }
+        Keys { list, numbers }
+    }
+}
+
+/// Values that are parsed from texts, and the texts that Arrow's parser is left with.
+struct Parsed<T: ArrowPrimitiveType> {
+    values: PrimitiveBuilder<T>,
+    /// Rows, which have NULL until the end, and their texts.
+    others: Vec<(usize, String)>,
+}
+
+impl<T: ArrowPrimitiveType> Parsed<T> {
+    fn new() -> Parsed<T> {
+        Parsed { values: PrimitiveBuilder::new(), others: Vec::new() }
+    }
+
+    fn push(&mut self, value: Option<T::Native>, text: &str) {
+        if value.is_none() {
+            self.others.push((self.values.len(), text.to_owned()));
+        }
+        self.values.append_option(value);
+    }
+
+    fn finish(mut self, name: &str, data_type: &DataType, is_lenient: bool) -> Result<ArrayRef> {
+        let values = self.values.finish().with_data_type(data_type.clone());
+        if self.others.is_empty() {
+            return Ok(Arc::new(values));
+        }
+        let texts = self.others.iter().map(|(_, text)| Some(text.as_str()));
+        let others = cast_texts(&texts.collect(), name, data_type, is_lenient)?;
+        let mut builder = PrimitiveBuilder::<T>::with_capacity(values.len());
+        let mut left = self.others.iter().map(|(row, _)| *row).zip(others.as_primitive::<T>());
+        let mut next = left.next();
+        for (row, value) in values.iter().enumerate() {
+            match next {
+                Some((other, parsed)) if other == row => {
+                    builder.append_option(parsed);
+                    next = left.next();
+                }
+                _ => builder.append_option(value),
+            }
+        }
+        Ok(Arc::new(builder.finish().with_data_type(data_type.clone())))
+    }
 }
 
 impl Decoder {
@@ -68,7 +152,28 @@ impl Decoder {
     /// A decoder of values of this field. With `is_lenient`, what does not fit its type is NULL, with `keys_known` a key
     /// that the type lacks is an error.
     pub fn new(field: FieldRef, is_lenient: bool, keys_known: bool) -> Decoder {
-        Decoder { column: Column::new(&field), field, is_lenient, keys_known }
+        Decoder { column: Column::new(&field, None), field, is_lenient, keys_known }
+    }
+
+    /// A decoder of rows: objects with these keys, in this order mostly, of which those with a field in `field` are wanted, or any
+    /// values. With a shape, which a sample had, what it had not is an error: other keys, and values other than `null` where it
+    /// had none.
+    pub fn of_rows<'a>(
+        field: FieldRef,
+        keys: Option<impl Iterator<Item = &'a str>>,
+        sample: Option<&Shape>,
+        is_lenient: bool,
+    ) -> Decoder {
+        let mut column = Column::new(&field, sample);
+        if let (Column::Struct { fields, keys: known, .. }, Some(keys)) = (&mut column, keys) {
+            let numbers: HashMap<&str, usize> = fields
+                .iter()
+                .enumerate()
+                .map(|(number, field)| (field.name().as_str(), number))
+                .collect();
+            *known = Keys::new(keys.map(|key| (key, numbers.get(key).copied())));
+        }
+        Decoder { column, field, is_lenient, keys_known: sample.is_some() }
     }
 
     /// Adds NULL.
@@ -126,26 +231,43 @@ impl Decoder {
 }
 
 impl Column {
-    fn new(field: &Field) -> Column {
+    /// A column of this field's values, which had this shape in a sample.
+    fn new(field: &Field, sample: Option<&Shape>) -> Column {
+        if sample == Some(&Shape::Nothing) {
+            return Column::Unseen(0);
+        }
         match field.data_type() {
             DataType::Null => Column::Null(0),
             DataType::Boolean => Column::Boolean(BooleanBuilder::new()),
-            DataType::Int64 => Column::Integer(Int64Builder::new()),
+            DataType::Int8 => whole_numbers(i8::MIN, i8::MAX),
+            DataType::Int16 => whole_numbers(i16::MIN, i16::MAX),
+            DataType::Int32 => whole_numbers(i32::MIN, i32::MAX),
+            DataType::Int64 => whole_numbers(i64::MIN, i64::MAX),
+            DataType::UInt8 => whole_numbers(u8::MIN, u8::MAX),
+            DataType::UInt16 => whole_numbers(u16::MIN, u16::MAX),
+            DataType::UInt32 => whole_numbers(u32::MIN, u32::MAX),
             DataType::Float64 => Column::Double(Float64Builder::new()),
+            DataType::Date32 => Column::Date(Parsed::new()),
+            DataType::Timestamp(TimeUnit::Microsecond, zone) if is_utc(zone.as_deref()) => {
+                Column::Timestamp(Parsed::new(), zone.is_some())
+            }
             DataType::List(item) => Column::List {
                 item: Arc::clone(item),
-                column: Box::new(Column::new(item)),
+                column: Box::new(Column::new(item, sample.and_then(Shape::element))),
                 offsets: vec![0],
                 valid: Vec::new(),
             },
             DataType::Struct(fields) => Column::Struct {
                 fields: fields.clone(),
-                numbers: fields
+                keys: Keys::new(
+                    fields.iter().enumerate().map(|(n, field)| (field.name().as_str(), Some(n))),
+                ),
+                columns: fields
                     .iter()
-                    .enumerate()
-                    .map(|(number, field)| (field.name().clone(), number))
+                    .map(|field| {
+                        Column::new(field, sample.and_then(|shape| shape.member(field.name())))
+                    })
                     .collect(),
-                columns: fields.iter().map(|field| Column::new(field)).collect(),
                 valid: Vec::new(),
             },
             _ if is_json(field) => Column::Json(StringViewBuilder::new()),
@@ -154,12 +276,13 @@ impl Column {
     }
 
     fn len(&self) -> usize {
-        use arrow::array::ArrayBuilder;
         match self {
-            Column::Null(len) => *len,
+            Column::Null(len) | Column::Unseen(len) => *len,
             Column::Boolean(builder) => builder.len(),
-            Column::Integer(builder) => builder.len(),
+            Column::Integer(builder, ..) => builder.len(),
             Column::Double(builder) => builder.len(),
+            Column::Date(parsed) => parsed.values.len(),
+            Column::Timestamp(parsed, _) => parsed.values.len(),
             Column::Text(builder) | Column::Json(builder) => builder.len(),
             Column::List { valid, .. } | Column::Struct { valid, .. } => valid.len(),
         }
@@ -167,10 +290,12 @@ impl Column {
 
     fn push_null(&mut self) {
         match self {
-            Column::Null(len) => *len += 1,
+            Column::Null(len) | Column::Unseen(len) => *len += 1,
             Column::Boolean(builder) => builder.append_null(),
-            Column::Integer(builder) => builder.append_null(),
+            Column::Integer(builder, ..) => builder.append_null(),
             Column::Double(builder) => builder.append_null(),
+            Column::Date(parsed) => parsed.values.append_null(),
+            Column::Timestamp(parsed, _) => parsed.values.append_null(),
             Column::Text(builder) | Column::Json(builder) => builder.append_null(),
             Column::List { offsets, valid, .. } => {
                 offsets.push(offsets[offsets.len() - 1]);
@@ -188,29 +313,25 @@ impl Column {
         let fail = |error: arrow::error::ArrowError| misfit(name, 0, &error.to_string());
         Ok(match self {
             Column::Null(len) => Arc::new(NullArray::new(len)),
+            Column::Unseen(len) => new_null_array(data_type, len),
             Column::Boolean(mut builder) => Arc::new(builder.finish()),
-            Column::Integer(mut builder) => Arc::new(builder.finish()),
+            Column::Integer(mut builder, ..) => {
+                let numbers: ArrayRef = Arc::new(builder.finish());
+                match *data_type == DataType::Int64 {
+                    true => numbers,
+                    false => cast(&numbers, data_type).map_err(fail)?,
+                }
+            }
             Column::Double(mut builder) => Arc::new(builder.finish()),
+            Column::Date(parsed) => return parsed.finish(name, data_type, is_lenient),
+            Column::Timestamp(parsed, _) => return parsed.finish(name, data_type, is_lenient),
             Column::Json(mut builder) => Arc::new(builder.finish()),
             Column::Text(mut builder) => {
                 let texts = builder.finish();
                 if *data_type == DataType::Utf8View {
                     return Ok(Arc::new(texts));
                 }
-                let format_options = FormatOptions::default();
-                let options = CastOptions { safe: true, format_options };
-                let cast = cast_with_options(&texts, data_type, &options).map_err(fail)?;
-                let lost = texts
-                    .iter()
-                    .enumerate()
-                    .find_map(|(row, text)| text.filter(|_| cast.is_null(row)));
-                match lost {
-                    Some(text) if !is_lenient => {
-                        let problem = format!("'{}' is no {}", shown(text), named(data_type));
-                        return Err(misfit(name, 0, &problem));
-                    }
-                    _ => cast,
-                }
+                return cast_texts(&texts, name, data_type, is_lenient);
             }
             Column::List { item, column, offsets, valid } => {
                 let values = column.finish(item.name(), item.data_type(), is_lenient)?;
@@ -228,6 +349,50 @@ impl Column {
                 Arc::new(made.map_err(fail)?)
             }
         })
+    }
+}
+
+/// A column of whole numbers from `min` to `max`.
+fn whole_numbers(min: impl Into<i64>, max: impl Into<i64>) -> Column {
+    Column::Integer(Int64Builder::new(), min.into(), max.into())
+}
+
+/// The name in SQL of the type of whole numbers with these bounds.
+fn integer_name(min: i64, max: i64) -> &'static str {
+    match (min < 0, max) {
+        (true, 0x7f) => "TINYINT",
+        (true, 0x7fff) => "SMALLINT",
+        (true, 0x7fff_ffff) => "INTEGER",
+        (false, 0xff) => "UTINYINT",
+        (false, 0xffff) => "USMALLINT",
+        (false, 0xffff_ffff) => "UINTEGER",
+        _ => "BIGINT",
+    }
+}
+
+/// True for the zones in which a moment is the number that its text has: none and UTC.
+fn is_utc(zone: Option<&str>) -> bool {
+    zone.is_none_or(|zone| zone == "UTC")
+}
+
+/// Texts as values of another type; NULL, or an error, where they are none.
+fn cast_texts(
+    texts: &StringViewArray,
+    name: &str,
+    data_type: &DataType,
+    is_lenient: bool,
+) -> Result<ArrayRef> {
+    let options = CastOptions { safe: true, format_options: FormatOptions::default() };
+    let cast = cast_with_options(texts, data_type, &options);
+    let cast = cast.map_err(|error| misfit(name, 0, &error.to_string()))?;
+    let mut rows = texts.iter().enumerate();
+    let lost = rows.find_map(|(row, text)| text.filter(|_| cast.is_null(row)));
+    match lost {
+        Some(text) if !is_lenient => {
+            let problem = format!("'{}' is no {}", shown(text), named(data_type));
+            Err(misfit(name, 0, &problem))
+        }
+        _ => Ok(cast),
     }
 }
 
@@ -294,18 +459,24 @@ impl Rules<'_> {
             (Column::Boolean(builder), Peek::True | Peek::False) => {
                 builder.append_value(pull.known_bool(peek)?);
             }
-            (Column::Integer(builder), Peek::Number) => {
-                let digits = pull.known_number()?;
-                match digits.parse().ok() {
+            (Column::Integer(builder, min, max), Peek::Number) => {
+                let number = pull.known_number()?.to_i64();
+                match number.filter(|number| (*min..=*max).contains(number)) {
                     Some(number) => builder.append_value(number),
                     None if self.is_lenient => builder.append_null(),
-                    None => return Err(self.no_fit(start, pull, "BIGINT")),
+                    None => return Err(self.no_fit(start, pull, integer_name(*min, *max))),
                 }
             }
             (Column::Double(builder), Peek::Number) => {
-                let digits = pull.known_number()?;
-                let number = digits.parse().ok();
-                builder.append_option(number);
+                builder.append_option(pull.known_number()?.to_f64());
+            }
+            (Column::Date(parsed), Peek::Text) => {
+                let text = pull.known_str()?;
+                parsed.push(date(text), text);
+            }
+            (Column::Timestamp(parsed, is_zoned), Peek::Text) => {
+                let text = pull.known_str()?;
+                parsed.push(timestamp(text, *is_zoned), text);
             }
             (Column::Text(builder), Peek::Text) => builder.append_value(pull.known_str()?),
             (Column::Text(builder) | Column::Json(builder), peek) => {
@@ -322,8 +493,8 @@ impl Rules<'_> {
                 offsets.push(end.map_err(|_| misfit("", start, "lists of over 2^31 elements"))?);
                 valid.push(true);
             }
-            (Column::Struct { numbers, columns, valid, .. }, Peek::Object) => {
-                self.push_members(numbers, columns, pull, valid.len(), depth)?;
+            (Column::Struct { keys, columns, valid, .. }, Peek::Object) => {
+                self.push_members(keys, columns, pull, valid.len(), depth)?;
                 valid.push(true);
             }
             (column, peek) => {
@@ -336,29 +507,49 @@ impl Rules<'_> {
 
     fn push_members(
         &self,
-        numbers: &HashMap<String, usize>,
+        keys: &Keys,
         columns: &mut [Column],
         pull: &mut Pull<'_>,
         row: usize,
         depth: usize,
     ) -> Result<()> {
         let start = pull.current_index();
-        let mut key = pull.known_object()?;
-        while let Some(name) = key {
-            let number = numbers.get(name).copied();
-            if number.is_none() && self.keys_known {
-                let name = name.to_owned();
-                return Err(misfit(&name, start, "this key was not known before"));
-            }
+        let mut has_member = pull.opens_members();
+        let (mut next, mut pushed) = (0, 0);
+        while has_member {
+            let expected = keys.list.get(next);
+            let number = match expected {
+                Some(key) if pull.takes_key(&key.quoted)? => Some(next),
+                _ => {
+                    let name = pull.key()?;
+                    let number = keys.numbers.get(name).copied();
+                    if number.is_none() && self.keys_known {
+                        let name = name.to_owned();
+                        return Err(misfit(&name, start, "this key was not known before"));
+                    }
+                    number
+                }
+            };
             let peek = pull.peek()?;
-            match number.map(|number| &mut columns[number]) {
-                Some(column) if column.len() == row => self.push(column, pull, peek, depth + 1)?,
+            let column = number.and_then(|number| keys.list[number].column);
+            match column.map(|column| &mut columns[column]) {
+                Some(column) if column.len() == row => {
+                    let done = self.push(column, pull, peek, depth + 1);
+                    if let (Err(error), Some(key)) = (done, number.map(|number| &keys.list[number]))
+                    {
+                        return Err(error.within(&key.name));
+                    }
+                    pushed += 1;
+                }
                 // Of a key that occurs twice, the first one counts.
                 _ => pull.known_skip(peek)?,
             }
-            key = pull.next_key()?;
+            next = number.map_or(next, |number| number + 1);
+            has_member = pull.has_next_member()?;
         }
-        columns.iter_mut().filter(|column| column.len() == row).for_each(Column::push_null);
+        if pushed < columns.len() {
+            columns.iter_mut().filter(|column| column.len() == row).for_each(Column::push_null);
+        }
         Ok(())
     }
 
@@ -374,12 +565,12 @@ impl Rules<'_> {
                 }
                 Err(_) => "BOOLEAN",
             },
-            Column::Integer(builder) => match said.trim().parse() {
-                Ok(value) => {
+            Column::Integer(builder, min, max) => match said.trim().parse() {
+                Ok(value) if (*min..=*max).contains(&value) => {
                     builder.append_value(value);
                     return Ok(());
                 }
-                Err(_) => "BIGINT",
+                _ => integer_name(*min, *max),
             },
             Column::Double(builder) => match said.trim().parse() {
                 Ok(value) => {
@@ -388,8 +579,13 @@ impl Rules<'_> {
                 }
                 Err(_) => "DOUBLE",
             },
-            Column::List { .. } => "a list",
-            Column::Struct { .. } => "a STRUCT",
+            Column::List { .. } => "list",
+            Column::Struct { .. } => "STRUCT",
+            Column::Date(_) => "DATE",
+            Column::Timestamp(..) => "TIMESTAMP",
+            Column::Unseen(_) => {
+                return Err(misfit("", start, &format!("{} is other than null", shown(value))));
+            }
             _ => "NULL",
         };
         match self.is_lenient {
@@ -412,7 +608,6 @@ mod tests {
     use arrow::util::display::array_value_to_string;
 
     use super::*;
-    use crate::Shape;
 
     fn round_trip(values: &[&str]) -> Vec<String> {
         let mut shape = Shape::Nothing;

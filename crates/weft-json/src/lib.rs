@@ -9,11 +9,14 @@
 
 mod decode;
 mod merge;
+mod moments;
+mod number;
 mod parts;
 mod path;
 mod print;
 mod pull;
 mod shape;
+mod words;
 mod write;
 
 pub use decode::Decoder;
@@ -59,6 +62,15 @@ impl JsonError {
     /// The error of a part of a text, which begins at this byte, in the whole of it.
     pub(crate) fn moved(mut self, bytes: usize) -> JsonError {
         self.offset += bytes;
+        self
+    }
+
+    /// The error of a value that does not fit, in the object that has it under this key.
+    pub(crate) fn within(mut self, key: &str) -> JsonError {
+        self.column = self.column.map(|column| match column.is_empty() {
+            true => key.to_owned(),
+            false => format!("{key}.{column}"),
+        });
         self
     }
 

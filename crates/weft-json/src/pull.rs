@@ -1,5 +1,7 @@
 //! The pull parser: it goes through a text token by token, and checks each.
 
+use crate::number::{BadNumber, Number};
+use crate::words::special_from;
 use crate::{DEPTH_MAX, JsonError, Result};
 
 /// What a value begins with.
@@ -37,6 +39,8 @@ impl<'a> Pull<'a> {
         self.text.as_bytes()
     }
 
+    #[cold]
+    #[inline(never)]
     fn fail<T>(&self, problem: &str) -> Result<T> {
         match self.bytes().get(self.at) {
             None => Err(JsonError::at(self.at, format!("{problem}, but the text ends"))),
@@ -45,6 +49,7 @@ impl<'a> Pull<'a> {
     }
 
     /// Skips blanks, and looks at the byte after them.
+    #[inline]
     fn next_byte(&mut self) -> Option<u8> {
         let bytes = self.bytes();
         while let Some(byte) = bytes.get(self.at) {
@@ -60,6 +65,7 @@ impl<'a> Pull<'a> {
     ///
     /// # Errors
     /// If there is none.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Result<Peek> {
         Ok(match self.next_byte() {
             Some(b'{') => Peek::Object,
@@ -73,6 +79,7 @@ impl<'a> Pull<'a> {
         })
     }
 
+    #[inline]
     fn word(&mut self, word: &str) -> Result<()> {
         match self.bytes()[self.at..].starts_with(word.as_bytes()) {
             true => {
@@ -95,58 +102,39 @@ impl<'a> Pull<'a> {
         Ok(is_true)
     }
 
-    fn digits(&mut self) -> Result<()> {
-        let rest = &self.bytes()[self.at..];
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count == 0 {
-            return self.fail("a digit is expected");
-        }
-        self.at += count;
-        Ok(())
-    }
-
-    /// Takes a number, as it is written.
-    pub(crate) fn known_number(&mut self) -> Result<&'a str> {
-        let (bytes, start) = (self.bytes(), self.at);
-        if bytes[self.at] == b'-' {
-            self.at += 1;
-        }
-        let first = bytes.get(self.at);
-        self.digits()?;
-        let is_second = bytes.get(self.at - 1).is_some_and(u8::is_ascii_digit)
-            && self.at > start + 1 + usize::from(bytes[start] == b'-');
-        if first == Some(&b'0') && is_second {
-            return Err(JsonError::at(start, "a number begins with 0"));
-        }
-        if bytes.get(self.at) == Some(&b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if matches!(bytes.get(self.at), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(bytes.get(self.at), Some(b'+' | b'-')) {
-                self.at += 1;
+    /// Takes a number.
+    #[inline]
+    pub(crate) fn known_number(&mut self) -> Result<Number<'a>> {
+        let start = self.at;
+        match Number::parse(&self.text[start..]) {
+            Ok(number) => {
+                self.at += number.text.len();
+                Ok(number)
             }
-            self.digits()?;
+            Err(BadNumber::LeadingZero) => Err(JsonError::at(start, "a number begins with 0")),
+            Err(BadNumber::NoDigit(at)) => {
+                self.at += at;
+                self.fail("a digit is expected")
+            }
         }
-        Ok(&self.text[start..self.at])
     }
 
     /// Takes a text without replacing its escapes: what stands between the quotes, and whether it has some.
+    #[inline]
     fn raw_text(&mut self) -> Result<(&'a str, bool)> {
         let bytes = self.bytes();
         let (start, mut has_escapes) = (self.at + 1, false);
         self.at = start;
         loop {
+            self.at = special_from(bytes, self.at);
             match bytes.get(self.at) {
                 None => return self.fail("the end of a text is expected"),
                 Some(b'"') => break,
-                Some(0..0x20) => return self.fail("a control character stands in a text"),
                 Some(b'\\') => {
                     has_escapes = true;
                     self.escape()?;
                 }
-                Some(_) => self.at += 1,
+                Some(_) => return self.fail("a control character stands in a text"),
             }
         }
         self.at += 1;
@@ -201,6 +189,7 @@ impl<'a> Pull<'a> {
     }
 
     /// Takes a text, with its escapes replaced.
+    #[inline]
     pub(crate) fn known_str(&mut self) -> Result<&str> {
         let start = self.at;
         let (raw, has_escapes) = self.raw_text()?;
@@ -301,6 +290,43 @@ impl<'a> Pull<'a> {
         }
     }
 
+    /// Takes `key`, a text in its quotes, and the colon after it, if that is what comes next.
+    ///
+    /// # Errors
+    /// If there is no colon after it.
+    #[inline]
+    pub(crate) fn takes_key(&mut self, key: &[u8]) -> Result<bool> {
+        let is_next = self.bytes()[self.at..].starts_with(key);
+        if is_next {
+            self.at += key.len();
+            self.colon()?;
+        }
+        Ok(is_next)
+    }
+
+    /// Takes the brace that opens an object; true if it has a member, which comes next.
+    #[inline]
+    pub(crate) fn opens_members(&mut self) -> bool {
+        self.at += 1;
+        let has_member = self.next_byte() != Some(b'}');
+        self.at += usize::from(!has_member);
+        has_member
+    }
+
+    /// Takes what follows a value in an object; true if another member comes next, after blanks that are taken, too.
+    ///
+    /// # Errors
+    /// If neither a comma nor the end of the object follows.
+    #[inline]
+    pub(crate) fn has_next_member(&mut self) -> Result<bool> {
+        let has_next = self.has_next_key()?;
+        if has_next {
+            self.next_byte();
+        }
+        Ok(has_next)
+    }
+
+    #[inline]
     fn has_next_key(&mut self) -> Result<bool> {
         match self.next_byte() {
             Some(b',') => {
@@ -324,6 +350,7 @@ impl<'a> Pull<'a> {
         Ok(key)
     }
 
+    #[inline]
     fn colon(&mut self) -> Result<()> {
         if self.next_byte() != Some(b':') {
             return self.fail("a colon is expected");
@@ -350,7 +377,11 @@ impl<'a> Pull<'a> {
         }
     }
 
-    fn key(&mut self) -> Result<&str> {
+    /// Takes a key and its colon.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn key(&mut self) -> Result<&str> {
         if self.next_byte() != Some(b'"') {
             return self.fail("a key in double quotes is expected");
         }

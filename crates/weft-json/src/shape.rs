@@ -132,9 +132,9 @@ impl Shape {
                 Ok(())
             }
             _ => {
-                let digits = pull.known_number()?;
+                let number = pull.known_number()?;
                 if !matches!(self, Shape::Double) {
-                    let number = of_number(digits);
+                    let number = of_number(number.text);
                     self.widen(number);
                 }
                 Ok(())
@@ -213,6 +213,24 @@ impl Shape {
             self,
             Shape::Date | Shape::Time | Shape::Timestamp | Shape::ZonedTimestamp | Shape::Text
         )
+    }
+
+    /// The shape of the elements of arrays.
+    pub(crate) fn element(&self) -> Option<&Shape> {
+        match self {
+            Shape::Array(element) => Some(element),
+            _ => None,
+        }
+    }
+
+    /// The shape of the values that objects have under this key.
+    pub(crate) fn member(&self, key: &str) -> Option<&Shape> {
+        match self {
+            Shape::Object(members) => {
+                members.numbers.get(key).map(|number| &members.list[*number].1)
+            }
+            _ => None,
+        }
     }
 
     /// A field for values of this shape.

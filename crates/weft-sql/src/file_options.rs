@@ -136,15 +136,19 @@ fn set_json(options: &mut ReadOptions, name: &str, value: &OptionValue) -> Resul
                 return Err(wrong(name, "types by column, such as {'a': 'INTEGER', 'b': 'JSON'}"));
             }
         }
-        // All values are looked at.
-        "sample_size" if matches!(value, OptionValue::Number(number) if number == "-1") => {}
-        "sample_size" => {
-            count(name, value)?;
-        }
+        "sample_size" => json.sample_rows = Some(sample_rows(name, value)?),
         "compression" | "encoding" | "ignore_errors" => return set_csv(options, name, value),
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Records of a sample; `None` for all.
+fn sample_rows(name: &str, value: &OptionValue) -> Result<Option<usize>> {
+    match value {
+        OptionValue::Number(number) if number == "-1" => Ok(None),
+        _ => count(name, value).map(Some),
+    }
 }
 
 fn set_csv(options: &mut ReadOptions, name: &str, value: &OptionValue) -> Result<bool> {
@@ -176,12 +180,7 @@ fn set_csv(options: &mut ReadOptions, name: &str, value: &OptionValue) -> Result
         "ignore_errors" => csv.ignore_errors = flag(name, value)?,
         "strict" | "strict_mode" => csv.lenient = !flag(name, value)?,
         "all_varchar" => csv.all_text = flag(name, value)?,
-        "sample_size" => {
-            csv.sample_rows = Some(match value {
-                OptionValue::Number(number) if number == "-1" => None,
-                _ => Some(count(name, value)?),
-            });
-        }
+        "sample_size" => csv.sample_rows = Some(sample_rows(name, value)?),
         "normalize_names" => csv.normalize_names = flag(name, value)?,
         "max_line_size" | "maximum_line_size" => {
             csv.record_bytes_max = Some(count(name, value)?.clamp(1, 1 << 30));

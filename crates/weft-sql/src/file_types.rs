@@ -17,6 +17,8 @@ pub(crate) struct FileTypes {
 struct Inner {
     /// Those of which all values are looked at.
     wholly: HashSet<String>,
+    /// Those whose columns come from a sample, which may lack some.
+    sampled: HashSet<String>,
     /// A sample did not do, and no attempt was made since.
     has_misfits: bool,
     are_read: bool,
@@ -51,6 +53,19 @@ impl FileTypes {
         }
     }
 
+    /// Notes that these files' columns come from a sample.
+    pub(crate) fn note_sampled(&self, files: &str) {
+        self.lock().sampled.insert(files.to_owned());
+    }
+
+    /// Notes that the statement does not go together with the columns that there are. Those of all values may do.
+    pub(crate) fn note_misplanned(&self) {
+        let mut inner = self.lock();
+        for files in std::mem::take(&mut inner.sampled) {
+            inner.has_misfits |= inner.wholly.insert(files);
+        }
+    }
+
     /// True if another attempt may do, which is about to begin.
     pub(crate) fn begin_anew(&self) -> bool {
         let mut inner = self.lock();
@@ -73,5 +88,17 @@ mod tests {
         assert!(!types.begin_anew());
         types.note_misfit("b.csv");
         assert!(types.begin_anew());
+    }
+
+    #[test]
+    fn columns_of_a_sample_are_looked_for_in_all_values_once() {
+        let types = FileTypes::default();
+        types.note_misplanned();
+        assert!(!types.begin_anew());
+        types.note_sampled("a.json");
+        types.note_misplanned();
+        assert!(types.begin_anew() && types.wants_all("a.json"));
+        types.note_misplanned();
+        assert!(!types.begin_anew());
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
-use weft_files::FileReader;
 use weft_files::json::{JsonFiles, JsonOptions};
+use weft_files::{FileReader, TypesFrom};
 use weft_json::{Decoder, is_json};
 
 use crate::csv_files::cast_as_said;
@@ -32,7 +32,10 @@ impl FileSet {
         let said = columns.or_else(|| options.json.columns.clone());
         let limit = context.control.memory_limit().unwrap_or(u64::MAX);
         let part = usize::try_from(limit / VALUE_PART).unwrap_or(usize::MAX);
+        let types = &context.control.files;
+        let sample_rows = if types.wants_all(key) { Some(None) } else { options.json.sample_rows };
         let json = JsonOptions {
+            sample_rows,
             columns: said.as_deref().map(as_read),
             ignore_errors: options.csv.ignore_errors,
             value_bytes_max: options.json.value_bytes_max.min(part),
@@ -40,6 +43,9 @@ impl FileSet {
         };
         let is_lenient = json.ignore_errors;
         let all = JsonFiles::new(self.inputs(options), json)?;
+        if all.types_from() == TypesFrom::Sample {
+            types.note_sampled(key);
+        }
         let reader: Arc<dyn FileReader> = match self.constants(options).is_empty() {
             true => Arc::new(all),
             false => {

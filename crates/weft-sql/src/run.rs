@@ -136,6 +136,12 @@ async fn attempt_with_types(run: &Run, reader: &mut Reader) -> Result<Option<u64
     let mut conflicts = 0;
     loop {
         let result = attempt(run, reader).await;
+        if let Err(error) = &result
+            && matches!(error.kind(), ErrorKind::Semantic | ErrorKind::NotSupported)
+        {
+            // A column that the statement names may be in values that no sample had.
+            run.control.files.note_misplanned();
+        }
         match &result {
             Err(error)
                 if error.kind() == ErrorKind::Conflict

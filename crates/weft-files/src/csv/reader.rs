@@ -299,7 +299,7 @@ impl<'a> Records<'a> {
         let kind = crate::csv::type_name(&layout.formats[column].data_type);
         let problem = format!("'{}' is no {kind}", shortened(field.raw(self.text)));
         match layout.sampled[column] {
-            true => FilesError::Misfit { path, line, column: name, problem },
+            true => FilesError::Misfit { path, line, column: Some(name), problem },
             false => {
                 FilesError::Data { path, line: Some(line), column: Some(name), problem, hint: None }
             }

@@ -1,10 +1,11 @@
 //! JSON files: one value a line, one array of all values, or values one after the other, over as many lines as they like.
 //!
-//! The types come from all values of all files: a first pass over them widens a [`Shape`] value by value. The second pass cuts
-//! the files into pieces between values (`cut.rs`), which are decoded on any thread (`piece.rs`). A piece is in memory as a whole,
+//! The types come from a sample of the values, or from all of them: a first pass (`look.rs`) widens a [`Shape`] value by value. Where it
+//! was a sample, a later value with another shape is [`FilesError::Misfit`]. The second pass cuts the files into pieces between values (`cut.rs`), which are decoded on any thread (`piece.rs`). A piece is in memory as a whole,
 //! and one value is, however large it is; so a value has a greatest size.
 
 mod cut;
+mod look;
 mod piece;
 
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use crate::source::{FileReader, Pieces, ReadPlan, TypesFrom};
 
 pub use cut::Layout;
 
-use cut::{Cut, Cutter};
+use cut::Cut;
+use look::look;
 use piece::{JsonPieces, Rows};
 
 /// The column of values that are no objects.
@@ -27,9 +29,6 @@ pub const VALUE_COLUMN: &str = "json";
 
 /// Keys that are columns, at most: objects with more are values.
 const COLUMNS_MAX: usize = 20_000;
-
-/// Bytes that are looked at at a time for the types.
-const LOOK_BYTES: usize = 1 << 20;
 
 /// Bytes of a value, at most, where no option says it.
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
@@ -49,6 +48,9 @@ pub struct JsonOptions {
     pub ignore_errors: bool,
     /// Bytes of a value, at most.
     pub value_bytes_max: usize,
+    /// Values at the beginning of each file that are looked at for the types, or `None` within for all values. If it is not said,
+    /// of a large file a sample is.
+    pub sample_rows: Option<Option<usize>>,
 }
 
 impl Default for JsonOptions {
@@ -60,6 +62,7 @@ impl Default for JsonOptions {
             records: None,
             ignore_errors: false,
             value_bytes_max: VALUE_BYTES_MAX,
+            sample_rows: None,
         }
     }
 }
@@ -74,6 +77,8 @@ pub struct JsonFiles {
     keys: SchemaRef,
     /// The rows' keys are columns; else a row is one value.
     has_keys: bool,
+    /// The shape of the values, where it comes from a sample.
+    sample: Option<Arc<Shape>>,
 }
 
 /// A file, and how values lie in it where that is known.
@@ -84,7 +89,7 @@ struct JsonFile {
 }
 
 impl JsonFiles {
-    /// Looks at all values of the files, unless the columns are said.
+    /// Looks at values of the files, unless the columns are said.
     ///
     /// # Errors
     /// For files that cannot be read, or are no JSON.
@@ -100,12 +105,14 @@ impl JsonFiles {
             files.extend(inputs.into_iter().map(|input| JsonFile { input, layout }));
             let schema = Arc::new(schema);
             let keys = Arc::clone(&schema);
-            return Ok(JsonFiles { files: files.into(), options, schema, keys, has_keys });
+            let (files, sample) = (files.into(), None);
+            return Ok(JsonFiles { files, options, schema, keys, has_keys, sample });
         }
-        let mut shape = Shape::Nothing;
+        let (mut shape, mut are_whole) = (Shape::Nothing, true);
         for input in inputs {
-            let layout = Some(look(&input, &options, &mut shape)?);
-            files.push(JsonFile { input, layout });
+            let looked = look(&input, &options, &mut shape)?;
+            are_whole &= looked.is_whole;
+            files.push(JsonFile { input, layout: Some(looked.layout) });
         }
         let (fields, has_keys): (Vec<FieldRef>, bool) = match (&shape, options.records) {
             (Shape::Object(members), None | Some(true)) if is_table(members) => {
@@ -127,47 +134,14 @@ impl JsonFiles {
         let named = named.map(|(field, name)| field.as_ref().clone().with_name(name));
         let schema = Arc::new(Schema::new(named.collect::<Vec<_>>()));
         let keys = Arc::new(Schema::new(fields));
-        Ok(JsonFiles { files: files.into(), options, schema, keys, has_keys })
+        let (files, sample) = (files.into(), (!are_whole).then(|| Arc::new(shape)));
+        Ok(JsonFiles { files, options, schema, keys, has_keys, sample })
     }
 }
 
 /// True if the keys can be columns.
 fn is_table(members: &Members) -> bool {
     (1..=COLUMNS_MAX).contains(&members.iter().count())
-}
-
-/// Widens the shape by all values of a file. Returns how they lie in it.
-fn look(input: &Input, options: &JsonOptions, shape: &mut Shape) -> Result<Layout> {
-    let cutter = Cutter::open(input, options.layout, options)?;
-    let layout = cutter.layout();
-    if layout != Layout::Lines || options.layout.is_some() || options.ignore_errors {
-        look_by(cutter, input, options, shape)?;
-        return Ok(layout);
-    }
-    // Only the start of the file has one value a line, perhaps.
-    let before = shape.clone();
-    let Err(error) = look_by(cutter, input, options, shape) else { return Ok(layout) };
-    *shape = before;
-    let layout = Layout::Values;
-    let cutter = Cutter::open(input, Some(layout), options)?;
-    look_by(cutter, input, options, shape).map(|()| layout).map_err(|_| error)
-}
-
-fn look_by(
-    mut cutter: Cutter,
-    input: &Input,
-    options: &JsonOptions,
-    shape: &mut Shape,
-) -> Result<()> {
-    while let Some(cut) = cutter.next_cut(LOOK_BYTES)? {
-        let is_lenient = options.ignore_errors && cut.layout == Layout::Lines;
-        let seen = cut.each_value(|text, at| match is_lenient && is_broken(&text[at..]) {
-            true => Ok(None),
-            false => shape.see_next(text, at),
-        });
-        seen.map_err(|error| in_file(input, &cut, error))?;
-    }
-    Ok(())
 }
 
 /// True if a line is neither blank nor JSON.
@@ -184,6 +158,7 @@ impl JsonFiles {
             schema: Arc::clone(&self.schema),
             keys: Arc::clone(&self.keys),
             has_keys: self.has_keys,
+            sample: self.sample.clone(),
         };
         self.files.iter().map(alone).collect()
     }
@@ -195,7 +170,10 @@ impl FileReader for JsonFiles {
     }
 
     fn types_from(&self) -> TypesFrom {
-        TypesFrom::Certain
+        match self.sample {
+            Some(_) => TypesFrom::Sample,
+            None => TypesFrom::Certain,
+        }
     }
 
     fn bytes(&self) -> u64 {
@@ -217,7 +195,8 @@ impl FileReader for JsonFiles {
         let rows = Rows {
             schema,
             field: Arc::new(field),
-            has_keys: self.has_keys,
+            known: self.has_keys.then(|| Arc::clone(&self.keys)),
+            sample: self.sample.clone(),
             is_lenient: self.options.ignore_errors,
             batch_rows: plan.batch_rows.max(1),
         };

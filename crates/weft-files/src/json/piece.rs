@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{FieldRef, SchemaRef};
-use weft_json::{Decoder, JsonError};
+use weft_json::{Decoder, JsonError, Shape};
 
 use super::cut::{Cut, Cutter};
 use super::{JsonFile, JsonOptions, Layout, in_file, is_broken};
@@ -19,7 +19,10 @@ pub(super) struct Rows {
     pub(super) schema: SchemaRef,
     /// The field of a value, which has the columns if values have keys.
     pub(super) field: FieldRef,
-    pub(super) has_keys: bool,
+    /// The fields of all keys of values, of which some are columns, if values have keys.
+    pub(super) known: Option<SchemaRef>,
+    /// The shape of the values of a sample, from which the columns come.
+    pub(super) sample: Option<Arc<Shape>>,
     pub(super) is_lenient: bool,
     pub(super) batch_rows: usize,
 }
@@ -75,13 +78,16 @@ struct JsonPiece {
 
 impl JsonPiece {
     fn decoder(&self) -> Decoder {
-        Decoder::new(Arc::clone(&self.rows.field), self.rows.is_lenient, false)
+        let Rows { field, known, sample, is_lenient, .. } = self.rows.as_ref();
+        let (field, sample) = (Arc::clone(field), sample.as_deref());
+        let keys = known.as_ref().map(|known| known.fields().iter().map(|key| key.name().as_str()));
+        Decoder::of_rows(field, keys, sample, *is_lenient)
     }
 
     fn batch(&self, decoder: Decoder) -> Result<RecordBatch> {
         let count = decoder.len();
         let array = decoder.finish().map_err(|error| self.located(error))?;
-        let columns = match (self.rows.has_keys, self.rows.schema.fields().is_empty()) {
+        let columns = match (self.rows.known.is_some(), self.rows.schema.fields().is_empty()) {
             (true, _) => array.as_struct().columns().to_vec(),
             (false, true) => Vec::new(),
             (false, false) => vec![array],
@@ -108,7 +114,19 @@ impl JsonPiece {
         if let Err(first) = alone {
             found = first;
         }
-        in_file(&self.input, &self.cut, found)
+        self.failed(found)
+    }
+
+    /// The error of a value. If the types come from a sample, types of all values may do.
+    fn failed(&self, error: JsonError) -> FilesError {
+        match in_file(&self.input, &self.cut, error) {
+            FilesError::Data { path, line: Some(line), column, problem, .. }
+                if self.rows.sample.is_some() =>
+            {
+                FilesError::Misfit { path, line, column, problem }
+            }
+            error => error,
+        }
     }
 
     /// Adds the next value.
@@ -151,7 +169,7 @@ impl Piece for JsonPiece {
         if let Some(error) = failed {
             return Err(error);
         }
-        decoded.map_err(|error| in_file(&self.input, &self.cut, error))?;
+        decoded.map_err(|error| self.failed(error))?;
         if !current.is_empty() {
             batches.push(self.batch(current)?);
         }

@@ -148,3 +148,67 @@ fn damaged_files_are_errors_or_answers() {
         }
     }
 }
+
+/// A file that is looked at in places, with this line where none of them is.
+fn large_with(line: &str) -> tempfile::NamedTempFile {
+    let rows = 400_000;
+    let plain = "{\"a\":1,\"n\":null}\n";
+    let spacing = rows * plain.len() / 32;
+    let before = (28 * spacing + 20_000) / plain.len();
+    let mut content = plain.repeat(before);
+    content.push_str(line);
+    content.push('\n');
+    content.push_str(&plain.repeat(rows - before));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), content).unwrap();
+    file
+}
+
+/// Reads columns of a file by a sample, or by all of its values; rows that are there, and how many values of the first column are
+/// not NULL.
+fn counted(path: &std::path::Path, columns: &[&str], is_all: bool) -> Result<(usize, usize)> {
+    let input = Input { path: path.to_owned(), compression: Compression::None, encoding: None };
+    let sample_rows = is_all.then_some(None);
+    let files = JsonFiles::new(vec![input], JsonOptions { sample_rows, ..JsonOptions::default() })?;
+    let expected = if is_all { TypesFrom::Certain } else { TypesFrom::Sample };
+    assert_eq!(files.types_from(), expected);
+    let projection = columns.iter().map(|name| files.schema().index_of(name).unwrap()).collect();
+    let mut pieces =
+        files.open(&ReadPlan { projection, piece_bytes: 1 << 20, batch_rows: 8192 })?;
+    let (mut rows, mut values) = (0, 0);
+    while let Some(piece) = pieces.next_piece()? {
+        for batch in piece.decode()? {
+            rows += batch.num_rows();
+            values += batch.columns().first().map_or(0, |first| first.len() - first.null_count());
+        }
+    }
+    Ok((rows, values))
+}
+
+#[test]
+fn what_no_sample_had_is_a_misfit_and_found_in_all_values() {
+    for (line, column, problem) in [
+        ("{\"a\":1.5}", Some("a"), "1.5 is no BIGINT"),
+        ("{\"a\":{\"b\":1}}", Some("a"), "{\"b\":1} is no BIGINT"),
+        ("{\"n\":7}", Some("n"), "7 is other than null"),
+        ("{\"late\":1}", Some("late"), "this key was not known before"),
+        ("7", None, "7 is no STRUCT"),
+        ("{\"a\":\n1}", None, "malformed JSON at byte 5: a value is expected, but the text ends"),
+    ] {
+        let file = large_with(line);
+        match counted(file.path(), &["a", "n"], false).unwrap_err() {
+            FilesError::Misfit { line: at, column: found, problem: told, .. } => {
+                assert!(at > 350_000, "{line}: line {at}");
+                assert_eq!((found.as_deref(), told.as_str()), (column, problem), "{line}");
+            }
+            error => panic!("{line}: {error}"),
+        }
+        assert_eq!(counted(file.path(), &[], true).unwrap().0, 400_001, "{line}");
+    }
+    let file = large_with("{\"n\":7}");
+    assert_eq!(counted(file.path(), &["n"], true).unwrap(), (400_001, 1));
+    // Where the column is not wanted its values do not matter.
+    assert_eq!(counted(file.path(), &["a"], false).unwrap(), (400_001, 400_000));
+    let file = large_with("{\"a\":2,\"n\":null}");
+    assert_eq!(counted(file.path(), &["a", "n"], false).unwrap(), (400_001, 400_001));
+}
