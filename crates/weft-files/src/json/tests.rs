@@ -193,7 +193,7 @@ fn what_no_sample_had_is_a_misfit_and_found_in_all_values() {
         ("{\"n\":7}", Some("n"), "7 is other than null"),
         ("{\"late\":1}", Some("late"), "this key was not known before"),
         ("7", None, "7 is no STRUCT"),
-        ("{\"a\":\n1}", None, "malformed JSON at byte 5: a value is expected, but the text ends"),
+        ("{\"a\":\n1}", None, "a value is expected, but the text ends"),
     ] {
         let file = large_with(line);
         match counted(file.path(), &["a", "n"], false).unwrap_err() {
