@@ -46,6 +46,10 @@ pub(super) struct Direct {
     combined: Box<[u32; VECTOR_ROWS_MAX]>,
     /// The rows whose combinations are not known, by their numbers.
     unknown: Vec<u16>,
+    /// The first row of each of these combinations.
+    firsts: Vec<u16>,
+    /// A bit for each combination: whether it has such a row.
+    seen: Vec<u64>,
 }
 
 /// Integers from `start` on, which have places from 0 on.
@@ -165,6 +169,8 @@ impl Default for Direct {
             current: 0,
             combined: Box::new([0; VECTOR_ROWS_MAX]),
             unknown: Vec::new(),
+            firsts: Vec::new(),
+            seen: Vec::new(),
         }
     }
 }
@@ -208,7 +214,22 @@ impl Direct {
         self.unknown.clear();
         let found = (0..).zip(tuples.iter());
         self.unknown.extend(found.filter(|(_, tuple)| **tuple == Tuple::NONE).map(|(at, _)| at));
+        self.find_firsts();
         Coverage::Partial
+    }
+
+    fn find_firsts(&mut self) {
+        self.firsts.clear();
+        self.seen.clear();
+        self.seen.resize(self.tables[self.current].groups.len().div_ceil(64), 0);
+        for at in &self.unknown {
+            let combination = self.combined[usize::from(*at)] as usize;
+            let (word, bit) = (&mut self.seen[combination / 64], 1 << (combination % 64));
+            if *word & bit == 0 {
+                *word |= bit;
+                self.firsts.push(*at);
+            }
+        }
     }
 
     /// The rows that [`Direct::look_up`] has found no groups for, by their numbers.
@@ -216,13 +237,18 @@ impl Direct {
         &self.unknown
     }
 
-    /// Remembers the groups of the rows that were unknown, which have been found.
+    /// The first one of each combination among these rows.
+    pub(super) fn firsts(&self) -> &[u16] {
+        &self.firsts
+    }
+
+    /// Remembers the groups of the combinations that were unknown: those of their first rows, which have been found.
     pub(super) fn learn(&mut self, tuples: &[Tuple], clusters: &Clusters) {
         let table = &mut self.tables[self.current];
         if clusters.age() != table.age {
             return;
         }
-        for at in &self.unknown {
+        for at in &self.firsts {
             let tuple = tuples[usize::from(*at)];
             let combination = self.combined[usize::from(*at)] as usize;
             table.groups[combination] = tuple;
@@ -230,6 +256,16 @@ impl Direct {
                 table.numbers[combination] = Clusters::number(tuple);
             }
         }
+    }
+
+    /// Looks up the groups of the rows that were unknown once more; false if one still is.
+    pub(super) fn look_up_again(&self, tuples: &mut [Tuple]) -> bool {
+        let groups = &self.tables[self.current].groups;
+        self.unknown.iter().fold(true, |are_known, at| {
+            let tuple = groups[self.combined[usize::from(*at)] as usize];
+            tuples[usize::from(*at)] = tuple;
+            are_known & (tuple != Tuple::NONE)
+        })
     }
 
     /// Bytes of the tables.

@@ -122,9 +122,14 @@ impl Preaggregation {
             self.add_found(registers, count, coverage == Coverage::Numbered)?;
             return self.pay().await;
         }
-        self.find_all(registers, keys, count, coverage).await?;
-        if coverage == Coverage::Partial {
-            self.direct.learn(&self.found.tuples[..count], &self.clusters);
+        match coverage == Coverage::Partial {
+            true => self.find_unknown(registers, keys, count).await?,
+            false => {
+                self.found.pending.clear();
+                self.found.pending.extend(0..count as u16);
+                hash::run(registers, &keys.registers, keys.hash);
+                self.find_all(registers, keys, count, None).await?;
+            }
         }
         if self.trial_groups >= GROUPS_PER_TRIAL {
             self.judge();
@@ -145,29 +150,67 @@ impl Preaggregation {
         coverage
     }
 
-    /// Finds or makes the groups of the first `count` rows that are not found yet, and adds all of these rows to their groups.
-    async fn find_all(
+    /// Finds or makes the groups of the rows that are not known by the places of their keys: of one row of each combination, from which
+    /// the others have it. Adds the first `count` rows to their groups.
+    async fn find_unknown(
         &mut self,
         registers: &mut Registers,
         keys: &Keys,
         count: usize,
-        coverage: Coverage,
     ) -> Result<()> {
         self.found.pending.clear();
-        if coverage == Coverage::Partial {
-            let unknown = self.direct.unknown();
-            self.found.pending.extend_from_slice(unknown);
-            self.hashed.set(unknown.iter().map(|at| self.found.rows[usize::from(*at)]));
-            std::mem::swap(&mut self.hashed, &mut registers.selection);
-            hash::run(registers, &keys.registers, keys.hash);
-            std::mem::swap(&mut self.hashed, &mut registers.selection);
-        } else {
-            self.found.pending.extend(0..count as u16);
-            hash::run(registers, &keys.registers, keys.hash);
+        self.found.pending.extend_from_slice(self.direct.firsts());
+        self.hash_pending(registers, keys);
+        let missing = self.find(registers, keys, registers.values::<u64>(keys.hash));
+        if missing.is_none() {
+            let tuples = &mut self.found.tuples[..count];
+            self.direct.learn(tuples, &self.clusters);
+            if self.direct.look_up_again(tuples) {
+                self.add_found(registers, count, false)?;
+                return self.pay().await;
+            }
         }
-        let registers = &*registers;
+        // Room is missing, which others may have to leave: rows that have a group are added before.
+        let mut is_left = [false; VECTOR_ROWS_MAX];
+        self.direct.unknown().iter().for_each(|at| is_left[usize::from(*at)] = true);
+        self.direct.firsts().iter().for_each(|at| is_left[usize::from(*at)] = false);
+        let were_pending: Vec<u16> =
+            (0..count as u16).filter(|at| !is_left[usize::from(*at)]).collect();
+        self.update(registers, Some(&were_pending), count)?;
+        self.pay().await?;
+        self.found.pending.iter().for_each(|at| is_left[usize::from(*at)] = true);
+        if let Some(Missing { hash, long_bytes }) = missing {
+            self.make_room(hash, long_bytes).await?;
+        }
+        let left: Vec<u16> = (0..count as u16).filter(|at| is_left[usize::from(*at)]).collect();
+        self.found.pending.clone_from(&left);
+        self.hash_pending(registers, keys);
+        self.find_all(registers, keys, count, Some(left)).await
+    }
+
+    /// Computes the hashes of pending rows.
+    fn hash_pending(&mut self, registers: &mut Registers, keys: &Keys) {
+        let found = &self.found;
+        let mut rows: Vec<u16> =
+            found.pending.iter().map(|at| found.rows[usize::from(*at)]).collect();
+        rows.sort_unstable();
+        self.hashed.set(rows.into_iter());
+        std::mem::swap(&mut self.hashed, &mut registers.selection);
+        hash::run(registers, &keys.registers, keys.hash);
+        std::mem::swap(&mut self.hashed, &mut registers.selection);
+    }
+
+    /// Finds or makes the groups of pending rows, whose hashes are there. Adds to their groups these rows, which are those of `left`, or else
+    /// all of the first `count` rows.
+    async fn find_all(
+        &mut self,
+        registers: &Registers,
+        keys: &Keys,
+        count: usize,
+        left: Option<Vec<u16>>,
+    ) -> Result<()> {
         let hashes = registers.values::<u64>(keys.hash);
-        let mut were_pending: Option<Vec<u16>> = None;
+        let mut were_pending = left;
         while !self.found.pending.is_empty() {
             let missing = self.find(registers, keys, hashes);
             self.update(registers, were_pending.as_deref(), count)?;
