@@ -23,6 +23,34 @@ impl<M: Mode> Transaction<'_, M> {
         keys: &[K],
         width: usize,
     ) -> Result<Vec<Option<RowBytes<'t>>>> {
+        let rows = self.multi_find(table, keys, width).await?;
+        let mut found = Vec::with_capacity(keys.len());
+        for (row, key) in rows.into_iter().zip(keys) {
+            let seen = match row {
+                // It was asked for above.
+                Some(row) => self.read_present(table, row).await?,
+                None => None,
+            };
+            if seen.is_none() {
+                self.note_absent(table, key.as_ref());
+            }
+            found.push(seen);
+        }
+        Ok(found)
+    }
+
+    /// The ids that the primary index has for these keys, in their order; `None` for a key without one. The rows may be deleted, or
+    /// not be seen: what [`Transaction::update_row`] and [`Transaction::get_row`] look at comes to the caches meanwhile, as in
+    /// [`Transaction::multi_get`].
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn multi_find<K: AsRef<[u8]>>(
+        &self,
+        table: &Arc<Table>,
+        keys: &[K],
+        width: usize,
+    ) -> Result<Vec<Option<u64>>> {
         self.open_operation(table)?;
         let rows = table.index(0)?.tree.multi_get_amac(keys, width).await?;
         let chains = rows.iter().map(|row| row.and_then(|row| table.rows.chain(row)));
@@ -32,18 +60,7 @@ impl<M: Mode> Transaction<'_, M> {
             prefetch_line(place);
             prefetch_line(place.wrapping_add(48));
         }
-        let mut found = Vec::with_capacity(keys.len());
-        for (row, key) in rows.into_iter().zip(keys) {
-            let seen = match row {
-                Some(row) => self.read(table, row).await?,
-                None => None,
-            };
-            if seen.is_none() {
-                self.note_absent(table, key.as_ref());
-            }
-            found.push(seen);
-        }
-        Ok(found)
+        Ok(rows)
     }
 
     /// Gives each row to `visit` whose key in an index is not below `low` and below `high`, with its id, until that breaks

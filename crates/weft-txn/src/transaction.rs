@@ -266,12 +266,21 @@ impl<'c, M: Mode> Transaction<'c, M> {
         table: &Arc<Table>,
         row: u64,
     ) -> Result<Option<RowBytes<'t>>> {
+        if let Some(chain) = table.rows.chain(row) {
+            nested!(M, self.come_to(table, chain));
+        }
+        self.read_present(table, row).await
+    }
+
+    /// As [`Transaction::read`], of a row whose entry and newest version were asked for.
+    pub(crate) async fn read_present<'t>(
+        &'t self,
+        table: &Arc<Table>,
+        row: u64,
+    ) -> Result<Option<RowBytes<'t>>> {
         let found = match table.rows.chain(row) {
             None => Found::Frozen,
-            Some(chain) => {
-                nested!(M, self.come_to(table, chain));
-                nested!(M, self.find(table, chain))
-            }
+            Some(chain) => nested!(M, self.find(table, chain)),
         };
         match found {
             Found::Version(version) => {
