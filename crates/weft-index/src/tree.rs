@@ -19,6 +19,7 @@ pub(crate) mod places;
 pub(crate) mod prefixes;
 pub(crate) mod range;
 pub(crate) mod resident;
+pub(crate) mod rows;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
@@ -33,7 +34,7 @@ use crate::node::check::{NODE_BYTES_MAX, check_node, entry_bytes_max};
 use crate::node::image::NodeImage;
 use crate::node::{HAS_INCLUDED, HAS_ROW, Node, SLOTS_AT, head_of};
 use interleave::Interleave;
-use mode::{Coroutines, Interleaved, Mode, nested};
+use mode::{Coroutines, Interleaved, Mode};
 use places::{Places, Space};
 
 /// Number of the root, which stays.
@@ -398,7 +399,7 @@ impl Tree {
                     }
                     continue 'anew;
                 }
-                let (index, is_equal) = nested!(M, self.search(mode, &at, level, key));
+                let (index, is_equal) = M::call(self.search(mode, &at, level, key)).await;
                 let index = if is_equal { index } else { index.saturating_sub(1) };
                 let child = at.node().child(index);
                 if !at.page.validate() {
@@ -406,7 +407,7 @@ impl Tree {
                 }
                 // Who waits for memory holds none.
                 at.guard = None;
-                let next = match nested!(M, self.visit(mode, child, level - 1)) {
+                let next = match M::call(self.visit(mode, child, level - 1)).await {
                     Ok(next) => next,
                     // Perhaps the child went meanwhile: then it does not while no coroutine merges nodes.
                     Err(_) if settled.is_none() => {
@@ -447,8 +448,8 @@ impl Tree {
             return Ok(Box::pin(self.first_of(key)).await?);
         }
         loop {
-            let leaf = nested!(M, self.node_of(mode, 0, key))?;
-            let (index, is_equal) = nested!(M, self.search(mode, &leaf, 0, key));
+            let leaf = M::call(self.node_of(mode, 0, key)).await?;
+            let (index, is_equal) = M::call(self.search(mode, &leaf, 0, key)).await;
             let node = leaf.node();
             if is_equal && M::PREFETCHES && self.is_waited_for(0) {
                 leaf.page.prefetch_line(node.slot(index).record_at);

@@ -50,6 +50,7 @@ struct Arguments {
 
 fn main() -> Result<(), TpccError> {
     let arguments = Arguments::parse();
+    weft_rt::memory::slab::keep_blocks(16 << 20);
     let is_logged = arguments.log.is_some();
     let driver = if is_logged { DriverKind::Uring } else { DriverKind::Blocking };
     let options = RuntimeOptions { workers: arguments.threads, pin: false, driver, io_depth: 16 };

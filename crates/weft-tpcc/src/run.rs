@@ -242,7 +242,6 @@ async fn transact<M: Mode>(
             }
             ended => return ended,
         }
-        // The others of the batch get on first.
-        weft_rt::yield_now().await;
+        context.wait_for_conflict().await;
     }
 }

@@ -6,9 +6,14 @@ use std::sync::Arc;
 use weft_index::{Direction, Mode};
 use weft_rt::prefetch_line;
 
+use crate::chain::Chain;
 use crate::error::Result;
 use crate::table::{KeyRange, Table};
-use crate::transaction::{RowBytes, Transaction, nested};
+use crate::transaction::{RowBytes, Transaction};
+
+/// Rows of a scan that are waited for at once, at first and at most: about as many lines as a core fetches at a time.
+const ROWS_AT_ONCE_FIRST: usize = 4;
+const ROWS_AT_ONCE_MAX: usize = 16;
 
 impl<M: Mode> Transaction<'_, M> {
     /// The rows with these primary keys, in their order, as [`Transaction::get`] gives them: the pointers of `width` keys are
@@ -84,19 +89,50 @@ impl<M: Mode> Transaction<'_, M> {
             let range = KeyRange { low: low.map(<[u8]>::to_vec), high: high.map(<[u8]>::to_vec) };
             self.reads.borrow_mut().ranges.push((table.clone(), index, range));
         }
-        let mut entries = tree.range(low, high, direction);
-        let mut visited = 0;
-        while let Some(entry) = entries.next().await? {
-            let Some(bytes) = nested!(M, self.read(table, entry.row))? else { continue };
-            // A row has entries for the keys of all its versions in a secondary index.
-            if index > 0 && table.key(index, &bytes) != entry.key {
-                continue;
-            }
-            visited += 1;
-            if visit(entry.row, &bytes).is_break() {
-                break;
+        let mut entries = tree.range_rows(self.mode, low, high, direction);
+        let (mut visited, mut width) = (0, ROWS_AT_ONCE_FIRST);
+        while entries.next().await? {
+            let mut start = 0;
+            while start < entries.rows().len() {
+                let end = entries.rows().len().min(start + width);
+                let at_once = &entries.rows()[start..end];
+                if M::SUSPENDS {
+                    M::call(self.come_to_all(table, at_once)).await;
+                }
+                for (at, &row) in at_once.iter().enumerate() {
+                    let found = match M::SUSPENDS {
+                        true => M::call(self.read_present(table, row)).await?,
+                        false => M::call(self.read(table, row)).await?,
+                    };
+                    let Some(bytes) = found else { continue };
+                    // A row has entries for the keys of all its versions in a secondary index.
+                    if index > 0 && !table.has_key(index, &bytes, entries.key(start + at)) {
+                        continue;
+                    }
+                    visited += 1;
+                    if visit(row, &bytes).is_break() {
+                        return Ok(visited);
+                    }
+                }
+                start = end;
+                width = (2 * width).min(ROWS_AT_ONCE_MAX);
             }
         }
         Ok(visited)
+    }
+
+    /// As [`Transaction::come_to`] for each of some rows, with one wait for the entries of all of them and one for the versions.
+    async fn come_to_all(&self, table: &Table, rows: &[u64]) {
+        if !table.is_waited_for() {
+            return;
+        }
+        let chains = || rows.iter().filter_map(|&row| table.rows.chain(row));
+        chains().for_each(|chain| prefetch_line(chain.place()));
+        self.mode.pause().await;
+        for place in chains().map(Chain::head_place) {
+            prefetch_line(place);
+            prefetch_line(place.wrapping_add(48));
+        }
+        self.mode.pause().await;
     }
 }

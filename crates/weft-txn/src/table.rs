@@ -4,6 +4,7 @@
 //! see it: who inserts a key whose row is deleted revives that row. Secondary indexes have an entry for each key
 //! that any version of a row has; who finds a row by one looks whether the version that it sees has the key.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +27,11 @@ const CACHED_ROWS: u64 = 12 << 10;
 const GRANULES: usize = 4096;
 /// Ranges whose readers are told apart.
 const RANGES_MAX: usize = 128;
+
+thread_local! {
+    /// Keys that are compared and not kept.
+    static KEYS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Why a frozen row could not be read.
 pub type FrozenError = Box<dyn std::error::Error + Send + Sync>;
@@ -215,6 +221,27 @@ impl Table {
         let mut key = Vec::new();
         self.keys.append_key(index, row, &mut key);
         key
+    }
+
+    /// True if two rows have the same key in an index.
+    pub(crate) fn has_same_key(&self, index: usize, row: &[u8], other: &[u8]) -> bool {
+        KEYS.with_borrow_mut(|keys| {
+            keys.clear();
+            self.keys.append_key(index, row, keys);
+            let len = keys.len();
+            self.keys.append_key(index, other, keys);
+            let (key, other) = keys.split_at(len);
+            key == other
+        })
+    }
+
+    /// True if a row has this key in an index.
+    pub(crate) fn has_key(&self, index: usize, row: &[u8], key: &[u8]) -> bool {
+        KEYS.with_borrow_mut(|keys| {
+            keys.clear();
+            self.keys.append_key(index, row, keys);
+            *keys == key
+        })
     }
 
     /// The keys of a row in all indexes, one after the other with their lengths: what a version that deletes it carries.

@@ -103,20 +103,14 @@ pub struct Transaction<'c, M: Mode = Coroutines> {
     pub(crate) snapshot: Cell<u64>,
     /// The latest commit that was seen.
     seen: Cell<u64>,
+    /// The transaction that has changed a row that this one was to change, and had not ended.
+    pub(crate) blocker: &'c Cell<Option<TransactionId>>,
     /// Whether the snapshot of a statement stays.
     is_held: bool,
     /// The state before the change that is being made: if its coroutine is dropped, the transaction goes back there.
     pub(crate) unfinished: Option<Savepoint>,
     pub(crate) phase: Phase,
 }
-
-/// Runs a nested coroutine, in a box of its own if the mode says so.
-macro_rules! nested {
-    ($mode:ty, $future:expr) => {
-        if <$mode as weft_index::Mode>::BOXES { Box::pin($future).await } else { $future.await }
-    };
-}
-pub(crate) use nested;
 
 /// What a snapshot makes of a version.
 enum Verdict {
@@ -169,6 +163,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
             mode,
             options,
             seen: Cell::new(0),
+            blocker: &state.blocker,
             is_held: false,
             unfinished: None,
             phase: Phase::Running,
@@ -236,9 +231,9 @@ impl<'c, M: Mode> Transaction<'c, M> {
     /// [`TxnError`](crate::TxnError) of the index or of reading a frozen row, or if the table has no primary index.
     pub async fn get<'t>(&'t self, table: &Arc<Table>, key: &[u8]) -> Result<Option<RowBytes<'t>>> {
         self.open_operation(table)?;
-        let row = nested!(M, table.index(0)?.tree.get_in(self.mode, key))?;
+        let row = M::call(table.index(0)?.tree.get_in(self.mode, key)).await?;
         let found = match row {
-            Some(row) => nested!(M, self.read(table, row))?,
+            Some(row) => M::call(self.read(table, row)).await?,
             None => None,
         };
         if found.is_none() && self.is_serializable() {
@@ -267,7 +262,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
         row: u64,
     ) -> Result<Option<RowBytes<'t>>> {
         if let Some(chain) = table.rows.chain(row) {
-            nested!(M, self.come_to(table, chain));
+            M::call(self.come_to(table, chain)).await;
         }
         self.read_present(table, row).await
     }
@@ -280,7 +275,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
     ) -> Result<Option<RowBytes<'t>>> {
         let found = match table.rows.chain(row) {
             None => Found::Frozen,
-            Some(chain) => nested!(M, self.find(table, chain)),
+            Some(chain) => M::call(self.find(table, chain)).await,
         };
         match found {
             Found::Version(version) => {
@@ -405,7 +400,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
             log.check()?;
         }
         let at = if self.is_serializable() {
-            nested!(M, self.commit_serializable())?
+            M::call(self.commit_serializable()).await?
         } else if self.writes.rows.is_empty() {
             self.phase = Phase::Committed;
             self.snapshot.get()
@@ -416,7 +411,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
             at
         };
         self.core.counts.commits.fetch_add(1, Ordering::Relaxed);
-        nested!(M, self.end());
+        M::call(self.end()).await;
         if let Some(log) = &self.core.log {
             // A box: most transactions do without.
             Box::pin(self.settle(log, at, changes)).await?;
@@ -462,7 +457,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
     /// Takes back all that was changed.
     pub async fn rollback(mut self) {
         self.undo_all();
-        nested!(M, self.end());
+        M::call(self.end()).await;
     }
 
     pub(crate) fn undo_all(&mut self) {
