@@ -12,6 +12,7 @@
 pub(crate) mod amac;
 mod change;
 pub(crate) mod directory;
+mod flat;
 pub(crate) mod interleave;
 pub(crate) mod load;
 pub(crate) mod mode;
@@ -378,6 +379,12 @@ impl Tree {
 
     /// Comes to the leaf that a key is for.
     pub(crate) async fn leaf_of<M: Mode>(&self, mode: M, key: &[u8]) -> Looked<Visit<'_>> {
+        if M::IS_FLAT {
+            if let Some(leaf) = self.leaf_of_flat(mode, key).await {
+                return Ok(leaf);
+            }
+            return Box::pin(self.node_of(mode, 0, key)).await;
+        }
         self.node_of(mode, 0, key).await
     }
 
@@ -440,7 +447,24 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub async fn get_in<M: Mode>(&self, mode: M, key: &[u8]) -> Result<Option<u64>, IndexError> {
+        if M::IS_FLAT && self.form.is_unique {
+            match self.look_up_flat(mode, key).await {
+                Some(found) => return Ok(found),
+                // A box: it is rare that a page is not in memory, or nodes change meanwhile.
+                None => return Ok(Box::pin(self.look_up(mode, key)).await?),
+            }
+        }
         self.look_up(mode, key).await.map_err(|error| *error)
+    }
+
+    async fn look_up_in<M: Mode>(&self, mode: M, key: &[u8]) -> Looked<Option<u64>> {
+        if M::IS_FLAT
+            && self.form.is_unique
+            && let Some(found) = self.look_up_flat(mode, key).await
+        {
+            return Ok(found);
+        }
+        Box::pin(self.look_up(mode, key)).await
     }
 
     async fn look_up<M: Mode>(&self, mode: M, key: &[u8]) -> Looked<Option<u64>> {
@@ -499,7 +523,7 @@ impl Tree {
         let mut numbered = keys.iter().enumerate();
         let next = || {
             let (index, key) = numbered.next()?;
-            Some((index, self.look_up(mode, key.as_ref())))
+            Some((index, self.look_up_in(mode, key.as_ref())))
         };
         let done = |index: usize, row| match row {
             Ok(row) => rows[index] = row,

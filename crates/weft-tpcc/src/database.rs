@@ -181,6 +181,13 @@ impl Database {
         Ok(database)
     }
 
+    /// The same database, of which Q2* looks at other suppliers: up to 10,000.
+    pub fn with_suppliers(&self, suppliers: u32) -> Database {
+        let mut database = self.clone();
+        database.scale.suppliers = suppliers.min(SUPPLIERS);
+        database
+    }
+
     /// How many rows tables had at first.
     pub fn scale(&self) -> Scale {
         self.scale

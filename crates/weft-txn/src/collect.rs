@@ -165,8 +165,7 @@ impl<M: Mode> Transaction<'_, M> {
             Head::Version(version) => Some(version),
         };
         while let Some(version) = next {
-            let has_key =
-                |version: Shared<'_>| table.has_key(index.number, version.bytes(), key);
+            let has_key = |version: Shared<'_>| table.has_key(index.number, version.bytes(), key);
             if version.header().kind() == Kind::Row && has_key(version) {
                 return Ok(true);
             }

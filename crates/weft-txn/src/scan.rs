@@ -33,7 +33,10 @@ impl<M: Mode> Transaction<'_, M> {
         for (row, key) in rows.into_iter().zip(keys) {
             let seen = match row {
                 // It was asked for above.
-                Some(row) => self.read_present(table, row).await?,
+                Some(row) => match self.read_newest(table, row) {
+                    Some(found) => found,
+                    None => self.read_present(table, row).await?,
+                },
                 None => None,
             };
             if seen.is_none() {
@@ -101,7 +104,10 @@ impl<M: Mode> Transaction<'_, M> {
                 }
                 for (at, &row) in at_once.iter().enumerate() {
                     let found = match M::SUSPENDS {
-                        true => M::call(self.read_present(table, row)).await?,
+                        true => match self.read_newest(table, row) {
+                            Some(found) => found,
+                            None => M::call(self.read_present(table, row)).await?,
+                        },
                         false => M::call(self.read(table, row)).await?,
                     };
                     let Some(bytes) = found else { continue };

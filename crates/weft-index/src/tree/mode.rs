@@ -15,6 +15,8 @@ pub trait Mode: Copy {
     const PREFETCHES: bool;
     /// Whether it lets others run meanwhile.
     const SUSPENDS: bool;
+    /// Whether the way down a tree is one coroutine (CoroBase's two levels), not one for each function.
+    const IS_FLAT: bool = false;
     /// What a nested coroutine lies in: the coroutine that calls it, or a box of its own.
     type Call<F: Future>: Future<Output = F::Output>;
 
@@ -81,6 +83,7 @@ impl Mode for Prefetching {
 impl Mode for Coroutines {
     const PREFETCHES: bool = true;
     const SUSPENDS: bool = true;
+    const IS_FLAT: bool = true;
     type Call<F: Future> = F;
 
     fn pause(self) -> impl Future<Output = ()> {
@@ -96,6 +99,7 @@ impl Mode for Coroutines {
 impl Mode for Interleaved<'_> {
     const PREFETCHES: bool = true;
     const SUSPENDS: bool = true;
+    const IS_FLAT: bool = true;
     type Call<F: Future> = F;
 
     #[inline]

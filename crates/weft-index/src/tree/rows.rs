@@ -6,9 +6,9 @@
 
 use std::ops;
 
+use super::Tree;
 use super::mode::Mode;
 use super::range::Direction;
-use super::Tree;
 use crate::error::IndexError;
 use crate::node::{Node, NodeBytes};
 
