@@ -12,7 +12,9 @@ use weft_txn::{Context, Durability, Isolation, TransactionOptions};
 use crate::database::Database;
 use crate::error::{Result, TpccError};
 use crate::inputs::{Input, Kind};
-use crate::transactions::{Outcome, execute};
+use crate::transactions::{
+    Outcome, delivery, new_order, order_status, payment, query2, stock_level,
+};
 use crate::variant::{Variant, Workload};
 
 /// Longest latency that is told apart, in nanoseconds.
@@ -208,6 +210,10 @@ async fn work<M: Mode + 'static>(
     Ok(worker.measured.into_inner())
 }
 
+fn done((): ()) -> Outcome {
+    Outcome::Done
+}
+
 /// Runs a transaction, again and again if others are in its way.
 async fn transact<M: Mode>(
     worker: &Worker,
@@ -221,7 +227,28 @@ async fn transact<M: Mode>(
     let of_transaction = TransactionOptions { isolation, durability, retries: 0 };
     loop {
         let mut transaction = context.begin_in(mode, of_transaction);
-        let executed = execute(database, &mut transaction, input, variant.is_multi_key()).await;
+        let of = &mut transaction;
+        let is_multi_key = variant.is_multi_key();
+        // No function between, as for `see`.
+        let executed = match input {
+            Input::NewOrder(order) => new_order::run(database, of, order, is_multi_key).await,
+            Input::Payment(pay) => payment::run(database, of, pay).await.map(done),
+            Input::OrderStatus { w, d, whom } => {
+                order_status::run(database, of, (*w, *d), *whom).await.map(done)
+            }
+            Input::Delivery { w, carrier, now } => {
+                delivery::run(database, of, *w, *carrier, *now).await.map(done)
+            }
+            Input::StockLevel { w, d, threshold } => {
+                let of_district = (*w, *d);
+                stock_level::run(database, of, of_district, *threshold, is_multi_key)
+                    .await
+                    .map(done)
+            }
+            Input::Query2 { region } => {
+                query2::run(database, of, *region, is_multi_key).await.map(done)
+            }
+        };
         let ended = match executed {
             Ok(Outcome::Done) => match transaction.commit().await {
                 Ok(_) => Ok(Outcome::Done),

@@ -2,12 +2,12 @@
 //!
 //! With `is_multi_key` New-Order, Stock-Level and Q2* look many keys up at a time where the paper's *Hybrid* does (section 5.8).
 
-mod delivery;
-mod new_order;
-mod order_status;
-mod payment;
-mod query2;
-mod stock_level;
+pub(crate) mod delivery;
+pub(crate) mod new_order;
+pub(crate) mod order_status;
+pub(crate) mod payment;
+pub(crate) mod query2;
+pub(crate) mod stock_level;
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -33,52 +33,23 @@ pub(crate) enum Outcome {
     Refused,
 }
 
-/// Runs a transaction up to its end, which is the caller's.
-pub(crate) async fn execute<M: Mode>(
-    database: &Database,
-    transaction: &mut Transaction<'_, M>,
-    input: &Input,
-    is_multi_key: bool,
-) -> Result<Outcome> {
-    match input {
-        Input::NewOrder(order) => {
-            return new_order::run(database, transaction, order, is_multi_key).await;
-        }
-        Input::Payment(pay) => payment::run(database, transaction, pay).await?,
-        Input::OrderStatus { w, d, whom } => {
-            order_status::run(database, transaction, (*w, *d), *whom).await?;
-        }
-        Input::Delivery { w, carrier, now } => {
-            delivery::run(database, transaction, *w, *carrier, *now).await?;
-        }
-        Input::StockLevel { w, d, threshold } => {
-            stock_level::run(database, transaction, (*w, *d), *threshold, is_multi_key).await?;
-        }
-        Input::Query2 { region } => {
-            query2::run(database, transaction, *region, is_multi_key).await?;
-        }
-    }
-    Ok(Outcome::Done)
-}
-
 /// What a table lacks.
 #[cold]
 fn missing<R: Row>(key: impl Debug) -> TpccError {
     TpccError::Missing { table: R::TABLE, key: format!("{key:?}") }
 }
 
-/// What `look` sees in the row of a key.
-async fn see<R: Row, M: Mode, T>(
-    transaction: &Transaction<'_, M>,
-    table: &Arc<Table>,
-    key: &[u8],
-    look: impl FnOnce(&R) -> T,
-) -> Result<T> {
-    match transaction.get(table, key).await? {
-        Some(bytes) => Ok(look(row(&bytes))),
-        None => Err(missing::<R>(key)),
-    }
+/// What a closure sees in the row of a key: `see!(Row: transaction, table, key, look)`. No function, which would be a coroutine between
+/// the transaction and the engine, to be gone through each time that the transaction goes on.
+macro_rules! see {
+    ($row:ty: $transaction:expr, $table:expr, $key:expr, $look:expr) => {
+        match $transaction.get($table, $key).await? {
+            Some(bytes) => Ok($look($crate::rows::row::<$row>(&bytes))),
+            None => Err($crate::transactions::missing::<$row>($key)),
+        }
+    };
 }
+use see;
 
 /// Changes the row of a key.
 async fn alter<R: Row, M: Mode>(
@@ -139,7 +110,7 @@ async fn customer<M: Mode, T>(
     let name = match whom {
         Whom::Number(c) => {
             let key = customer_key(w, d, c);
-            return see(transaction, &database.customer, &key, look).await;
+            return see!(Customer: transaction, &database.customer, &key, look);
         }
         Whom::Named(name) => name,
     };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use weft_index::{Direction, Mode, Prefetching, after_prefix};
-use weft_rt::yield_now;
+use weft_rt::{prefetch_line, yield_now};
 
 use crate::chain::{Chain, Head, HeadMark};
 use crate::collect::remove_primary;
@@ -128,7 +128,11 @@ impl<M: Mode> Transaction<'_, M> {
         change: impl FnMut(&[u8], &mut Vec<u8>) -> bool,
     ) -> Result<bool> {
         self.open_change(table)?;
-        let done = match M::call(self.row_to_change(table, key)).await {
+        let found = match table.index(0) {
+            Ok(index) => M::call(index.tree.get_in(self.mode, key)).await.map_err(TxnError::from),
+            Err(error) => Err(error),
+        };
+        let done = match found {
             Ok(Some(row)) => M::call(self.change_row(table, row, change)).await,
             found => found.map(|_| false),
         };
@@ -227,9 +231,20 @@ impl<M: Mode> Transaction<'_, M> {
     ) -> Result<bool> {
         let mut changed = Vec::new();
         loop {
-            let chain = self.chain_to_change(table, row).await?;
+            let chain = table.rows.chain_to_be(table.id(), row, &self.core.memory)?;
+            if M::IS_FLAT && table.is_waited_for() {
+                // As `come_to`, without a call in between.
+                prefetch_line(chain.place());
+                self.mode.pause().await;
+                let place = chain.head_place();
+                prefetch_line(place);
+                prefetch_line(place.wrapping_add(48));
+                self.mode.pause().await;
+            } else {
+                M::call(self.come_to(table, chain)).await;
+            }
             let (mark, is_own, keys) = {
-                let claim = self.claim(table, chain, row).await?;
+                let claim = M::call(self.claim(table, chain, row)).await?;
                 let Claim::At { head, current, is_own } = claim else { return Ok(false) };
                 changed.clear();
                 let before = current.bytes().filter(|before| change(before, &mut changed));

@@ -10,7 +10,7 @@ use crate::database::{DISTRICTS, Database};
 use crate::error::Result;
 use crate::rows::{Customer, NewOrder, Order, OrderLine, customer_key, district_key, order_key};
 
-pub(super) async fn run<M: Mode>(
+pub(crate) async fn run<M: Mode>(
     database: &Database,
     transaction: &mut Transaction<'_, M>,
     w: u16,

@@ -28,7 +28,7 @@ impl From<&Item> for Price {
     }
 }
 
-pub(super) async fn run<M: Mode>(
+pub(crate) async fn run<M: Mode>(
     database: &Database,
     transaction: &mut Transaction<'_, M>,
     order: &inputs::Order,
@@ -37,7 +37,7 @@ pub(super) async fn run<M: Mode>(
     let inputs::Order { w, d, c, now, .. } = *order;
     let lines = &order.lines[..order.count];
     let tax = |warehouse: &Warehouse| warehouse.w_tax;
-    let w_tax = see(transaction, &database.warehouse, &warehouse_key(w), tax).await?;
+    let w_tax = see!(Warehouse: transaction, &database.warehouse, &warehouse_key(w), tax)?;
     let (mut o, mut d_tax) = (0, 0);
     let take_number = |district: &mut District| {
         (o, d_tax) = (district.d_next_o_id, district.d_tax);
@@ -45,7 +45,8 @@ pub(super) async fn run<M: Mode>(
     };
     alter(transaction, &database.district, &district_key(w, d), take_number).await?;
     let discount = |customer: &Customer| customer.c_discount;
-    let discount = see(transaction, &database.customer, &customer_key(w, d, c), discount).await?;
+    let discount =
+        see!(Customer: transaction, &database.customer, &customer_key(w, d, c), discount)?;
     let order = Order {
         o_w_id: w,
         o_d_id: d,

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::inputs::Whom;
 use crate::rows::{Order, OrderLine, order_key, orders_of};
 
-pub(super) async fn run<M: Mode>(
+pub(crate) async fn run<M: Mode>(
     database: &Database,
     transaction: &Transaction<'_, M>,
     (w, d): (u16, u8),

@@ -11,7 +11,7 @@ use crate::rows::{
     Customer, District, History, Warehouse, customer_key, district_key, warehouse_key,
 };
 
-pub(super) async fn run<M: Mode>(
+pub(crate) async fn run<M: Mode>(
     database: &Database,
     transaction: &mut Transaction<'_, M>,
     pay: &Pay,

@@ -43,7 +43,7 @@ fn gcd_and_inverse(a: u32, b: u32) -> (u32, u32) {
     (old.0 as u32, old.1.rem_euclid(i64::from(b)) as u32)
 }
 
-pub(super) async fn run<M: Mode>(
+pub(crate) async fn run<M: Mode>(
     database: &Database,
     transaction: &mut Transaction<'_, M>,
     region: u8,
@@ -58,16 +58,27 @@ pub(super) async fn run<M: Mode>(
     for su in 0..database.scale.suppliers {
         let is_wanted = |supplier: &Supplier| nations >> supplier.su_nationkey & 1 == 1;
         let key = supplier_key(su);
-        if !see(transaction, &database.supplier, &key, is_wanted).await? {
+        if !see!(Supplier: transaction, &database.supplier, &key, is_wanted)? {
             continue;
         }
         let least = match is_multi_key {
             true => least_at_once(database, transaction, su).await?,
-            false => least_one_by_one(database, transaction, su).await?,
+            false => {
+                let mut least: Option<(i16, u16, u32)> = None;
+                for (w, i) in stock_of(su, database) {
+                    let quantity = |stock: &Stock| stock.s_quantity;
+                    let key = stock_key(w, i);
+                    let quantity = see!(Stock: transaction, &database.stock, &key, quantity)?;
+                    if least.is_none_or(|(least, ..)| quantity < least) {
+                        least = Some((quantity, w, i));
+                    }
+                }
+                least
+            }
         };
         let Some((quantity, w, i)) = least else { continue };
         let is_wanted = |item: &Item| !item.i_data.as_flattened().contains(&b'b');
-        let is_wanted = see(transaction, &database.item, &item_key(i), is_wanted).await?;
+        let is_wanted = see!(Item: transaction, &database.item, &item_key(i), is_wanted)?;
         if is_wanted && quantity < LITTLE {
             let fill = |stock: &mut Stock| stock.s_quantity += FILL;
             alter(transaction, &database.stock, &stock_key(w, i), fill).await?;
@@ -76,24 +87,7 @@ pub(super) async fn run<M: Mode>(
     Ok(())
 }
 
-/// The least stock of a supplier: how much, in which warehouse, of which item.
-async fn least_one_by_one<M: Mode>(
-    database: &Database,
-    transaction: &Transaction<'_, M>,
-    supplier: u32,
-) -> Result<Option<(i16, u16, u32)>> {
-    let mut least: Option<(i16, u16, u32)> = None;
-    for (w, i) in stock_of(supplier, database) {
-        let quantity = |stock: &Stock| stock.s_quantity;
-        let quantity = see(transaction, &database.stock, &stock_key(w, i), quantity).await?;
-        if least.is_none_or(|(least, ..)| quantity < least) {
-            least = Some((quantity, w, i));
-        }
-    }
-    Ok(least)
-}
-
-/// The same with many keys at a time.
+/// The least stock of a supplier, how much, in which warehouse and of which item, with many keys at a time.
 async fn least_at_once<M: Mode>(
     database: &Database,
     transaction: &Transaction<'_, M>,

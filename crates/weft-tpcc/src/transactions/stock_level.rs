@@ -14,7 +14,7 @@ use crate::rows::{District, OrderLine, Stock, district_key, order_key, row, stoc
 /// Orders that are looked at.
 const ORDERS: u32 = 20;
 
-pub(super) async fn run<M: Mode>(
+pub(crate) async fn run<M: Mode>(
     database: &Database,
     transaction: &Transaction<'_, M>,
     (w, d): (u16, u8),
@@ -22,7 +22,7 @@ pub(super) async fn run<M: Mode>(
     is_multi_key: bool,
 ) -> Result<()> {
     let next = |district: &District| district.d_next_o_id;
-    let next = see(transaction, &database.district, &district_key(w, d), next).await?;
+    let next = see!(District: transaction, &database.district, &district_key(w, d), next)?;
     let mut items = Vec::new();
     let each = |_, bytes: &[u8]| {
         items.push(row::<OrderLine>(bytes).ol_i_id);
@@ -46,7 +46,7 @@ pub(super) async fn run<M: Mode>(
         for item in items {
             let is_short = |stock: &Stock| stock.s_quantity < threshold;
             let key = stock_key(w, item);
-            short += u32::from(see(transaction, &database.stock, &key, is_short).await?);
+            short += u32::from(see!(Stock: transaction, &database.stock, &key, is_short)?);
         }
     }
     black_box(short);
