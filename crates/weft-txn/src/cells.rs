@@ -192,3 +192,61 @@ fn give(class: usize, cells: &mut Vec<NonNull<u8>>, kept: usize) {
     drop(spans);
     drop(unused);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use weft_rt::memory::slab::keep_blocks;
+
+    use super::*;
+
+    /// Cells that were filled by one thread are freed by another: none is given out twice, and what is in them stays.
+    #[test]
+    fn cells_are_nobody_elses() {
+        struct Filled(NonNull<u8>, usize, u8);
+        // SAFETY: a cell has no tie to a thread.
+        unsafe impl Send for Filled {}
+
+        keep_blocks(4 << 20);
+        let (sender, receiver) = mpsc::channel::<Filled>();
+        let threads = (0..3_u64).map(|seed| {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                for _ in 0..20_000 {
+                    let (bytes, fill) = (random.usize(40..=1100), random.u8(..));
+                    let Some(cell) = allocate(bytes) else {
+                        assert!(bytes > CELL_BYTES_MAX);
+                        continue;
+                    };
+                    assert!(cell.addr().get().is_multiple_of(16));
+                    // SAFETY: the cell has as many bytes, and is this thread's.
+                    unsafe { cell.write_bytes(fill, bytes) };
+                    sender.send(Filled(cell, bytes, fill)).unwrap();
+                }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        drop(sender);
+        let mut kept = Vec::new();
+        for Filled(cell, bytes, fill) in receiver {
+            kept.push((cell, bytes, fill));
+            if kept.len() > 5000 {
+                let (cell, bytes, fill) = kept.swap_remove(bytes % 5000);
+                check_and_free(cell, bytes, fill);
+            }
+        }
+        kept.into_iter().for_each(|(cell, bytes, fill)| check_and_free(cell, bytes, fill));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        keep_blocks(0);
+    }
+
+    fn check_and_free(cell: NonNull<u8>, bytes: usize, fill: u8) {
+        // SAFETY: the cell is filled, and in no other hands.
+        let filled = unsafe { std::slice::from_raw_parts(cell.as_ptr(), bytes) };
+        assert!(filled.iter().all(|byte| *byte == fill), "another has written there");
+        // SAFETY: it is of `allocate` with as many bytes, and not used any more.
+        unsafe { free(cell, bytes) };
+    }
+}

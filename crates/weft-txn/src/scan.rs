@@ -73,7 +73,7 @@ impl<M: Mode> Transaction<'_, M> {
 
     /// Gives each row to `visit` whose key in an index is not below `low` and below `high`, with its id, until that breaks
     /// off; all rows where a bound is `None`. Gives the number of rows that were visited. For a serializable transaction
-    /// all of the range counts as read, visited or not.
+    /// the range counts as read up to where it broke off.
     ///
     /// # Errors
     /// [`TxnError`](crate::TxnError) of the index or of reading a frozen row, or if the table has no such index.
@@ -88,9 +88,12 @@ impl<M: Mode> Transaction<'_, M> {
     ) -> Result<u64> {
         self.open_operation(table)?;
         let tree = &table.index(index)?.tree;
+        let mut place = 0;
         if self.is_serializable() {
             let range = KeyRange { low: low.map(<[u8]>::to_vec), high: high.map(<[u8]>::to_vec) };
-            self.reads.borrow_mut().ranges.push((table.clone(), index, range));
+            let ranges = &mut self.reads.borrow_mut().ranges;
+            place = ranges.len();
+            ranges.push((table.clone(), index, range));
         }
         let mut entries = tree.range_rows(self.mode, low, high, direction);
         let (mut visited, mut width) = (0, ROWS_AT_ONCE_FIRST);
@@ -117,6 +120,9 @@ impl<M: Mode> Transaction<'_, M> {
                     }
                     visited += 1;
                     if visit(row, &bytes).is_break() {
+                        if self.is_serializable() {
+                            self.narrow(place, direction, table.key(index, &bytes), row);
+                        }
                         return Ok(visited);
                     }
                 }
@@ -125,6 +131,20 @@ impl<M: Mode> Transaction<'_, M> {
             }
         }
         Ok(visited)
+    }
+
+    /// A scan has broken off at a row: what lies behind it was not read.
+    fn narrow(&self, place: usize, direction: Direction, mut key: Vec<u8>, row: u64) {
+        let (_, index, range) = &mut self.reads.borrow_mut().ranges[place];
+        if direction == Direction::Backwards {
+            range.low = Some(key);
+            return;
+        }
+        if *index > 0 {
+            key.extend_from_slice(&row.to_be_bytes());
+        }
+        key.push(0);
+        range.high = Some(key);
     }
 
     /// As [`Transaction::come_to`] for each of some rows, with one wait for the entries of all of them and one for the versions.

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use weft_rt::io::DriverKind;
-use weft_rt::memory::Ledger;
+use weft_rt::memory::{Ledger, slab};
 use weft_rt::{Runtime, RuntimeOptions};
 use weft_tpcc::{
     Database, Measured, RunOptions, Scale, Storage, TpccError, Variant, Workload, check,
@@ -16,6 +16,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 const MEMORY_BYTES: u64 = 512 << 20;
 
 pub fn runtime(driver: DriverKind, workers: usize) -> Runtime {
+    // Versions lie in cells.
+    slab::keep_blocks(16 << 20);
     Runtime::new(&RuntimeOptions { workers, pin: false, driver, io_depth: 16 }).unwrap()
 }
 
