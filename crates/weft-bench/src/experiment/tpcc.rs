@@ -97,9 +97,7 @@ pub fn run(args: &TpccArgs) -> Result<Vec<Point>, BenchError> {
             };
             let of_case = database.with_suppliers(case.suppliers);
             runs.push(weft_tpcc::run(&runtime, &of_case, &options)?);
-            if round == 0 {
-                bar.inc(1);
-            }
+            bar.inc(1);
         }
     }
     bar.finish_and_clear();

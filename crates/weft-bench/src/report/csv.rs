@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 58] = [
+pub const COLUMNS: [&str; 68] = [
     "experiment",
     "pattern",
     "query",
