@@ -21,7 +21,7 @@ pub use database::{
     StorageArgs, SuiteArgs, TpcdsArgs, TpchArgs, setting,
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
-pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs};
+pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs, TpccArgs};
 pub use values::Neighbour;
 
 /// Measures what coroutines buy on this machine, and redraws the figures of "What Are You Waiting
@@ -59,6 +59,10 @@ pub enum Experiment {
     /// CoroBase's figure 5.1: requests of ten keys looked up in a B+tree in memory, by each variant of the same code
     #[command(after_long_help = json_help())]
     Probe(ProbeArgs),
+    /// CoroBase's table 5.1 and figures 5.10 and 5.11: TPC-C, read-only, and with a query, by each variant of the same transactions;
+    /// checks the twelve consistency conditions at the end
+    #[command(after_long_help = json_help())]
+    Tpcc(TpccArgs),
     /// TPC-H on the database: loads it if needed, runs the 22 queries and checks their answers
     #[command(after_long_help = json_help())]
     Tpch(TpchArgs),
@@ -104,6 +108,7 @@ impl Experiment {
             Experiment::All(_)
             | Experiment::Prefetch(_)
             | Experiment::Probe(_)
+            | Experiment::Tpcc(_)
             | Experiment::Data(_) => {
                 return vec![self.common().data.clone()];
             }
@@ -153,6 +158,7 @@ impl Experiment {
             Experiment::Lookup(args) => &args.common,
             Experiment::Prefetch(args) => &args.common,
             Experiment::Probe(args) => &args.common,
+            Experiment::Tpcc(args) => &args.common,
             Experiment::Tpch(args) => &args.suite.database.common,
             Experiment::Tpcds(args) => &args.suite.database.common,
             Experiment::Agg(args)
@@ -176,6 +182,7 @@ impl Experiment {
             Experiment::Lookup(args) => &mut args.common,
             Experiment::Prefetch(args) => &mut args.common,
             Experiment::Probe(args) => &mut args.common,
+            Experiment::Tpcc(args) => &mut args.common,
             Experiment::Tpch(args) => &mut args.suite.database.common,
             Experiment::Tpcds(args) => &mut args.suite.database.common,
             Experiment::Agg(args)

@@ -11,6 +11,7 @@ use weft_index::IndexError;
 use weft_rt::io::FileError;
 use weft_rt::{JoinError, MorselError, RuntimeError};
 use weft_store::StoreError;
+use weft_tpcc::TpccError;
 
 use crate::report::ReportError;
 use crate::report::units::bytes as in_units;
@@ -127,6 +128,9 @@ pub enum BenchError {
     /// A lookup in an index failed.
     #[error("{0}; use fewer --rows")]
     Index(#[from] IndexError),
+    /// TPC-C could not be loaded or run, or has left the database inconsistent.
+    #[error("{0}; {advice}", advice = of_tpcc(.0))]
+    Tpcc(#[from] TpccError),
     /// The workers could not be started.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -170,6 +174,19 @@ impl BenchError {
     pub fn layout(pool: &StaticPool, page: usize, source: LayoutError) -> BenchError {
         let page = pool.table().id(page);
         BenchError::Layout { path: pool.devices().of(page).path().to_owned(), page, source }
+    }
+}
+
+/// What to do about TPC-C that cannot be run.
+fn of_tpcc(error: &TpccError) -> &'static str {
+    match error {
+        TpccError::Inconsistent { .. } | TpccError::Missing { .. } => {
+            "run again with the same --seed"
+        }
+        TpccError::Transaction(_) | TpccError::Index(_) | TpccError::Buffer(_) => {
+            "use fewer --warehouses or fewer --seconds"
+        }
+        _ => "see weft bench tpcc --help",
     }
 }
 

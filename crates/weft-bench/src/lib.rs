@@ -31,7 +31,7 @@ use args::{
 pub use error::BenchError;
 use experiment::{
     compile, compression, inlj, io, lookup, memory, neighbour, prefetch, probe, rate, scan, spill,
-    storage, suite,
+    storage, suite, tpcc,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
@@ -61,6 +61,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Lookup(lookup) => lookup::run(lookup, &machine)?,
         Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
         Experiment::Probe(args) => probe::run(args, &machine)?,
+        Experiment::Tpcc(args) => tpcc::run(args)?,
         Experiment::Memory(memory) => {
             let (points, outcome) = memory::run(memory, &machine)?;
             verdict = outcome.and(memory::check(&points));

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::page::{self, PAGE_HEADER_BYTES, PageHeader, PageId};
 use crate::page_cache::PageCache;
 
+/// Bytes that are compared at a time where a page is replaced.
+const LINE_BYTES: usize = 64;
+
 /// Keeps a pool's memory mapped. A pool has several, so that threads do not count their guards in one
 /// and the same cache line.
 #[repr(align(128))]
@@ -139,14 +142,19 @@ impl PageGuardMut {
     /// If `image` has another length.
     pub fn replace(&mut self, image: &[u8]) {
         assert_eq!(image.len(), self.bytes, "bytes of the page and of its image");
-        let words = image.chunks_exact(4).enumerate().skip(PAGE_HEADER_BYTES / 4);
-        for (index, word) in words {
-            let word = u32::from_ne_bytes(word.try_into().expect("4 bytes"));
-            // SAFETY: the word lies in the page, which is aligned; a concurrent reader reads it by atomics of
-            // this size.
-            let place = unsafe { AtomicU32::from_ptr(self.page.as_ptr().cast::<u32>().add(index)) };
-            if place.load(Ordering::Relaxed) != word {
-                place.store(word, Ordering::Relaxed);
+        for (line, new) in image.chunks(LINE_BYTES).enumerate() {
+            let at = line * LINE_BYTES;
+            // Most lines stay as they are: nobody else writes, so they may be compared as bytes.
+            if self[at..at + new.len()] == *new {
+                continue;
+            }
+            let header_words = PAGE_HEADER_BYTES.saturating_sub(at) / 4;
+            for (index, word) in new.chunks_exact(4).enumerate().skip(header_words) {
+                let word = u32::from_ne_bytes(word.try_into().expect("4 bytes"));
+                let place = self.page.as_ptr().wrapping_add(at).cast::<u32>().wrapping_add(index);
+                // SAFETY: the word lies in the page, which is aligned; a concurrent reader reads it by atomics of
+                // this size.
+                unsafe { AtomicU32::from_ptr(place) }.store(word, Ordering::Relaxed);
             }
         }
         // No other thread looks at the header.

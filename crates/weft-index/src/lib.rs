@@ -20,4 +20,5 @@ pub use tree::places::Space;
 pub use tree::prefixes::PrefixCursor;
 pub use tree::range::{Direction, Entry, Range};
 pub use tree::resident::Resident;
+pub use tree::rows::RangeRows;
 pub use tree::{NODE_BYTES, Tree, TreeForm};

@@ -188,6 +188,22 @@ impl<B: NodeBytes> Node<B> {
             && (flags & HAS_HIGH == 0 || order(HIGH_AT, HIGH_LEN_AT).is_gt())
     }
 
+    /// As [`Node::lower_bound`], of any key.
+    pub(crate) fn lower_bound_of(self, key: &[u8]) -> usize {
+        let order = |at: usize, len_at: usize| {
+            let (at, len) = (self.0.u32_at(at) as usize, usize::from(self.0.u16_at(len_at)));
+            self.bytes(at, len).cmp(key.iter().copied())
+        };
+        let flags = self.flags();
+        if flags & HAS_LOW != 0 && order(LOW_AT, LOW_LEN_AT).is_ge() {
+            return 0;
+        }
+        if flags & HAS_HIGH != 0 && order(HIGH_AT, HIGH_LEN_AT).is_le() {
+            return self.count();
+        }
+        self.lower_bound(key).0
+    }
+
     /// The slots among which the first one is that is not below a key with this head.
     #[inline]
     pub(crate) fn narrow(self, head: u32) -> (usize, usize) {

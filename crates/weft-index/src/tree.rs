@@ -12,6 +12,7 @@
 pub(crate) mod amac;
 mod change;
 pub(crate) mod directory;
+mod flat;
 pub(crate) mod interleave;
 pub(crate) mod load;
 pub(crate) mod mode;
@@ -19,6 +20,7 @@ pub(crate) mod places;
 pub(crate) mod prefixes;
 pub(crate) mod range;
 pub(crate) mod resident;
+pub(crate) mod rows;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
@@ -33,7 +35,7 @@ use crate::node::check::{NODE_BYTES_MAX, check_node, entry_bytes_max};
 use crate::node::image::NodeImage;
 use crate::node::{HAS_INCLUDED, HAS_ROW, Node, SLOTS_AT, head_of};
 use interleave::Interleave;
-use mode::{Coroutines, Interleaved, Mode, nested};
+use mode::{Coroutines, Interleaved, Mode};
 use places::{Places, Space};
 
 /// Number of the root, which stays.
@@ -377,6 +379,12 @@ impl Tree {
 
     /// Comes to the leaf that a key is for.
     pub(crate) async fn leaf_of<M: Mode>(&self, mode: M, key: &[u8]) -> Looked<Visit<'_>> {
+        if M::IS_FLAT {
+            if let Some(leaf) = self.leaf_of_flat(mode, key).await {
+                return Ok(leaf);
+            }
+            return Box::pin(self.node_of(mode, 0, key)).await;
+        }
         self.node_of(mode, 0, key).await
     }
 
@@ -398,7 +406,7 @@ impl Tree {
                     }
                     continue 'anew;
                 }
-                let (index, is_equal) = nested!(M, self.search(mode, &at, level, key));
+                let (index, is_equal) = M::call(self.search(mode, &at, level, key)).await;
                 let index = if is_equal { index } else { index.saturating_sub(1) };
                 let child = at.node().child(index);
                 if !at.page.validate() {
@@ -406,7 +414,7 @@ impl Tree {
                 }
                 // Who waits for memory holds none.
                 at.guard = None;
-                let next = match nested!(M, self.visit(mode, child, level - 1)) {
+                let next = match M::call(self.visit(mode, child, level - 1)).await {
                     Ok(next) => next,
                     // Perhaps the child went meanwhile: then it does not while no coroutine merges nodes.
                     Err(_) if settled.is_none() => {
@@ -439,7 +447,24 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub async fn get_in<M: Mode>(&self, mode: M, key: &[u8]) -> Result<Option<u64>, IndexError> {
+        if M::IS_FLAT && self.form.is_unique {
+            match self.look_up_flat(mode, key).await {
+                Some(found) => return Ok(found),
+                // A box: it is rare that a page is not in memory, or nodes change meanwhile.
+                None => return Ok(Box::pin(self.look_up(mode, key)).await?),
+            }
+        }
         self.look_up(mode, key).await.map_err(|error| *error)
+    }
+
+    async fn look_up_in<M: Mode>(&self, mode: M, key: &[u8]) -> Looked<Option<u64>> {
+        if M::IS_FLAT
+            && self.form.is_unique
+            && let Some(found) = self.look_up_flat(mode, key).await
+        {
+            return Ok(found);
+        }
+        Box::pin(self.look_up(mode, key)).await
     }
 
     async fn look_up<M: Mode>(&self, mode: M, key: &[u8]) -> Looked<Option<u64>> {
@@ -447,8 +472,8 @@ impl Tree {
             return Ok(Box::pin(self.first_of(key)).await?);
         }
         loop {
-            let leaf = nested!(M, self.node_of(mode, 0, key))?;
-            let (index, is_equal) = nested!(M, self.search(mode, &leaf, 0, key));
+            let leaf = M::call(self.node_of(mode, 0, key)).await?;
+            let (index, is_equal) = M::call(self.search(mode, &leaf, 0, key)).await;
             let node = leaf.node();
             if is_equal && M::PREFETCHES && self.is_waited_for(0) {
                 leaf.page.prefetch_line(node.slot(index).record_at);
@@ -498,7 +523,7 @@ impl Tree {
         let mut numbered = keys.iter().enumerate();
         let next = || {
             let (index, key) = numbered.next()?;
-            Some((index, self.look_up(mode, key.as_ref())))
+            Some((index, self.look_up_in(mode, key.as_ref())))
         };
         let done = |index: usize, row| match row {
             Ok(row) => rows[index] = row,

@@ -388,6 +388,7 @@ fn run(
 
 fn main() {
     let arguments = Arguments::parse();
+    weft_rt::memory::slab::keep_blocks(16 << 20);
     assert!((1..=64).contains(&arguments.operations), "1 to 64 operations");
     let options = RuntimeOptions {
         workers: arguments.threads,

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use weft_index::{Direction, Mode, after_prefix};
-use weft_rt::yield_now;
+use weft_index::{Direction, Mode, Prefetching, after_prefix};
+use weft_rt::{prefetch_line, yield_now};
 
 use crate::chain::{Chain, Head, HeadMark};
 use crate::collect::remove_primary;
@@ -16,7 +16,7 @@ use crate::error::{Result, TxnError};
 use crate::redo;
 use crate::slots::{Status, TransactionId};
 use crate::table::{Index, Table};
-use crate::transaction::{Transaction, nested};
+use crate::transaction::Transaction;
 use crate::version::{Kind, OwnedVersion, memory_bytes};
 
 /// Most bytes of a row.
@@ -99,7 +99,7 @@ impl<M: Mode> Transaction<'_, M> {
     /// added it at once; errors of memory and of the indexes. The transaction is as it was before.
     pub async fn insert(&mut self, table: &Arc<Table>, row: &[u8]) -> Result<u64> {
         self.open_change(table)?;
-        let done = nested!(M, self.insert_row(table, row));
+        let done = M::call(self.insert_row(table, row)).await;
         self.close_change(done)
     }
 
@@ -128,8 +128,12 @@ impl<M: Mode> Transaction<'_, M> {
         change: impl FnMut(&[u8], &mut Vec<u8>) -> bool,
     ) -> Result<bool> {
         self.open_change(table)?;
-        let done = match nested!(M, self.row_to_change(table, key)) {
-            Ok(Some(row)) => nested!(M, self.change_row(table, row, change)),
+        let found = match table.index(0) {
+            Ok(index) => M::call(index.tree.get_in(self.mode, key)).await.map_err(TxnError::from),
+            Err(error) => Err(error),
+        };
+        let done = match found {
+            Ok(Some(row)) => M::call(self.change_row(table, row, change)).await,
             found => found.map(|_| false),
         };
         self.close_change_of(table, key, done)
@@ -146,7 +150,7 @@ impl<M: Mode> Transaction<'_, M> {
         change: impl FnMut(&[u8], &mut Vec<u8>) -> bool,
     ) -> Result<bool> {
         self.open_change(table)?;
-        let done = nested!(M, self.change_row(table, row, change));
+        let done = M::call(self.change_row(table, row, change)).await;
         self.close_change(done)
     }
 
@@ -156,8 +160,8 @@ impl<M: Mode> Transaction<'_, M> {
     /// As [`Transaction::update`].
     pub async fn remove(&mut self, table: &Arc<Table>, key: &[u8]) -> Result<bool> {
         self.open_change(table)?;
-        let done = match nested!(M, self.row_to_change(table, key)) {
-            Ok(Some(row)) => nested!(M, self.delete_row(table, row)),
+        let done = match M::call(self.row_to_change(table, key)).await {
+            Ok(Some(row)) => M::call(self.delete_row(table, row)).await,
             found => found.map(|_| false),
         };
         self.close_change_of(table, key, done)
@@ -169,7 +173,7 @@ impl<M: Mode> Transaction<'_, M> {
     /// As [`Transaction::update`].
     pub async fn remove_row(&mut self, table: &Arc<Table>, row: u64) -> Result<bool> {
         self.open_change(table)?;
-        let done = nested!(M, self.delete_row(table, row));
+        let done = M::call(self.delete_row(table, row)).await;
         self.close_change(done)
     }
 
@@ -210,7 +214,7 @@ impl<M: Mode> Transaction<'_, M> {
     }
 
     async fn row_to_change(&self, table: &Arc<Table>, key: &[u8]) -> Result<Option<u64>> {
-        Ok(nested!(M, table.index(0)?.tree.get_in(self.mode, key))?)
+        Ok(M::call(table.index(0)?.tree.get_in(self.mode, key)).await?)
     }
 
     pub(crate) fn note_absent(&self, table: &Arc<Table>, key: &[u8]) {
@@ -227,9 +231,20 @@ impl<M: Mode> Transaction<'_, M> {
     ) -> Result<bool> {
         let mut changed = Vec::new();
         loop {
-            let chain = self.chain_to_change(table, row).await?;
+            let chain = table.rows.chain_to_be(table.id(), row, &self.core.memory)?;
+            if M::IS_FLAT && table.is_waited_for() {
+                // As `come_to`, without a call in between.
+                prefetch_line(chain.place());
+                self.mode.pause().await;
+                let place = chain.head_place();
+                prefetch_line(place);
+                prefetch_line(place.wrapping_add(48));
+                self.mode.pause().await;
+            } else {
+                M::call(self.come_to(table, chain)).await;
+            }
             let (mark, is_own, keys) = {
-                let claim = self.claim(table, chain, row).await?;
+                let claim = M::call(self.claim(table, chain, row)).await?;
                 let Claim::At { head, current, is_own } = claim else { return Ok(false) };
                 changed.clear();
                 let before = current.bytes().filter(|before| change(before, &mut changed));
@@ -237,7 +252,7 @@ impl<M: Mode> Transaction<'_, M> {
                     self.note_row_read(table, row, head);
                     return Ok(false);
                 };
-                if table.primary.is_some() && table.key(0, before) != table.key(0, &changed) {
+                if table.primary.is_some() && !table.has_same_key(0, before, &changed) {
                     return Err(TxnError::KeyChanged { table: table.id(), row });
                 }
                 (head.mark(), is_own, changed_keys(table, before, &changed))
@@ -281,7 +296,7 @@ impl<M: Mode> Transaction<'_, M> {
         };
         let key = table.key(0, bytes);
         loop {
-            if let Some(row) = nested!(M, primary.tree.get_in(self.mode, &key))? {
+            if let Some(row) = M::call(primary.tree.get_in(self.mode, &key)).await? {
                 match self.revive(table, row, bytes).await? {
                     Revived::Done => {
                         self.note_entry(table, 0, key, row, false);
@@ -299,7 +314,9 @@ impl<M: Mode> Transaction<'_, M> {
             }
             let row = self.put_fresh(table, bytes).await?;
             self.note_entry(table, 0, key.clone(), row, true);
-            if primary.tree.insert(&key, row, &[]).await?.is_none() {
+            // The way to the leaf is in the caches by now.
+            let other = M::call(primary.tree.insert_in(Prefetching, &key, row, &[])).await?;
+            if other.is_none() {
                 self.add_entries(table, bytes, row).await?;
                 return Ok(row);
             }
@@ -344,13 +361,14 @@ impl<M: Mode> Transaction<'_, M> {
     /// The chain of a row, in the caches.
     async fn chain_to_change<'t>(&self, table: &'t Table, row: u64) -> Result<&'t Chain> {
         let chain = table.rows.chain_to_be(table.id(), row, &self.core.memory)?;
-        nested!(M, self.come_to(table, chain));
+        M::call(self.come_to(table, chain)).await;
         Ok(chain)
     }
 
     /// Looks whether the transaction may change a row.
     async fn claim<'t>(&'t self, table: &Table, chain: &Chain, row: u64) -> Result<Claim<'t>> {
         let conflict = || TxnError::Conflict { table: table.id(), row };
+        self.blocker.set(None);
         loop {
             let version = match chain.head(self.entered()) {
                 Head::Dead => return Ok(Claim::Gone),
@@ -371,6 +389,7 @@ impl<M: Mode> Transaction<'_, M> {
                 Some(id) => match self.core.slots.status(id) {
                     Some(Status::Committed(at)) => (at, false),
                     Some(Status::Active | Status::Deciding(_)) if !self.is_read_committed() => {
+                        self.blocker.set(Some(id));
                         return Err(conflict());
                     }
                     Some(Status::Active | Status::Deciding(_)) => {
@@ -517,7 +536,7 @@ impl<M: Mode> Transaction<'_, M> {
         self.note_entry(table, number, key.clone(), row, true);
         {
             let _upkeep = index.upkeep.shared().await;
-            index.tree.insert(&key, row, &[]).await?;
+            M::call(index.tree.insert_in(self.mode, &key, row, &[])).await?;
         }
         // Two that add the same key both have their entries by now, or one sees the other's.
         if index.is_unique { self.check_unique(table, index, &key, row).await } else { Ok(()) }
@@ -549,7 +568,7 @@ impl<M: Mode> Transaction<'_, M> {
                 continue;
             };
             // It fails, or waits, if another transaction has changed the row and not ended.
-            let Claim::At { current, .. } = self.claim(table, chain, other).await? else {
+            let Claim::At { current, .. } = M::call(self.claim(table, chain, other)).await? else {
                 continue;
             };
             if current.bytes().is_some_and(|bytes| table.key(index.number, bytes) == key) {
@@ -564,8 +583,8 @@ impl<M: Mode> Transaction<'_, M> {
 /// The secondary keys that a changed row has and did not have.
 fn changed_keys(table: &Table, before: &[u8], after: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let keys = table.secondary.iter().filter_map(|index| {
-        let key = table.key(index.number, after);
-        (key != table.key(index.number, before)).then_some((index.number, key))
+        let is_new = !table.has_same_key(index.number, before, after);
+        is_new.then(|| (index.number, table.key(index.number, after)))
     });
     keys.collect()
 }

@@ -110,12 +110,20 @@ impl<M: Mode> Transaction<'_, M> {
         }
         if !table.secondary.is_empty() {
             table.forget_until(at);
-            let kept = table.keys_of(&version);
+            let is_row = version.header().kind() == Kind::Row;
+            let kept = if is_row { Vec::new() } else { table.keys_of(&version) };
             for old in unlinked.iter().filter(|old| old.header().kind() == Kind::Row) {
-                let keys =
-                    table.secondary.iter().map(|it| (it.number, table.key(it.number, old.bytes())));
-                let entry = |(index, key)| StaleEntry { table: table.clone(), index, key, row };
-                stale.extend(keys.filter(|key| !kept.contains(key)).map(entry));
+                let indexes = table.secondary.iter().map(|index| index.number);
+                for index in indexes {
+                    if is_row && table.has_same_key(index, version.bytes(), old.bytes()) {
+                        continue;
+                    }
+                    let key = (index, table.key(index, old.bytes()));
+                    if !kept.contains(&key) {
+                        let (table, key) = (table.clone(), key.1);
+                        stale.push(StaleEntry { table, index, key, row });
+                    }
+                }
             }
         }
         self.garbage.limbo.fresh().append(&mut unlinked);
@@ -137,7 +145,7 @@ impl<M: Mode> Transaction<'_, M> {
         if self.is_needed(table, index, chain, key, *row, horizon).await? {
             return Ok(());
         }
-        index.tree.remove(key, *row).await?;
+        index.tree.remove_in(self.mode, key, *row).await?;
         Ok(())
     }
 
@@ -157,7 +165,7 @@ impl<M: Mode> Transaction<'_, M> {
             Head::Version(version) => Some(version),
         };
         while let Some(version) = next {
-            let has_key = |version: Shared<'_>| table.key(index.number, version.bytes()) == key;
+            let has_key = |version: Shared<'_>| table.has_key(index.number, version.bytes(), key);
             if version.header().kind() == Kind::Row && has_key(version) {
                 return Ok(true);
             }

@@ -4,15 +4,18 @@
 //! Here each coroutine of a batch has a context, with sets and buffers that are empty between
 //! transactions but keep their memory, and with the garbage that its transactions have left.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_index::{Coroutines, Mode};
+use weft_rt::sync::ParkingLot;
+use weft_rt::yield_now;
 
 use crate::engine::Engine;
 use crate::limbo::Limbo;
 use crate::primitives::lock;
+use crate::slots::TransactionId;
 use crate::table::{KeyRange, Table};
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::version::{Kind, VersionAddress};
@@ -28,6 +31,7 @@ pub struct Context {
 pub(crate) struct ContextState {
     pub(crate) slot: u32,
     pub(crate) reads: RefCell<ReadSet>,
+    pub(crate) blocker: Cell<Option<TransactionId>>,
     pub(crate) writes: WriteSet,
     pub(crate) garbage: Garbage,
 }
@@ -111,6 +115,7 @@ impl ContextState {
         ContextState {
             slot,
             reads: RefCell::default(),
+            blocker: Cell::new(None),
             writes: WriteSet::default(),
             garbage: Garbage::default(),
         }
@@ -171,6 +176,16 @@ impl Context {
     ) -> Transaction<'_, M> {
         let state = self.state.as_mut().expect("it is in use");
         Transaction::begin(&self.engine.core, state, mode, options)
+    }
+
+    /// Before a transaction is run again that has failed with [`TxnError::Conflict`](crate::TxnError::Conflict): waits until the
+    /// transaction has ended that was in its way, or lets others run if it has by now. The context's last transaction has ended.
+    pub async fn wait_for_conflict(&mut self) {
+        let state = self.state.as_ref().expect("it is in use");
+        let Some(blocker) = state.blocker.take() else { return yield_now().await };
+        let slots = &self.engine.core.slots;
+        let must_wait = || slots.must_park(blocker);
+        ParkingLot::global().park(slots.parking_key(blocker), must_wait).await;
     }
 
     pub(crate) fn slot(&self) -> u32 {

@@ -176,7 +176,7 @@ impl Engine {
                 Err(error) if error.is_retryable() && tries_left > 0 => tries_left -= 1,
                 done => return done,
             }
-            weft_rt::yield_now().await;
+            context.wait_for_conflict().await;
         }
     }
 

@@ -7,7 +7,7 @@
 //! prefetched while other transactions of the batch run ([`Batching`]), and every other wait (a device, a latch, another
 //! transaction, the log) is a suspension point too. (He, Lu, Wang, "CoroBase", 2020; the thesis of 2021, chapters 3 to 5.)
 //!
-//! Read in this order: `slots`, `version`, `chain`, `limbo` (what is free of locks, and model-checked), `row_map`,
+//! Read in this order: `slots`, `cells`, `version`, `chain`, `limbo` (what is free of locks, and model-checked), `row_map`,
 //! `table`, `context`, `transaction`, `change`, `scan`, `serial`, `collect`, `redo`, `log`, `engine`, `batching`.
 
 #[cfg(any(not(loom), test))]
@@ -21,6 +21,8 @@ mod version;
 
 #[cfg(not(loom))]
 mod batching;
+#[cfg(not(loom))]
+mod cells;
 #[cfg(not(loom))]
 mod change;
 #[cfg(not(loom))]

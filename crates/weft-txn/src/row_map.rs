@@ -3,9 +3,12 @@
 //! Ids never change, and are those of the rows in row groups: a chunk is there only once a row of its range was
 //! changed, so a scan looks at one word per row group to know that it may read the group as it is.
 
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
 use weft_rt::memory::Reservation;
+use weft_rt::memory::slab::Block;
 
 use crate::chain::Chain;
 use crate::error::{Result, TxnError};
@@ -21,7 +24,61 @@ const SEGMENTS: usize = 21;
 /// Ids of rows end here.
 pub(crate) const ROWS_MAX: u64 = ((SEGMENT_FIRST << SEGMENTS) - SEGMENT_FIRST) << CHUNK_BITS;
 
-type Segment = Box<[OnceLock<Box<[Chain]>>]>;
+type Segment = Box<[OnceLock<Chains>]>;
+
+/// The chains of a chunk: on huge pages, if the runtime's slab has a block, as they are visited in no order.
+struct Chains {
+    start: NonNull<Chain>,
+    /// The heap has them if there is none.
+    block: Option<Block>,
+}
+
+// SAFETY: it owns its chains, which are atomics.
+unsafe impl Send for Chains {}
+// SAFETY: as above.
+unsafe impl Sync for Chains {}
+
+impl Chains {
+    fn new() -> Chains {
+        let Some(block) = Block::new(CHUNK_ROWS as usize * size_of::<Chain>()) else {
+            let chains: Box<[Chain]> = (0..CHUNK_ROWS).map(|_| Chain::new()).collect();
+            return Chains { start: NonNull::from(Box::leak(chains)).cast(), block: None };
+        };
+        let start = block.start().cast::<Chain>();
+        for row in 0..CHUNK_ROWS as usize {
+            // SAFETY: the block has room for as many, is aligned to its size, and nobody else has it.
+            unsafe { start.add(row).write(Chain::new()) };
+        }
+        Chains { start, block: Some(block) }
+    }
+}
+
+impl Deref for Chains {
+    type Target = [Chain];
+
+    #[inline]
+    fn deref(&self) -> &[Chain] {
+        // SAFETY: there are as many, as long as this is there.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), CHUNK_ROWS as usize) }
+    }
+}
+
+impl DerefMut for Chains {
+    fn deref_mut(&mut self) -> &mut [Chain] {
+        // SAFETY: as above, and nobody else has them.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), CHUNK_ROWS as usize) }
+    }
+}
+
+impl Drop for Chains {
+    fn drop(&mut self) {
+        if self.block.is_none() {
+            let chains = NonNull::slice_from_raw_parts(self.start, CHUNK_ROWS as usize);
+            // SAFETY: `new` has leaked this box.
+            drop(unsafe { Box::from_raw(chains.as_ptr()) });
+        }
+    }
+}
 
 /// The chunks of a table.
 pub(crate) struct RowMap {
@@ -72,7 +129,7 @@ impl RowMap {
         let chunks = SEGMENT_FIRST << segment;
         let segment = &self.segments[segment];
         if segment.get().is_none() {
-            let bytes = chunks * size_of::<OnceLock<Box<[Chain]>>>() as u64;
+            let bytes = chunks * size_of::<OnceLock<Chains>>() as u64;
             let reservation = memory.reserve_apart(bytes)?;
             let made = (0..chunks).map(|_| OnceLock::new()).collect();
             // Another may have been first.
@@ -83,7 +140,7 @@ impl RowMap {
         let chunk = &segment.get().expect("it was made")[place];
         if chunk.get().is_none() {
             let reservation = memory.reserve_apart(CHUNK_ROWS * size_of::<Chain>() as u64)?;
-            if chunk.set((0..CHUNK_ROWS).map(|_| Chain::new()).collect()).is_ok() {
+            if chunk.set(Chains::new()).is_ok() {
                 lock(&self.memory).push(reservation);
             }
         }

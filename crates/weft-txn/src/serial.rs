@@ -23,7 +23,7 @@ use crate::context::ReadSet;
 use crate::error::{Result, TxnError};
 use crate::slots::{Status, TransactionId};
 use crate::table::{KeyRange, Table};
-use crate::transaction::{Found, Phase, Transaction, nested};
+use crate::transaction::{Found, Phase, Transaction};
 use crate::version::Shared;
 
 /// Who has replaced what a transaction has read.
@@ -47,7 +47,7 @@ impl<M: Mode> Transaction<'_, M> {
         let reads = self.reads.take();
         self.publish_reads(&reads, at);
         self.entered().publish(at);
-        let certified = nested!(M, self.certify(&reads, at));
+        let certified = M::call(self.certify(&reads, at)).await;
         *self.reads.borrow_mut() = reads;
         let failed = match certified {
             Ok(Some(sstamp)) => {
@@ -76,7 +76,7 @@ impl<M: Mode> Transaction<'_, M> {
             sstamp = sstamp.min(self.successor_stamp(table, read.row, version, at).await);
         }
         for (table, key) in &reads.absent {
-            if let Some(row) = table.index(0)?.tree.get_in(self.mode, key).await? {
+            if let Some(row) = M::call(table.index(0)?.tree.get_in(self.mode, key)).await? {
                 sstamp = sstamp.min(self.row_successor_stamp(table, row, at).await);
             }
         }
@@ -240,9 +240,11 @@ impl<M: Mode> Transaction<'_, M> {
         let tree = &table.index(index)?.tree;
         let mut stamp = u64::MAX;
         let (low, high) = (range.low.as_deref(), range.high.as_deref());
-        let mut entries = tree.range(low, high, Direction::Forwards);
-        while let Some(entry) = entries.next().await? {
-            stamp = stamp.min(self.row_successor_stamp(table, entry.row, at).await);
+        let mut entries = tree.range_rows(self.mode, low, high, Direction::Forwards);
+        while entries.next().await? {
+            for &row in entries.rows() {
+                stamp = stamp.min(self.row_successor_stamp(table, row, at).await);
+            }
         }
         Ok(stamp)
     }

@@ -4,6 +4,8 @@
 //! see it: who inserts a key whose row is deleted revives that row. Secondary indexes have an entry for each key
 //! that any version of a row has; who finds a row by one looks whether the version that it sees has the key.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +28,11 @@ const CACHED_ROWS: u64 = 12 << 10;
 const GRANULES: usize = 4096;
 /// Ranges whose readers are told apart.
 const RANGES_MAX: usize = 128;
+
+thread_local! {
+    /// Keys that are compared and not kept.
+    static KEYS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Why a frozen row could not be read.
 pub type FrozenError = Box<dyn std::error::Error + Send + Sync>;
@@ -217,6 +224,27 @@ impl Table {
         key
     }
 
+    /// True if two rows have the same key in an index.
+    pub(crate) fn has_same_key(&self, index: usize, row: &[u8], other: &[u8]) -> bool {
+        KEYS.with_borrow_mut(|keys| {
+            keys.clear();
+            self.keys.append_key(index, row, keys);
+            let len = keys.len();
+            self.keys.append_key(index, other, keys);
+            let (key, other) = keys.split_at(len);
+            key == other
+        })
+    }
+
+    /// True if a row has this key in an index.
+    pub(crate) fn has_key(&self, index: usize, row: &[u8], key: &[u8]) -> bool {
+        KEYS.with_borrow_mut(|keys| {
+            keys.clear();
+            self.keys.append_key(index, row, keys);
+            *keys == key
+        })
+    }
+
     /// The keys of a row in all indexes, one after the other with their lengths: what a version that deletes it carries.
     pub(crate) fn all_keys(&self, row: &[u8]) -> Vec<u8> {
         let mut all = Vec::new();
@@ -343,7 +371,12 @@ pub(crate) struct RangeReads(Mutex<KnownRanges>);
 
 #[derive(Default)]
 struct KnownRanges {
-    ranges: Vec<(KeyRange, Latest)>,
+    /// Ranges by what all their keys begin with: a key is looked for in few of them.
+    by_start: HashMap<Vec<u8>, Vec<(KeyRange, Latest)>>,
+    /// How many starts there are of each length, of those that there are.
+    starts: Vec<(usize, usize)>,
+    /// All of them, the oldest first.
+    order: VecDeque<KeyRange>,
     /// Of ranges that are not told apart any more.
     others: Latest,
 }
@@ -362,28 +395,72 @@ impl KeyRange {
     }
 }
 
+impl KeyRange {
+    /// What all keys of the range begin with.
+    fn start(&self) -> &[u8] {
+        let (Some(low), Some(high)) = (&self.low, &self.high) else { return &[] };
+        let shared = low.iter().zip(high).take_while(|(low, high)| low == high).count();
+        &low[..shared]
+    }
+}
+
+impl KnownRanges {
+    /// The oldest range is not told apart any more.
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.order.pop_front() else { return };
+        let start = oldest.start();
+        let Some(ranges) = self.by_start.get_mut(start) else { return };
+        let place = ranges.iter().position(|(range, _)| *range == oldest);
+        if let Some((_, latest)) = place.map(|place| ranges.swap_remove(place)) {
+            self.others.note(latest.first);
+            self.others.note(latest.second);
+        }
+        if ranges.is_empty() {
+            self.by_start.remove(start);
+            let place = self.starts.iter().position(|(len, _)| *len == start.len());
+            if let Some(place) = place {
+                self.starts[place].1 -= 1;
+                if self.starts[place].1 == 0 {
+                    self.starts.swap_remove(place);
+                }
+            }
+        }
+    }
+}
+
 impl RangeReads {
     /// A transaction with this commit timestamp has read a range.
     pub(crate) fn note(&self, range: &KeyRange, at: u64) {
+        let start = range.start();
         let mut known = lock(&self.0);
-        if let Some((_, latest)) = known.ranges.iter_mut().find(|(other, _)| other == range) {
+        let ranges = known.by_start.get_mut(start);
+        let same = ranges.and_then(|ranges| ranges.iter_mut().find(|(other, _)| other == range));
+        if let Some((_, latest)) = same {
             latest.note(at);
             return;
         }
-        if known.ranges.len() == RANGES_MAX {
-            let oldest = known.ranges.iter().enumerate().min_by_key(|(_, (_, it))| it.first);
-            let place = oldest.map_or(0, |(place, _)| place);
-            let (_, latest) = known.ranges.swap_remove(place);
-            known.others.note(latest.first);
-            known.others.note(latest.second);
+        if known.order.len() == RANGES_MAX {
+            known.forget_oldest();
         }
-        known.ranges.push((range.clone(), Latest { first: at, second: 0 }));
+        known.order.push_back(range.clone());
+        let latest = Latest { first: at, second: 0 };
+        if let Some(ranges) = known.by_start.get_mut(start) {
+            ranges.push((range.clone(), latest));
+            return;
+        }
+        known.by_start.insert(start.to_vec(), vec![(range.clone(), latest)]);
+        match known.starts.iter_mut().find(|(len, _)| *len == start.len()) {
+            Some((_, count)) => *count += 1,
+            None => known.starts.push((start.len(), 1)),
+        }
     }
 
     /// The latest reader before `at` of a range with this key; it may be of another range.
     pub(crate) fn latest(&self, key: &[u8], at: u64) -> u64 {
         let known = lock(&self.0);
-        let ranges = known.ranges.iter().filter(|(range, _)| range.contains(key));
+        let starts = known.starts.iter().filter_map(|(len, _)| key.get(..*len));
+        let ranges = starts.filter_map(|start| known.by_start.get(start)).flatten();
+        let ranges = ranges.filter(|(range, _)| range.contains(key));
         ranges.map(|(_, latest)| latest.before(at)).fold(known.others.before(at), u64::max)
     }
 }

@@ -103,20 +103,14 @@ pub struct Transaction<'c, M: Mode = Coroutines> {
     pub(crate) snapshot: Cell<u64>,
     /// The latest commit that was seen.
     seen: Cell<u64>,
+    /// The transaction that has changed a row that this one was to change, and had not ended.
+    pub(crate) blocker: &'c Cell<Option<TransactionId>>,
     /// Whether the snapshot of a statement stays.
     is_held: bool,
     /// The state before the change that is being made: if its coroutine is dropped, the transaction goes back there.
     pub(crate) unfinished: Option<Savepoint>,
     pub(crate) phase: Phase,
 }
-
-/// Runs a nested coroutine, in a box of its own if the mode says so.
-macro_rules! nested {
-    ($mode:ty, $future:expr) => {
-        if <$mode as weft_index::Mode>::BOXES { Box::pin($future).await } else { $future.await }
-    };
-}
-pub(crate) use nested;
 
 /// What a snapshot makes of a version.
 enum Verdict {
@@ -169,6 +163,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
             mode,
             options,
             seen: Cell::new(0),
+            blocker: &state.blocker,
             is_held: false,
             unfinished: None,
             phase: Phase::Running,
@@ -236,9 +231,27 @@ impl<'c, M: Mode> Transaction<'c, M> {
     /// [`TxnError`](crate::TxnError) of the index or of reading a frozen row, or if the table has no primary index.
     pub async fn get<'t>(&'t self, table: &Arc<Table>, key: &[u8]) -> Result<Option<RowBytes<'t>>> {
         self.open_operation(table)?;
-        let row = nested!(M, table.index(0)?.tree.get_in(self.mode, key))?;
+        let row = M::call(table.index(0)?.tree.get_in(self.mode, key)).await?;
         let found = match row {
-            Some(row) => nested!(M, self.read(table, row))?,
+            Some(row) if M::IS_FLAT => {
+                if let Some(chain) = table.rows.chain(row)
+                    && table.is_waited_for()
+                {
+                    // As `come_to`, without a call in between.
+                    prefetch_line(chain.place());
+                    self.mode.pause().await;
+                    let place = chain.head_place();
+                    prefetch_line(place);
+                    prefetch_line(place.wrapping_add(48));
+                    self.mode.pause().await;
+                }
+                match self.read_newest(table, row) {
+                    Some(found) => found,
+                    // A box: most reads find the newest version.
+                    None => Box::pin(self.read_present(table, row)).await?,
+                }
+            }
+            Some(row) => M::call(self.read(table, row)).await?,
             None => None,
         };
         if found.is_none() && self.is_serializable() {
@@ -266,23 +279,57 @@ impl<'c, M: Mode> Transaction<'c, M> {
         table: &Arc<Table>,
         row: u64,
     ) -> Result<Option<RowBytes<'t>>> {
+        if let Some(chain) = table.rows.chain(row) {
+            M::call(self.come_to(table, chain)).await;
+        }
+        self.read_present(table, row).await
+    }
+
+    /// As [`Transaction::read_present`] if the newest version is what is seen; `None` if it is another one, or not known yet.
+    #[inline]
+    pub(crate) fn read_newest<'t>(
+        &'t self,
+        table: &Arc<Table>,
+        row: u64,
+    ) -> Option<Option<RowBytes<'t>>> {
+        let Head::Version(version) = table.rows.chain(row)?.head(self.entered()) else {
+            return None;
+        };
+        match self.judge(version) {
+            Verdict::Seen => Some(self.note_found(table, row, version)),
+            Verdict::NotSeen | Verdict::Undecided => None,
+        }
+    }
+
+    /// The row that a version is, noted as read.
+    #[inline]
+    fn note_found<'t>(
+        &'t self,
+        table: &Arc<Table>,
+        row: u64,
+        version: Shared<'t>,
+    ) -> Option<RowBytes<'t>> {
+        let is_own = version.header().stamp() == self.entered().id().stamp();
+        if self.is_serializable() && !is_own {
+            let address = Some(version.address());
+            self.reads.borrow_mut().note(table, row, address);
+        }
+        let is_row = version.header().kind() == Kind::Row;
+        is_row.then(|| RowBytes::Version(version.bytes()))
+    }
+
+    /// As [`Transaction::read`], of a row whose entry and newest version were asked for.
+    pub(crate) async fn read_present<'t>(
+        &'t self,
+        table: &Arc<Table>,
+        row: u64,
+    ) -> Result<Option<RowBytes<'t>>> {
         let found = match table.rows.chain(row) {
             None => Found::Frozen,
-            Some(chain) => {
-                nested!(M, self.come_to(table, chain));
-                nested!(M, self.find(table, chain))
-            }
+            Some(chain) => M::call(self.find(table, chain)).await,
         };
         match found {
-            Found::Version(version) => {
-                let is_own = version.header().stamp() == self.entered().id().stamp();
-                if self.is_serializable() && !is_own {
-                    let address = Some(version.address());
-                    self.reads.borrow_mut().note(table, row, address);
-                }
-                let is_row = version.header().kind() == Kind::Row;
-                Ok(is_row.then(|| RowBytes::Version(version.bytes())))
-            }
+            Found::Version(version) => Ok(self.note_found(table, row, version)),
             Found::Frozen => {
                 if self.is_serializable() {
                     self.reads.borrow_mut().note(table, row, None);
@@ -396,7 +443,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
             log.check()?;
         }
         let at = if self.is_serializable() {
-            nested!(M, self.commit_serializable())?
+            M::call(self.commit_serializable()).await?
         } else if self.writes.rows.is_empty() {
             self.phase = Phase::Committed;
             self.snapshot.get()
@@ -407,7 +454,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
             at
         };
         self.core.counts.commits.fetch_add(1, Ordering::Relaxed);
-        nested!(M, self.end());
+        M::call(self.end()).await;
         if let Some(log) = &self.core.log {
             // A box: most transactions do without.
             Box::pin(self.settle(log, at, changes)).await?;
@@ -453,7 +500,7 @@ impl<'c, M: Mode> Transaction<'c, M> {
     /// Takes back all that was changed.
     pub async fn rollback(mut self) {
         self.undo_all();
-        nested!(M, self.end());
+        M::call(self.end()).await;
     }
 
     pub(crate) fn undo_all(&mut self) {

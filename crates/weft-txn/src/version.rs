@@ -8,8 +8,22 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
+#[cfg(not(loom))]
+use crate::cells;
 use crate::primitives::{AtomicPtr, AtomicU64, Ordering};
 use crate::slots::Entered;
+
+/// Models have all versions in the heap.
+#[cfg(loom)]
+mod cells {
+    use std::ptr::NonNull;
+
+    pub(super) fn allocate(_: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
+    pub(super) unsafe fn free(_: NonNull<u8>, _: usize) {}
+}
 
 /// What a version says of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +48,8 @@ pub(crate) struct Version {
     sstamp: AtomicU64,
     len: u32,
     kind: Kind,
+    /// It lies in a cell, not in the heap.
+    is_cell: bool,
 }
 
 fn layout(len: usize) -> Layout {
@@ -111,9 +127,16 @@ impl OwnedVersion {
     pub(crate) fn new(kind: Kind, bytes: &[u8], stamp: u64) -> OwnedVersion {
         let len = u32::try_from(bytes.len()).expect("fewer than 2^32 bytes");
         let layout = layout(bytes.len());
-        // SAFETY: the layout is that of a header at least.
-        let raw = unsafe { alloc(layout) };
-        let Some(ptr) = NonNull::new(raw.cast::<Version>()) else { handle_alloc_error(layout) };
+        let cell = cells::allocate(layout.size());
+        let ptr = match cell {
+            Some(cell) => cell.cast::<Version>(),
+            None => {
+                // SAFETY: the layout is that of a header at least.
+                let raw = unsafe { alloc(layout) };
+                let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+                ptr.cast::<Version>()
+            }
+        };
         let version = Version {
             stamp: AtomicU64::new(stamp),
             next: AtomicPtr::new(std::ptr::null_mut()),
@@ -121,6 +144,7 @@ impl OwnedVersion {
             sstamp: AtomicU64::new(u64::MAX),
             len,
             kind,
+            is_cell: cell.is_some(),
         };
         // SAFETY: the block is ours alone, aligned for a header, and has room for it and for the bytes behind it.
         unsafe {
@@ -164,11 +188,14 @@ impl OwnedVersion {
 
 impl Drop for OwnedVersion {
     fn drop(&mut self) {
-        let layout = layout(self.header().len as usize);
+        let (layout, is_cell) = (layout(self.header().len as usize), self.header().is_cell);
         // SAFETY: it is ours alone, made by `new` with this layout, and not used any more.
         unsafe {
             self.0.drop_in_place();
-            dealloc(self.0.as_ptr().cast(), layout);
+            match is_cell {
+                true => cells::free(self.0.cast(), layout.size()),
+                false => dealloc(self.0.as_ptr().cast(), layout),
+            }
         }
     }
 }

@@ -159,6 +159,47 @@ impl ProbeArgs {
     }
 }
 
+/// `weft bench tpcc`.
+#[derive(Args, Clone, Debug)]
+pub struct TpccArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// The mix: tpcc (the standard one), tpccr (Order-Status and Stock-Level in halves), tpcch (with a tenth of Q2*); a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "tpcc,tpccr,tpcch", value_name = "LIST", value_parser = ["tpcc", "tpccr", "tpcch"])]
+    pub workload: Vec<String>,
+
+    /// One transaction at a time, without prefetching, with it, and with lookups of many keys; batches of coroutines, with a box per
+    /// call and flat, of whole batches at a time, and with lookups of many keys; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "naive,ermia,coro-mk,corobase-fn,corobase,hybrid", value_name = "LIST", value_parser = ["naive", "ermia", "coro-mk", "corobase-fn", "corobase", "corobase-hard", "hybrid"])]
+    pub variant: Vec<String>,
+
+    /// Warehouses, of about 110 MiB of memory each
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32_767))]
+    pub warehouses: u16,
+
+    /// Suppliers that Q2* looks at, of 10,000; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "100", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub suppliers: Vec<u32>,
+
+    /// Transactions of a worker at a time, of the variants with batches; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "8", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub batch: Vec<u32>,
+
+    /// Snapshot isolation, or the serial safety net on top of it; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "SI", value_name = "LIST", value_parser = ["SI", "SSN"])]
+    pub isolation: Vec<String>,
+
+    /// Log changes in the data directory, wait for each commit to be durable, and check what a recovery finds at the end
+    #[arg(long)]
+    pub durable: bool,
+
+    /// Time of a run
+    #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: f64,
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     let range = 0.001..=3600.0;

@@ -16,3 +16,4 @@ pub mod scan;
 pub mod spill;
 pub mod storage;
 pub mod suite;
+pub mod tpcc;

@@ -8,9 +8,9 @@ use super::Point;
 use super::figures::Section;
 use super::findings::{
     LOOKUPS, SCAN, against_fio, batch_gain, best_bandwidth, best_batch, depth_needed,
-    fewer_threads, fewest_threads_gain, joins_gain, kept_at_80_percent, lone_read_latency,
-    memory_latency, most_threads_gain, mostly_cached, nothing_cached, probes_gain,
-    share_of_optimum, thread_sweep,
+    fewer_threads, fewest_threads_gain, frame_sizes, joins_gain, kept_at_80_percent,
+    lone_read_latency, memory_latency, most_threads_gain, mostly_cached, nothing_cached,
+    probes_gain, share_of_optimum, thread_sweep, transactions_gain,
 };
 use super::series::{Dim, group};
 
@@ -55,6 +55,7 @@ pub fn claims(section: Section) -> &'static [Claim] {
         Section::Figure10 => &FIGURE_10,
         Section::Prefetch => &PREFETCH,
         Section::Probes => &PROBES,
+        Section::Transactions => &TRANSACTIONS,
         Section::SpilledAggregation
         | Section::SpilledJoins
         | Section::SpilledSort
@@ -172,6 +173,41 @@ const PROBES: [Claim; 4] = [
     Claim {
         paper: "CORO-MK is 17 % faster than CORO-FN-MK.",
         measure: |points| probes_gain(points, "coro-mk", "coro-fn-mk"),
+    },
+];
+
+const TRANSACTIONS: [Claim; 8] = [
+    Claim {
+        paper: "TPC-C, 48 threads (Table 5.1): CoroBase 1,489,567, ERMIA 1,487,147 transactions per second.",
+        measure: |points| transactions_gain(points, "tpcc", "corobase", "ermia"),
+    },
+    Claim {
+        paper: "TPC-C, 48 threads (Table 5.1): Naive 1,306,197 transactions per second, 0.88x of ERMIA.",
+        measure: |points| transactions_gain(points, "tpcc", "naive", "ermia"),
+    },
+    Claim {
+        paper: "TPC-C: Hybrid outperforms CoroBase by up to 1.29x.",
+        measure: |points| transactions_gain(points, "tpcc", "hybrid", "corobase"),
+    },
+    Claim {
+        paper: "TPC-CR (Figure 5.10): CoroBase has up to 1.3x the throughput without hyperthreads.",
+        measure: |points| transactions_gain(points, "tpccr", "corobase", "ermia"),
+    },
+    Claim {
+        paper: "TPC-CR: Hybrid outperforms CoroBase by up to 1.08x.",
+        measure: |points| transactions_gain(points, "tpccr", "hybrid", "corobase"),
+    },
+    Claim {
+        paper: "TPC-CH (Figure 5.11): CoroBase has 25 to 39 % more throughput than ERMIA, 34 % with 100 suppliers.",
+        measure: |points| transactions_gain(points, "tpcch", "corobase", "ermia"),
+    },
+    Claim {
+        paper: "TPC-CH: Hybrid outperforms CoroBase by up to 1.36x.",
+        measure: |points| transactions_gain(points, "tpcch", "hybrid", "corobase"),
+    },
+    Claim {
+        paper: "Frames (section 5.10): 232, 200 and 312 bytes to read, update and insert, flattened; five frames of 112 to 216 bytes fully nested.",
+        measure: frame_sizes,
     },
 ];
 
@@ -298,12 +334,46 @@ mod tests {
     }
 
     #[test]
+    fn transactions_are_compared_at_the_same_settings() {
+        let run = |workload: &str, variant: &str, suppliers, rate| Point {
+            experiment: "tpcc".into(),
+            pattern: Some(format!("{workload}, 16 warehouses")),
+            workload: Some(workload.into()),
+            variant: Some(variant.into()),
+            suppliers: Some(suppliers),
+            threads: 1,
+            txn_per_processor_s: Some(rate),
+            ..Point::default()
+        };
+        let frame = |operation: &str, variant: &str, bytes| Point {
+            experiment: "tpcc".into(),
+            pattern: Some(format!("frame: {operation}")),
+            variant: Some(variant.into()),
+            frame_bytes: Some(bytes),
+            ..Point::default()
+        };
+        let points = [
+            run("tpcc", "ermia", 100, 10.0),
+            run("tpcc", "corobase", 100, 11.0),
+            run("tpcch", "ermia", 10, 10.0),
+            run("tpcch", "corobase", 10, 15.0),
+            run("tpcch", "corobase", 100, 20.0),
+            frame("read", "corobase", 600),
+            frame("read", "corobase-fn", 300),
+        ];
+        check(Section::Transactions, &points, 0, Some("1 thread: 1.1x"));
+        check(Section::Transactions, &points, 1, None);
+        check(Section::Transactions, &points, 5, Some("10 suppliers, 1 thread: 1.5x"));
+        check(Section::Transactions, &points, 7, Some("read 600 (corobase-fn 300)"));
+    }
+
+    #[test]
     fn every_claim_but_two_is_found_in_a_full_run() {
         let points = synthetic::paper_points();
         let mut missing = Vec::new();
-        // Joins and index probes are experiments of their own, which have to load much.
+        // Joins, index probes and TPC-C are experiments of their own, which have to load much.
         for section in Section::ALL.into_iter() {
-            if matches!(section, Section::Figure10 | Section::Probes) {
+            if matches!(section, Section::Figure10 | Section::Probes | Section::Transactions) {
                 continue;
             }
             for claim in claims(section) {

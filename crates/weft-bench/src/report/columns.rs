@@ -43,6 +43,8 @@ const ALL: &[Column] = &[
     setting("bandwidth", 0, |p| p.io_bandwidth_limit.map(|limit| units::bytes(limit) + "/s")),
     setting("neighbour", 0, neighbour),
     text("variant", 0, |p| p.variant.clone()),
+    text("isolation", 3, |p| p.isolation.clone()),
+    setting("suppliers", 2, |p| p.suppliers.map(|count| count.to_string())),
     text("boundary", 3, |p| p.boundary.clone()),
     setting("threads", 0, |p| Some(p.threads.to_string())),
     setting("depth", 0, |p| Some(p.depth.to_string())),
@@ -59,6 +61,13 @@ const ALL: &[Column] = &[
     measured("per thread", "1/s", 4, |p| {
         several(p, p.lookups_per_s_per_thread()).map(units::number)
     }),
+    measured("transactions", "1/s", 0, |p| p.txn_per_s.map(units::number)),
+    measured("per processor", "1/s", 2, |p| p.txn_per_processor_s.map(units::number)),
+    measured("new orders", "1/min", 4, |p| p.new_orders_per_minute.map(units::number)),
+    measured("aborts", "", 4, |p| {
+        p.aborts.as_ref().map(|by_kind| units::count(by_kind.values().sum::<u64>() as f64))
+    }),
+    measured("frame", "bytes", 1, |p| p.frame_bytes.map(|bytes| bytes.to_string())),
     measured("probes", "1/s", 0, |p| p.probes_per_s.map(units::number)),
     measured("reads", "1/s", 2, |p| p.iops.map(units::number)),
     measured("p50", "µs", 2, |p| p.latency_us.map(|l| units::number(l.p50))),

@@ -7,12 +7,17 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 58] = [
+pub const COLUMNS: [&str; 68] = [
     "experiment",
     "pattern",
     "query",
     "variant",
     "batch",
+    "workload",
+    "warehouses",
+    "suppliers",
+    "isolation",
+    "durable",
     "driver",
     "simulated",
     "device",
@@ -31,6 +36,11 @@ pub const COLUMNS: [&str; 58] = [
     "rows",
     "lookups_per_s",
     "probes_per_s",
+    "txn_per_s",
+    "txn_per_processor_s",
+    "new_orders_per_minute",
+    "aborts",
+    "frame_bytes",
     "iops",
     "latency_us_p50",
     "latency_us_p90",

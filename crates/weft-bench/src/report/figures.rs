@@ -25,6 +25,8 @@ pub enum Section {
     Prefetch,
     /// CoroBase's figure 5.1: index probing in a B+tree.
     Probes,
+    /// CoroBase's table 5.1 and figures 5.10 and 5.11: TPC-C.
+    Transactions,
     /// Spilly's figures 6 to 8, 10 and 11: an aggregation that spills.
     SpilledAggregation,
     /// The same of joins.
@@ -41,7 +43,7 @@ pub enum Section {
 
 impl Section {
     /// All sections, in the order of the papers.
-    pub const ALL: [Section; 13] = [
+    pub const ALL: [Section; 14] = [
         Section::Table1,
         Section::Figure5,
         Section::Figures6And7,
@@ -49,6 +51,7 @@ impl Section {
         Section::Figure10,
         Section::Prefetch,
         Section::Probes,
+        Section::Transactions,
         Section::SpilledAggregation,
         Section::SpilledJoins,
         Section::SpilledSort,
@@ -78,6 +81,7 @@ impl Section {
             Section::Figure10 => "inlj",
             Section::Prefetch => "prefetch",
             Section::Probes => "probe",
+            Section::Transactions => "tpcc",
             Section::SpilledAggregation => "agg",
             Section::SpilledJoins => "join",
             Section::SpilledSort => "sort",
@@ -114,6 +118,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "lookup" => "Index lookups: TPC-H Q14 (Figure 8)".to_string(),
         "inlj" => "Index-nested-loop joins: TPC-H Q4, Q5 and Q10 (Figure 10)".to_string(),
         "probe" => "Index probing in memory (CoroBase, Figure 5.1)".to_string(),
+        "tpcc" => "TPC-C in memory (CoroBase, Table 5.1, Figures 5.10 and 5.11)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
         "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),
         "tpcds" => "TPC-DS: 99 queries, cold and hot".to_string(),
@@ -215,6 +220,28 @@ const PROBES_OVER_BATCH: Plan = Plan {
     split: &[],
     bounds: false,
 };
+const TRANSACTIONS_OVER_THREADS: Plan = Plan {
+    title: "Transactions over threads",
+    x: Dim::Threads,
+    measure: Measure::TxnPerS,
+    facets: &[Dim::Pattern, Dim::Suppliers, Dim::Isolation],
+    series: &[Dim::Variant, Dim::Depth],
+    split: &[],
+    bounds: false,
+};
+const TRANSACTIONS_OVER_BATCH: Plan = Plan {
+    title: "Transactions over batch size",
+    x: Dim::Depth,
+    facets: &[Dim::Pattern, Dim::Suppliers, Dim::Isolation, Dim::Threads],
+    series: &[Dim::Variant],
+    ..TRANSACTIONS_OVER_THREADS
+};
+const TRANSACTIONS_OVER_SUPPLIERS: Plan = Plan {
+    title: "Transactions over the size of Q2*",
+    x: Dim::Suppliers,
+    facets: &[Dim::Pattern, Dim::Isolation, Dim::Threads],
+    ..TRANSACTIONS_OVER_THREADS
+};
 const PREFETCH_OVER_BATCH: Plan = Plan {
     title: "Time per dependent memory access over batch size",
     x: Dim::Depth,
@@ -267,6 +294,7 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
         Section::Figure10 => named("figure-10-joins-over-cached", JOINS_OVER_CACHED.draw(points)),
         Section::Prefetch => named("figure-prefetch-over-batch", PREFETCH_OVER_BATCH.draw(points)),
         Section::Probes => named("figure-probes-over-batch", PROBES_OVER_BATCH.draw(points)),
+        Section::Transactions => transaction_charts(points),
         Section::SpilledAggregation => spilling::charts(points, &spilling::AGGREGATION),
         Section::SpilledJoins => spilling::charts(points, &spilling::JOINS),
         Section::SpilledSort => spilling::charts(points, &spilling::SORT),
@@ -274,6 +302,22 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
         Section::Tpcds => spilling::suite_charts(points, &spilling::TPCDS),
         Section::Compression => spilling::compression_charts(points),
     }
+}
+
+/// Transactions per second over what was swept of threads, batch sizes and suppliers; over threads if nothing was.
+fn transaction_charts(points: &[&Point]) -> Vec<(&'static str, Chart)> {
+    let mut charts = Vec::new();
+    if Dim::Suppliers.values(points).len() > 1 {
+        let over = TRANSACTIONS_OVER_SUPPLIERS.draw(points);
+        charts.extend(named("figure-tpcc-over-suppliers", over));
+    }
+    if Dim::Depth.values(points).len() > 2 {
+        charts.extend(named("figure-tpcc-over-batch", TRANSACTIONS_OVER_BATCH.draw(points)));
+    }
+    if charts.is_empty() || Dim::Threads.values(points).len() > 1 {
+        charts.extend(named("figure-tpcc-over-threads", TRANSACTIONS_OVER_THREADS.draw(points)));
+    }
+    charts
 }
 
 pub(super) fn named(name: &'static str, charts: Vec<Chart>) -> Vec<(&'static str, Chart)> {

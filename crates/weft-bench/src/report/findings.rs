@@ -179,6 +179,60 @@ pub fn probes_gain(points: &[&Point], of: &str, over: &str) -> Option<String> {
     (!gains.is_empty()).then(|| gains.join("; "))
 }
 
+/// How many times the transactions of one variant another has per second of processor time, with the same settings, each with the
+/// batch that is best for it.
+pub fn transactions_gain(
+    points: &[&Point],
+    workload: &str,
+    of: &str,
+    over: &str,
+) -> Option<String> {
+    let of_workload: Vec<&Point> = points
+        .iter()
+        .copied()
+        .filter(|point| point.workload.as_deref() == Some(workload))
+        .collect();
+    let settings =
+        group(&of_workload, &[Dim::Pattern, Dim::Suppliers, Dim::Isolation, Dim::Threads]);
+    let gains = settings.iter().filter_map(|members| {
+        let best = |variant: &str| {
+            let of_variant =
+                members.iter().filter(|point| point.variant.as_deref() == Some(variant));
+            of_variant
+                .filter_map(|point| point.txn_per_processor_s)
+                .filter(|rate| *rate > 0.0)
+                .reduce(f64::max)
+        };
+        let gain = best(of)? / best(over)?;
+        let (threads, isolation) = (plural(members[0].threads, "thread"), &members[0].isolation);
+        let mut words = vec![threads];
+        words.extend(isolation.iter().filter(|level| *level != "SI").cloned());
+        if workload == "tpcch" {
+            words.insert(0, Dim::Suppliers.key(members[0]).label);
+        }
+        Some(format!("{}: {}", words.join(", "), ratio(gain)))
+    });
+    let gains: Vec<String> = gains.collect();
+    (!gains.is_empty()).then(|| gains.join("; "))
+}
+
+/// Bytes of the coroutines of the engine's operations, flat and fully nested.
+pub fn frame_sizes(points: &[&Point]) -> Option<String> {
+    let bytes = |operation: &str, variant: &str| {
+        let pattern = format!("frame: {operation}");
+        let mut frames = points.iter().filter(|point| {
+            point.pattern.as_ref() == Some(&pattern) && point.variant.as_deref() == Some(variant)
+        });
+        frames.find_map(|point| point.frame_bytes)
+    };
+    let sizes = ["read", "update", "insert"].into_iter().filter_map(|operation| {
+        let (flat, boxed) = (bytes(operation, "corobase")?, bytes(operation, "corobase-fn")?);
+        Some(format!("{operation} {flat} (corobase-fn {boxed})"))
+    });
+    let sizes: Vec<String> = sizes.collect();
+    (!sizes.is_empty()).then(|| format!("{} bytes", sizes.join(", ")))
+}
+
 /// Blocking with 90 % cached against asynchronous with an empty cache.
 pub fn mostly_cached(points: &[&Point]) -> Option<String> {
     per_thread_count(points, |slice| {

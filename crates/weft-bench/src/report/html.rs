@@ -115,6 +115,7 @@ fn section_title(section: Section) -> &'static str {
         Section::Figure10 => "Figure 10: index-nested-loop joins",
         Section::Prefetch => "Prefetching: the same coroutines hide memory latency",
         Section::Probes => "Figure 5.1 of CoroBase: index probing",
+        Section::Transactions => "Table 5.1, Figures 5.10 and 5.11 of CoroBase: TPC-C",
         Section::SpilledAggregation => "An aggregation that outgrows memory",
         Section::SpilledJoins => "Joins that outgrow memory",
         Section::SpilledSort => "A sort that outgrows memory",
@@ -143,6 +144,10 @@ fn section_text(section: Section) -> &'static str {
         }
         Section::Probes => {
             "Requests of ten random keys, looked up in a B+tree in memory: by coroutines that prefetch and suspend, and by what they are compared with."
+        }
+        Section::Transactions => {
+            "TPC-C without think times, read-only (TPC-CR) and with a query over stock and suppliers (TPC-CH), in memory: batches of transactions \
+            whose coroutines prefetch and suspend, and what they are compared with. The twelve consistency conditions hold at the end."
         }
         Section::SpilledAggregation => {
             "lineitem grouped by order and part, the least comment and instruction of each group: about as many groups as rows."

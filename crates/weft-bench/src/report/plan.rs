@@ -22,6 +22,8 @@ pub enum Measure {
     LookupsPerSPerThread,
     /// Index probes per second, all threads.
     ProbesPerS,
+    /// Transactions per second, all threads.
+    TxnPerS,
     /// Reads per second, all threads.
     Iops,
     /// Nanoseconds per operation.
@@ -47,6 +49,7 @@ impl Measure {
             Measure::LookupsPerS => point.lookups_per_s,
             Measure::LookupsPerSPerThread => point.lookups_per_s_per_thread(),
             Measure::ProbesPerS => point.probes_per_s,
+            Measure::TxnPerS => point.txn_per_s,
             Measure::Iops => point.iops,
             Measure::NsPerOp => point.ns_per_op,
             Measure::Seconds => Some(point.seconds),
@@ -68,6 +71,7 @@ impl Measure {
             Measure::LookupsPerS => "lookups per second, all threads",
             Measure::LookupsPerSPerThread => "lookups per second per thread",
             Measure::ProbesPerS => "keys per second, all threads",
+            Measure::TxnPerS => "transactions per second, all threads",
             Measure::Iops => "reads per second, all threads",
             Measure::NsPerOp => "nanoseconds per access",
             Measure::Seconds => "seconds",
@@ -224,6 +228,7 @@ impl Plan {
     fn x_title(&self) -> &'static str {
         match self.x {
             Dim::Threads => "threads",
+            Dim::Suppliers => "suppliers of Q2*",
             Dim::Cached => "cached in memory",
             Dim::PageSize => "bytes per read",
             Dim::MemoryLimit => "memory limit, MiB",
@@ -231,7 +236,11 @@ impl Plan {
             Dim::Bandwidth => "bandwidth of the devices, MB/s",
             Dim::CompressionSpeed => "compression by one thread, MB/s",
             Dim::DecompressionSpeed => "decompression by one thread, MB/s",
-            _ if matches!(self.measure, Measure::NsPerOp | Measure::ProbesPerS) => {
+            _ if matches!(
+                self.measure,
+                Measure::NsPerOp | Measure::ProbesPerS | Measure::TxnPerS
+            ) =>
+            {
                 "batch size (coroutines)"
             }
             _ => "I/O depth per thread",

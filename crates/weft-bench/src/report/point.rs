@@ -19,7 +19,7 @@ const FAILED: &str = "failed: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `tpcds`, `memory`, `storage`, `agg`,
-    /// `join`, `sort`, `compression`, `rate`, `inlj` or `probe`.
+    /// `join`, `sort`, `compression`, `rate`, `inlj`, `probe` or `tpcc`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -29,12 +29,28 @@ pub struct Point {
     /// The number of the query of TPC-H, for `inlj`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<u32>,
-    /// How index probes were made, for `probe`: `naive`, `ermia`, `amac-mk`, `coro-mk` or `coro-fn-mk`.
+    /// How index probes were made, for `probe`: `naive`, `ermia`, `amac-mk`, `coro-mk` or `coro-fn-mk`; how transactions were run, for
+    /// `tpcc`: `naive`, `ermia`, `coro-mk`, `corobase-fn`, `corobase`, `corobase-hard` or `hybrid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// Lookups in flight at a time, for `probe`.
+    /// Lookups in flight at a time, for `probe`; transactions of a thread, for `tpcc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
+    /// The mix of transactions, for `tpcc`: `tpcc`, `tpccr` or `tpcch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// Warehouses, for `tpcc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warehouses: Option<u32>,
+    /// Suppliers that Q2* looks at, for `tpcch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suppliers: Option<u32>,
+    /// What transactions see of each other: `SI` or `SSN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
+    /// Whether commits waited until they were durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durable: Option<bool>,
     /// The I/O driver: `blocking`, `uring`, `posix`, `sim`, `sim-blocking`; `fio` for a run of fio,
     /// `memory` for no I/O at all.
     pub driver: String,
@@ -107,10 +123,25 @@ pub struct Point {
     /// Keys looked up per second, all threads, for `probe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes_per_s: Option<f64>,
+    /// Transactions per second, all threads: those that have committed, or were rolled back as their input demands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub txn_per_s: Option<f64>,
+    /// The same per second of processor time, which counts where others use the machine, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub txn_per_processor_s: Option<f64>,
+    /// New-Orders that have committed per minute, without think times: no tpmC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_orders_per_minute: Option<f64>,
+    /// How often transactions were run again because of others, by their kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborts: Option<BTreeMap<String, u64>>,
+    /// Bytes of a coroutine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_bytes: Option<u64>,
     /// Completed reads per second, all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops: Option<f64>,
-    /// Latency of one read from submission to resumption.
+    /// Latency of one read from submission to resumption; for `tpcc` of a transaction from its first begin to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<LatencyUs>,
     /// Time per operation, nanoseconds (prefetch: one memory access).
@@ -156,7 +187,8 @@ pub struct Point {
     /// Best throughput that the measured device and memory bandwidths permit, 10^9 bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimum_gb_per_s: Option<f64>,
-    /// Keys looked up per second / those of the variant `naive` with the same index and threads, for `probe`.
+    /// Keys looked up per second / those of the variant `naive` with the same index and threads, for `probe`; transactions
+    /// per second of processor time / those of `naive` with the same settings, for `tpcc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_to_naive: Option<f64>,
     /// Throughput divided by that of the blocking driver with the same threads, same run.
@@ -293,13 +325,19 @@ pub fn schemes() -> impl Iterator<Item = String> {
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
 experiment           io | scan | lookup | prefetch | tpch | tpcds | memory | storage | agg | join |
-                     sort | compression | rate | inlj | probe
+                     sort | compression | rate | inlj | probe | tpcc
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
 query                inlj: number of the query of TPC-H
-variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk
-batch                probe: lookups in flight at a time
+variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk;
+                     tpcc: naive | ermia | coro-mk | corobase-fn | corobase | corobase-hard | hybrid
+batch                probe: lookups in flight at a time; tpcc: transactions of a thread
+workload             tpcc: tpcc | tpccr | tpcch
+warehouses           tpcc: warehouses
+suppliers            tpcc: suppliers that Q2* looks at
+isolation            tpcc: SI | SSN
+durable              tpcc: true if commits waited until they were durable
 driver               blocking | uring | posix | sim | sim-blocking | fio | memory
 simulated            true if the device was simulated, not measured
 device               the device, in words
@@ -327,8 +365,13 @@ decoded_gb_per_s     the same in decoded data; gb_per_s is of encoded data then
 rows                 rows of the median run; agg, join, sort, compression: of the inputs
 lookups_per_s        index lookups per second, all threads
 probes_per_s         probe: keys looked up per second, all threads
+txn_per_s            tpcc: transactions per second, all threads
+txn_per_processor_s  tpcc: the same per second of processor time of the process
+new_orders_per_minute  tpcc: New-Orders that have committed, without think times
+aborts               tpcc: how often transactions were run again, by kind
+frame_bytes          tpcc: bytes of a coroutine
 iops                 completed reads per second, all threads
-latency_us           latency of a read in microseconds:
+latency_us           latency of a read, or of a transaction, in microseconds:
   p50                  median
   p90                  90th percentile
   p99                  99th percentile
@@ -348,7 +391,8 @@ bytes_on_disk        bytes that a database or a column takes on its devices
 reads                reads sent to the device
 reads_shared         lookups that waited for a read started by another
 optimum_gb_per_s     best throughput that device and memory bandwidth permit, 10^9 bytes/s
-ratio_to_naive       probe: keys per second / those of naive, same index and threads
+ratio_to_naive       probe: keys per second / those of naive, same index and threads;
+                     tpcc: the same of transactions per second of processor time
 ratio_to_blocking    throughput / that of the blocking driver, same threads, same run
 ratio_to_fio         throughput / that of fio, same settings, same run
 resident_bytes_peak  largest resident memory of the process, bytes

@@ -15,8 +15,12 @@ const MB: f64 = 1e6;
 pub enum Dim {
     /// Access pattern or variant.
     Pattern,
-    /// How index probes are made.
+    /// How index probes are made, or transactions are run.
     Variant,
+    /// Suppliers that Q2* looks at.
+    Suppliers,
+    /// What transactions see of each other.
+    Isolation,
     /// I/O driver.
     Driver,
     /// Device, real or simulated.
@@ -62,6 +66,10 @@ impl Dim {
         let (order, label) = match self {
             Dim::Pattern => pattern(point),
             Dim::Variant => (0, point.variant.clone().unwrap_or_default()),
+            Dim::Suppliers => point.suppliers.map_or((0, String::new()), |count| {
+                (u64::from(count), format!("{count} suppliers"))
+            }),
+            Dim::Isolation => (0, point.isolation.clone().unwrap_or_default()),
             Dim::Driver => driver(point),
             Dim::Device => (u64::from(point.simulated), columns::device(point)),
             Dim::Threads => (u64::from(point.threads), units::plural(point.threads, "thread")),
@@ -99,6 +107,7 @@ impl Dim {
         match self {
             Dim::Threads => Some(f64::from(point.threads)),
             Dim::Depth => Some(f64::from(point.depth)),
+            Dim::Suppliers => point.suppliers.map(f64::from),
             Dim::Cached => point.cached,
             Dim::PageSize => point.page_size.map(|bytes| bytes as f64),
             Dim::Scale => point.scale,
@@ -108,6 +117,7 @@ impl Dim {
             Dim::DecompressionSpeed => speed(point.decompress_ns),
             Dim::Pattern
             | Dim::Variant
+            | Dim::Isolation
             | Dim::Driver
             | Dim::Device
             | Dim::Boundary

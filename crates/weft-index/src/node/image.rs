@@ -1,5 +1,7 @@
 //! Nodes as a change makes them: in memory of their own, to be put in a page's place at once.
 
+use std::cell::RefCell;
+
 use super::check::check_node;
 use super::{
     ALIVE, ALIVE_AT, COUNT_AT, DEAD_AT, FLAGS_AT, HAS_HIGH, HAS_INCLUDED, HAS_LOW, HAS_ROW,
@@ -18,10 +20,36 @@ pub(crate) enum Value<'a> {
     Row { row: u64, included: &'a [u8] },
 }
 
+/// Pages that a thread keeps for images to come.
+const SPARE_PAGES_MAX: usize = 4;
+
+thread_local! {
+    /// What images have left that are no more: each change of an entry makes one.
+    static SPARE_PAGES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A node that is being made or changed.
-#[derive(Clone)]
 pub(crate) struct NodeImage {
     page: Vec<u8>,
+}
+
+impl Drop for NodeImage {
+    fn drop(&mut self) {
+        let mut page = std::mem::take(&mut self.page);
+        // A thread that ends keeps none any more.
+        _ = SPARE_PAGES.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_PAGES_MAX {
+                page.clear();
+                spare.push(page);
+            }
+        });
+    }
+}
+
+/// An empty vector with room for a page, as a rule.
+fn spare_page() -> Vec<u8> {
+    SPARE_PAGES.try_with(|spare| spare.borrow_mut().pop()).ok().flatten().unwrap_or_default()
 }
 
 /// Number of bytes that two keys begin with alike.
@@ -44,7 +72,9 @@ impl NodeImage {
         low: Option<&[u8]>,
         high: Option<&[u8]>,
     ) -> NodeImage {
-        let mut image = NodeImage { page: vec![0; page_bytes] };
+        let mut page = spare_page();
+        page.resize(page_bytes, 0);
+        let mut image = NodeImage { page };
         image.page[6] = KIND_NODE;
         image.page[LEVEL_AT] = level;
         image.page[ALIVE_AT] = ALIVE;
@@ -70,7 +100,9 @@ impl NodeImage {
 
     /// The image of a page that is held.
     pub(crate) fn of(page: &[u8]) -> NodeImage {
-        NodeImage { page: page.to_vec() }
+        let mut copy = spare_page();
+        copy.extend_from_slice(page);
+        NodeImage { page: copy }
     }
 
     /// The bytes of the page.

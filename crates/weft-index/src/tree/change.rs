@@ -7,7 +7,7 @@
 
 use weft_buffer::{BufferError, PageGuardMut, PageId};
 
-use super::mode::Coroutines;
+use super::mode::{Coroutines, Mode};
 use super::{ROOT, Tree};
 use crate::error::IndexError;
 use crate::node::Node;
@@ -44,13 +44,28 @@ impl Tree {
         row: u64,
         included: &[u8],
     ) -> Result<Option<u64>, IndexError> {
+        self.insert_in(Coroutines, key, row, included).await
+    }
+
+    /// As [`Tree::insert`], in another mode.
+    ///
+    /// # Errors
+    /// As [`Tree::insert`].
+    pub async fn insert_in<M: Mode>(
+        &self,
+        mode: M,
+        key: &[u8],
+        row: u64,
+        included: &[u8],
+    ) -> Result<Option<u64>, IndexError> {
         assert!(included.is_empty() || self.form.has_included, "the form has no included bytes");
         let key = &self.form.full_key(key, row)[..];
         let value = Value::Row { row, included };
         self.check_length(key, included)?;
         let _writing = self.writers.shared().await;
         loop {
-            let Some((number, mut guard)) = self.leaf_alone(key).await? else { continue };
+            let leaf = M::call(self.leaf_alone(mode, key)).await?;
+            let Some((number, mut guard)) = leaf else { continue };
             let (index, is_equal) = Node(&guard[..]).lower_bound(key);
             if is_equal && self.form.is_unique {
                 return Ok(Some(Node(&guard[..]).row(index)));
@@ -66,7 +81,8 @@ impl Tree {
             }
             let bytes = image.entry_bytes(key, value);
             drop(guard);
-            self.split_for(key, bytes).await?;
+            // A box: few inserts split nodes.
+            Box::pin(self.split_for(key, bytes)).await?;
         }
     }
 
@@ -75,10 +91,24 @@ impl Tree {
     /// # Errors
     /// As [`Tree::insert`].
     pub async fn remove(&self, key: &[u8], row: u64) -> Result<bool, IndexError> {
+        self.remove_in(Coroutines, key, row).await
+    }
+
+    /// As [`Tree::remove`], in another mode.
+    ///
+    /// # Errors
+    /// As [`Tree::insert`].
+    pub async fn remove_in<M: Mode>(
+        &self,
+        mode: M,
+        key: &[u8],
+        row: u64,
+    ) -> Result<bool, IndexError> {
         let key = &self.form.full_key(key, row)[..];
         let _writing = self.writers.shared().await;
         loop {
-            let Some((number, mut guard)) = self.leaf_alone(key).await? else { continue };
+            let leaf = M::call(self.leaf_alone(mode, key)).await?;
+            let Some((number, mut guard)) = leaf else { continue };
             let (index, is_equal) = Node(&guard[..]).lower_bound(key);
             if !is_equal || (self.form.is_unique && Node(&guard[..]).row(index) != row) {
                 return Ok(false);
@@ -90,7 +120,7 @@ impl Tree {
             drop(guard);
             if is_underfull(&image) && number != ROOT {
                 // The row is gone, whether nodes are merged or not.
-                self.merge_at(key).await.ok();
+                Box::pin(self.merge_at(key)).await.ok();
             }
             return Ok(true);
         }
@@ -105,8 +135,12 @@ impl Tree {
     }
 
     /// The leaf that a key is for, for the caller alone; `None` if it is another one by now.
-    async fn leaf_alone(&self, key: &[u8]) -> Result<Option<(u32, PageGuardMut)>, IndexError> {
-        let number = self.leaf_of(Coroutines, key).await?.number;
+    async fn leaf_alone<M: Mode>(
+        &self,
+        mode: M,
+        key: &[u8],
+    ) -> Result<Option<(u32, PageGuardMut)>, IndexError> {
+        let number = self.leaf_of(mode, key).await?.number;
         let Some(guard) = self.alone(number).await? else { return Ok(None) };
         let is_right = Node(&guard[..]).covers(0, key);
         Ok(is_right.then_some((number, guard)))

@@ -13,11 +13,18 @@ use weft_rt::yield_now;
 pub trait Mode: Copy {
     /// Whether it asks for it ahead.
     const PREFETCHES: bool;
-    /// Whether each nested coroutine is a box of its own.
-    const BOXES: bool = false;
+    /// Whether it lets others run meanwhile.
+    const SUSPENDS: bool;
+    /// Whether the way down a tree is one coroutine (CoroBase's two levels), not one for each function.
+    const IS_FLAT: bool = false;
+    /// What a nested coroutine lies in: the coroutine that calls it, or a box of its own.
+    type Call<F: Future>: Future<Output = F::Output>;
 
     /// Lets others run while the memory comes.
     fn pause(self) -> impl Future<Output = ()>;
+
+    /// A call of a nested coroutine, to be awaited.
+    fn call<F: Future>(future: F) -> Self::Call<F>;
 }
 
 /// No prefetch, no suspension: CoroBase's Naïve.
@@ -49,40 +56,75 @@ impl<'a> Interleaved<'a> {
 
 impl Mode for Naive {
     const PREFETCHES: bool = false;
+    const SUSPENDS: bool = false;
+    type Call<F: Future> = F;
 
     async fn pause(self) {}
+
+    #[inline]
+    fn call<F: Future>(future: F) -> F {
+        future
+    }
 }
 
 impl Mode for Prefetching {
     const PREFETCHES: bool = true;
+    const SUSPENDS: bool = false;
+    type Call<F: Future> = F;
 
     async fn pause(self) {}
+
+    #[inline]
+    fn call<F: Future>(future: F) -> F {
+        future
+    }
 }
 
 impl Mode for Coroutines {
     const PREFETCHES: bool = true;
+    const SUSPENDS: bool = true;
+    const IS_FLAT: bool = true;
+    type Call<F: Future> = F;
 
     fn pause(self) -> impl Future<Output = ()> {
         yield_now()
+    }
+
+    #[inline]
+    fn call<F: Future>(future: F) -> F {
+        future
     }
 }
 
 impl Mode for Interleaved<'_> {
     const PREFETCHES: bool = true;
+    const SUSPENDS: bool = true;
+    const IS_FLAT: bool = true;
+    type Call<F: Future> = F;
 
     #[inline]
     fn pause(self) -> impl Future<Output = ()> {
         Pause { paused: self.0, is_over: false }
     }
+
+    #[inline]
+    fn call<F: Future>(future: F) -> F {
+        future
+    }
 }
 
 impl<M: Mode> Mode for Boxed<M> {
     const PREFETCHES: bool = M::PREFETCHES;
-    const BOXES: bool = true;
+    const SUSPENDS: bool = M::SUSPENDS;
+    type Call<F: Future> = Pin<Box<F>>;
 
     #[inline]
     fn pause(self) -> impl Future<Output = ()> {
         self.0.pause()
+    }
+
+    fn call<F: Future>(future: F) -> Pin<Box<F>> {
+        Box::pin(future)
     }
 }
 
@@ -105,11 +147,3 @@ impl Future for Pause<'_> {
         Poll::Pending
     }
 }
-
-/// Runs a nested coroutine, in a box of its own if the mode says so.
-macro_rules! nested {
-    ($mode:ty, $future:expr) => {
-        if <$mode>::BOXES { Box::pin($future).await } else { $future.await }
-    };
-}
-pub(crate) use nested;

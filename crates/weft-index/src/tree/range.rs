@@ -78,7 +78,7 @@ impl Tree {
     }
 
     /// A copy of the leaf that holds the keys just below `below`, or of the last one.
-    async fn leaf_below(&self, below: Option<&[u8]>) -> Result<NodeImage, IndexError> {
+    pub(crate) async fn leaf_below(&self, below: Option<&[u8]>) -> Result<NodeImage, IndexError> {
         let mut settled = None;
         loop {
             match self.try_leaf_below(below).await {
@@ -127,7 +127,7 @@ impl Tree {
     }
 
     /// Begins to read up to `leaves` leaves beside the one that a key is for.
-    async fn read_ahead(
+    pub(crate) async fn read_ahead(
         &self,
         key: &[u8],
         direction: Direction,
@@ -242,16 +242,5 @@ impl Node<&[u8]> {
                 }
                 None => high.is_none(),
             }
-    }
-
-    /// As [`Node::lower_bound`], of any key.
-    fn lower_bound_of(self, key: &[u8]) -> usize {
-        if self.low().is_some_and(|low| key <= low.as_slice()) {
-            return 0;
-        }
-        if self.high().is_some_and(|high| key >= high.as_slice()) {
-            return self.count();
-        }
-        self.lower_bound(key).0
     }
 }

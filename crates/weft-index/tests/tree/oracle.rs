@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_index::{
-    BulkLoad, Direction, IndexError, PrefixCursor, Resident, Tree, TreeForm, after_prefix,
+    Boxed, BulkLoad, Coroutines, Direction, IndexError, Mode, Naive, Prefetching, PrefixCursor,
+    Resident, Tree, TreeForm, after_prefix,
 };
 
 use crate::drivers::{Setup, pattern, seeds, setups, within_limit};
@@ -68,9 +69,33 @@ fn expected(
 
 async fn compare(tree: &Tree, model: &Model, low: Option<&[u8]>, high: Option<&[u8]>) {
     let mut all = expected(model, low, high);
-    assert!(rows(tree, low, high, Direction::Forwards).await.unwrap() == all, "{tree:?}");
-    all.reverse();
-    assert!(rows(tree, low, high, Direction::Backwards).await.unwrap() == all, "{tree:?}");
+    for direction in [Direction::Forwards, Direction::Backwards] {
+        assert!(rows(tree, low, high, direction).await.unwrap() == all, "{tree:?}");
+        let bounds = (low, high, direction);
+        compare_rows(tree, Coroutines, &all, bounds).await;
+        compare_rows(tree, Naive, &all, bounds).await;
+        compare_rows(tree, Boxed(Prefetching), &all, bounds).await;
+        all.reverse();
+    }
+}
+
+/// Goes along a range in a mode, some rows at a time.
+async fn compare_rows<M: Mode>(
+    tree: &Tree,
+    mode: M,
+    all: &[(Vec<u8>, u64, Vec<u8>)],
+    (low, high, direction): (Option<&[u8]>, Option<&[u8]>, Direction),
+) {
+    let mut found = tree.range_rows(mode, low, high, direction);
+    let mut expected = all.iter();
+    while found.next().await.unwrap() {
+        for (at, row) in found.rows().iter().enumerate() {
+            let (key, expected, _) = expected.next().expect("a row too many");
+            assert_eq!(row, expected, "{tree:?}");
+            assert!(tree.form().is_unique || found.key(at) == key, "{tree:?}");
+        }
+    }
+    assert!(expected.next().is_none(), "{tree:?} has more rows than were found");
 }
 
 /// Looks up what some keys begin with, some rows at a time.
