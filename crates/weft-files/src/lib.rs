@@ -21,6 +21,6 @@ mod whole;
 pub use error::{FilesError, Result};
 pub use input::{Compression, Encoding, Input};
 pub use names::distinct;
-pub use source::{FileReader, Piece, Pieces, ReadPlan, TypesFrom};
+pub use source::{FileReader, Piece, Pieces, PlacedBatch, ReadPlan, TypesFrom};
 pub use union::{Member, MemberColumn, Union};
 pub use whole::{Content, WholeFiles};

@@ -64,4 +64,24 @@ pub trait Piece: Send {
     /// # Errors
     /// For values that do not fit.
     fn decode(self: Box<Self>) -> Result<Vec<RecordBatch>>;
+
+    /// Its rows with their places, as far as the format has some.
+    ///
+    /// # Errors
+    /// As [`Piece::decode`].
+    fn decode_placed(self: Box<Self>) -> Result<Vec<PlacedBatch>> {
+        let placed = |batch| PlacedBatch { batch, file: None, lines: None };
+        Ok(self.decode()?.into_iter().map(placed).collect())
+    }
+}
+
+/// Rows of one file, and where they lie in it.
+#[derive(Clone, Debug)]
+pub struct PlacedBatch {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// The number of the file among those of the table, if the reader has several.
+    pub file: Option<usize>,
+    /// For each row the number of its first line, from 1 on; `None` where rows are no lines.
+    pub lines: Option<Vec<u64>>,
 }

@@ -10,7 +10,7 @@ use arrow::util::display::FormatOptions;
 use weft_json::is_json;
 
 use crate::error::{FilesError, Result};
-use crate::source::{FileReader, Piece, Pieces, ReadPlan, TypesFrom};
+use crate::source::{FileReader, Piece, Pieces, PlacedBatch, ReadPlan, TypesFrom};
 
 /// Where a member has a column of the table from.
 #[derive(Clone, Debug)]
@@ -188,7 +188,8 @@ impl Pieces for UnionPieces {
             if let Some((columns, pieces)) = &mut self.current {
                 if let Some(piece) = pieces.next_piece()? {
                     let (schema, columns) = (Arc::clone(&self.schema), Arc::clone(columns));
-                    return Ok(Some(Box::new(UnionPiece { schema, columns, piece })));
+                    let file = self.next - 1;
+                    return Ok(Some(Box::new(UnionPiece { schema, columns, piece, file })));
                 }
                 self.current = None;
             }
@@ -203,6 +204,8 @@ struct UnionPiece {
     schema: SchemaRef,
     columns: Arc<Vec<MemberColumn>>,
     piece: Box<dyn Piece>,
+    /// The number of the member that it is of.
+    file: usize,
 }
 
 impl Piece for UnionPiece {
@@ -211,9 +214,18 @@ impl Piece for UnionPiece {
     }
 
     fn decode(self: Box<Self>) -> Result<Vec<RecordBatch>> {
-        let UnionPiece { schema, columns, piece } = *self;
+        let UnionPiece { schema, columns, piece, .. } = *self;
         let batches = piece.decode()?;
         batches.into_iter().map(|batch| united(&schema, &columns, &batch)).collect()
+    }
+
+    fn decode_placed(self: Box<Self>) -> Result<Vec<PlacedBatch>> {
+        let UnionPiece { schema, columns, piece, file } = *self;
+        let placed = |of: PlacedBatch| {
+            let batch = united(&schema, &columns, &of.batch)?;
+            Ok(PlacedBatch { batch, file: Some(file), lines: of.lines })
+        };
+        piece.decode_placed()?.into_iter().map(placed).collect()
     }
 }
 

@@ -7,6 +7,8 @@
 //! from release to release", keep NaNs and zeros of both signs apart, and spend 32 bytes on a short text.
 
 mod column;
+mod decode;
+mod included;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +17,7 @@ use arrow_schema::DataType;
 
 use crate::error::IndexError;
 use column::ColumnValues;
+pub use included::IncludedEncoder;
 
 /// One column of a key: its type, and where it sorts.
 #[derive(Clone, Debug, PartialEq, Eq)]

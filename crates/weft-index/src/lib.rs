@@ -12,12 +12,12 @@ mod node;
 mod tree;
 
 pub use error::IndexError;
-pub use key::{KeyColumn, KeyEncoder, Keys, after_prefix};
+pub use key::{IncludedEncoder, KeyColumn, KeyEncoder, Keys, after_prefix};
 pub use tree::directory::Flushed;
 pub use tree::load::BulkLoad;
 pub use tree::mode::{Boxed, Coroutines, Interleaved, Mode, Naive, Prefetching};
 pub use tree::places::Space;
-pub use tree::prefixes::PrefixCursor;
+pub use tree::prefixes::{EntryBytes, PrefixCursor};
 pub use tree::range::{Direction, Entry, Range};
 pub use tree::resident::Resident;
 pub use tree::rows::RangeRows;

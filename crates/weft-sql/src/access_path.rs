@@ -12,8 +12,9 @@ use crate::pushdown::{Condition, scalar_value, share};
 /// Ranges that are looked up, at most.
 const RANGES_MAX: usize = 1_000;
 
-/// Rows that are scanned in the time that one is fetched by an index.
-pub(crate) const SCANNED_PER_FETCHED: f64 = 2_000.0;
+/// Rows that are scanned in the time that one is fetched by an index, and in the time that an entry of one is read.
+const SCANNED_PER_FETCHED: f64 = 2_000.0;
+const SCANNED_PER_ENTRY: f64 = 50.0;
 
 /// When indexes are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,21 +53,33 @@ pub(crate) struct AccessPath {
     pub(crate) served: Vec<Condition>,
 }
 
-/// The access path that takes less time than a scan with these conditions, or the best one if indexes are always used.
+/// About how long it takes to have so many rows with these columns by an index, in rows that are scanned meanwhile.
+pub(crate) fn looked_up_cost(table: &Table, index: &str, rows: f64, columns: &[usize]) -> f64 {
+    match table.is_covered(index, columns) {
+        Ok(true) => rows * SCANNED_PER_ENTRY,
+        _ => rows * SCANNED_PER_FETCHED,
+    }
+}
+
+/// The access path that takes less time than a scan with these conditions, or the best one if indexes are always used. The columns of
+/// `projection` are wanted of the rows.
 pub(crate) fn choose(
     table: &Table,
     learned: Option<&Statistics>,
-    conditions: &[Condition],
+    (projection, conditions): (&[usize], &[Condition]),
     index_use: IndexUse,
 ) -> Option<AccessPath> {
     if index_use == IndexUse::Never || conditions.is_empty() {
         return None;
     }
+    let conditioned = conditions.iter().map(|(column, _)| *column);
+    let columns: Vec<usize> = projection.iter().copied().chain(conditioned).collect();
     let paths = table.indexes().filter_map(|index| path(table, index, learned, conditions));
-    let best = paths.min_by(|a, b| a.rows.total_cmp(&b.rows))?;
+    let cost = |path: &AccessPath| looked_up_cost(table, &path.index, path.rows, &columns);
+    let costs = paths.map(|path| (cost(&path), path));
+    let (cost, best) = costs.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
     let (_, scanned) = table.rows_within(conditions);
-    let is_better = best.rows * SCANNED_PER_FETCHED <= scanned as f64;
-    (is_better || index_use == IndexUse::Always).then_some(best)
+    (cost <= scanned as f64 || index_use == IndexUse::Always).then_some(best)
 }
 
 /// A range of the keys of an index that has just the rows which satisfy all conditions.

@@ -78,15 +78,7 @@ impl Assignment {
     pub(crate) fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
         for (number, column) in self.schema.columns.iter().enumerate() {
-            let array = match &self.casts[number] {
-                None => Arc::clone(batch.column(number)),
-                Some(cast) => cast
-                    .evaluate(&batch.project(&[number])?)
-                    .and_then(|value| value.into_array(batch.num_rows()))
-                    .map_err(|error| {
-                        in_column(&SqlError::from(error), &self.schema.name, &column.name)
-                    })?,
-            };
+            let array = self.column(number, batch)?;
             if !column.nullable && array.logical_null_count() > 0 {
                 return Err(not_null(&self.schema.name, &column.name));
             }
@@ -96,6 +88,19 @@ impl Assignment {
         let batch = RecordBatch::try_new(Arc::clone(&self.arrow), columns)?;
         self.checks.check(&self.schema.name, &batch)?;
         Ok(batch)
+    }
+
+    /// A column of the batch with the table's type.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`], with the column's name, for values that cannot be cast.
+    pub(crate) fn column(&self, number: usize, batch: &RecordBatch) -> Result<ArrayRef> {
+        let Some(cast) = &self.casts[number] else { return Ok(Arc::clone(batch.column(number))) };
+        let cast = cast.evaluate(&batch.project(&[number])?);
+        cast.and_then(|value| value.into_array(batch.num_rows())).map_err(|error| {
+            let column = &self.schema.columns[number].name;
+            in_column(&SqlError::from(error), &self.schema.name, column)
+        })
     }
 }
 

@@ -27,6 +27,7 @@ use crate::copy_options::CopyOptions;
 use crate::csv_diagnosis;
 use crate::csv_files::csv_options;
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::file_places::Load;
 use crate::files::{FileKind, FileSet, ReadOptions, kind_of};
 use crate::json_files::read_as;
 use crate::keys::Checks;
@@ -101,7 +102,8 @@ impl Run {
         let run = self.clone();
         let checks = Checks::of(catalog, table.schema(), &table.constraints().checks).await?;
         let work = async move {
-            let written = run.write(&state, &plan, (table.schema(), checks)).await;
+            let load = Load { state: &state, plan: &plan, schema: table.schema(), checks: &checks };
+            let written = run.write(&state, &plan, (table.schema(), checks.clone())).await;
             let groups = match written {
                 // What the reader found has its place.
                 Err(error)
@@ -109,15 +111,20 @@ impl Run {
                         && error.kind() == ErrorKind::Data
                         && !error.message().starts_with('\'') =>
                 {
-                    return Err(csv_diagnosis::explain(error, &files, &read, &table, &mapping));
+                    let found = csv_diagnosis::explain(error, &files, &read, &table, &mapping);
+                    return Err(load.explain(found).await);
                 }
-                other => other?,
+                Err(error) => return Err(load.explain(error).await),
+                Ok(groups) => groups,
             };
             let rows = groups.rows();
             if rows > 0 {
                 let name = table.schema().name.clone();
                 let expected = Some(table.id());
-                run.commit(vec![Change::Append { table: name, expected, groups }]).await?;
+                let change = Change::Append { table: name, expected, groups };
+                if let Err(error) = run.commit(vec![change]).await {
+                    return Err(load.explain(error).await);
+                }
             }
             Ok(Some(rows))
         };

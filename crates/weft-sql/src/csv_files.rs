@@ -139,7 +139,7 @@ impl FileSet {
             [path] => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             paths => format!("{} {} files", paths.len(), self.kind.name()),
         };
-        Arc::new(FilesTable::new(reader, label, key, context.clone()))
+        Arc::new(FilesTable::new(reader, (label, &self.paths), key, context.clone()))
     }
 }
 

@@ -22,6 +22,7 @@ use crate::comments;
 use crate::constraints;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
+use crate::file_places::Load;
 use crate::json::JSON_LENGTH;
 use crate::keys::{self, Checks};
 use crate::postgres::Surroundings;
@@ -120,14 +121,21 @@ impl Run {
         let work = async move {
             changes.push(Change::CreateTable { schema: schema.clone(), or_replace });
             changes.extend(promised.changes(&schema.name));
-            let mut rows = None;
-            if has_query {
-                let groups = run.write(&state, &plan.input, (&schema, checks)).await?;
-                rows = Some(groups.rows());
-                changes.push(Change::Append { table: schema.name, expected: None, groups });
+            if !has_query {
+                run.commit(changes).await?;
+                return Ok(None);
             }
-            run.commit(changes).await?;
-            Ok(rows)
+            let load = Load { state: &state, plan: &plan.input, schema: &schema, checks: &checks };
+            let loaded = async {
+                let groups = run.write(&state, &plan.input, (&schema, checks.clone())).await?;
+                let (table, rows) = (schema.name.clone(), groups.rows());
+                changes.push(Change::Append { table, expected: None, groups });
+                run.commit(changes).await.map(|()| Some(rows))
+            };
+            match loaded.await {
+                Err(error) => Err(load.explain(error).await),
+                loaded => loaded,
+            }
         };
         Ok(Started::Command { tag, work: work.boxed() })
     }

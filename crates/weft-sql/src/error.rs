@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use weft_exec::ExecError;
-use weft_store::StoreError;
+use weft_store::{Scalar, StoreError};
 
 pub(crate) use planning::{occurs_twice, unknown_table};
 pub(crate) use translate::{from_store, internal, translate};
@@ -100,13 +100,24 @@ struct Details {
     position: Option<Position>,
     /// The name that the error is about, to find its place in the text by.
     subject: Option<String>,
+    /// The key that violates a constraint.
+    key: Option<ViolatedKey>,
+}
+
+/// A key that violates a constraint of the table that it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct ViolatedKey {
+    /// The store's name of the table.
+    pub(crate) table: String,
+    /// The names of the key's columns, and its values.
+    pub(crate) columns: Vec<(String, Scalar)>,
 }
 
 impl SqlError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> SqlError {
-        let details =
-            Details { kind, message: message.into(), hint: None, position: None, subject: None };
+        let (hint, position, subject, key) = (None, None, None, None);
+        let details = Details { kind, message: message.into(), hint, position, subject, key };
         SqlError { details: Arc::new(details) }
     }
 
@@ -133,6 +144,17 @@ impl SqlError {
     /// The same, about this name.
     pub(crate) fn about(self, subject: impl Into<String>) -> SqlError {
         self.change(|details| details.subject = Some(subject.into()))
+    }
+
+    /// The same, of this key of a table.
+    pub(crate) fn with_key(self, table: &str, columns: &[(String, Scalar)]) -> SqlError {
+        let key = ViolatedKey { table: table.to_owned(), columns: columns.to_vec() };
+        self.change(|details| details.key = Some(key))
+    }
+
+    /// The key that violates a constraint.
+    pub(crate) fn key(&self) -> Option<&ViolatedKey> {
+        self.details.key.as_ref()
     }
 
     pub(crate) fn subject(&self) -> Option<&str> {

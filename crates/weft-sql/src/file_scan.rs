@@ -4,6 +4,7 @@
 //! the files, whoever is ready first. Pieces that wait for the reader are as many as there are threads.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -42,6 +43,8 @@ const PIECE_PART: u64 = 256;
 #[derive(Debug)]
 pub(crate) struct FilesTable {
     reader: Arc<dyn FileReader>,
+    /// Where the files are, in their order.
+    paths: Arc<[PathBuf]>,
     files: Files,
 }
 
@@ -59,12 +62,18 @@ impl FilesTable {
     /// The table of `reader`, called so in plans, and by `key` among what the statement knows of files.
     pub(crate) fn new(
         reader: Arc<dyn FileReader>,
-        label: String,
+        (label, paths): (String, &[PathBuf]),
         key: &str,
         context: ScanContext,
     ) -> FilesTable {
         context.control.files.note_read();
-        FilesTable { reader, files: Files { label: label.into(), key: key.into(), context } }
+        let files = Files { label: label.into(), key: key.into(), context };
+        FilesTable { reader, paths: paths.into(), files }
+    }
+
+    /// What reads the files, and where these are.
+    pub(crate) fn reader(&self) -> (&Arc<dyn FileReader>, &Arc<[PathBuf]>) {
+        (&self.reader, &self.paths)
     }
 }
 

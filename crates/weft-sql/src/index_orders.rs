@@ -20,7 +20,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use weft_store::{IndexColumn, IndexDefinition, IndexEnds, Statistics, Table};
 
-use crate::access_path::{ExactRange, IndexUse, SCANNED_PER_FETCHED, exact_range};
+use crate::access_path::{ExactRange, IndexUse, exact_range, looked_up_cost};
 use crate::index_scan::IndexScanExec;
 use crate::physical_rule::PhysicalRule;
 use crate::plan_node::Plan;
@@ -179,8 +179,8 @@ struct Leaf<'a> {
     projection: &'a [usize],
     has_row_ids: bool,
     context: &'a ScanContext,
-    /// About how long it takes, in rows that are fetched by an index.
-    fetches: f64,
+    /// About how long it takes, in rows that are scanned meanwhile.
+    cost: f64,
 }
 
 impl<'a> Leaf<'a> {
@@ -193,7 +193,12 @@ impl<'a> Leaf<'a> {
                 projection: lookup.projection(),
                 has_row_ids: lookup.has_row_ids(),
                 context: lookup.context(),
-                fetches: lookup.path().rows,
+                cost: looked_up_cost(
+                    lookup.table(),
+                    &lookup.path().index,
+                    lookup.path().rows,
+                    lookup.projection(),
+                ),
             });
         }
         let scan = plan.downcast_ref::<ScanExec>().filter(|scan| !scan.has_limit())?;
@@ -205,7 +210,7 @@ impl<'a> Leaf<'a> {
             projection: scan.projection(),
             has_row_ids: scan.has_row_ids(),
             context: scan.context(),
-            fetches: rows as f64 / SCANNED_PER_FETCHED,
+            cost: rows as f64,
         })
     }
 
@@ -214,10 +219,14 @@ impl<'a> Leaf<'a> {
             return None;
         }
         let wanted = wanted.mapped(|column| self.projection.get(column).copied())?;
-        let found = self.table.indexes().find_map(|index| self.ends_of(index, &wanted));
-        let (range, ends) = found?;
-        let fetched = ends.first.saturating_add(ends.last) as f64;
-        if fetched > self.fetches && self.context.index_use != IndexUse::Always {
+        let found = self.table.indexes().filter_map(|index| self.ends_of(index, &wanted));
+        let costs = found.map(|(range, ends)| {
+            let rows = ends.first.saturating_add(ends.last) as f64;
+            let index = &range.path.index;
+            (looked_up_cost(self.table, index, rows, self.projection), range, ends)
+        });
+        let (cost, range, ends) = costs.min_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
+        if cost > self.cost && self.context.index_use != IndexUse::Always {
             return None;
         }
         let (table, context) = (Arc::clone(self.table), self.context.clone());

@@ -36,6 +36,8 @@ pub(crate) struct IndexScanExec {
     /// All conditions on the rows, of which the path serves some.
     conditions: Vec<Condition>,
     projection: Vec<usize>,
+    /// Whether all columns come from the index, and none from the rows.
+    is_index_only: bool,
     /// Whether the ids of the rows are a column more, the last one.
     has_row_ids: bool,
     context: ScanContext,
@@ -62,12 +64,14 @@ impl IndexScanExec {
         );
         let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
         let (ends, conditions) = (None, path.served.clone());
+        let is_index_only = table.is_covered(&path.index, &projection).unwrap_or(false);
         IndexScanExec {
             table,
             path,
             ends,
             conditions,
             projection,
+            is_index_only,
             has_row_ids,
             context,
             properties,
@@ -120,13 +124,14 @@ impl IndexScanExec {
         &self.context
     }
 
-    /// How many rows of which end it gives, if not all.
+    /// Whether it reads nothing but the index, and how many rows of which end it gives, if not all.
     fn ends_in_words(&self) -> String {
+        let only = if self.is_index_only { ", index only" } else { "" };
         match self.ends {
-            None => String::new(),
-            Some(IndexEnds { first, last: 0 }) => format!(", first {first}"),
-            Some(IndexEnds { first: 0, last }) => format!(", last {last}"),
-            Some(IndexEnds { first, last }) => format!(", first {first} and last {last}"),
+            None => only.to_owned(),
+            Some(IndexEnds { first, last: 0 }) => format!(", first {first}{only}"),
+            Some(IndexEnds { first: 0, last }) => format!(", last {last}{only}"),
+            Some(IndexEnds { first, last }) => format!(", first {first} and last {last}{only}"),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::catalog::{StatementCatalog, relation_name};
 use crate::conflict_target::Resolution;
 use crate::copy_from::target_columns;
 use crate::error::{ErrorKind, Position, Result, SqlError, internal};
+use crate::file_places::Load;
 use crate::insert_conflict::Proposal;
 use crate::insert_diagnosis;
 use crate::keys::Checks;
@@ -54,21 +55,32 @@ impl Run {
                 };
                 return run.insert_resolved(proposal, (&state, planned), &insert, &kept).await;
             }
-            let written = match planned {
-                Ok(plan) => run.write_kept(&state, &plan, (table.schema(), checks), &kept).await,
-                Err(error) => Err(error),
+            let written = match &planned {
+                Ok(plan) => {
+                    let rows = (table.schema(), checks.clone());
+                    run.write_kept(&state, plan, rows, &kept).await
+                }
+                Err(error) => Err(error.clone()),
             };
-            let groups = match written {
-                Err(error) if error.kind() == ErrorKind::Data && insert.is_values => {
-                    let found = insert_diagnosis::explain(&catalog, &state, &insert.ast).await;
+            let plan = planned.as_ref().ok().filter(|_| !insert.is_values);
+            let (state, schema, checks) = (&state, table.schema(), &checks);
+            let load = plan.map(|plan| Load { state, plan, schema, checks });
+            let groups = match (written, &load) {
+                (Err(error), _) if error.kind() == ErrorKind::Data && insert.is_values => {
+                    let found = insert_diagnosis::explain(&catalog, state, &insert.ast).await;
                     return Err(found.unwrap_or(error));
                 }
-                other => other?,
+                (Err(error), Some(load)) => return Err(load.explain(error).await),
+                (written, _) => written?,
             };
             let rows = groups.rows();
             if rows > 0 {
                 let expected = Some(table.id());
-                run.commit(vec![Change::Append { table: name, expected, groups }]).await?;
+                let change = Change::Append { table: name, expected, groups };
+                match (run.commit(vec![change]).await, &load) {
+                    (Err(error), Some(load)) => return Err(load.explain(error).await),
+                    (committed, _) => committed?,
+                }
             }
             Ok(rows)
         };
@@ -121,7 +133,7 @@ pub(crate) struct Opened {
     name: String,
     pub(crate) table: Arc<Table>,
     /// The name by which the statement calls the table.
-    alias: ast::Ident,
+    pub(crate) alias: ast::Ident,
     pub(crate) resolution: Option<Resolution>,
     pub(crate) returning: Option<Returning>,
     pub(crate) insert: Prepared,

@@ -62,6 +62,7 @@ mod far_digits;
 mod fields;
 mod file_functions;
 mod file_options;
+mod file_places;
 mod file_readers;
 mod file_scan;
 mod file_types;

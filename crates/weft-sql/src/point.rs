@@ -2,7 +2,7 @@
 //! WHERE key = value`, UPDATE and DELETE with such a condition, and `INSERT INTO table VALUES …`.
 //!
 //! A text with parameters that runs a second time, or was prepared, is planned for this way if its form allows it (`shape.rs`,
-//! `change_shape.rs`). DataFusion plans what is selected (`plan.rs`), or the new row (`change_plan.rs`), without the condition. From
+//! `change_shape.rs`). So is a text without parameters, with parameters in place of some of its constants (`plain.rs`), at once. DataFusion plans what is selected (`plan.rs`), or the new row (`change_plan.rs`), without the condition. From
 //! then on a start looks whether all that the plan follows from is as it was (`basis.rs`: settings, functions and relations of the
 //! session, the table's columns and conditions, the index, views, macros), makes a key of the values (`key.rs`), and finds the row.
 //! A statement that this way does not lead to takes the one of all statements.
@@ -20,6 +20,7 @@ mod flat;
 mod given;
 mod kept;
 mod key;
+mod plain;
 mod plan;
 mod shape;
 
@@ -42,11 +43,10 @@ use crate::session::Session;
 use crate::transactions::{SessionTransaction, TransactionStatus};
 use crate::value::Value;
 use basis::Key;
-pub(crate) use change::KeptChange;
 use change_plan::{ChangePlan, PlannedChange};
 use change_shape::ChangeShape;
 pub(crate) use flat::is_pure;
-pub(crate) use given::Given;
+use given::Given;
 pub(crate) use kept::KeptPlans;
 use kept::{KeptShape, Known};
 use plan::{Planned, PointPlan};
@@ -55,23 +55,31 @@ use shape::Shape;
 /// Lists of types of parameters for which a change is planned, at most.
 const TYPES_MAX: usize = 8;
 
-/// How a statement with parameters is started.
+/// How a statement is started.
 pub(crate) enum PointStart {
     /// As a point query, which may have ended already.
     Started(Running),
     /// As all statements.
-    Usual(KeptUse),
+    Usual(Option<KeptText>),
 }
 
-/// What a statement that is started as all statements has to do with plans that are kept.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum KeptUse {
-    #[default]
-    None,
-    /// It is planned for its next executions before it runs, with these values of its parameters.
-    Plans(Arc<Given>),
-    /// It is a change that this plan may carry out.
-    Change(KeptChange),
+/// A text whose plan is kept, or is to be made for its next executions, with values of its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptText {
+    text: Arc<str>,
+    given: Arc<Given>,
+}
+
+impl KeptText {
+    fn new(text: &str, values: &[Value], types: &[Option<String>]) -> KeptText {
+        KeptText { text: Arc::from(text), given: Arc::new(Given::new(values, types)) }
+    }
+
+    /// A text with values that are constants of SQL; `None` if some of them are not, or there are none.
+    pub(crate) fn of_constants(text: &str, values: &[ast::Expr]) -> Option<KeptText> {
+        let values: Vec<Value> = values.iter().map(shape::constant).collect::<Option<_>>()?;
+        (!values.is_empty()).then(|| KeptText::new(text, &values, &[]))
+    }
 }
 
 /// What is kept of a text.
@@ -88,6 +96,14 @@ struct Lookup {
 }
 
 impl Session {
+    /// Starts a statement without parameters as a point query, if it is one whose plan is kept.
+    pub(crate) fn start_plain(self: &Arc<Session>, sql: &str) -> PointStart {
+        let Some((text, values)) = plain::parameterized(sql) else {
+            return PointStart::Usual(None);
+        };
+        self.start_kept(sql, KeptText::new(&text, &values, &[]), true)
+    }
+
     /// Starts a statement with these values of its parameters, each of the type that is named for it, if one is, as a point
     /// query, if it is one whose plan is kept.
     pub(crate) fn start_point(
@@ -97,28 +113,33 @@ impl Session {
         types: &[Option<String>],
     ) -> PointStart {
         if values.is_empty() {
-            return PointStart::Usual(KeptUse::None);
+            return PointStart::Usual(None);
         }
-        let plans = |plans| match plans {
-            true => PointStart::Usual(KeptUse::Plans(Arc::new(Given::new(values, types)))),
-            false => PointStart::Usual(KeptUse::None),
-        };
-        let plan = match self.kept_point(sql) {
+        self.start_kept(sql, KeptText::new(sql, values, types), false)
+    }
+
+    /// Starts a statement whose text for its plan is `kept`; `plans_at_once` tells whether a plan is made for a text that was not seen yet.
+    fn start_kept(
+        self: &Arc<Session>,
+        sql: &str,
+        kept: KeptText,
+        plans_at_once: bool,
+    ) -> PointStart {
+        let plans = |plans: bool, kept: KeptText| PointStart::Usual(plans.then_some(kept));
+        let plan = match self.kept_point(&kept.text, plans_at_once) {
             Ok(Kept::Query(plan)) => plan,
-            Ok(Kept::Change(all)) => {
-                return PointStart::Usual(kept_change(&all, Given::new(values, types)));
-            }
-            Err(is_planned) => return plans(is_planned),
+            Ok(Kept::Change(_)) => return PointStart::Usual(Some(kept)),
+            Err(is_planned) => return plans(is_planned, kept),
         };
         let transaction = self.transaction();
-        let lookup = match self.prepared_lookup(plan, values, types, transaction.as_ref()) {
+        let lookup = match self.prepared_lookup(plan, &kept.given, transaction.as_ref()) {
             Ok(lookup) => lookup,
-            Err(is_planned) => return plans(is_planned),
+            Err(is_planned) => return plans(is_planned, kept),
         };
         let resident = match lookup.resident() {
             Ok(resident) => resident,
             // The usual way tells of errors as it does of those of other statements.
-            Err(_) => return plans(false),
+            Err(_) => return PointStart::Usual(None),
         };
         let control = Arc::new(Control::of(self.engine()).within(transaction.as_ref()));
         let schema = Arc::clone(lookup.plan.schema());
@@ -133,11 +154,11 @@ impl Session {
     }
 
     /// The plan that is kept of a text; else whether one is to be made.
-    fn kept_point(&self, sql: &str) -> std::result::Result<Kept, bool> {
+    fn kept_point(&self, sql: &str, plans_at_once: bool) -> std::result::Result<Kept, bool> {
         match self.kept_plans().get(sql) {
             None => {
                 self.kept_plans().note(sql);
-                Err(false)
+                Err(plans_at_once)
             }
             Some(Known::Seen) => Err(true),
             Some(Known::Planned { plan, .. }) => Ok(Kept::Query(plan)),
@@ -155,8 +176,7 @@ impl Session {
     fn prepared_lookup(
         &self,
         plan: Arc<PointPlan>,
-        values: &[Value],
-        types: &[Option<String>],
+        given: &Given,
         transaction: Option<&Arc<SessionTransaction>>,
     ) -> std::result::Result<Lookup, bool> {
         let snapshot = match transaction {
@@ -169,7 +189,7 @@ impl Session {
             return Err(false);
         }
         let table = plan.table(&snapshot, transaction.is_none(), self.version()).ok_or(true)?;
-        let key = plan.key(&table, values, types).ok_or(false)?;
+        let key = plan.key(&table, &given.values, &given.types).ok_or(false)?;
         if let Some(transaction) = transaction {
             transaction.note_statement_read(table.number());
         }
@@ -243,20 +263,19 @@ impl Lookup {
     }
 }
 
-/// The plan of a change for these values, or that one is to be made.
-fn kept_change(plans: &Arc<[Arc<ChangePlan>]>, given: Given) -> KeptUse {
-    let Some(values) = given.arrays() else { return KeptUse::None };
-    let given = Arc::new(given);
-    match plans.iter().find(|plan| plan.is_for(&values)) {
-        Some(plan) => KeptUse::Change(KeptChange { plan: Arc::clone(plan), given }),
-        None if plans.len() < TYPES_MAX => KeptUse::Plans(given),
-        None => KeptUse::None,
-    }
+/// The plan of a change for these values; else whether one is to be made.
+fn plan_for(
+    plans: &[Arc<ChangePlan>],
+    given: &Given,
+) -> std::result::Result<Arc<ChangePlan>, bool> {
+    let Some(values) = given.arrays() else { return Err(false) };
+    let found = plans.iter().find(|plan| plan.is_for(&values));
+    found.cloned().ok_or(plans.len() < TYPES_MAX)
 }
 
 impl Run {
-    /// Plans a statement for its next executions, if its plan can be kept. Values that its parameters have are needed for changes.
-    pub(crate) async fn plan_kept(&self, sql: &str, given: Option<&Given>) {
+    /// Plans a statement for its next executions, if its plan can be kept, with values that its parameters have.
+    async fn plan_kept(&self, KeptText { text: sql, given }: &KeptText) {
         let plans = self.session.kept_plans();
         // Before all that the plan is made of is looked at.
         let session = self.session.version();
@@ -266,10 +285,9 @@ impl Run {
         };
         let made = match (&shape, given) {
             (KeptShape::Query(shape), _) => self.planned_point(shape, session).await,
-            (KeptShape::Change(_), None) => return,
             // Other values may do.
-            (KeptShape::Change(_), Some(given)) if given.arrays().is_none() => return,
-            (KeptShape::Change(shape), Some(given)) => {
+            (KeptShape::Change(_), given) if given.arrays().is_none() => return,
+            (KeptShape::Change(shape), given) => {
                 self.planned_change(shape, session, given, known.as_ref()).await
             }
         };
@@ -327,34 +345,41 @@ impl Run {
         })
     }
 
-    /// EXECUTE of a point query whose plan is kept; `None` if it is another statement, or its values need a planner.
+    /// Executes a statement by its kept plan, which is made if there is none yet or what it follows from has changed; `None` if the
+    /// usual way is to.
+    ///
+    /// # Errors
+    /// Those of reading, of expressions, and of the store.
+    pub(crate) async fn execute_kept(&self, kept: &KeptText) -> Result<Option<Started>> {
+        for is_made in [false, true] {
+            let executed = match self.session.kept_point(&kept.text, true) {
+                Ok(Kept::Query(plan)) => {
+                    let transaction = self.transaction.as_ref();
+                    match self.session.prepared_lookup(plan, &kept.given, transaction) {
+                        Ok(lookup) => return self.looked_up(lookup).await,
+                        Err(plans) => Err(plans),
+                    }
+                }
+                Ok(Kept::Change(plans)) => match plan_for(&plans, &kept.given) {
+                    Ok(plan) => self.carry_out_kept(&plan, &kept.given).await?,
+                    Err(plans) => Err(plans),
+                },
+                Err(plans) => Err(plans),
+            };
+            match executed {
+                Ok(started) => return Ok(started),
+                Err(true) if !is_made => self.plan_kept(kept).await,
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The result of a point query; `None` if the usual way is to tell of an error.
     ///
     /// # Errors
     /// Those of reading and of expressions.
-    pub(crate) async fn execute_point(
-        &self,
-        sql: &str,
-        values: &[ast::Expr],
-    ) -> Result<Option<Started>> {
-        let values: Option<Vec<Value>> = values.iter().map(shape::constant).collect();
-        let Some(values) = values.filter(|values| !values.is_empty()) else { return Ok(None) };
-        let found = match self.session.kept_point(sql) {
-            Ok(Kept::Query(plan)) => {
-                let transaction = self.transaction.as_ref();
-                self.session.prepared_lookup(plan, &values, &[], transaction)
-            }
-            Ok(Kept::Change(_)) => return Ok(None),
-            Err(plans) => Err(plans),
-        };
-        let lookup = match found {
-            Ok(lookup) => lookup,
-            Err(plans) => {
-                if plans {
-                    self.plan_kept(sql, None).await;
-                }
-                return Ok(None);
-            }
-        };
+    async fn looked_up(&self, lookup: Lookup) -> Result<Option<Started>> {
         let schema = Arc::clone(lookup.plan.schema());
         let batch = match lookup.resident() {
             Ok(Some(found)) => found,

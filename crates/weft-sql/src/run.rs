@@ -26,7 +26,7 @@ use crate::insert;
 use crate::locate::locate;
 use crate::optimize::optimized;
 use crate::parameters::Bindings;
-use crate::point::KeptUse;
+use crate::point::KeptText;
 use crate::relation::Relation;
 use crate::running::{Header, Message, ResultKind};
 use crate::session::Session;
@@ -53,8 +53,8 @@ pub(crate) struct Run {
     /// Relations of this statement alone, by their names.
     pub(crate) relations: Arc<HashMap<String, Relation>>,
     pub(crate) economy: Economy,
-    /// What it has to do with plans that are kept.
-    pub(crate) kept: KeptUse,
+    /// Its text by which its plan is kept, or may be.
+    pub(crate) kept: Option<KeptText>,
     /// The transaction that it is a statement of.
     pub(crate) transaction: Option<Arc<SessionTransaction>>,
 }
@@ -95,9 +95,6 @@ async fn drive_uncancelled(
     let sql = Arc::clone(&run.sql);
     let mut reader = Reader::of(header, messages);
     let ledger = run.session.engine().ledger().clone();
-    if let KeptUse::Plans(given) = &run.kept {
-        run.plan_kept(&sql, Some(given)).await;
-    }
     let (mut lowered, mut surprises) = (ledger.times_lowered(), 0);
     let mut result = attempt_with_types(&run, &mut reader).await;
     // Whether workers come to wait for each other's memory depends on who is first: once more may do.
@@ -261,8 +258,8 @@ fn note_unheard(was_heard: bool) {
 
 fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
     async move {
-        if let KeptUse::Change(kept) = &run.kept
-            && let Some(started) = run.carry_out_kept(kept).await?
+        if let Some(kept) = &run.kept
+            && let Some(started) = run.execute_kept(kept).await?
         {
             return Ok(started);
         }
@@ -278,13 +275,14 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
                     return Err(SqlError::not_supported("EXECUTE of an EXECUTE"));
                 }
                 let sql = run.session.prepared(&name)?;
-                if let Some(started) = run.execute_point(&sql, &values).await? {
+                if let Some(kept) = KeptText::of_constants(&sql, &values)
+                    && let Some(started) = run.execute_kept(&kept).await?
+                {
                     return Ok(started);
                 }
                 let parameters = values.iter().map(|value| format!("({value})"));
                 let parameters = Bindings::Positional(parameters.collect());
-                let kept = KeptUse::None;
-                let inner = Run { sql: sql.into(), parameters, kept, ..run.clone() };
+                let inner = Run { sql: sql.into(), parameters, kept: None, ..run.clone() };
                 start(&inner, depth + 1).await
             }
             other => run.start_own(other).await,

@@ -64,7 +64,7 @@ use crate::own_functions::own_functions;
 use crate::parameters::{Bindings, Parameters};
 use crate::patterns::pattern_functions;
 use crate::pipelines::{ByPipelines, Pipelines};
-use crate::point::{KeptPlans, KeptUse, PointStart};
+use crate::point::{KeptPlans, KeptText, PointStart};
 use crate::postgres::{Client, Connected, Surroundings, postgres_functions};
 use crate::query_comparisons::any_row;
 use crate::random::{Seed, random_function};
@@ -311,10 +311,11 @@ impl Session {
         relations: HashMap<String, Relation>,
     ) -> Running {
         let start = match parameters {
-            Parameters::Positional(values) if relations.is_empty() => {
-                self.start_point(sql, values, &[])
-            }
-            _ => PointStart::Usual(KeptUse::None),
+            Parameters::Positional(values) if relations.is_empty() => match values.as_slice() {
+                [] => self.start_plain(sql),
+                values => self.start_point(sql, values, &[]),
+            },
+            _ => PointStart::Usual(None),
         };
         let kept = match start {
             PointStart::Started(running) => return self.as_current(running),
@@ -377,22 +378,12 @@ impl Session {
 
     /// Starts a statement of the system's own: it is not the session's current one.
     fn start_apart(self: &Arc<Session>, sql: &str) -> Running {
-        self.start_with(
-            sql,
-            Bindings::Positional(Vec::new()),
-            HashMap::new(),
-            (false, KeptUse::None),
-        )
+        self.start_with(sql, Bindings::Positional(Vec::new()), HashMap::new(), (false, None))
     }
 
     /// Starts a statement whose parameters are expressions of SQL. It is not the session's current one.
     pub(crate) fn start_bound(self: &Arc<Session>, sql: &str, parameters: Vec<String>) -> Running {
-        self.start_with(
-            sql,
-            Bindings::Positional(parameters),
-            HashMap::new(),
-            (false, KeptUse::None),
-        )
+        self.start_with(sql, Bindings::Positional(parameters), HashMap::new(), (false, None))
     }
 
     fn start_with(
@@ -400,7 +391,7 @@ impl Session {
         sql: &str,
         parameters: Bindings,
         relations: HashMap<String, Relation>,
-        (is_of_transaction, kept): (bool, KeptUse),
+        (is_of_transaction, kept): (bool, Option<KeptText>),
     ) -> Running {
         let transaction = self.transaction().filter(|_| is_of_transaction);
         let control = Arc::new(Control::of(&self.engine).within(transaction.as_ref()));

@@ -178,7 +178,8 @@ fn planned<'a>(
             None => projection,
         };
         let (learned, index_use) = (table.learned(), table.context.index_use);
-        let path = access_path::choose(&table.table, learned, &conditions, index_use);
+        let asked = (projection.as_slice(), conditions.as_slice());
+        let path = access_path::choose(&table.table, learned, asked, index_use);
         if let Some(path) = path {
             let wanted = (projection.as_slice(), with_row_id);
             return looked_up(table, state, path, wanted, (filters, &conditions));

@@ -160,6 +160,11 @@ impl Keys {
                     (&old.data_type, old.nullable) != (&new.data_type, new.nullable)
                 });
             }
+            for number in &definition.included {
+                let old = alteration.origins[*number].map(|old| &version.schema.columns[old]);
+                let new = &schema.columns[*number];
+                are_old |= old.is_none_or(|old| old.data_type != new.data_type);
+            }
             let entry = IndexEntry { definition: Arc::new(definition), ..index.entry.clone() };
             let (handle, moment) = (index.handle.clone(), index.moment.clone());
             indexes.push(IndexVersion { entry, handle, moment, overlay: None });
@@ -237,5 +242,10 @@ fn renumbered(
         }
     };
     let columns = definition.columns.iter().map(column).collect::<Result<_>>()?;
-    Ok(IndexDefinition { columns, ..definition.clone() })
+    let included = definition.included.iter().map(|number| {
+        let of = IndexColumn { column: *number, is_descending: false, nulls_first: false };
+        column(&of).map(|of| of.column)
+    });
+    let included = included.collect::<Result<_>>()?;
+    Ok(IndexDefinition { columns, included, ..definition.clone() })
 }

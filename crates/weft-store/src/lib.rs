@@ -69,7 +69,7 @@ pub use group_rows::ScanRows;
 pub use index::{
     Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexEnds, IndexScan,
     IndexScanOptions, KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches,
-    KeyRange,
+    KeyRange, Unknowns,
 };
 pub use point::{KeyedRow, ResidentRow};
 pub use row_group::ROW_GROUP_ROWS_MAX;

@@ -295,6 +295,7 @@ mod tests {
                         is_descending: true,
                         nulls_first: true,
                     }],
+                    included: vec![0],
                     is_unique: true,
                     is_primary: true,
                     is_constraint: true,

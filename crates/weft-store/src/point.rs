@@ -18,10 +18,13 @@ use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{DataType, TimeUnit};
 use futures::FutureExt;
 use weft_codec::{Block as Decoder, Scalar};
-use weft_index::Resident;
+use weft_index::{EntryBytes, PrefixCursor, Resident};
 
 use crate::error::{Result, StoreError};
 use crate::fetch::{fetch, retain_live};
+use crate::index::definition::Covering;
+use crate::index::join::shown;
+use crate::index::version::IndexVersion;
 use crate::page_io::count;
 use crate::pages::PageKind;
 use crate::row_group::{Block, RowGroup};
@@ -63,6 +66,7 @@ impl Table {
     ) -> Result<ResidentRow> {
         self.check_columns(projection)?;
         let index = self.index(index)?;
+        let covering = index.definition().covering(self.schema(), projection).transpose()?;
         let own = index.overlay.as_ref().and_then(|overlay| overlay.own.as_ref());
         if index.opened().is_none() || own.is_some_and(|own| own.opened().is_none()) {
             return Ok(ResidentRow::Unknown);
@@ -71,14 +75,25 @@ impl Table {
         let Some(layers) = index.layers(&self.version, &self.access).now_or_never() else {
             return Ok(ResidentRow::Unknown);
         };
+        let mut included = Vec::new();
         for layer in layers? {
-            let in_tree = match layer.opened.tree.get_resident(key) {
+            let in_tree = match layer.opened.tree.get_resident_entry(key, &mut included) {
                 Resident::Unknown => return Ok(ResidentRow::Unknown),
                 Resident::Row(row) => Some(row).filter(|row| layer.shows(*row)),
                 Resident::NoRow => None,
             };
-            let Some(row) = in_tree.or_else(|| layer.past_row(key)) else { continue };
-            match self.resident_values(row, projection)? {
+            let row = in_tree.or_else(|| {
+                let past = layer.past_entry(key)?;
+                included.clear();
+                included.extend_from_slice(&past.included);
+                Some(past.row)
+            });
+            let Some(row) = row else { continue };
+            let found = match &covering {
+                None => self.resident_values(row, projection)?,
+                Some(covering) => self.resident_entry(row, covering, (key, &included), index)?,
+            };
+            match found {
                 ResidentRow::NoRow => {}
                 found => return Ok(found),
             }
@@ -98,12 +113,72 @@ impl Table {
     ) -> Result<Option<KeyedRow>> {
         self.check_columns(projection)?;
         let (version, access) = (&*self.version, &*self.access);
-        let found = self.index(index)?.find(&[key], version, access).await?;
+        let index = self.index(index)?;
+        if let Some(covering) = index.definition().covering(self.schema(), projection) {
+            return self.row_by_entry(index, key, &covering?).await;
+        }
+        let found = index.find(&[key], version, access).await?;
         let mut rows: Vec<u64> = found.into_iter().flatten().collect();
         retain_live(version, access, &mut rows).await?;
         let Some(id) = rows.first().copied() else { return Ok(None) };
         let values = fetch(version, access, &rows, projection, 1).await?;
         Ok(Some(KeyedRow { id, values }))
+    }
+
+    /// As [`Table::row_by_key`], of an index whose entries have all values that are asked for.
+    async fn row_by_entry(
+        &self,
+        index: &IndexVersion,
+        key: &[u8],
+        covering: &Covering,
+    ) -> Result<Option<KeyedRow>> {
+        let (version, access) = (&*self.version, &*self.access);
+        let failed = |source| index.definition().error(&version.schema, source);
+        for layer in index.layers(version, access).await? {
+            let mut cursors = [PrefixCursor::new(key)];
+            let found = layer.opened.tree.multi_prefix_entries(&mut cursors, 1, 1).await;
+            let (found, entries) = found.map_err(failed)?;
+            let (mut found, mut entries) = shown(found, &entries, |row| layer.shows(row));
+            layer.add_past(&cursors, &mut found, Some(&mut entries));
+            for (number, (_, row)) in found.iter().enumerate() {
+                let mut live = vec![*row];
+                retain_live(version, access, &mut live).await?;
+                if !live.is_empty() {
+                    let values = covering.decode(&entries, &[number]).map_err(failed)?;
+                    return Ok(Some(KeyedRow { id: *row, values }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The values of a row by its entry in an index.
+    fn resident_entry(
+        &self,
+        row_id: u64,
+        covering: &Covering,
+        (key, included): (&[u8], &[u8]),
+        index: &IndexVersion,
+    ) -> Result<ResidentRow> {
+        match self.is_live(row_id) {
+            None => return Ok(ResidentRow::Unknown),
+            Some(false) => return Ok(ResidentRow::NoRow),
+            Some(true) => {}
+        }
+        let mut entries = EntryBytes::new();
+        entries.push(key, included);
+        let values = covering.decode(&entries, &[0]);
+        let values = values.map_err(|source| index.definition().error(self.schema(), source))?;
+        Ok(ResidentRow::Row(KeyedRow { id: row_id, values }))
+    }
+
+    /// Whether the table has a row of this id, which is not deleted; `None` if that is not known without waiting.
+    fn is_live(&self, row_id: u64) -> Option<bool> {
+        let segments = self.version.segments.iter().map(|segment| segment.known());
+        let segments: Vec<&Loaded> = segments.collect::<Option<_>>()?;
+        let Some((_, group)) = group_of(&segments, row_id) else { return Some(false) };
+        let row = (row_id - group.first_row) as usize;
+        Some(group.deleted.as_ref().is_none_or(|deleted| deleted.live().value(row)))
     }
 
     fn resident_values(&self, row_id: u64, projection: &[usize]) -> Result<ResidentRow> {

@@ -8,21 +8,22 @@
 //! synchronous join.
 //!
 //! Tuples that come out have the address of the outer tuple as their first column, from which the program loads what it
-//! needs of it, and then, for pairs, the columns of the inner row.
+//! needs of it, and then, for pairs, the columns of the inner row, or for marks whether there is a match.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_array::{
-    Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
+    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
+    new_null_array,
 };
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, MutableBuffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, MutableBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::memory::Holder;
-use weft_store::{KeyLookup, KeyLookups, KeyMatches};
+use weft_store::{KeyLookup, KeyLookups, KeyMatches, Unknowns};
 
 use super::batches::BatchTuples;
 use crate::arrow::ColumnBuilder;
@@ -63,6 +64,11 @@ pub enum IndexJoinKind {
     Semi,
     /// Tuples that have none.
     Anti,
+    /// Tuples that have none, as NOT IN means it: none if there is a null among the keys of inner rows, and none with a null of their own
+    /// unless there are no inner rows.
+    NotIn,
+    /// All tuples, and whether they have a match.
+    Mark,
 }
 
 impl IndexJoinKind {
@@ -100,6 +106,8 @@ struct Shared {
     /// Outer tuples of a coroutine, at most.
     tuples_max: usize,
     opened: OnceLock<Opened>,
+    /// What NOT IN has to know of the inner rows, once a coroutine has asked.
+    unknowns: OnceLock<Unknowns>,
 }
 
 /// What the query gives.
@@ -142,8 +150,9 @@ impl IndexJoin {
         tuples_max: usize,
     ) -> IndexJoin {
         assert!((1..=VECTOR_ROWS_MAX).contains(&tuples_max), "{tuples_max} tuples of a coroutine");
-        let opened = OnceLock::new();
-        let shared = Shared { outer, keys, kind, lookup, inner, residual, tuples_max, opened };
+        let (opened, unknowns) = (OnceLock::new(), OnceLock::new());
+        let shared =
+            Shared { outer, keys, kind, lookup, inner, residual, tuples_max, opened, unknowns };
         IndexJoin { shared: Arc::new(shared), plan: OnceLock::new() }
     }
 }
@@ -333,6 +342,8 @@ struct Joining {
     lookups: Option<KeyLookups>,
     /// Which of them have a match, where that counts.
     matched: Vec<bool>,
+    /// Which of them have a key without a null, if not all do.
+    validity: Option<NullBuffer>,
     has_ended: bool,
 }
 
@@ -343,7 +354,8 @@ impl Joining {
             IndexJoinKind::Inner => Vec::new(),
             _ => vec![false; addresses.len()],
         };
-        Joining { shared: shared.clone(), addresses, lookups, matched, has_ended }
+        let (shared, validity) = (shared.clone(), None);
+        Joining { shared, addresses, lookups, matched, validity, has_ended }
     }
 
     /// The next tuples that come of them; `None` when all have.
@@ -356,6 +368,9 @@ impl Joining {
         if self.lookups.is_none() {
             let keys = shared.keys_of(&self.addresses, opened)?;
             self.lookups = Some(shared.lookup.begin(&keys)?);
+            self.validity = keys.iter().fold(None, |nulls, key| {
+                NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
+            });
         }
         let mut pace = Pace::default();
         while let Some(lookups) = &mut self.lookups
@@ -393,7 +408,23 @@ impl Joining {
         self.has_ended = true;
         let wants = match shared.kind {
             IndexJoinKind::Inner => return Ok(None),
+            IndexJoinKind::Mark => {
+                let marks = BooleanArray::from(std::mem::take(&mut self.matched));
+                let addresses = std::mem::take(&mut self.addresses);
+                let lanes = [Lane::U64, Lane::Bool];
+                return Ok(Some(tuples_of(addresses, vec![Arc::new(marks)], &lanes)?));
+            }
             IndexJoinKind::Semi => true,
+            IndexJoinKind::NotIn => {
+                let unknowns = shared.unknowns().await?;
+                let is_unknown = |tuple: usize| {
+                    let has_null = self.validity.as_ref().is_some_and(|of| of.is_null(tuple));
+                    unknowns.has_rows && (unknowns.has_null || has_null)
+                };
+                let tuples = self.matched.iter_mut().enumerate();
+                tuples.for_each(|(tuple, matched)| *matched |= is_unknown(tuple));
+                false
+            }
             IndexJoinKind::Left | IndexJoinKind::Anti => false,
         };
         let of_tuples = self.addresses.iter().zip(&self.matched);
@@ -454,16 +485,30 @@ impl Shared {
 
     /// Tuples of these columns.
     fn tuples(&self, addresses: Vec<u64>, inner: Vec<ArrayRef>) -> Result<BatchTuples> {
-        let rows = RecordBatchOptions::new().with_row_count(Some(addresses.len()));
-        let addresses = Arc::new(UInt64Array::from(addresses)) as ArrayRef;
-        let columns: Vec<ArrayRef> = std::iter::once(addresses).chain(inner).collect();
-        let field = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
-        let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
-        let inner = self.inner.iter().map(|(_, lane)| *lane).take(columns.len() - 1);
-        let lanes: Vec<Lane> = std::iter::once(Lane::U64).chain(inner).collect();
-        let batch = RecordBatch::try_new_with_options(Arc::new(schema), columns, &rows)?;
-        BatchTuples::new(&batch, &lanes)
+        let of_inner = self.inner.iter().map(|(_, lane)| *lane).take(inner.len());
+        let lanes: Vec<Lane> = std::iter::once(Lane::U64).chain(of_inner).collect();
+        tuples_of(addresses, inner, &lanes)
     }
+
+    /// What NOT IN has to know of the inner rows.
+    async fn unknowns(&self) -> Result<Unknowns> {
+        if let Some(known) = self.unknowns.get() {
+            return Ok(*known);
+        }
+        let found = self.lookup.unknowns().await?;
+        Ok(*self.unknowns.get_or_init(|| found))
+    }
+}
+
+/// Tuples of addresses and columns, in these lanes.
+fn tuples_of(addresses: Vec<u64>, beside: Vec<ArrayRef>, lanes: &[Lane]) -> Result<BatchTuples> {
+    let rows = RecordBatchOptions::new().with_row_count(Some(addresses.len()));
+    let addresses = Arc::new(UInt64Array::from(addresses)) as ArrayRef;
+    let columns: Vec<ArrayRef> = std::iter::once(addresses).chain(beside).collect();
+    let field = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
+    let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+    let batch = RecordBatch::try_new_with_options(Arc::new(schema), columns, &rows)?;
+    BatchTuples::new(&batch, lanes)
 }
 
 impl Opened {

@@ -12,7 +12,7 @@ use super::columns::{ColumnFormat, Skip, Texts};
 use super::lex::{Dialect, Fault, Field, Lexer, LineKind};
 use crate::error::{FilesError, Result, shortened};
 use crate::input::{Compression, Input};
-use crate::source::{FileReader, Piece, Pieces, ReadPlan, TypesFrom};
+use crate::source::{FileReader, Piece, Pieces, PlacedBatch, ReadPlan, TypesFrom};
 
 /// Bytes of a piece, at least.
 const PIECE_BYTES_MIN: usize = 16 << 10;
@@ -186,7 +186,32 @@ impl Piece for CsvPiece {
     }
 
     fn decode(self: Box<Self>) -> Result<Vec<RecordBatch>> {
-        let CsvPiece { layout, plan, cut } = *self;
+        self.decoded(|_, _, batch, _| batch)
+    }
+
+    fn decode_placed(self: Box<Self>) -> Result<Vec<PlacedBatch>> {
+        self.decoded(|records, fields, batch, kept| {
+            let lines = records.lines(fields).into_iter();
+            let lines = match kept {
+                None => lines.collect(),
+                Some(kept) => {
+                    let kept = kept.values().iter();
+                    lines.zip(kept).filter(|(_, kept)| *kept).map(|(line, _)| line).collect()
+                }
+            };
+            PlacedBatch { batch, file: None, lines: Some(lines) }
+        })
+    }
+}
+
+impl CsvPiece {
+    /// The batches of the piece, of each of which `made` makes something: it gets the records, the fields of those that the batch is of,
+    /// the batch, and which of the records are in it, if some are left out.
+    fn decoded<T>(
+        self,
+        made: impl Fn(&Records<'_>, &[Field], RecordBatch, Option<BooleanArray>) -> T,
+    ) -> Result<Vec<T>> {
+        let CsvPiece { layout, plan, cut } = self;
         let records = Records::of(&layout, &cut)?;
         let (width, rows) = (layout.formats.len(), records.rows);
         let batches = rows.div_ceil(plan.batch_rows.max(1));
@@ -198,7 +223,8 @@ impl Piece for CsvPiece {
         while first < rows {
             let end = if rows - first < 2 * portion { rows } else { first + portion };
             let fields = &records.fields[first * width..end * width];
-            decoded.push(records.batch(&layout, &plan, &schema, fields)?);
+            let (batch, kept) = records.batch(&layout, &plan, &schema, fields)?;
+            decoded.push(made(&records, fields, batch, kept));
             first = end;
         }
         Ok(decoded)
@@ -211,6 +237,8 @@ pub(crate) struct Records<'a> {
     pub(crate) fields: Vec<Field>,
     rows: usize,
     line: u64,
+    newline: u8,
+    width: usize,
 }
 
 impl<'a> Records<'a> {
@@ -245,16 +273,31 @@ impl<'a> Records<'a> {
             }
             at = record.next;
         }
-        Ok(Records { text, fields, rows, line: cut.line })
+        Ok(Records { text, fields, rows, line: cut.line, newline: layout.newline, width })
     }
 
+    /// The numbers of the lines that records of these fields begin in, which follow each other.
+    fn lines(&self, fields: &[Field]) -> Vec<u64> {
+        let (mut line, mut at) = (self.line, 0);
+        let starts = fields.chunks(self.width).filter_map(|record| record.first());
+        let line_at = |field: &Field| {
+            let start = field.start().max(at);
+            let between = &self.text.as_bytes()[at..start];
+            line += memchr_iter(self.newline, between).count() as u64;
+            at = start;
+            line
+        };
+        starts.map(line_at).collect()
+    }
+
+    /// The rows of records, and which of these are among them, if some are left out.
     fn batch(
         &self,
         layout: &Layout,
         plan: &ReadPlan,
         schema: &SchemaRef,
         fields: &[Field],
-    ) -> Result<RecordBatch> {
+    ) -> Result<(RecordBatch, Option<BooleanArray>)> {
         let width = layout.formats.len();
         let rows = fields.len() / width;
         let array = |column: usize, skip: &mut Skip<'_>| {
@@ -278,7 +321,7 @@ impl<'a> Records<'a> {
         };
         if !layout.ignore_errors {
             let arrays = plan.projection.iter().map(|column| array(*column, &mut Skip::Never));
-            return made(arrays.collect::<Result<Vec<ArrayRef>>>()?);
+            return Ok((made(arrays.collect::<Result<Vec<ArrayRef>>>()?)?, None));
         }
         // Which records are left out must not depend on the columns that are wanted.
         let mut skipped = vec![false; rows];
@@ -289,7 +332,9 @@ impl<'a> Records<'a> {
         let batch =
             made(plan.projection.iter().map(|column| Arc::clone(&arrays[*column])).collect())?;
         let kept: BooleanArray = skipped.iter().map(|skipped| Some(!skipped)).collect();
-        filter_record_batch(&batch, &kept).map_err(|error| FilesError::option(error.to_string()))
+        let batch = filter_record_batch(&batch, &kept)
+            .map_err(|error| FilesError::option(error.to_string()))?;
+        Ok((batch, Some(kept)))
     }
 
     fn misfit(&self, layout: &Layout, column: usize, field: Field) -> FilesError {

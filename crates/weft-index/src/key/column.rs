@@ -33,7 +33,7 @@ use super::KeyColumn;
 use crate::error::IndexError;
 
 /// The byte before a value that might have been a NULL.
-const VALUE: u8 = 1;
+pub(super) const VALUE: u8 = 1;
 const NULL_FIRST: u8 = 0;
 const NULL_LAST: u8 = 2;
 

@@ -24,14 +24,23 @@ impl Tree {
     /// The row with this key, as far as that can be told without waiting. On any thread. Of a tree whose keys need not be
     /// unique nothing can be told.
     pub fn get_resident(&self, key: &[u8]) -> Resident {
+        self.look_up_resident(key, None)
+    }
+
+    /// As [`Tree::get_resident`], and puts what the entry of the row includes into `included`.
+    pub fn get_resident_entry(&self, key: &[u8], included: &mut Vec<u8>) -> Resident {
+        self.look_up_resident(key, Some(included))
+    }
+
+    fn look_up_resident(&self, key: &[u8], mut included: Option<&mut Vec<u8>>) -> Resident {
         if !self.form.is_unique {
             return Resident::Unknown;
         }
-        let found = (0..ATTEMPTS).find_map(|_| match self.descend_resident(key) {
+        let attempt = |_| match self.descend_resident(key, included.as_deref_mut()) {
             Descent::Ended(found) => Some(found),
             Descent::Spoilt => None,
-        });
-        found.unwrap_or(Resident::Unknown)
+        };
+        (0..ATTEMPTS).find_map(attempt).unwrap_or(Resident::Unknown)
     }
 
     fn visit_resident(&self, number: u32) -> Option<Visit<'_>> {
@@ -40,7 +49,7 @@ impl Tree {
         Some(Visit { page, number, guard: None })
     }
 
-    fn descend_resident(&self, key: &[u8]) -> Descent {
+    fn descend_resident(&self, key: &[u8], included: Option<&mut Vec<u8>>) -> Descent {
         let Some(mut at) = self.visit_resident(ROOT) else {
             return Descent::Ended(Resident::Unknown);
         };
@@ -53,6 +62,10 @@ impl Tree {
             let (index, is_equal) = node.lower_bound_in(low, high, head, suffix);
             if level == 0 {
                 let row = is_equal.then(|| node.row(index));
+                if let (Some(included), true) = (included, is_equal) {
+                    included.clear();
+                    node.append_included(index, included);
+                }
                 return match at.page.validate() {
                     true => Descent::Ended(row.map_or(Resident::NoRow, Resident::Row)),
                     false => Descent::Spoilt,

@@ -56,7 +56,8 @@ impl Target<'_> {
         };
         if let Some(origin) = origin {
             for index in self.indexes.clone() {
-                if !index.columns.iter().any(|of| of.column == origin) {
+                let is_in_key = index.columns.iter().any(|of| of.column == origin);
+                if !is_in_key && !index.included.contains(&origin) {
                     continue;
                 }
                 if !is_cascading {

@@ -128,7 +128,11 @@ impl<'a> Target<'a> {
                 Some(IndexColumn { column, ..*of })
             };
             let columns = index.columns.iter().map(column).collect::<Option<_>>()?;
-            Some(IndexDefinition { columns, ..index.clone() })
+            let included = index.included.iter().map(|number| {
+                self.columns.iter().position(|column| column.origin == Some(*number))
+            });
+            let included = included.collect::<Option<_>>()?;
+            Some(IndexDefinition { columns, included, ..index.clone() })
         };
         self.indexes.iter().filter_map(renumbered).collect()
     }

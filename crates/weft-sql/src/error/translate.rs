@@ -196,14 +196,14 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
                 "{} is there twice, which the {what} {constraint} of table {table} does not allow",
                 key_in_words(key, types)
             );
-            return SqlError::new(ErrorKind::UniqueViolation, message);
+            return SqlError::new(ErrorKind::UniqueViolation, message).with_key(table, key);
         }
         StoreError::Unreferenced { table, constraint, parent, key, types } => {
             let message = format!(
                 "{} of table {table} is not in table {parent}, to which the foreign key {constraint} refers",
                 key_in_words(key, types)
             );
-            return SqlError::new(ErrorKind::ForeignKeyViolation, message);
+            return SqlError::new(ErrorKind::ForeignKeyViolation, message).with_key(table, key);
         }
         StoreError::Referenced { what, constraint, table } => {
             let message =

@@ -22,6 +22,7 @@ impl Run {
         let table = catalog.stored(&relation_name(&create.table_name)?)?;
         let columns = create.columns.iter().map(|column| key_column(table.schema(), column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
+        let included = included(table.schema(), &columns, &create.include)?;
         let snapshot = catalog.snapshot();
         let name = match &create.name {
             Some(name) => relation_name(name)?,
@@ -39,6 +40,7 @@ impl Run {
         let definition = IndexDefinition {
             name,
             columns,
+            included,
             is_unique: create.unique,
             is_primary: false,
             is_constraint: false,
@@ -127,7 +129,6 @@ fn check_clauses(create: &ast::CreateIndex) -> Result<()> {
     }
     let others = [
         ("CREATE INDEX CONCURRENTLY", create.concurrently),
-        ("INCLUDE", !create.include.is_empty()),
         ("NULLS NOT DISTINCT", create.nulls_distinct == Some(false)),
         ("CREATE INDEX … WITH", !create.with.is_empty()),
         ("an index of some of the rows", create.predicate.is_some()),
@@ -160,6 +161,26 @@ fn key_column(schema: &TableSchema, column: &ast::IndexColumn) -> Result<IndexCo
     let is_descending = options.asc == Some(false);
     let nulls_first = options.nulls_first.unwrap_or(is_descending);
     Ok(IndexColumn { column: number, is_descending, nulls_first })
+}
+
+/// The columns that entries have beside their keys.
+fn included(schema: &TableSchema, key: &[IndexColumn], names: &[ast::Ident]) -> Result<Vec<usize>> {
+    let mut included = Vec::with_capacity(names.len());
+    for ident in names {
+        let name = Name::of(ident);
+        let Some(number) = name.find(schema) else {
+            let message = format!("table {} has no column {}", schema.name, name.text);
+            return Err(SqlError::new(ErrorKind::Semantic, message).about(name.text));
+        };
+        if included.contains(&number) || key.iter().any(|of| of.column == number) {
+            let message = format!("column {} is in the index already", name.text);
+            return Err(SqlError::new(ErrorKind::Semantic, message)
+                .about(name.text)
+                .with_hint("INCLUDE names other columns than the key, each once"));
+        }
+        included.push(number);
+    }
+    Ok(included)
 }
 
 /// A name of table and columns that no index has.

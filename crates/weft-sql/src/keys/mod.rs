@@ -20,7 +20,7 @@ use crate::schemas::parts;
 pub(crate) use checks::Checks;
 pub(crate) use declared::{Declared, take_constraints};
 use declared::{Kind, Name};
-pub(crate) use words::{constraints_in_words, index_in_words};
+pub(crate) use words::{constraints_in_words, included_in_words, index_in_words};
 
 /// What a table promises, with its columns' numbers.
 #[derive(Debug, Default)]
@@ -109,8 +109,15 @@ pub(crate) fn resolve_more(
                 let name = names.name(name, schema, of, suffix);
                 let columns = columns.into_iter().map(ascending).collect();
                 let (is_unique, is_constraint) = (true, true);
-                let index = IndexDefinition { name, columns, is_unique, is_primary, is_constraint };
-                promised.indexes.push(index);
+                let included = Vec::new();
+                promised.indexes.push(IndexDefinition {
+                    name,
+                    columns,
+                    included,
+                    is_unique,
+                    is_primary,
+                    is_constraint,
+                });
             }
             Kind::Check { sql, column } => {
                 let of: Vec<usize> = column.iter().filter_map(|name| name.find(schema)).collect();

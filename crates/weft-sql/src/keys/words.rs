@@ -36,6 +36,14 @@ pub(crate) fn constraints_in_words(snapshot: &Snapshot, table: &Table) -> Vec<St
     words
 }
 
+/// The columns that an index includes, as its statement names them.
+pub(crate) fn included_in_words(schema: &TableSchema, index: &IndexDefinition) -> String {
+    match index.included.is_empty() {
+        true => String::new(),
+        false => format!(" INCLUDE ({})", names(schema, index.included.iter())),
+    }
+}
+
 /// The statement that makes an index.
 pub(crate) fn index_in_words(
     snapshot: &Snapshot,
@@ -57,10 +65,11 @@ pub(crate) fn index_in_words(
         })
         .collect();
     format!(
-        "CREATE {}INDEX {} ON {} ({})",
+        "CREATE {}INDEX {} ON {} ({}){}",
         if index.is_unique { "UNIQUE " } else { "" },
         quoted(&index.name),
         written(snapshot, &schema.name),
-        columns.join(", ")
+        columns.join(", "),
+        included_in_words(schema, index)
     )
 }

@@ -26,7 +26,7 @@ use super::translate::{Translator, column_of, passed};
 use super::worth::Worth;
 use crate::access_path::IndexUse;
 use crate::plan_node::Plan;
-use crate::pushdown::scalar_value;
+use crate::pushdown::{Condition, scalar_value};
 use crate::scan::ScanExec;
 
 /// Time in ns that a row takes in a scan for each of its columns, and to be looked for in a hash table.
@@ -35,6 +35,8 @@ const PROBED_ROW_NS: f64 = 4.0;
 /// Time in ns that looking up a key takes, and fetching a value of a row that is found.
 const LOOKED_UP_KEY_NS: f64 = 1_000.0;
 const FETCHED_VALUE_NS: f64 = 2_000.0;
+/// Time in ns that telling a row from an entry of an index takes.
+const ENTRY_NS: f64 = 200.0;
 /// Time in ns that reading takes, for each byte, and for each request where many are in flight.
 const READ_BYTE_NS: f64 = 0.5;
 const READ_REQUEST_NS: f64 = 5_000.0;
@@ -170,7 +172,7 @@ pub(super) fn choose<'a>(
     translator: &Translator,
     joining: &Joining<'a>,
 ) -> Option<IndexChoice<'a>> {
-    if joining.keys.is_empty() || joining.nulls != Nulls::Never {
+    if joining.keys.is_empty() || joining.nulls == Nulls::Equal {
         return None;
     }
     let sides = [JoinSide::Right, JoinSide::Left];
@@ -192,8 +194,34 @@ fn kind(join_type: JoinType, inner: JoinSide) -> Option<IndexJoinKind> {
         (JoinType::LeftAnti, JoinSide::Right) | (JoinType::RightAnti, JoinSide::Left) => {
             IndexJoinKind::Anti
         }
+        (JoinType::LeftMark, JoinSide::Right) | (JoinType::RightMark, JoinSide::Left) => {
+            IndexJoinKind::Mark
+        }
         _ => return None,
     })
+}
+
+/// The kind of a join where nulls keep it unknown whether there is a match: the usual one if there are no nulls; else NOT IN of all rows of
+/// a table by one key, which the index has in the type of the outer one: a cast would make nulls of other values.
+fn kind_with_unknown(
+    kind: IndexJoinKind,
+    joining: &Joining<'_>,
+    (inner, inner_side): (&Inner<'_>, JoinSide),
+    outer_schema: &Schema,
+) -> Option<IndexJoinKind> {
+    let [(left, right)] = joining.keys else { return None };
+    let (outer, key) = if inner_side == JoinSide::Left { (right, left) } else { (left, right) };
+    let column = inner.table_column(key)?;
+    let schema = inner.scan.table().arrow_schema();
+    let field = schema.field(column);
+    if !field.is_nullable() && !outer.nullable(outer_schema).ok()? {
+        return Some(kind);
+    }
+    let is_whole = joining.filter.is_none()
+        && inner.filters.is_empty()
+        && inner.scan.conditions().is_empty()
+        && outer.data_type(outer_schema).is_ok_and(|found| found == *field.data_type());
+    (is_whole && kind == IndexJoinKind::Anti).then_some(IndexJoinKind::NotIn)
 }
 
 /// The best index of one of the inputs, and the time in ns that looking up takes beyond that of a scan.
@@ -213,6 +241,10 @@ fn on_side<'a>(
         return None;
     }
     let outer_schema = outer_plan.schema();
+    let kind = match joining.nulls {
+        Nulls::Unknown => kind_with_unknown(kind, joining, (&inner, inner_side), &outer_schema)?,
+        _ => kind,
+    };
     let table = inner.scan.table().clone();
     let indexes = table.indexes().filter_map(|index| {
         let (parts, rest) = parts(index, joining, &inner, inner_side, &outer_schema)?;
@@ -311,12 +343,32 @@ fn fetched(
 }
 
 impl IndexChoice<'_> {
+    /// The conditions of the scan, but for those that say what columns of the key are looked up by.
+    pub(super) fn conditions(&self) -> Vec<Condition> {
+        let table = self.inner.scan.table();
+        let index = table.indexes().find(|index| index.name == self.index);
+        let columns = index.map_or(&[][..], |index| &index.columns);
+        let is_looked_up = |(column, predicate): &&Condition| {
+            let schema = table.arrow_schema();
+            let mut parts = columns.iter().zip(&self.parts);
+            parts.any(|(of, (part, _))| match (part, predicate) {
+                (KeyPart::Constant(value), Predicate::Compare(Op::Eq, equal)) => {
+                    let data_type = schema.field(*column).data_type();
+                    of.column == *column && scalar_value(equal, data_type).as_ref() == Some(value)
+                }
+                _ => false,
+            })
+        };
+        let conditions = self.inner.scan.conditions().iter();
+        conditions.filter(|condition| !is_looked_up(condition)).cloned().collect()
+    }
+
     /// The columns of the table that are read of the rows that are found.
     fn read_columns(&self) -> Vec<usize> {
         let scan = self.inner.scan;
         let mut columns: Vec<usize> =
             self.fetched.iter().map(|column| scan.projection()[*column]).collect();
-        columns.extend(scan.conditions().iter().map(|(column, _)| *column));
+        columns.extend(self.conditions().iter().map(|(column, _)| *column));
         columns.sort_unstable();
         columns.dedup();
         columns
@@ -348,13 +400,19 @@ impl IndexChoice<'_> {
         let nodes = (all / NODE_KEYS).max(1.0);
         let cold_nodes = distinct(nodes, outer_rows) * (1.0 - cached);
         let columns = self.read_columns();
+        let looked_up_ns = outer_rows * LOOKED_UP_KEY_NS * height.max(1.0) / 2.0;
+        if table.is_covered(&self.index, &columns).unwrap_or(false) {
+            return looked_up_ns
+                + rows * ENTRY_NS
+                + cold_nodes * (READ_REQUEST_NS + NODE_BYTES * READ_BYTE_NS);
+        }
         let ColumnResidence { bytes, blocks, cached } = table.residence(&columns);
         let blocks = (blocks as f64).max(1.0);
         let visited = distinct(blocks, rows * columns.len() as f64);
         let cold_blocks = visited * (1.0 - cached);
         let requests = cold_nodes + cold_blocks;
         let read_bytes = cold_nodes * NODE_BYTES + cold_blocks * bytes as f64 / blocks;
-        outer_rows * LOOKED_UP_KEY_NS * height.max(1.0) / 2.0
+        looked_up_ns
             + rows * columns.len() as f64 * FETCHED_VALUE_NS
             + requests * READ_REQUEST_NS
             + read_bytes * READ_BYTE_NS

@@ -26,6 +26,7 @@ use super::expressions::{Expr, Expressions};
 use super::index_choice::{IndexChoice, KeyPart};
 use super::join::{JoinColumn, Joining};
 use super::join_build::hash;
+use super::join_probe::marked;
 use super::logic;
 use super::open::Open;
 use super::stored::{Stored, StoredTerm};
@@ -77,7 +78,7 @@ pub(super) fn join(
     let options = KeyLookupOptions {
         index: choice.index.clone(),
         projection: choice.fetched.iter().map(|column| scan.projection()[*column]).collect(),
-        conditions: scan.conditions().to_vec(),
+        conditions: choice.conditions(),
         depth: scan.context().io_depth,
     };
     let lookup = table.key_lookup(options).map_err(|error| from_store(&error))?;
@@ -87,7 +88,9 @@ pub(super) fn join(
         (data_type.clone(), Lane::of(data_type))
     };
     let inner: Vec<(DataType, Lane)> = choice.fetched.iter().map(of_column).collect();
-    let sides = Sides { joining, choice, kept: &kept, layout: &layout, inner: &inner };
+    let is_index_only = lookup.is_index_only();
+    let sides =
+        Sides { joining, choice, kept: &kept, layout: &layout, inner: &inner, is_index_only };
     let residual = sides.residual()?;
     let source = IndexJoin::new(
         rows,
@@ -204,7 +207,8 @@ impl IndexChoice<'_> {
     /// The columns of the outer input that are wanted of its stored rows.
     fn outer_columns(&self, joining: &Joining<'_>) -> DfResult<Vec<usize>> {
         let mut wanted = Vec::new();
-        for column in joining.columns().into_iter().chain(joining.filter_columns()?) {
+        let columns = joining.columns().into_iter().chain(joining.filter_columns()?);
+        for column in columns.filter(|column| *column != JoinColumn::Mark) {
             let (column, is_inner) = self.side_of(column)?;
             if !is_inner {
                 wanted.push(column);
@@ -227,6 +231,8 @@ struct Sides<'a> {
     layout: &'a Arc<Layout>,
     /// Types and lanes of the columns that are fetched.
     inner: &'a [(DataType, Lane)],
+    /// Whether what is fetched comes from the index, and not from rows.
+    is_index_only: bool,
 }
 
 impl Sides<'_> {
@@ -324,16 +330,22 @@ impl Sides<'_> {
         let Sides { joining, choice, .. } = self;
         let has_pairs = matches!(choice.kind, IndexJoinKind::Inner | IndexJoinKind::Left);
         let of_inner = self.inner.iter().map(|(_, lane)| *lane).filter(|_| has_pairs);
-        let lanes: Vec<Lane> = std::iter::once(Lane::U64).chain(of_inner).collect();
+        let mark = (choice.kind == IndexJoinKind::Mark).then_some(Lane::Bool);
+        let lanes: Vec<Lane> = std::iter::once(Lane::U64).chain(of_inner).chain(mark).collect();
         let mut registers = Vec::new();
         let mut open = Open::new(Box::new(source), self.label(), &lanes, |inputs| {
             registers = inputs.to_vec();
             Vec::new()
         });
-        let scan = self.scan_terms(&registers[1..], choice.kind == IndexJoinKind::Left);
+        let of_scan = if has_pairs { &registers[1..] } else { &[] };
+        let scan = self.scan_terms(of_scan, choice.kind == IndexJoinKind::Left);
         let inner = self.inner_terms(&scan);
         let mut loaded: Vec<Option<Term>> = vec![None; self.kept.len()];
         for column in joining.columns() {
+            if column == JoinColumn::Mark {
+                open.columns.push(marked(registers[1], false));
+                continue;
+            }
             let (column, is_inner) = choice.side_of(column)?;
             open.columns.push(match (is_inner, self.kept.get(column)) {
                 (true, _) => inner[column].clone(),
@@ -355,6 +367,8 @@ impl Sides<'_> {
             IndexJoinKind::Left => "left",
             IndexJoinKind::Semi => "semi",
             IndexJoinKind::Anti => "anti",
+            IndexJoinKind::NotIn => "null-aware anti",
+            IndexJoinKind::Mark => "mark",
         };
         let definition = choice.inner.scan.table().schema();
         let names = choice.inner.scan.table();
@@ -369,10 +383,11 @@ impl Sides<'_> {
         });
         let equal: Vec<String> = equal.collect();
         format!(
-            "{kind} join by index {} of {} on {}",
+            "{kind} join by index {} of {} on {}{}",
             choice.index,
             definition.name,
-            shortened(&equal.join(", "))
+            shortened(&equal.join(", ")),
+            if self.is_index_only { ", index only" } else { "" }
         )
     }
 }

@@ -331,6 +331,6 @@ fn storage<'a>(terms: impl Iterator<Item = &'a Term>) -> Vec<(Register, bool, St
 }
 
 /// Whether there is a match.
-fn marked(mark: Register, is_nullable: bool) -> Term {
+pub(super) fn marked(mark: Register, is_nullable: bool) -> Term {
     Term::new(mark, Lane::Bool, &DataType::Boolean, is_nullable)
 }

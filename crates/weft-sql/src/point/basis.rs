@@ -25,6 +25,8 @@ pub(super) struct Basis {
     schema: TableSchema,
     /// The index by which the row is found, if one is.
     index: Option<IndexDefinition>,
+    /// All unique indexes, where they tell what becomes of a row.
+    unique: Option<Vec<IndexDefinition>>,
     /// The conditions that rows have to satisfy, of a change.
     checks: Option<Vec<Check>>,
     /// A hash of views, macros, sequences and schemas.
@@ -47,10 +49,17 @@ impl Basis {
             table: table.schema().name.clone(),
             schema: table.schema().clone(),
             index,
+            unique: None,
             checks: is_change.then(|| table.constraints().checks.clone()),
             definitions: definitions(snapshot),
             known: AtomicU64::new(NO_GENERATION),
         }
+    }
+
+    /// The same of a change that looks at all unique indexes of the table.
+    pub(super) fn with_unique(self, table: &Table) -> Basis {
+        let unique = table.indexes().filter(|index| index.is_unique).cloned().collect();
+        Basis { unique: Some(unique), ..self }
     }
 
     /// The name of the index by which the row is found.
@@ -82,6 +91,9 @@ impl Basis {
         }
         let holds = *table.schema() == self.schema
             && self.index.as_ref().is_none_or(|of| table.indexes().any(|index| index == of))
+            && self.unique.as_ref().is_none_or(|unique| {
+                table.indexes().filter(|index| index.is_unique).eq(unique.iter())
+            })
             && self.checks.as_ref().is_none_or(|checks| table.constraints().checks == *checks)
             && definitions(snapshot) == self.definitions;
         if holds && is_committed {

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef};
+use arrow::record_batch::RecordBatch;
 use chrono::Utc;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::FutureExt;
@@ -13,46 +15,47 @@ use weft_store::{Change, KeyedRow, ResidentRow, RowSet, StoreError, Table, Writt
 use super::basis::Key;
 use super::change_plan::ChangePlan;
 use super::given::Given;
-use crate::error::{Result, SqlError};
+use crate::error::{ErrorKind, Result, SqlError};
 use crate::run::{Run, Started};
 use crate::sequences;
-
-/// A change that is to be carried out.
-#[derive(Clone, Debug)]
-pub(crate) struct KeptChange {
-    pub(super) plan: Arc<ChangePlan>,
-    pub(super) given: Arc<Given>,
-}
 
 /// What a change has come to, before the store has heard of it.
 struct Prepared {
     changes: Vec<Change>,
     /// Rows changed or inserted.
     affected: u64,
-    returned: Option<arrow::record_batch::RecordBatch>,
+    returned: Option<RecordBatch>,
 }
 
 impl Run {
-    /// Carries out a change whose plan is kept; `None` if the usual way is to.
+    /// Carries out a change whose plan is kept; `None` if the usual way is to, and within an error whether the plan is to be made anew.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn carry_out_kept(&self, kept: &KeptChange) -> Result<Option<Started>> {
-        let plan = &kept.plan;
-        let Some(table) = self.table_of(kept).await else { return Ok(None) };
-        let prepared = match self.prepare_kept(kept, &table).await {
+    pub(super) async fn carry_out_kept(
+        &self,
+        plan: &Arc<ChangePlan>,
+        given: &Arc<Given>,
+    ) -> Result<std::result::Result<Option<Started>, bool>> {
+        let table = match self.table_of(plan) {
+            Ok(table) => table,
+            Err(is_old) => return Ok(Err(is_old)),
+        };
+        let prepared = match self.prepare_kept((plan, given), &table).await {
             Ok(Some(prepared)) => prepared,
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(Ok(None)),
             Err(error) => {
                 log::debug!("a change is planned in the usual way: {error}");
-                return Ok(None);
+                return Ok(Ok(None));
             }
         };
         if !prepared.changes.is_empty() {
-            self.commit(prepared.changes).await?;
+            if let Err(error) = self.commit(prepared.changes).await {
+                return Err(self.conflicting(error, plan, &table));
+            }
             self.control.progress.add_rows(prepared.affected);
         }
-        Ok(Some(match plan.returned_schema() {
+        Ok(Ok(Some(match plan.returned_schema() {
             Some(schema) => {
                 let rows = futures::stream::iter(prepared.returned.map(Ok));
                 Started::Rows(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), rows)))
@@ -62,36 +65,45 @@ impl Run {
                 let work = async move { Ok(Some(affected)) };
                 Started::Command { tag: plan.tag, work: work.boxed() }
             }
-        }))
+        })))
     }
 
-    /// The table that a change is about, if its plan is right for what the statement sees and may change. One that is not is made
-    /// anew, for the next execution.
-    async fn table_of(&self, kept: &KeptChange) -> Option<Arc<Table>> {
+    /// The error of a commit: where a row that another statement has inserted meanwhile has the key, and the plan says what becomes of
+    /// such rows, the statement begins anew.
+    fn conflicting(&self, error: SqlError, plan: &ChangePlan, table: &Arc<Table>) -> SqlError {
+        if error.kind() != ErrorKind::UniqueViolation || !plan.resolves_conflicts() {
+            return error;
+        }
+        let now = self.session.engine().store().snapshot().table(&table.schema().name);
+        match now.is_some_and(|now| now.is_as(table)) {
+            true => error,
+            false => SqlError::new(ErrorKind::Conflict, error.message()),
+        }
+    }
+
+    /// The table that a change is about, if its plan is right for what the statement sees and may change; else whether the plan is to be
+    /// made anew.
+    fn table_of(&self, plan: &ChangePlan) -> std::result::Result<Arc<Table>, bool> {
         let transaction = self.transaction.as_ref();
         let snapshot = match transaction {
             None => self.session.engine().store().snapshot(),
             // What is refused is refused in the usual way.
-            Some(transaction) if !transaction.takes_changes() => return None,
-            Some(transaction) => transaction.snapshot().ok()?,
+            Some(transaction) if !transaction.takes_changes() => return Err(false),
+            Some(transaction) => transaction.snapshot().map_err(|_| false)?,
         };
-        let plan = &kept.plan;
         if self.session.temporary_schema().is_some_and(|schema| plan.is_hidden(&snapshot, schema)) {
-            return None;
+            return Err(false);
         }
         let session = self.session.version();
-        let Some(table) = plan.table(&snapshot, transaction.is_none(), session) else {
-            self.plan_kept(&self.sql, Some(&kept.given)).await;
-            return None;
-        };
+        let table = plan.table(&snapshot, transaction.is_none(), session).ok_or(true)?;
         self.control.note_changes();
         if let Some(transaction) = transaction {
             transaction.note_statement();
-            if plan.is_keyed() {
+            if plan.is_keyed() || plan.resolves_conflicts() {
                 transaction.note_read(table.number());
             }
         }
-        Some(table)
+        Ok(table)
     }
 
     /// What a change has come to; `None` if its values need a planner.
@@ -100,17 +112,17 @@ impl Run {
     /// Those of reading, and of values.
     async fn prepare_kept(
         &self,
-        kept: &KeptChange,
+        (plan, given): (&Arc<ChangePlan>, &Given),
         table: &Arc<Table>,
     ) -> Result<Option<Prepared>> {
-        let KeptChange { plan, given } = kept;
         let Some(parameters) = given.arrays().filter(|values| plan.is_for(values)) else {
             return Ok(None);
         };
         let row = match plan.is_keyed() {
             true => {
                 let Some(key) = plan.key(table, given) else { return Ok(None) };
-                let Some(row) = self.keyed_row(plan, table, key).await? else {
+                let (index, projection) = (plan.index().to_owned(), plan.projection(table));
+                let Some(row) = self.keyed_row((index, projection), table, key).await? else {
                     let (changes, affected) = (Vec::new(), 0);
                     return Ok(Some(Prepared { changes, affected, returned: None }));
                 };
@@ -120,7 +132,17 @@ impl Run {
         };
         let taken = self.next_values(plan)?;
         let now = Utc::now().timestamp_micros();
-        let rows = plan.rows(row.as_ref(), parameters, now, &taken)?;
+        let mut rows = plan.rows(row.as_ref(), parameters.clone(), now, &taken)?;
+        let mut row = row;
+        if let (Some(new), true) = (&rows, plan.resolves_conflicts())
+            && let Some(there) = self.conflicting_row(plan, table, new).await?
+        {
+            let Some(updated) = plan.resolved(&there, new, parameters, now)? else {
+                let (changes, affected) = (Vec::new(), 0);
+                return Ok(Some(Prepared { changes, affected, returned: None }));
+            };
+            (rows, row) = (Some(updated), Some(there));
+        }
         let returned = rows.as_ref().map(|rows| plan.returned(rows)).transpose()?.flatten();
         let affected = rows.as_ref().map_or(1, |rows| rows.num_rows() as u64);
         let (name, expected) = (&table.schema().name, Some(table.id()));
@@ -139,25 +161,50 @@ impl Run {
         Ok(Some(Prepared { changes, affected, returned }))
     }
 
-    /// The row with a key; a worker waits for what is not in memory.
+    /// A row of the table with a key that the new row has, of the keys that the plan looks at.
+    ///
+    /// # Errors
+    /// Those of reading.
+    async fn conflicting_row(
+        &self,
+        plan: &ChangePlan,
+        table: &Arc<Table>,
+        new: &RecordBatch,
+    ) -> Result<Option<KeyedRow>> {
+        for arbiter in plan.arbiters() {
+            let values = arbiter.columns.iter().map(|of| Arc::clone(new.column(of.column)));
+            let values: Vec<ArrayRef> = values.collect();
+            if values.iter().any(|value| value.logical_null_count() > 0) {
+                continue;
+            }
+            let key = Key::Bytes(table.key_prefix(&arbiter.name, &values)?);
+            let projection = plan.projection(table);
+            let found = self.keyed_row((arbiter.name.clone(), projection), table, key).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The row with a key of an index; a worker waits for what is not in memory.
     ///
     /// # Errors
     /// Those of reading.
     async fn keyed_row(
         &self,
-        plan: &Arc<ChangePlan>,
+        (index, projection): (String, Vec<usize>),
         table: &Arc<Table>,
         key: Key,
     ) -> Result<Option<KeyedRow>> {
         let Key::Bytes(key) = key else { return Ok(None) };
-        let projection = plan.projection(table);
-        match table.resident_row(plan.index(), &key, &projection)? {
+        match table.resident_row(&index, &key, &projection)? {
             ResidentRow::Row(row) => return Ok(Some(row)),
             ResidentRow::NoRow => return Ok(None),
             ResidentRow::Unknown => {}
         }
-        let (plan, table) = (Arc::clone(plan), Arc::clone(table));
-        let find = move || async move { table.row_by_key(plan.index(), &key, &projection).await };
+        let table = Arc::clone(table);
+        let find = move || async move { table.row_by_key(&index, &key, &projection).await };
         let runtime = &self.session.engine().runtime;
         let worker = runtime.next_of(runtime.workers());
         let found = runtime.spawn_in(Some(self.control.share), worker, find).await;

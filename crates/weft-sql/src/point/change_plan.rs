@@ -3,10 +3,11 @@
 //! DataFusion plans the statement as it stands without its condition, over a relation that has the columns of the table's row and of
 //! the parameters, so that types, casts and checks are those of the usual way. Of that plan the expressions are kept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, UInt64Array};
+use arrow::array::{ArrayRef, AsArray, UInt64Array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -15,20 +16,22 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    self, Ident, ObjectName, SelectItem, SetExpr, Statement, TableWithJoins,
+    self, Ident, ObjectName, SelectItem, SetExpr, Statement, TableWithJoins, VisitMut, VisitorMut,
 };
 use weft_json::is_json;
-use weft_store::{KeyedRow, ROW_ID, Snapshot, Table};
+use weft_store::{IndexDefinition, KeyedRow, ROW_ID, Snapshot, Table};
 
 use super::basis::{Basis, Key, KeyColumns};
 use super::change_shape::{ChangeKind, ChangeShape, bind_columns, parameter_column};
 use super::flat::FlatExprs;
 use super::given::Given;
-use super::shape::Operand;
+use super::shape::{Operand, folded};
 use crate::assign::{Assignment, marked_schema};
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::change::plan_bound;
 use crate::change_statement::{ChangeStatement, table_factor, template};
+use crate::conflict_target::Resolution;
+use crate::copy_from::index_of;
 use crate::error::{Result, internal};
 use crate::insert::Opened;
 use crate::keys::Checks;
@@ -52,7 +55,27 @@ pub(crate) struct ChangePlan {
     key: Option<KeyColumns>,
     /// The rows that come, or are returned; none of a DELETE that returns nothing.
     rows: Option<Rows>,
+    /// What becomes of a new row whose key the table has, if that is no error.
+    conflict: Option<Conflict>,
     returning: Option<Returned>,
+}
+
+/// What becomes of a new row whose key the table has.
+#[derive(Debug)]
+struct Conflict {
+    /// The unique indexes in which keys of the new row are looked for.
+    arbiters: Vec<IndexDefinition>,
+    /// What the table's row becomes, of it and of the new one; it stays, and the new one is not inserted, if there is nothing.
+    update: Option<Update>,
+}
+
+/// What a row becomes.
+#[derive(Debug)]
+struct Update {
+    /// Its new values, and whether it gets them.
+    exprs: FlatExprs,
+    rows: SchemaRef,
+    assignment: Assignment,
 }
 
 /// Rows of a table as expressions, and their assignment to its columns.
@@ -123,6 +146,40 @@ impl ChangePlan {
     pub(super) fn is_for(&self, values: &[ArrayRef]) -> bool {
         let types = values.iter().map(|value| value.data_type());
         types.eq(self.parameters.iter())
+    }
+
+    /// Whether it says what becomes of a new row whose key the table has.
+    pub(super) fn resolves_conflicts(&self) -> bool {
+        self.conflict.is_some()
+    }
+
+    /// The unique indexes in which keys of the new row are looked for.
+    pub(super) fn arbiters(&self) -> &[IndexDefinition] {
+        self.conflict.as_ref().map_or(&[], |conflict| &conflict.arbiters)
+    }
+
+    /// What a row of the table becomes that has a key of the new row; `None` if it stays as it is.
+    ///
+    /// # Errors
+    /// What goes wrong with an expression; values that do not fit.
+    pub(super) fn resolved(
+        &self,
+        there: &KeyedRow,
+        new: &RecordBatch,
+        parameters: Vec<ArrayRef>,
+        now: i64,
+    ) -> Result<Option<RecordBatch>> {
+        let update = self.conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
+        let Some(Update { exprs, rows, assignment }) = update else { return Ok(None) };
+        let columns = there.values.iter().chain(new.columns()).cloned().chain(parameters);
+        let mut values = exprs.evaluate(columns.collect(), now, &[])?;
+        let is_updated = values.pop().ok_or_else(|| internal("an update has no condition"))?;
+        if !is_updated.as_boolean().iter().all(|is_updated| is_updated == Some(true)) {
+            return Ok(None);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::clone(rows), values, &options)?;
+        assignment.convert(&row).map(Some)
     }
 
     /// Whether it changes the row with a key.
@@ -276,9 +333,7 @@ impl Work<'_> {
         };
         let Some(table) = self.table(name)? else { return Ok(PlannedChange::NoIndex) };
         let opened = Opened::of(self.catalog, insert.clone())?;
-        let Some(source) = opened.insert.ast.source.filter(|_| opened.resolution.is_none()) else {
-            return Ok(PlannedChange::NotSimple);
-        };
+        let Some(source) = opened.insert.ast.source else { return Ok(PlannedChange::NotSimple) };
         let SetExpr::Values(values) = *source.body else { return Ok(PlannedChange::NotSimple) };
         let count = values.rows.len();
         let items = values.rows.into_iter().flat_map(|row| row.content);
@@ -290,11 +345,100 @@ impl Work<'_> {
         let plan = table_rows(&catalog, &table, source, &opened.insert.targets)?;
         let checks = &table.constraints().checks;
         let checks = Checks::of(self.catalog, table.schema(), checks).await?;
-        let Some(rows) = rows_of(&state, plan, &table, (count, checks))? else {
+        let Some(rows) = rows_of(&state, plan, &table, (count, checks.clone()))? else {
             return Ok(PlannedChange::NotSimple);
         };
         let basis = Basis::new(self.session, catalog.snapshot(), &table, None, true);
-        self.finish((basis, "INSERT"), None, Some(rows), opened.returning).await
+        if insert.on.is_none() {
+            return self.finish((basis, "INSERT"), None, Some(rows), opened.returning).await;
+        }
+        let basis = basis.with_unique(&table);
+        let conflict = match &opened.resolution {
+            // Without a unique key there are no conflicts.
+            None => None,
+            Some(resolution) => {
+                match self.conflict(resolution, &table, &opened.alias, checks).await? {
+                    Some(conflict) => Some(conflict),
+                    None => return Ok(PlannedChange::NotSimple),
+                }
+            }
+        };
+        let returning = opened.returning;
+        let planned = self.finish((basis, "INSERT"), None, Some(rows), returning).await?;
+        Ok(match planned {
+            PlannedChange::Plan(plan) => {
+                PlannedChange::Plan(Box::new(ChangePlan { conflict, ..*plan }))
+            }
+            other => other,
+        })
+    }
+
+    /// What becomes of a new row whose key the table has; `None` if that needs more than the two rows.
+    async fn conflict(
+        &self,
+        resolution: &Resolution,
+        table: &Arc<Table>,
+        alias: &Ident,
+        checks: Checks,
+    ) -> Result<Option<Conflict>> {
+        let arbiters = resolution.arbiters(table)?.into_iter().cloned().collect();
+        let (assignments, selection) = match resolution {
+            Resolution::Nothing(_) => return Ok(Some(Conflict { arbiters, update: None })),
+            Resolution::Update(_, assignments, selection) => (assignments, selection),
+            Resolution::Replace => return Ok(None),
+        };
+        let names = TwoRows { table, alias };
+        let columns = &table.schema().columns;
+        let mut items: Vec<ast::Expr> =
+            columns.iter().map(|column| given_column(&old_column(&column.name))).collect();
+        let mut assigned = HashSet::new();
+        for assignment in assignments {
+            let ast::AssignmentTarget::ColumnName(target) = &assignment.target else {
+                return Ok(None);
+            };
+            let Some(target) = target.0.last().and_then(ast::ObjectNamePart::as_ident) else {
+                return Ok(None);
+            };
+            let Some(number) = names.column(target).filter(|number| assigned.insert(*number))
+            else {
+                return Ok(None);
+            };
+            let Some(value) = names.bound(&assignment.value) else { return Ok(None) };
+            items[number] = value;
+        }
+        let condition = match selection {
+            None => Some(ast::Expr::value(ast::Value::Boolean(true))),
+            Some(selection) => names.bound(selection),
+        };
+        let Some(condition) = condition else { return Ok(None) };
+        items.push(condition);
+        let row = marked_schema(table.schema());
+        let named = |name: fn(&str) -> String| {
+            let fields = row.fields().iter();
+            fields.map(move |field| field.as_ref().clone().with_name(name(field.name())))
+        };
+        let fields = named(old_column).chain(named(new_column)).collect();
+        let catalog = self.with_relation(GIVEN, fields)?;
+        let state = catalog.planning_state();
+        let query = Statement::Query(Box::new(query_of_given(items)?));
+        let query = DfStatement::Statement(Box::new(query));
+        let plan = catalog.plan(&state, query).await?;
+        let plan = analyzed(&state, plan, || {})?;
+        let fields = plan.schema().as_arrow().fields();
+        let is_condition =
+            fields.last().is_some_and(|field| *field.data_type() == DataType::Boolean);
+        if fields.len() != columns.len() + 1 || !is_condition {
+            return Ok(None);
+        }
+        let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
+        let rows = fields.iter().take(columns.len()).map(nullable).collect::<Vec<_>>();
+        let rows = Arc::new(Schema::new(rows));
+        let Some(exprs) = FlatExprs::of(&state, &plan, None)? else { return Ok(None) };
+        if !exprs.sequences.is_empty() {
+            return Ok(None);
+        }
+        let assignment = Assignment::new(&state, table.schema(), &rows)?.with_checks(checks);
+        Ok(Some(Conflict { arbiters, update: Some(Update { exprs, rows, assignment }) }))
     }
 
     /// The table of a name, if it is one of the database.
@@ -334,8 +478,71 @@ impl Work<'_> {
             None => None,
         };
         let parameters = self.parameters;
-        let plan = ChangePlan { basis, tag, parameters, key, rows, returning };
+        let conflict = None;
+        let plan = ChangePlan { basis, tag, parameters, key, rows, conflict, returning };
         Ok(PlannedChange::Plan(Box::new(plan)))
+    }
+}
+
+/// The name of a column of the table's row, and of the new one, which no column of a table can have.
+fn old_column(name: &str) -> String {
+    format!("old\n{name}")
+}
+
+fn new_column(name: &str) -> String {
+    format!("new\n{name}")
+}
+
+fn given_column(name: &str) -> ast::Expr {
+    let names = [GIVEN, name].map(|name| Ident::with_quote('"', name));
+    ast::Expr::CompoundIdentifier(names.to_vec())
+}
+
+/// The names of columns in what is said of a row whose key the table has.
+struct TwoRows<'a> {
+    table: &'a Table,
+    alias: &'a Ident,
+}
+
+impl TwoRows<'_> {
+    fn column(&self, name: &Ident) -> Option<usize> {
+        let text = folded(name);
+        index_of(self.table.schema(), &text, name.quote_style.is_some())
+    }
+
+    /// An expression over columns of the relation in place of those of the two rows; `None` if it names others.
+    fn bound(&self, expr: &ast::Expr) -> Option<ast::Expr> {
+        let mut bound = expr.clone();
+        bound.visit(&mut BindRows { names: self }).is_continue().then_some(bound)
+    }
+}
+
+struct BindRows<'a> {
+    names: &'a TwoRows<'a>,
+}
+
+impl VisitorMut for BindRows<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+        let (relation, name) = match &*expr {
+            ast::Expr::Identifier(name) => (None, name),
+            ast::Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [relation, name] => (Some(relation), name),
+                _ => return ControlFlow::Break(()),
+            },
+            _ => return ControlFlow::Continue(()),
+        };
+        let is_new = match relation.map(folded) {
+            None => false,
+            Some(relation) if relation == folded(self.names.alias) => false,
+            Some(relation) if relation == "excluded" => true,
+            Some(_) => return ControlFlow::Break(()),
+        };
+        let Some(number) = self.names.column(name) else { return ControlFlow::Break(()) };
+        let column = &self.names.table.schema().columns[number].name;
+        *expr = given_column(&if is_new { new_column(column) } else { old_column(column) });
+        ControlFlow::Continue(())
     }
 }
 

@@ -85,11 +85,7 @@ fn keyed(mut change: Box<ChangeStatement>) -> Option<ChangeKind> {
 }
 
 fn inserted(insert: ast::Insert) -> Option<ChangeKind> {
-    let has_more = insert.on.is_some()
-        || insert.or.is_some()
-        || insert.ignore
-        || insert.replace_into
-        || insert.overwrite;
+    let has_more = insert.or.is_some() || insert.ignore || insert.replace_into || insert.overwrite;
     let source = insert.source.as_deref()?;
     let is_plain = source.with.is_none()
         && source.order_by.is_none()
@@ -100,7 +96,29 @@ fn inserted(insert: ast::Insert) -> Option<ChangeKind> {
     let are_kept = values.rows.len() <= ROWS_MAX
         && values.rows.iter().flat_map(|row| &row.content).all(is_keepable)
         && insert.returning.iter().flatten().all(is_simple_item);
-    (!has_more && is_plain && are_kept).then(|| ChangeKind::Insert(Box::new(insert)))
+    let is_resolved = match &insert.on {
+        None => true,
+        Some(on) => values.rows.len() == 1 && is_kept_resolution(on),
+    };
+    (!has_more && is_plain && are_kept && is_resolved).then(|| ChangeKind::Insert(Box::new(insert)))
+}
+
+/// Whether what becomes of a row whose key the table has is told from that row and the new one.
+fn is_kept_resolution(on: &ast::OnInsert) -> bool {
+    let ast::OnInsert::OnConflict(on) = on else { return false };
+    let ast::OnConflictAction::DoUpdate(update) = &on.action else { return true };
+    let is_default = |expr: &Expr| {
+        matches!(expr, Expr::Identifier(name)
+        if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
+    };
+    let is_kept = |of: &ast::Assignment| {
+        matches!(&of.target, ast::AssignmentTarget::ColumnName(name) if name.0.len() == 1)
+            && !is_default(&of.value)
+            && is_simple(&of.value, Leaves::ColumnsAndParameters)
+    };
+    let is_simple_condition = |of: &Expr| is_simple(of, Leaves::ColumnsAndParameters);
+    update.assignments.iter().all(is_kept)
+        && update.selection.as_ref().is_none_or(is_simple_condition)
 }
 
 /// Whether parameters stand only where columns may stand for them. What else an expression may be is seen when it is planned.
@@ -165,6 +183,10 @@ mod tests {
         assert_eq!(conditions("DELETE FROM s.t WHERE $1 = id RETURNING a + 1, *"), id(0));
         assert_eq!(conditions("INSERT INTO t VALUES ($1, DEFAULT, now(), 'x')"), Some(Vec::new()));
         assert_eq!(conditions("INSERT INTO t (a) VALUES ($1 + 1), (-$2)"), Some(Vec::new()));
+        let upsert = "INSERT INTO t VALUES ($1, $2) ON CONFLICT";
+        assert_eq!(conditions(&format!("{upsert} DO NOTHING")), Some(Vec::new()));
+        let update = "(a) DO UPDATE SET b = t.b + excluded.b WHERE t.b < $3";
+        assert_eq!(conditions(&format!("{upsert} {update}")), Some(Vec::new()));
     }
 
     #[test]
@@ -183,7 +205,9 @@ mod tests {
             "MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN DELETE",
             "INSERT INTO t SELECT $1",
             "INSERT OR REPLACE INTO t VALUES ($1)",
-            "INSERT INTO t VALUES ($1) ON CONFLICT DO NOTHING",
+            "INSERT INTO t VALUES ($1), ($2) ON CONFLICT DO NOTHING",
+            "INSERT INTO t VALUES ($1) ON CONFLICT (a) DO UPDATE SET b = DEFAULT",
+            "INSERT INTO t VALUES ($1) ON CONFLICT (a) DO UPDATE SET b = (SELECT 1)",
             "SELECT a FROM t WHERE id = $1",
         ] {
             assert_eq!(conditions(sql), None, "{sql}");

@@ -7,6 +7,7 @@ use weft_store::{ForeignKey, IndexColumn, IndexDefinition, Snapshot, Table, Tabl
 
 use crate::definitions;
 use crate::identifiers::quoted;
+use crate::keys::included_in_words;
 use crate::postgres::numbers::{Numbered, constraint_oids, relations, table_oid};
 use crate::schemas::{parts, written};
 
@@ -155,8 +156,9 @@ pub(crate) fn index_sql(snapshot: &Snapshot, oid: i64, column: Option<usize>) ->
     let table = snapshot.table(&index.stored)?;
     let (_, definition) = index.index()?;
     let Some(column) = column else { return statement(snapshot, &index, &table) };
-    let of = definition.columns.get(column - 1)?;
-    Some(quoted(&table.schema().columns.get(of.column)?.name))
+    let of_key = definition.columns.iter().map(|of| of.column);
+    let number = of_key.chain(definition.included.iter().copied()).nth(column - 1)?;
+    Some(quoted(&table.schema().columns.get(number)?.name))
 }
 
 /// The statement that makes an index; the table has its schema in front, as PostgreSQL has it.
@@ -171,11 +173,12 @@ pub(crate) fn statement(
     let unique = if definition.is_unique { "UNIQUE " } else { "" };
     let (of, name) = parts(snapshot, &schema.name);
     Some(format!(
-        "CREATE {unique}INDEX {} ON {}.{} USING btree ({})",
+        "CREATE {unique}INDEX {} ON {}.{} USING btree ({}){}",
         quoted(&index.name),
         quoted(of),
         quoted(name),
-        columns.join(", ")
+        columns.join(", "),
+        included_in_words(schema, definition)
     ))
 }
 

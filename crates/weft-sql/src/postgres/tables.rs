@@ -195,7 +195,8 @@ async fn columns(catalog: &StatementCatalog, of: &Numbered) -> Vec<(Column, (i64
         }
         (RelationKind::Table, Some(table)) => table.schema().columns.clone(),
         (RelationKind::Index(_, index), Some(table)) => {
-            let of = index.columns.iter().filter_map(|of| table.schema().columns.get(of.column));
+            let numbers = index.columns.iter().map(|of| &of.column).chain(&index.included);
+            let of = numbers.filter_map(|number| table.schema().columns.get(*number));
             // An index has no defaults, and its columns are not NOT NULL by themselves.
             of.map(|column| Column { default: None, nullable: true, ..column.clone() }).collect()
         }
@@ -345,8 +346,9 @@ fn index(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             by_oid(number).map(|(found, _)| found)
         });
         let types: Vec<Option<&PgType>> = types.collect();
-        let count = i16::try_from(index.columns.len()).unwrap_or(i16::MAX);
-        let keys = index.columns.iter().map(|of| attribute_of(of.column));
+        let count = |columns: usize| i16::try_from(columns).unwrap_or(i16::MAX);
+        let keys = index.columns.iter().map(|of| of.column);
+        let all = keys.chain(index.included.iter().copied()).map(attribute_of);
         let options = index
             .columns
             .iter()
@@ -356,15 +358,15 @@ fn index(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
         rows.push([
             ("indexrelid", relation.oid.into()),
             ("indrelid", table_oid.into()),
-            ("indnatts", count.into()),
-            ("indnkeyatts", count.into()),
+            ("indnatts", count(index.columns.len() + index.included.len()).into()),
+            ("indnkeyatts", count(index.columns.len()).into()),
             ("indisunique", index.is_unique.into()),
             ("indisprimary", index.is_primary.into()),
             ("indimmediate", true.into()),
             ("indisvalid", true.into()),
             ("indisready", true.into()),
             ("indislive", true.into()),
-            ("indkey", list(keys.map(ScalarValue::from), &DataType::Int16)),
+            ("indkey", list(all.map(ScalarValue::from), &DataType::Int16)),
             ("indcollation", list(collations.map(ScalarValue::from), &DataType::Int64)),
             ("indclass", list(classes.map(ScalarValue::from), &DataType::Int64)),
             ("indoption", list(options.map(ScalarValue::from), &DataType::Int16)),

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::index::key_run::KeyRun;
 use crate::index::maintain::Maintenance;
 use crate::index::new_rows::NewRows;
+use crate::index::overlay::LayerEntry;
 use crate::index::version::IndexVersion;
 use crate::table::Table;
 
@@ -28,9 +29,9 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, key: &[u8], row: u64) {
+    fn add(&mut self, key: &[u8], row: u64, included: &[u8]) {
         let mut hasher = DefaultHasher::new();
-        (key, row).hash(&mut hasher);
+        (key, row, included).hash(&mut hasher);
         let hash = hasher.finish();
         self.entries += 1;
         self.sum = self.sum.wrapping_add(hash);
@@ -59,14 +60,14 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
     for layer in index.layers(version, access).await? {
         let mut before = None::<(Vec<u8>, u64)>;
         let mut range = layer.range(None, None, Direction::Forwards);
-        while let Some((key, row)) = range.next().await.map_err(failed)? {
+        while let Some(LayerEntry { key, row, included }) = range.next().await.map_err(failed)? {
             if let Some((key_before, row_before)) = &before
                 && (&key_before[..], *row_before) >= (&key[..], row)
             {
                 let rows = format!("rows {row_before} and {row}");
                 return Ok(Some(format!("its entries of {rows} are not in order")));
             }
-            there.add(&key, row);
+            there.add(&key, row, &included);
             before = Some((key.into_owned(), row));
             if there.entries % TURN_ENTRIES == 0 {
                 yield_now().await;
@@ -74,14 +75,15 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
         }
     }
     let work = Maintenance { version, access };
-    let encoder = definition.encoder(&version.schema)?;
+    let encoder = definition.entry_encoder(&version.schema)?;
     let form = definition.form();
-    let (mut rows, numbers) = (NewRows::new(&work, 0), definition.numbers());
+    let (mut rows, numbers) = (NewRows::new(&work, 0), definition.all_numbers());
     let mut wanted = Sum::default();
     while let Some((ids, columns)) = rows.next(&numbers).await? {
         let mut run = KeyRun::new(&access.ledger, definition.is_unique);
         run.add(&encoder, &columns, &ids).map_err(failed)?;
-        run.iter().for_each(|(key, row)| wanted.add(&form.full_key(key, row), row));
+        let entries = run.entries();
+        entries.for_each(|(key, row, beside)| wanted.add(&form.full_key(key, row), row, beside));
         yield_now().await;
     }
     Ok(match (there.entries == wanted.entries, there == wanted) {
@@ -90,6 +92,6 @@ async fn check(table: &Table, index: &IndexVersion) -> Result<Option<String>> {
             let (entries, rows) = (there.entries, wanted.entries);
             Some(format!("it has {entries} entries where the table has {rows} rows"))
         }
-        (true, false) => Some("its entries are not the keys of the table's rows".to_owned()),
+        (true, false) => Some("its entries are not those of the table's rows".to_owned()),
     })
 }

@@ -1,6 +1,7 @@
 //! What a table promises of its rows, and which orders of them it keeps.
 
-use weft_index::{IndexError, KeyColumn, KeyEncoder, TreeForm};
+use arrow_array::ArrayRef;
+use weft_index::{EntryBytes, IncludedEncoder, IndexError, KeyColumn, KeyEncoder, Keys, TreeForm};
 
 use crate::error::{Result, StoreError};
 use crate::schema::{TableSchema, scan_type};
@@ -10,6 +11,7 @@ use crate::wire::{Reader, WireResult, Writer, wrong};
 const UNIQUE: u8 = 1;
 const PRIMARY: u8 = 2;
 const CONSTRAINT: u8 = 4;
+const INCLUDES: u8 = 8;
 
 /// Flags of a column of an index.
 const DESCENDING: u8 = 1;
@@ -22,6 +24,8 @@ pub struct IndexDefinition {
     pub name: String,
     /// The columns of the key, the first of which counts most.
     pub columns: Vec<IndexColumn>,
+    /// Columns whose values its entries have beside the key, by number.
+    pub included: Vec<usize>,
     /// Whether no two rows have one key. Rows with a NULL in it have no key in this sense.
     pub is_unique: bool,
     /// Whether it enforces the table's primary key.
@@ -77,7 +81,7 @@ pub struct Constraints {
 impl IndexDefinition {
     /// The form of its tree.
     pub(crate) fn form(&self) -> TreeForm {
-        TreeForm::new(self.is_unique)
+        TreeForm { has_included: !self.included.is_empty(), ..TreeForm::new(self.is_unique) }
     }
 
     /// Makes its keys.
@@ -98,6 +102,44 @@ impl IndexDefinition {
     /// The columns of the table that its key has, by number.
     pub(crate) fn numbers(&self) -> Vec<usize> {
         self.columns.iter().map(|column| column.column).collect()
+    }
+
+    /// The columns of the table that its entries have values of, by number: first those of the key.
+    pub(crate) fn all_numbers(&self) -> Vec<usize> {
+        self.columns.iter().map(|column| column.column).chain(self.included.clone()).collect()
+    }
+
+    /// Makes its entries.
+    pub(crate) fn entry_encoder(&self, schema: &TableSchema) -> Result<EntryEncoder> {
+        // Whether a column may hold NULLs can change without its values.
+        let included = self.included.iter().map(|number| &schema.columns[*number]);
+        let included = included.map(|column| (scan_type(&column.data_type), true)).collect();
+        let included = IncludedEncoder::new(included);
+        Ok(EntryEncoder {
+            key: self.encoder(schema)?,
+            included: included.map_err(|source| self.error(schema, source))?,
+            key_columns: self.columns.len(),
+        })
+    }
+
+    /// How the values of columns, by number, are told from entries; `None` if entries do not have all of them.
+    pub(crate) fn covering(
+        &self,
+        schema: &TableSchema,
+        projection: &[usize],
+    ) -> Option<Result<Covering>> {
+        let place = |number: &usize| {
+            let included = self.included.iter().position(|included| included == number);
+            if let Some(at) = included {
+                return Some(ValueOf::Included(at));
+            }
+            let at = self.columns.iter().position(|of| of.column == *number)?;
+            let data_type = scan_type(&schema.columns[*number].data_type);
+            KeyColumn::is_decodable(&data_type).then_some(ValueOf::Key(at))
+        };
+        let places: Vec<ValueOf> = projection.iter().map(place).collect::<Option<_>>()?;
+        let encoder = self.entry_encoder(schema);
+        Some(encoder.map(|encoder| Covering { encoder, places }))
     }
 
     /// An error of this index.
@@ -127,6 +169,24 @@ impl IndexDefinition {
                 return Err(problem(format!("index {index} names column {column} twice")));
             }
         }
+        for (at, number) in self.included.iter().enumerate() {
+            let index = &self.name;
+            let Some(column) = schema.columns.get(*number) else {
+                return Err(problem(format!("there is no column number {number}")));
+            };
+            let name = &column.name;
+            if self.included[..at].contains(number) {
+                return Err(problem(format!("index {index} includes column {name} twice")));
+            }
+            if self.columns.iter().any(|of| of.column == *number) {
+                return Err(problem(format!("index {index} has column {name} in its key already")));
+            }
+            let data_type = scan_type(&column.data_type);
+            if !IncludedEncoder::takes(&data_type) {
+                let what = format!("of type {data_type}, which an index cannot include");
+                return Err(problem(format!("column {name} is {what}")));
+            }
+        }
         self.encoder(schema).map(drop)
     }
 
@@ -135,19 +195,24 @@ impl IndexDefinition {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         writer.u8(flag(self.is_unique, UNIQUE)
             | flag(self.is_primary, PRIMARY)
-            | flag(self.is_constraint, CONSTRAINT));
+            | flag(self.is_constraint, CONSTRAINT)
+            | flag(!self.included.is_empty(), INCLUDES));
         writer.len(self.columns.len());
         for column in &self.columns {
             writer.len(column.column);
             writer
                 .u8(flag(column.is_descending, DESCENDING) | flag(column.nulls_first, NULLS_FIRST));
         }
+        if !self.included.is_empty() {
+            writer.len(self.included.len());
+            self.included.iter().for_each(|column| writer.len(*column));
+        }
     }
 
     /// Reads the definition of an index of a table with so many columns.
     pub(crate) fn read(reader: &mut Reader<'_>, columns: usize) -> WireResult<IndexDefinition> {
         let (name, flags) = (reader.str()?, reader.u8()?);
-        if flags & !(UNIQUE | PRIMARY | CONSTRAINT) != 0 {
+        if flags & !(UNIQUE | PRIMARY | CONSTRAINT | INCLUDES) != 0 {
             return wrong(format!("unknown flags {flags} of index {name}"));
         }
         let mut read = Vec::new();
@@ -163,13 +228,106 @@ impl IndexDefinition {
                 nulls_first: flags & NULLS_FIRST != 0,
             });
         }
+        let mut included = Vec::new();
+        if flags & INCLUDES != 0 {
+            for _ in 0..reader.count(4)? {
+                included.push(read_column(reader, columns)?);
+            }
+        }
         Ok(IndexDefinition {
             name,
             columns: read,
+            included,
             is_unique: flags & UNIQUE != 0,
             is_primary: flags & PRIMARY != 0,
             is_constraint: flags & CONSTRAINT != 0,
         })
+    }
+}
+
+/// Makes entries of rows' values: keys, and what entries include.
+#[derive(Clone, Debug)]
+pub(crate) struct EntryEncoder {
+    key: KeyEncoder,
+    included: IncludedEncoder,
+    key_columns: usize,
+}
+
+impl EntryEncoder {
+    /// The arrays of the key's columns, of those of all columns.
+    pub(crate) fn key_arrays<'a>(&self, arrays: &'a [ArrayRef]) -> &'a [ArrayRef] {
+        &arrays[..self.key_columns]
+    }
+
+    /// Appends the key of each row to `keys`, and what its entry includes to `included`.
+    pub(crate) fn encode(
+        &self,
+        arrays: &[ArrayRef],
+        keys: &mut Keys,
+        included: &mut Keys,
+    ) -> std::result::Result<(), IndexError> {
+        let (of_key, beside) = arrays.split_at(self.key_columns);
+        self.key.encode(of_key, keys)?;
+        match beside.is_empty() {
+            true => Ok(()),
+            false => self.included.encode(beside, included),
+        }
+    }
+}
+
+/// Where an entry has a value.
+#[derive(Clone, Copy, Debug)]
+enum ValueOf {
+    /// In the column of its key of this number.
+    Key(usize),
+    /// In the included column of this number.
+    Included(usize),
+}
+
+/// Tells values of columns from entries of an index.
+#[derive(Clone, Debug)]
+pub(crate) struct Covering {
+    encoder: EntryEncoder,
+    /// Where the values of each column are.
+    places: Vec<ValueOf>,
+}
+
+impl Covering {
+    /// The values of the entries of these numbers: an array for each column.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] for bytes that are no entries of the index.
+    pub(crate) fn decode(
+        &self,
+        entries: &EntryBytes,
+        order: &[usize],
+    ) -> std::result::Result<Vec<ArrayRef>, IndexError> {
+        let wanted = |of: fn(&ValueOf) -> Option<usize>| {
+            let mut wanted: Vec<usize> = self.places.iter().filter_map(of).collect();
+            wanted.sort_unstable();
+            wanted.dedup();
+            wanted
+        };
+        let of_key = wanted(|of| match of {
+            ValueOf::Key(at) => Some(*at),
+            ValueOf::Included(_) => None,
+        });
+        let beside = wanted(|of| match of {
+            ValueOf::Included(at) => Some(*at),
+            ValueOf::Key(_) => None,
+        });
+        let entries = || order.iter().map(|number| entries.get(*number));
+        let keys = self.encoder.key.decode(&of_key, entries().map(|(key, _)| key))?;
+        let included = entries().map(|(_, included)| included);
+        let included = match beside.is_empty() {
+            true => Vec::new(),
+            false => self.encoder.included.decode(&beside, included)?,
+        };
+        let array = |of: &ValueOf| match of {
+            ValueOf::Key(at) => keys[of_key.partition_point(|of| of < at)].clone(),
+            ValueOf::Included(at) => included[beside.partition_point(|of| of < at)].clone(),
+        };
+        Ok(self.places.iter().map(array).collect())
     }
 }
 

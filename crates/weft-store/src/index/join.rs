@@ -3,18 +3,20 @@
 //!
 //! Keys are encoded as the index has them and looked up in their order, each once, beside each other. The ids that they
 //! lead to are sorted, so that each block is read once, and all reads of a round are in flight together. What keys match
-//! comes in rounds of bounded size, however many rows have one key.
+//! comes in rounds of bounded size, however many rows have one key. Where entries of the index have all columns that are asked for,
+//! those of conditions among them, rows are told from them and not fetched.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, new_null_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use weft_codec::Predicate;
-use weft_index::{KeyEncoder, Keys, PrefixCursor};
+use weft_codec::{Block, Compression, Options, Predicate};
+use weft_index::{EntryBytes, KeyEncoder, Keys, PrefixCursor};
 
 use crate::error::{Result, StoreError};
 use crate::fetch::{Wish, fetch_where, retain_live};
+use crate::index::definition::Covering;
 use crate::index::version::IndexVersion;
 use crate::table::Table;
 
@@ -24,6 +26,9 @@ const WIDTH: usize = 32;
 const ROWS_MAX: usize = 2_048;
 /// Pairs of a key and a row in a round, about.
 const PAIRS_MAX: usize = 8_192;
+
+/// How values of entries are put into a block for a moment.
+const AS_THEY_ARE: Options = Options { cascade_depth: 0, compression: Compression::None };
 
 /// What a join asks of an index.
 #[derive(Clone, Debug)]
@@ -44,6 +49,9 @@ pub struct KeyLookup {
     table: Arc<Table>,
     index: IndexVersion,
     encoder: KeyEncoder,
+    /// Tells the rows' values from entries, if these have all columns that are asked for: first those that are to come, then those of
+    /// conditions.
+    covering: Option<Covering>,
     options: KeyLookupOptions,
     counts: Counts,
 }
@@ -64,6 +72,15 @@ pub struct KeyLookupStats {
     pub found: u64,
     /// Rows that columns were fetched of.
     pub fetched: u64,
+}
+
+/// What of a table keeps it unknown that a key has no match in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknowns {
+    /// Whether the table has rows.
+    pub has_rows: bool,
+    /// Whether one of them has NULL in the first column of the index.
+    pub has_null: bool,
 }
 
 /// Some keys on their way through the index.
@@ -90,6 +107,9 @@ pub struct KeyMatches {
     pub columns: Vec<ArrayRef>,
 }
 
+/// Columns of rows, and which rows satisfy the conditions, if there are some: of those alone are the columns.
+type Fetched = (Vec<ArrayRef>, Option<BooleanBuffer>);
+
 impl Table {
     /// Lookups of keys in an index.
     ///
@@ -100,8 +120,14 @@ impl Table {
         self.check_columns(&options.projection)?;
         self.check_columns(options.conditions.iter().map(|(column, _)| column))?;
         let encoder = index.definition().encoder(self.schema())?;
+        let conditioned = options.conditions.iter().map(|(column, _)| *column);
+        let wanted: Vec<usize> = options.projection.iter().copied().chain(conditioned).collect();
+        let covering = match wanted.is_empty() {
+            true => None,
+            false => index.definition().covering(self.schema(), &wanted).transpose()?,
+        };
         let (table, counts) = (self.clone(), Counts::default());
-        Ok(Arc::new(KeyLookup { table, index, encoder, options, counts }))
+        Ok(Arc::new(KeyLookup { table, index, encoder, covering, options, counts }))
     }
 
     /// The share of an index's nodes that is in memory, 0 to 1, and how many levels it has, as far as it was used yet.
@@ -186,7 +212,7 @@ impl KeyLookup {
     }
 
     /// The rows of these ids, which ascend, in the columns that were asked for, and which of them satisfy the conditions.
-    async fn fetch(&self, ids: &[u64]) -> Result<(Vec<ArrayRef>, Option<BooleanBuffer>)> {
+    async fn fetch(&self, ids: &[u64]) -> Result<Fetched> {
         let KeyLookupOptions { projection, conditions, depth, .. } = &self.options;
         if projection.is_empty() && conditions.is_empty() {
             return Ok((Vec::new(), None));
@@ -195,12 +221,100 @@ impl KeyLookup {
         let Table { version, access, .. } = &*self.table;
         let wish = Wish { projection, conditions, depth: *depth };
         let (columns, kept) = fetch_where(version, access, ids, wish).await?;
+        self.filtered(columns, kept)
+    }
+
+    /// Columns without the rows that are not kept.
+    fn filtered(&self, columns: Vec<ArrayRef>, kept: Option<BooleanBuffer>) -> Result<Fetched> {
         let Some(kept) = kept else { return Ok((columns, None)) };
         let mask = BooleanArray::new(kept.clone(), None);
         let columns = columns.iter().map(|array| arrow_select::filter::filter(array, &mask));
         let columns: std::result::Result<Vec<ArrayRef>, _> = columns.collect();
         Ok((columns.map_err(|error| self.request(error.to_string()))?, Some(kept)))
     }
+
+    /// The columns that were asked for, of these and behind them those of the conditions, without rows that do not satisfy the
+    /// conditions; and which rows do.
+    fn satisfying(&self, mut columns: Vec<ArrayRef>) -> Result<Fetched> {
+        let conditioned = columns.split_off(self.options.projection.len());
+        let conditions = self.options.conditions.iter().zip(&conditioned);
+        let kept = conditions.map(|((number, predicate), array)| {
+            let failed = |source| StoreError::Encode {
+                place: format!("column {}", self.table.schema().columns[*number].name),
+                source,
+            };
+            // As a block has them, so that a condition says of them what it says of those.
+            let bytes = weft_codec::encode(array, &AS_THEY_ARE).map_err(failed)?;
+            let block = Block::open(&bytes).map_err(failed)?;
+            block.filter(predicate).map_err(failed)
+        });
+        let kept: Vec<BooleanBuffer> = kept.collect::<Result<_>>()?;
+        self.filtered(columns, kept.into_iter().reduce(|a, b| &a & &b))
+    }
+
+    /// What keeps it unknown that a key has no match.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] if the index cannot be read or is damaged; those of reading the table.
+    pub async fn unknowns(&self) -> Result<Unknowns> {
+        let Table { version, access, .. } = &*self.table;
+        let mut unknowns = Unknowns { has_rows: self.table.rows() > 0, has_null: false };
+        let Some(first) = self.encoder.columns().first().filter(|column| column.is_nullable) else {
+            return Ok(unknowns);
+        };
+        let mut null = Keys::new();
+        self.encode(&[new_null_array(&first.data_type, 1)], &mut null)?;
+        let definition = self.index.definition();
+        for layer in self.index.layers(version, access).await? {
+            let mut cursors = [PrefixCursor::new(null.get(0))];
+            while !unknowns.has_null && !cursors[0].has_ended() {
+                let found = layer.opened.tree.multi_prefix(&mut cursors, 1, ROWS_MAX).await;
+                let failed = |source| definition.error(self.table.schema(), source);
+                let mut found = found.map_err(failed)?;
+                found.retain(|(_, row)| layer.shows(*row));
+                layer.add_past(&cursors, &mut found, None);
+                let mut ids: Vec<u64> = found.iter().map(|(_, row)| *row).collect();
+                ids.sort_unstable();
+                retain_live(version, access, &mut ids).await?;
+                unknowns.has_null = !ids.is_empty();
+            }
+        }
+        Ok(unknowns)
+    }
+
+    /// True if rows are told from the entries of the index, and not fetched.
+    pub fn is_index_only(&self) -> bool {
+        let KeyLookupOptions { projection, conditions, .. } = &self.options;
+        self.covering.is_some() || projection.is_empty() && conditions.is_empty()
+    }
+}
+
+/// What was found, and the entries of it, without rows that do not count.
+pub(crate) fn shown(
+    found: Vec<(u32, u64)>,
+    entries: &EntryBytes,
+    shows: impl Fn(u64) -> bool,
+) -> (Vec<(u32, u64)>, EntryBytes) {
+    let (mut left, mut of_left) = (Vec::with_capacity(found.len()), EntryBytes::new());
+    for (number, pair) in found.into_iter().enumerate() {
+        if shows(pair.1) {
+            let (key, included) = entries.get(number);
+            left.push(pair);
+            of_left.push(key, included);
+        }
+    }
+    (left, of_left)
+}
+
+/// For each of the ids, which ascend, the number of an entry of it.
+fn entries_of(ids: &[u64], found: &[(u32, u64)]) -> Vec<usize> {
+    let mut numbers = vec![0; ids.len()];
+    for (number, (_, row)) in found.iter().enumerate() {
+        if let Ok(at) = ids.binary_search(row) {
+            numbers[at] = number;
+        }
+    }
+    numbers
 }
 
 impl KeyLookups {
@@ -216,13 +330,25 @@ impl KeyLookups {
         while let Some(at) = self.cursors.iter().position(|cursors| goes_on(cursors)) {
             let rows_max = (PAIRS_MAX / self.equal_max.max(1)).clamp(1, ROWS_MAX);
             let tree = &layers[at].opened.tree;
-            let found = tree.multi_prefix(&mut self.cursors[at], WIDTH, rows_max).await;
             let definition = lookup.index.definition();
-            let schema = lookup.table.schema();
-            let mut found = found.map_err(|source| definition.error(schema, source))?;
-            // Rows of later commits are in the tree as well.
-            found.retain(|(_, row)| layers[at].shows(*row));
-            layers[at].add_past(&self.cursors[at], &mut found);
+            let failed = |source| definition.error(lookup.table.schema(), source);
+            let cursors = &mut self.cursors[at];
+            let (mut found, mut entries) = match &lookup.covering {
+                Some(_) => {
+                    let found = tree.multi_prefix_entries(cursors, WIDTH, rows_max).await;
+                    let (found, entries) = found.map_err(failed)?;
+                    // Rows of later commits are in the tree as well.
+                    shown(found, &entries, |row| layers[at].shows(row))
+                }
+                None => {
+                    let found = tree.multi_prefix(cursors, WIDTH, rows_max).await;
+                    let mut found = found.map_err(failed)?;
+                    found.retain(|(_, row)| layers[at].shows(*row));
+                    (found, EntryBytes::new())
+                }
+            };
+            let wanted = lookup.covering.is_some().then_some(&mut entries);
+            layers[at].add_past(&self.cursors[at], &mut found, wanted);
             let mut ids: Vec<u64> = found.iter().map(|(_, row)| *row).collect();
             ids.sort_unstable();
             ids.dedup();
@@ -231,7 +357,13 @@ impl KeyLookups {
             if ids.is_empty() {
                 continue;
             }
-            let (columns, kept) = lookup.fetch(&ids).await?;
+            let (columns, kept) = match &lookup.covering {
+                Some(covering) => {
+                    let columns = covering.decode(&entries, &entries_of(&ids, &found));
+                    lookup.satisfying(columns.map_err(failed)?)?
+                }
+                None => lookup.fetch(&ids).await?,
+            };
             if let Some(kept) = kept {
                 let mut bits = kept.iter();
                 ids.retain(|_| bits.next().unwrap_or(false));

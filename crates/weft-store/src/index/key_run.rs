@@ -1,9 +1,10 @@
-//! Keys of rows that are about to come into an index, sorted.
+//! Entries of rows that are about to come into an index, sorted by their keys.
 
 use arrow_array::ArrayRef;
-use weft_index::{KeyEncoder, Keys};
+use weft_index::Keys;
 use weft_rt::memory::{Ledger, Reservation};
 
+use crate::index::definition::EntryEncoder;
 use crate::index::new_rows::RowIds;
 
 /// Bytes that a run takes although the budget has nothing left.
@@ -20,6 +21,8 @@ struct Key {
     head: u64,
     start: usize,
     len: usize,
+    /// Bytes behind it that its entry includes.
+    included_len: usize,
     row: u64,
 }
 
@@ -31,6 +34,7 @@ pub(crate) struct KeyRun {
     ledger: Ledger,
     memory: Option<Reservation>,
     scratch: Keys,
+    scratch_included: Keys,
     is_unique: bool,
 }
 
@@ -44,7 +48,8 @@ fn head_of(key: &[u8]) -> u64 {
 impl KeyRun {
     pub(crate) fn new(ledger: &Ledger, is_unique: bool) -> KeyRun {
         let (bytes, keys, scratch) = (Vec::new(), Vec::new(), Keys::new());
-        KeyRun { bytes, keys, ledger: ledger.clone(), memory: None, scratch, is_unique }
+        let (ledger, scratch_included) = (ledger.clone(), Keys::new());
+        KeyRun { bytes, keys, ledger, memory: None, scratch, scratch_included, is_unique }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -61,40 +66,61 @@ impl KeyRun {
         (&self.bytes[key.start..key.start + key.len], key.row)
     }
 
+    /// What the entry of key number `index` includes.
+    pub(crate) fn included(&self, index: usize) -> &[u8] {
+        let key = &self.keys[index];
+        let start = key.start + key.len;
+        &self.bytes[start..start + key.included_len]
+    }
+
     /// Keys and rows in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Adds the keys of rows with these ids; those without a key in a unique index get one of their own: the
+    /// Keys, rows and what their entries include, in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], u64, &[u8])> {
+        (0..self.len()).map(|index| {
+            let (key, row) = self.get(index);
+            (key, row, self.included(index))
+        })
+    }
+
+    /// Adds the entries of rows with these ids; those without a key in a unique index get one of their own: the
     /// row's id follows.
     pub(crate) fn add(
         &mut self,
-        encoder: &KeyEncoder,
+        encoder: &EntryEncoder,
         columns: &[ArrayRef],
         ids: &RowIds,
     ) -> Result<(), weft_index::IndexError> {
-        self.scratch.clear();
-        encoder.encode(columns, &mut self.scratch)?;
-        let nulls: Vec<_> = columns.iter().filter_map(|column| column.logical_nulls()).collect();
-        let scratch = std::mem::take(&mut self.scratch);
+        let (mut scratch, mut included) =
+            (std::mem::take(&mut self.scratch), std::mem::take(&mut self.scratch_included));
+        scratch.clear();
+        included.clear();
+        encoder.encode(columns, &mut scratch, &mut included)?;
+        let key_columns = encoder.key_arrays(columns).iter();
+        let nulls: Vec<_> = key_columns.filter_map(|column| column.logical_nulls()).collect();
         for (index, key) in scratch.iter().enumerate() {
             let row = ids.at(index);
             let has_null = self.is_unique && nulls.iter().any(|nulls| nulls.is_null(index));
             let suffix = if has_null { &row.to_be_bytes()[..] } else { &[] };
-            self.push(key, suffix, row);
+            let beside = if included.is_empty() { &[] } else { included.get(index) };
+            self.push(key, suffix, row, beside);
         }
-        self.scratch = scratch;
+        (self.scratch, self.scratch_included) = (scratch, included);
         Ok(())
     }
 
-    /// Adds a key of two parts.
-    pub(crate) fn push(&mut self, key: &[u8], suffix: &[u8], row: u64) {
+    /// Adds a key of two parts, with what its entry includes.
+    pub(crate) fn push(&mut self, key: &[u8], suffix: &[u8], row: u64, included: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(suffix);
         let len = self.bytes.len() - start;
-        self.keys.push(Key { head: head_of(&self.bytes[start..]), start, len, row });
+        let head = head_of(&self.bytes[start..]);
+        self.bytes.extend_from_slice(included);
+        self.keys.push(Key { head, start, len, included_len: included.len(), row });
     }
 
     /// False if no more keys should be added, as there is no more memory for them.

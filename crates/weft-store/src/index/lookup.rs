@@ -1,18 +1,21 @@
-//! Rows of a table by an index: ids from ranges of keys, and the rows' values, a vector at a time.
+//! Rows of a table by an index: ids from ranges of keys, and the rows' values, a vector at a time. Where the entries of the index have all
+//! values that are wanted, in their keys or beside them, the rows themselves are not fetched: an entry counts for a snapshot exactly if
+//! its row does.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use weft_index::{Direction, IndexError, KeyEncoder, Keys, after_prefix};
+use weft_index::{Direction, EntryBytes, IndexError, KeyEncoder, Keys, after_prefix};
 use weft_rt::cancel::CancelToken;
 use weft_rt::sync::channel::{Receiver, Sender, bounded};
 use weft_rt::{JoinHandle, Share};
 
 use crate::error::{Result, StoreError};
 use crate::fetch::fetch;
-use crate::index::overlay::Layer;
+use crate::index::definition::Covering;
+use crate::index::overlay::{Layer, LayerEntry};
 use crate::index::version::IndexVersion;
 use crate::scan_options::ROW_ID;
 use crate::table::Table;
@@ -95,6 +98,14 @@ impl Table {
         Ok(keys.get(0).to_vec())
     }
 
+    /// Whether the entries of an index have the values of all these columns, by number, so that rows need not be fetched for them.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchIndex`].
+    pub fn is_covered(&self, index: &str, columns: &[usize]) -> Result<bool> {
+        Ok(self.index(index)?.definition().covering(self.schema(), columns).is_some())
+    }
+
     /// The rows whose keys are in ranges of an index, read by one worker; they come in the order of their ids within each
     /// batch.
     ///
@@ -105,8 +116,8 @@ impl Table {
         index: &str,
         options: IndexScanOptions,
     ) -> Result<IndexScan> {
-        self.index(index)?;
         self.check_columns(&options.projection)?;
+        let covering = self.index(index)?.definition().covering(self.schema(), &options.projection);
         let whole = self.arrow_schema();
         let fields = options.projection.iter().map(|column| whole.field(*column).clone());
         let ids = options.with_row_ids.then(|| Field::new(ROW_ID, DataType::UInt64, false));
@@ -118,6 +129,7 @@ impl Table {
             table: self.clone(),
             name: index.to_owned(),
             schema: schema.clone(),
+            covering: covering.transpose()?,
             options,
             sender,
         };
@@ -170,8 +182,18 @@ struct Work {
     table: Arc<Table>,
     name: String,
     schema: SchemaRef,
+    /// Tells the values from entries, if these have all that are wanted.
+    covering: Option<Covering>,
     options: IndexScanOptions,
     sender: Sender<Result<RecordBatch>>,
+}
+
+/// Rows that were found.
+#[derive(Default)]
+struct FoundRows {
+    ids: Vec<u64>,
+    /// Their entries, if the values are told from these.
+    entries: EntryBytes,
 }
 
 impl Work {
@@ -187,15 +209,17 @@ impl Work {
         let index = self.table.index(&self.name)?;
         let failed = |source| index.definition().error(&version.schema, source);
         let layers = index.layers(version, &self.table.access).await?;
-        let mut rows = Vec::new();
+        let mut rows = FoundRows::default();
         if let Some(IndexEnds { first, last }) = self.options.ends {
+            let mut ends: Vec<OwnedEntry> = Vec::new();
             for (count, direction) in [(first, Direction::Forwards), (last, Direction::Backwards)] {
-                rows.extend(self.end(&layers, count, direction).await.map_err(failed)?);
+                ends.extend(self.end(&layers, count, direction).await.map_err(failed)?);
             }
-            rows.sort_unstable();
-            rows.dedup();
-            for rows in rows.chunks(self.options.batch_rows.max(1)) {
-                if !self.send(&mut rows.to_vec()).await? {
+            ends.sort_unstable_by_key(|entry| entry.row);
+            ends.dedup_by_key(|entry| entry.row);
+            for some in ends.chunks(self.options.batch_rows.max(1)) {
+                some.iter().for_each(|of| self.add(&mut rows, &of.key, of.row, &of.included));
+                if !self.send(&mut rows).await? {
                     return Ok(());
                 }
             }
@@ -205,27 +229,35 @@ impl Work {
             for layer in &layers {
                 let (low, high) = (low.as_deref(), high.as_deref());
                 let mut range = layer.range(low, high, Direction::Forwards);
-                while let Some((_, row)) = range.next().await.map_err(failed)? {
-                    rows.push(row);
-                    if rows.len() == self.options.batch_rows && !self.send(&mut rows).await? {
+                while let Some(entry) = range.next().await.map_err(failed)? {
+                    let LayerEntry { key, row, included } = entry;
+                    self.add(&mut rows, &key, row, &included);
+                    if rows.ids.len() == self.options.batch_rows && !self.send(&mut rows).await? {
                         return Ok(());
                     }
                 }
             }
         }
-        if !rows.is_empty() {
+        if !rows.ids.is_empty() {
             self.send(&mut rows).await?;
         }
         Ok(())
     }
 
-    /// The rows with the first or the last keys of the ranges, so many if there are.
+    fn add(&self, rows: &mut FoundRows, key: &[u8], row: u64, included: &[u8]) {
+        rows.ids.push(row);
+        if self.covering.is_some() {
+            rows.entries.push(key, included);
+        }
+    }
+
+    /// The entries with the first or the last keys of the ranges, so many if there are.
     async fn end(
         &self,
         layers: &[Layer<'_>],
         count: usize,
         direction: Direction,
-    ) -> std::result::Result<Vec<u64>, IndexError> {
+    ) -> std::result::Result<Vec<OwnedEntry>, IndexError> {
         let mut ranges: Vec<&KeyRange> = self.options.ranges.iter().collect();
         if direction == Direction::Backwards {
             ranges.reverse();
@@ -233,43 +265,63 @@ impl Work {
         let mut rows = Vec::new();
         for KeyRange { low, high } in ranges {
             let wanted = count - rows.len();
-            let mut found: Vec<(Vec<u8>, u64)> = Vec::new();
+            let mut found: Vec<OwnedEntry> = Vec::new();
             for layer in layers {
                 let mut range = layer.range(low.as_deref(), high.as_deref(), direction);
                 for _ in 0..wanted {
-                    let Some((key, row)) = range.next().await? else { break };
-                    found.push((key.into_owned(), row));
+                    let Some(LayerEntry { key, row, included }) = range.next().await? else {
+                        break;
+                    };
+                    let (key, included) = (key.into_owned(), included.into_owned());
+                    found.push(OwnedEntry { key, row, included });
                 }
             }
             found.sort_unstable();
             if direction == Direction::Backwards {
                 found.reverse();
             }
-            rows.extend(found.into_iter().take(wanted).map(|(_, row)| row));
+            rows.extend(found.into_iter().take(wanted));
         }
         Ok(rows)
     }
 
     /// Sends the rows' values; false if they are not wanted any more.
-    async fn send(&self, rows: &mut Vec<u64>) -> Result<bool> {
+    async fn send(&self, rows: &mut FoundRows) -> Result<bool> {
         if self.options.cancel.is_cancelled() {
             return Err(StoreError::Cancelled);
         }
-        rows.sort_unstable();
-        rows.dedup();
         let Table { version, access, .. } = &*self.table;
         let IndexScanOptions { projection, depth, .. } = &self.options;
-        let mut columns = fetch(version, access, rows, projection, *depth).await?;
+        let mut order: Vec<usize> = (0..rows.ids.len()).collect();
+        order.sort_unstable_by_key(|at| rows.ids[*at]);
+        order.dedup_by_key(|at| rows.ids[*at]);
+        let ids: Vec<u64> = order.iter().map(|at| rows.ids[*at]).collect();
+        let mut columns = match &self.covering {
+            None => fetch(version, access, &ids, projection, *depth).await?,
+            Some(covering) => covering.decode(&rows.entries, &order).map_err(|source| {
+                let definition = self.table.index(&self.name).map(IndexVersion::definition);
+                definition.map_or_else(|error| error, |of| of.error(&version.schema, source))
+            })?,
+        };
+        rows.ids.clear();
+        rows.entries.clear();
+        let options = RecordBatchOptions::new().with_row_count(Some(ids.len()));
         if self.options.with_row_ids {
-            columns.push(Arc::new(UInt64Array::from_iter_values(rows.iter().copied())));
+            columns.push(Arc::new(UInt64Array::from(ids)));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
         let batch = batch.map_err(|error| StoreError::Request {
             table: version.schema.name.clone(),
             problem: error.to_string(),
         })?;
-        rows.clear();
         Ok(self.sender.send(Ok(batch)).await.is_ok())
     }
+}
+
+/// An entry that was found, in the order of keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct OwnedEntry {
+    key: Vec<u8>,
+    row: u64,
+    included: Vec<u8>,
 }

@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use weft_index::{BulkLoad, Direction, IndexError, KeyEncoder, Tree};
+use weft_index::{BulkLoad, Direction, IndexError, Tree};
 use weft_rt::yield_now;
 
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::fetch::fetch;
-use crate::index::definition::IndexDefinition;
+use crate::index::definition::{EntryEncoder, IndexDefinition};
 use crate::index::key_run::KeyRun;
 use crate::index::new_rows::{NewRows, RowIds};
 use crate::index::overlay::Overlay;
@@ -158,8 +158,8 @@ impl Maintenance<'_> {
 
     /// The keys of rows, which the table has; `None` if there is no memory for all of them.
     async fn keys_of(&self, definition: &IndexDefinition, rows: &RowSet) -> Result<Option<KeyRun>> {
-        let encoder = definition.encoder(&self.version.schema)?;
-        let numbers = definition.numbers();
+        let encoder = definition.entry_encoder(&self.version.schema)?;
+        let numbers = definition.all_numbers();
         let mut run = KeyRun::new(&self.access.ledger, definition.is_unique);
         let mut ids = rows.iter().peekable();
         while ids.peek().is_some() {
@@ -229,9 +229,9 @@ impl Maintenance<'_> {
         opened: &Opened,
         run: &KeyRun,
     ) -> Result<()> {
-        for (number, (key, row)) in run.iter().enumerate() {
+        for (number, (key, row, included)) in run.entries().enumerate() {
             ensure_places(opened).await?;
-            let there = opened.tree.insert(key, row, &[]).await;
+            let there = opened.tree.insert(key, row, included).await;
             if there.map_err(|source| self.error(definition, source))?.is_some() {
                 return Err(self.duplicate(definition, row).await);
             }
@@ -336,7 +336,7 @@ impl Maintenance<'_> {
             };
             match (takes_new, new, &mut range) {
                 (true, Some((key, row)), _) => {
-                    match load.push(key, row, &[]).await {
+                    match load.push(key, row, run.included(at)).await {
                         Err(IndexError::Order { .. }) => {
                             return Err(self.duplicate(definition, row).await);
                         }
@@ -346,7 +346,8 @@ impl Maintenance<'_> {
                 }
                 (_, _, Some(range)) => {
                     if let Some(entry) = &there {
-                        load.push(&entry.key, entry.row, &[]).await.map_err(failed)?;
+                        let pushed = load.push(&entry.key, entry.row, &entry.included).await;
+                        pushed.map_err(failed)?;
                     }
                     there = range.next().await.map_err(failed)?.cloned();
                 }
@@ -384,7 +385,7 @@ struct Runs<'a> {
     work: &'a Maintenance<'a>,
     definition: Arc<IndexDefinition>,
     rows: NewRows<'a>,
-    encoder: KeyEncoder,
+    encoder: EntryEncoder,
     numbers: Vec<usize>,
     is_done: bool,
 }
@@ -395,9 +396,9 @@ impl<'a> Runs<'a> {
         definition: &Arc<IndexDefinition>,
         first_row: u64,
     ) -> Result<Runs<'a>> {
-        let encoder = definition.encoder(&work.version.schema)?;
+        let encoder = definition.entry_encoder(&work.version.schema)?;
         let rows = NewRows::new(work, first_row);
-        let numbers = definition.numbers();
+        let numbers = definition.all_numbers();
         Ok(Runs { work, definition: definition.clone(), rows, encoder, numbers, is_done: false })
     }
 
@@ -489,9 +490,9 @@ async fn remove(version: &IndexVersion, run: &KeyRun, schema: &TableSchema) -> R
 /// Inserts the keys of a run again, as far as they are not there, and writes the tree.
 async fn restore(version: &IndexVersion, run: &KeyRun, schema: &TableSchema) -> Result<()> {
     let Some(opened) = version.opened() else { return Ok(()) };
-    for (key, row) in run.iter() {
+    for (key, row, included) in run.entries() {
         ensure_places(opened).await?;
-        let inserted = opened.tree.insert(key, row, &[]).await;
+        let inserted = opened.tree.insert(key, row, included).await;
         let there = inserted.map_err(|source| version.definition().error(schema, source))?;
         if there.is_some_and(|there| there != row) {
             return Err(version.damaged(schema, "another row has the key of one"));

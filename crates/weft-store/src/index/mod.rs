@@ -7,9 +7,9 @@
 //! the index with the manifest that names its new root (`version.rs`, `space.rs`).
 
 mod check;
-mod definition;
+pub(crate) mod definition;
 pub(crate) mod foreign;
-mod join;
+pub(crate) mod join;
 mod key_run;
 mod lookup;
 pub(crate) mod maintain;
@@ -20,5 +20,5 @@ mod space;
 pub(crate) mod version;
 
 pub use definition::{Check, Constraints, ForeignKey, IndexColumn, IndexDefinition};
-pub use join::{KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches};
+pub use join::{KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches, Unknowns};
 pub use lookup::{IndexEnds, IndexScan, IndexScanOptions, KeyRange};

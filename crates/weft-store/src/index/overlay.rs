@@ -8,10 +8,10 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use weft_index::{Direction, IndexError, PrefixCursor, Range};
+use weft_index::{Direction, EntryBytes, IndexError, PrefixCursor, Range};
 
 use crate::error::Result as StoreResult;
-use crate::index::past::{Moment, Past, PastEntry};
+use crate::index::past::{Moment, Past, PastEntry, PastKey};
 use crate::index::version::{IndexVersion, Opened};
 use crate::row_set::RowSet;
 use crate::snapshot::Access;
@@ -47,24 +47,30 @@ impl Layer<'_> {
     }
 
     /// Entries that count and have left the tree, between two bounds, in order.
-    fn past(&self, from: Bound<PastEntry>, to: Bound<PastEntry>) -> Vec<PastEntry> {
+    fn past(&self, from: Bound<PastKey>, to: Bound<PastKey>) -> Vec<PastEntry> {
         let mut found = self.past.between(self.moment, from, to);
-        found.retain(|(_, row)| self.shows(*row));
+        found.retain(|entry| self.shows(entry.row));
         found
     }
 
-    /// The row of a key of a unique index, if its entry counts and has left the tree.
-    pub(crate) fn past_row(&self, key: &[u8]) -> Option<u64> {
+    /// The entry of a key of a unique index, if it counts and has left the tree.
+    pub(crate) fn past_entry(&self, key: &[u8]) -> Option<PastEntry> {
         if self.past.is_empty() {
             return None;
         }
         let key: Arc<[u8]> = Arc::from(key);
         let (from, to) = (Bound::Included((key.clone(), 0)), Bound::Included((key, u64::MAX)));
-        self.past(from, to).first().map(|(_, row)| *row)
+        self.past(from, to).into_iter().next()
     }
 
-    /// Adds the rows of entries that have left the tree to what lookups have just found in it, which is the rows that count.
-    pub(crate) fn add_past(&self, cursors: &[PrefixCursor], found: &mut Vec<(u32, u64)>) {
+    /// Adds the rows of entries that have left the tree to what lookups have just found in it, which is the rows that count; and the
+    /// entries to those of the rows, if they are wanted.
+    pub(crate) fn add_past(
+        &self,
+        cursors: &[PrefixCursor],
+        found: &mut Vec<(u32, u64)>,
+        mut entries: Option<&mut EntryBytes>,
+    ) {
         if self.past.is_empty() {
             return;
         }
@@ -73,8 +79,15 @@ impl Layer<'_> {
             let Some((from, to)) = cursor.looked_at() else { continue };
             let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded((Arc::from(to), 0)));
             let left = self.past(Bound::Included((Arc::from(from), 0)), to);
-            let left = left.into_iter().map(|(_, row)| (number, row));
-            found.extend(left.filter(|pair| !there.contains(pair)));
+            for PastEntry { key, row, included } in left {
+                if there.contains(&(number, row)) {
+                    continue;
+                }
+                found.push((number, row));
+                if let Some(entries) = &mut entries {
+                    entries.push(&key, &included);
+                }
+            }
         }
     }
 
@@ -105,11 +118,29 @@ pub(crate) struct LayerRange<'a> {
     range: Range<'a>,
     low: Option<Arc<[u8]>>,
     high: Option<Arc<[u8]>>,
-    /// The last entry of the tree: its key, as the tree has it, and its row.
-    last: Option<(Vec<u8>, u64)>,
+    /// The last entry of the tree.
+    last: Option<LastEntry>,
     /// Entries that have left the tree, and come before that one in this direction.
     waiting: VecDeque<PastEntry>,
     state: RangeState,
+}
+
+/// An entry that was found in a tree: its key, as the tree has it, its row, and what it includes.
+#[derive(Default)]
+struct LastEntry {
+    key: Vec<u8>,
+    row: u64,
+    included: Vec<u8>,
+}
+
+/// An entry of a layer.
+pub(crate) struct LayerEntry<'a> {
+    /// Its key, as the tree has it.
+    pub(crate) key: Cow<'a, [u8]>,
+    /// Its row.
+    pub(crate) row: u64,
+    /// What it includes.
+    pub(crate) included: Cow<'a, [u8]>,
 }
 
 /// What comes after the entries that wait.
@@ -124,28 +155,33 @@ enum RangeState {
 }
 
 impl LayerRange<'_> {
-    /// The next entry: its key, as the tree has it, and its row; `None` after the last.
+    /// The next entry; `None` after the last.
     ///
     /// # Errors
     /// Those of reading the tree.
-    pub(crate) async fn next(&mut self) -> Result<Option<(Cow<'_, [u8]>, u64)>, IndexError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<LayerEntry<'_>>, IndexError> {
         loop {
-            if let Some((key, row)) = self.waiting.pop_front() {
-                return Ok(Some((Cow::Owned(key.to_vec()), row)));
+            if let Some(PastEntry { key, row, included }) = self.waiting.pop_front() {
+                let (key, included) = (Cow::Owned(key.to_vec()), Cow::Owned(included.to_vec()));
+                return Ok(Some(LayerEntry { key, row, included }));
             }
             match self.state {
                 RangeState::Begun => self.find().await?,
                 RangeState::Found => {
                     self.state = RangeState::Begun;
                     // As long as a loop borrows what it returns, the compiler takes it for borrowed ever after.
-                    if self.last.as_ref().is_some_and(|(_, row)| self.layer.shows(*row)) {
+                    if self.last.as_ref().is_some_and(|last| self.layer.shows(last.row)) {
                         break;
                     }
                 }
                 RangeState::Ended => return Ok(None),
             }
         }
-        Ok(self.last.as_ref().map(|(key, row)| (Cow::Borrowed(&key[..]), *row)))
+        Ok(self.last.as_ref().map(|LastEntry { key, row, included }| LayerEntry {
+            key: Cow::Borrowed(&key[..]),
+            row: *row,
+            included: Cow::Borrowed(&included[..]),
+        }))
     }
 
     /// Finds the next entry of the tree, and the entries before it that had left the tree when the leaf was copied.
@@ -162,7 +198,7 @@ impl LayerRange<'_> {
                 None => Bound::Unbounded,
             };
             let last = self.last.as_ref();
-            let last = last.map(|(key, row)| Bound::Excluded((Arc::from(&key[..]), *row)));
+            let last = last.map(|last| Bound::Excluded((Arc::from(&last.key[..]), last.row)));
             let next = found.map(|entry| {
                 let key = form.full_key(&entry.key, entry.row);
                 Bound::Excluded((Arc::from(key), entry.row))
@@ -181,7 +217,9 @@ impl LayerRange<'_> {
             self.state = RangeState::Ended;
             return Ok(());
         };
-        let (key, row) = self.last.get_or_insert_default();
+        let LastEntry { key, row, included } = self.last.get_or_insert_default();
+        included.clear();
+        included.extend_from_slice(&entry.included);
         key.clear();
         key.extend_from_slice(&entry.key);
         if !form.is_unique {
@@ -236,7 +274,7 @@ impl IndexVersion {
             let found = layer.opened.tree.multi_get(keys, LOOKUP_WIDTH).await.map_err(failed)?;
             for ((row, found), key) in rows.iter_mut().zip(found).zip(keys) {
                 let found = found.filter(|found| layer.shows(*found));
-                *row = row.or(found).or_else(|| layer.past_row(key));
+                *row = row.or(found).or_else(|| layer.past_entry(key).map(|past| past.row));
             }
         }
         Ok(rows)

@@ -22,8 +22,19 @@ const STEP_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Moment(u64);
 
-/// An entry: its key, as the tree has it, and its row.
-pub(crate) type PastEntry = (Arc<[u8]>, u64);
+/// What an entry is found by: its key, as the tree has it, and its row.
+pub(crate) type PastKey = (Arc<[u8]>, u64);
+
+/// An entry that has left a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct PastEntry {
+    /// Its key, as the tree has it.
+    pub(crate) key: Arc<[u8]>,
+    /// Its row.
+    pub(crate) row: u64,
+    /// What it includes.
+    pub(crate) included: Arc<[u8]>,
+}
 
 /// The entries that have left a tree and that a version in use may still need.
 #[derive(Debug, Default)]
@@ -35,10 +46,10 @@ pub(crate) struct Past {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When each entry left.
-    left: BTreeMap<PastEntry, u64>,
-    /// The same in the order in which they left.
-    order: VecDeque<(u64, PastEntry)>,
+    /// When each entry left, and what it includes.
+    left: BTreeMap<PastKey, (u64, Arc<[u8]>)>,
+    /// When entries left, in this order, and the bytes that each takes.
+    order: VecDeque<(u64, PastKey, u64)>,
     /// The moments of versions that may be in use.
     moments: Vec<Weak<Moment>>,
     /// How many times entries have left.
@@ -47,8 +58,8 @@ struct State {
     memory: Option<Reservation>,
 }
 
-fn bytes_of((key, _): &PastEntry) -> u64 {
-    2 * key.len() as u64 + ENTRY_BYTES
+fn bytes_of(entry: &PastEntry) -> u64 {
+    2 * entry.key.len() as u64 + entry.included.len() as u64 + ENTRY_BYTES
 }
 
 impl State {
@@ -63,14 +74,14 @@ impl State {
         self.moments.retain(|moment| moment.strong_count() > 0);
         let oldest = self.moments.iter().filter_map(|of| Some(of.upgrade()?.0)).min();
         let oldest = oldest.unwrap_or(self.times);
-        while let Some((left, _)) = self.order.front()
+        while let Some((left, ..)) = self.order.front()
             && *left <= oldest
-            && let Some((left, entry)) = self.order.pop_front()
+            && let Some((left, key, bytes)) = self.order.pop_front()
         {
-            if self.left.get(&entry) == Some(&left) {
-                self.left.remove(&entry);
+            if self.left.get(&key).is_some_and(|(last, _)| *last == left) {
+                self.left.remove(&key);
             }
-            self.bytes -= bytes_of(&entry);
+            self.bytes -= bytes;
         }
         if self.bytes == 0 {
             self.memory = None;
@@ -112,7 +123,11 @@ impl Past {
     ) -> Option<Arc<Moment>> {
         let mut state = self.state();
         state.purge();
-        let entries = run.iter().map(|(key, row)| (Arc::from(full_key(key, row)), row));
+        let entries = run.entries().map(|(key, row, included)| PastEntry {
+            key: Arc::from(full_key(key, row)),
+            row,
+            included: Arc::from(included),
+        });
         let entries: Vec<PastEntry> = entries.collect();
         let bytes = entries.iter().map(bytes_of).sum();
         if !state.reserve(bytes, ledger) {
@@ -123,8 +138,10 @@ impl Past {
         state.times += 1;
         let left = state.times;
         for entry in entries {
-            state.order.push_back((left, entry.clone()));
-            state.left.insert(entry, left);
+            let bytes = bytes_of(&entry);
+            let PastEntry { key, row, included } = entry;
+            state.order.push_back((left, (key.clone(), row), bytes));
+            state.left.insert((key, row), (left, included));
         }
         self.len.store(state.left.len(), Ordering::Release);
         Some(state.moment())
@@ -143,15 +160,20 @@ impl Past {
     pub(crate) fn between(
         &self,
         moment: &Moment,
-        from: Bound<PastEntry>,
-        to: Bound<PastEntry>,
+        from: Bound<PastKey>,
+        to: Bound<PastKey>,
     ) -> Vec<PastEntry> {
         if self.len.load(Ordering::Acquire) == 0 || is_empty(&from, &to) {
             return Vec::new();
         }
         let state = self.state();
-        let there = state.left.range((from, to)).filter(|(_, left)| moment.0 < **left);
-        there.map(|(entry, _)| entry.clone()).collect()
+        let there = state.left.range((from, to)).filter(|(_, (left, _))| moment.0 < *left);
+        let entry = |((key, row), (_, included)): (&PastKey, &(u64, Arc<[u8]>))| PastEntry {
+            key: key.clone(),
+            row: *row,
+            included: included.clone(),
+        };
+        there.map(entry).collect()
     }
 
     /// True if no entry is here.
@@ -161,7 +183,7 @@ impl Past {
 }
 
 /// Whether nothing lies between two bounds, whichever comes first.
-fn is_empty(from: &Bound<PastEntry>, to: &Bound<PastEntry>) -> bool {
+fn is_empty(from: &Bound<PastKey>, to: &Bound<PastKey>) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
         (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -178,7 +200,7 @@ mod tests {
 
     fn run(entries: &[(u8, u64)], ledger: &Ledger) -> KeyRun {
         let mut run = KeyRun::new(ledger, true);
-        entries.iter().for_each(|(key, row)| run.push(&[*key], &[], *row));
+        entries.iter().for_each(|(key, row)| run.push(&[*key], &[], *row, &[*key, 9]));
         run.sort();
         run
     }
@@ -189,7 +211,9 @@ mod tests {
 
     fn rows(past: &Past, moment: &Moment) -> Vec<u64> {
         let all = past.between(moment, Bound::Unbounded, Bound::Unbounded);
-        all.into_iter().map(|(_, row)| row).collect()
+        let is_whole = |entry: &PastEntry| *entry.included == [entry.key[0], 9];
+        assert!(all.iter().all(is_whole));
+        all.into_iter().map(|entry| entry.row).collect()
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl IndexVersion {
         let tree = Tree::open(pool, space.clone(), root).await;
         let tree = tree.map_err(|source| self.definition().error(schema, source))?;
         let TreeForm { is_unique, has_included, .. } = tree.form();
-        if is_unique != self.definition().is_unique || has_included {
+        let form = self.definition().form();
+        if is_unique != form.is_unique || has_included != form.has_included {
             return Err(self.damaged(schema, "its directory is that of another index"));
         }
         let used = tree.pages();

@@ -232,6 +232,7 @@ pub fn index(name: &str, columns: &[usize], is_unique: bool) -> IndexDefinition 
     IndexDefinition {
         name: name.into(),
         columns: columns.iter().map(column).collect(),
+        included: Vec::new(),
         is_unique,
         is_primary: false,
         is_constraint: false,
