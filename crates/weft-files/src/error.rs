@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use weft_remote::RemoteError;
+
 /// Result of this crate.
 pub type Result<T, E = FilesError> = std::result::Result<T, E>;
 
@@ -90,7 +92,7 @@ impl FilesError {
                 "its type was told from a sample of the file: look at all of it with sample_size = -1, or name the \
                  type, as in read_csv('file', types = {'column': 'VARCHAR'})",
             ),
-            FilesError::Read { .. } => None,
+            FilesError::Read { error, .. } => RemoteError::within(error)?.hint(),
         }
     }
 }
