@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((flags, bytes)) = bytes.split_first() else { return };
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
-    let input = Input { path: file.path().to_owned(), compression: Compression::None, encoding: None };
+    let input = Input { place: file.path().to_owned().into(), compression: Compression::None, encoding: None };
     let options = CsvOptions {
         null_padding: flags & 1 != 0,
         ignore_errors: flags & 2 != 0,

@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p weft-files --example json_speed -- FILE [COLUMN …]`, without columns: none, and all.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use weft_files::json::{JsonFiles, JsonOptions};
@@ -13,8 +14,8 @@ const BATCH_ROWS: usize = 8192;
 
 fn main() -> Result<(), FilesError> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().unwrap_or_default().into();
-    let input = Input { path, compression: Compression::None, encoding: None };
+    let path = PathBuf::from(arguments.next().unwrap_or_default());
+    let input = Input { place: path.into(), compression: Compression::None, encoding: None };
     let begun = Instant::now();
     let files = JsonFiles::new(vec![input], JsonOptions::default())?;
     println!("types {:.3} s ({:?})", begun.elapsed().as_secs_f64(), files.types_from());

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use weft_remote::RemoteError;
+
 /// Result of this crate.
 pub type Result<T, E = FilesError> = std::result::Result<T, E>;
 
@@ -91,7 +93,7 @@ impl FilesError {
                  type, as in read_csv('file', types = {'column': 'VARCHAR'}) or read_json('file', columns = {…})",
             ),
             FilesError::Misfit { column: None, .. } => None,
-            FilesError::Read { .. } => None,
+            FilesError::Read { error, .. } => RemoteError::within(error)?.hint(),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Bytes of files: decompressed, and as UTF-8.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use encoding_rs::{Decoder, UTF_8};
+use weft_remote::{Place, PlaceReader};
 
 use crate::error::{FilesError, Result};
 
@@ -53,8 +53,8 @@ impl Encoding {
 /// A file and how its bytes become those of a text.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The file.
-    pub path: PathBuf,
+    /// Where the file is.
+    pub place: Place,
     /// How it is compressed.
     pub compression: Compression,
     /// How its characters are encoded, where that is said. A byte order mark goes before it.
@@ -64,7 +64,15 @@ pub struct Input {
 impl Input {
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
-        std::fs::metadata(&self.path).map_or(0, |found| found.len())
+        self.place.bytes().unwrap_or(0)
+    }
+
+    /// The file's bytes as they lie there, from any one on.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(crate) fn open_raw(&self) -> Result<PlaceReader> {
+        self.place.open().map_err(|error| FilesError::read(self.path(), error))
     }
 
     /// The file's bytes, decompressed.
@@ -72,7 +80,7 @@ impl Input {
     /// # Errors
     /// If it cannot be opened.
     pub fn open(&self) -> Result<Box<dyn Read + Send>> {
-        let file = File::open(&self.path).map_err(|error| FilesError::read(&self.path, error))?;
+        let file = self.open_raw()?;
         Ok(match self.compression {
             Compression::None => Box::new(file),
             Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(file)),
@@ -80,7 +88,7 @@ impl Input {
             Compression::Xz => Box::new(liblzma::read::XzDecoder::new_multi_decoder(file)),
             Compression::Zstd => {
                 let decoder = zstd::stream::read::Decoder::new(file);
-                Box::new(decoder.map_err(|error| FilesError::read(&self.path, error))?)
+                Box::new(decoder.map_err(|error| FilesError::read(self.path(), error))?)
             }
         })
     }
@@ -93,7 +101,7 @@ impl Input {
         let mut source = self.open()?;
         let mut start = Vec::with_capacity(3);
         let read = source.by_ref().take(3).read_to_end(&mut start);
-        read.map_err(|error| FilesError::read(&self.path, error))?;
+        read.map_err(|error| FilesError::read(self.path(), error))?;
         let (encoding, mark) = match encoding_rs::Encoding::for_bom(&start) {
             Some((encoding, length)) => (encoding, length),
             None => (self.encoding.map_or(UTF_8, |encoding| encoding.0), 0),
@@ -110,11 +118,11 @@ impl Input {
         if self.compression != Compression::None {
             return Ok(false);
         }
-        let is_plain = std::fs::metadata(&self.path).is_ok_and(|found| found.is_file());
+        let is_plain = self.place.is_seekable();
         let mut start = Vec::with_capacity(3);
         if is_plain {
             let read = self.open()?.take(3).read_to_end(&mut start);
-            read.map_err(|error| FilesError::read(&self.path, error))?;
+            read.map_err(|error| FilesError::read(self.path(), error))?;
         }
         let encoding = match encoding_rs::Encoding::for_bom(&start) {
             Some((encoding, _)) => encoding,
@@ -123,9 +131,9 @@ impl Input {
         Ok(is_plain && encoding == UTF_8)
     }
 
-    /// The file.
+    /// The path of the file, or its address.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Files as values: a row for each, with its name, content, size and time of its last change.
 
-use std::fs;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -10,6 +9,8 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+use weft_remote::Place;
 
 use crate::error::{FilesError, Result};
 use crate::input::Input;
@@ -132,16 +133,17 @@ impl WholePiece {
             0 => Arc::new(StringViewArray::from(vec![Some(name.as_str())])),
             1 => self.content(input)?,
             2 => {
-                let bytes = fs::metadata(input.path()).map_err(failed)?.len();
+                let bytes = input.place.bytes().map_err(failed)?;
                 Arc::new(Int64Array::from(vec![i64::try_from(bytes).ok()]))
             }
             _ => {
-                let time = fs::metadata(input.path())
-                    .and_then(|found| found.modified())
-                    .map_err(failed)?;
+                let time = match &input.place {
+                    // Not all servers tell.
+                    Place::Remote(file) => file.modified(),
+                    local => Some(local.modified().map_err(failed)?),
+                };
                 let micros = time
-                    .duration_since(UNIX_EPOCH)
-                    .ok()
+                    .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
                     .and_then(|since| i64::try_from(since.as_micros()).ok());
                 Arc::new(TimestampMicrosecondArray::from(vec![micros]))
             }

@@ -23,7 +23,7 @@ impl Files {
     fn write(&self, name: &str, bytes: &[u8]) -> Input {
         let path = self.directory.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        Input { path, compression: Compression::None, encoding: None }
+        Input { place: path.into(), compression: Compression::None, encoding: None }
     }
 }
 
@@ -201,7 +201,7 @@ fn files_go_by_names() {
     let united = |inputs: &[Input], may_differ| {
         let table = open(inputs, &CsvOptions::default()).unwrap();
         let readers = table.files.into_iter().map(|file| Arc::new(file) as Arc<dyn FileReader>);
-        let named = inputs.iter().map(|input| input.path.clone()).zip(readers).collect();
+        let named = inputs.iter().map(|input| input.path().to_owned()).zip(readers).collect();
         Union::by_name(named, may_differ)
     };
     assert_eq!(rows(&united(&inputs[..2], false).unwrap(), 1 << 20).unwrap(), ["1|10.0", "3|2.5"]);

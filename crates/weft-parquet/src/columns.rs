@@ -9,10 +9,10 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, RowSelection};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::file::metadata::ParquetMetaData;
-use weft_rt::io::File;
 
 use crate::error::{ReadError, Result, caught};
 use crate::fetch::{ReadCounts, fetch};
+use crate::handle::Handle;
 
 /// Rows of a row group: all, or those of a selection over all.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct OpenFile {
     /// The file's name, for messages.
     pub name: Arc<str>,
     /// The file, open for reads of any offset and length.
-    pub file: File,
+    pub file: Handle,
     /// Its size.
     pub bytes: u64,
     /// Its metadata, and the types that its columns are read as.

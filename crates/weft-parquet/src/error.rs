@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use weft_remote::RemoteError;
 use weft_rt::io::FileError;
 use weft_rt::memory::MemoryError;
 
@@ -28,6 +29,9 @@ pub enum ReadError {
         /// Where, and what is wrong.
         problem: String,
     },
+    /// A store or a server does not give its bytes.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// There is no memory for its bytes.
     #[error(transparent)]
     Memory(#[from] MemoryError),

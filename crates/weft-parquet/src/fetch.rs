@@ -5,15 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::future::try_join_all;
-use weft_rt::io::{File, IoBuf};
 
-use crate::error::{ReadError, Result};
-
-/// Bytes between two ranges that are read with them, at most: reading so much takes no longer than another request.
-const GAP_BYTES: u64 = 64 << 10;
-
-/// Bytes of a request for several ranges, at most.
-const REQUEST_BYTES: u64 = 8 << 20;
+use crate::error::Result;
+use crate::handle::{Coalescing, Handle};
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -28,32 +22,23 @@ impl ReadCounts {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Requests to the system.
+    /// Requests to the system, or to stores.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 }
 
-/// A buffer that bytes are parts of.
-struct Owner(IoBuf);
-
-impl AsRef<[u8]> for Owner {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// The bytes of these ranges, in their order. On a worker.
+/// The bytes of these ranges, in their order. Of a local file, on a worker.
 ///
 /// # Errors
-/// [`ReadError::Io`] if there are not so many, or the system has another reason.
+/// If there are not so many, or the system or the store has another reason.
 pub(crate) async fn fetch(
-    file: &File,
+    file: &Handle,
     name: &str,
     ranges: &[Range<u64>],
     counts: &ReadCounts,
 ) -> Result<Vec<Bytes>> {
-    let requests = coalesced(ranges);
+    let requests = coalesced(ranges, file.coalescing());
     let read = requests.iter().map(|request| read(file, name, request, counts));
     let read = try_join_all(read).await?;
     let bytes = ranges.iter().map(|range| {
@@ -69,19 +54,19 @@ pub(crate) async fn fetch(
     Ok(bytes.collect())
 }
 
-async fn read(file: &File, name: &str, request: &Range<u64>, counts: &ReadCounts) -> Result<Bytes> {
-    let len = request.end - request.start;
-    counts.bytes.fetch_add(len, Ordering::Relaxed);
+async fn read(
+    file: &Handle,
+    name: &str,
+    request: &Range<u64>,
+    counts: &ReadCounts,
+) -> Result<Bytes> {
+    counts.bytes.fetch_add(request.end - request.start, Ordering::Relaxed);
     counts.requests.fetch_add(1, Ordering::Relaxed);
-    let (result, buffer) = file.read_exact(IoBuf::to_be_filled(len as usize), request.start).await;
-    match result {
-        Ok(_) => Ok(Bytes::from_owner(Owner(buffer))),
-        Err(source) => Err(ReadError::Io { name: name.to_owned(), source }),
-    }
+    file.read(name, request).await
 }
 
 /// The requests that all ranges lie in, by their starts.
-fn coalesced(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+fn coalesced(ranges: &[Range<u64>], how: Coalescing) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> =
         ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_unstable_by_key(|range| (range.start, range.end));
@@ -91,8 +76,8 @@ fn coalesced(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
             // What lies in the request, or reaches out of it, is read with it in any case.
             Some(last)
                 if range.start < last.end
-                    || (range.start - last.end <= GAP_BYTES
-                        && range.end - last.start <= REQUEST_BYTES) =>
+                    || (range.start - last.end <= how.gap_bytes
+                        && range.end - last.start <= how.request_bytes) =>
             {
                 last.end = last.end.max(range.end);
             }
@@ -105,18 +90,22 @@ fn coalesced(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handle::{LOCAL, REMOTE};
 
     #[test]
     fn near_ranges_are_read_together() {
-        assert!(coalesced(&[10..20, 0..5, 20..30]).into_iter().eq(std::iter::once(0..30)));
-        assert!(
-            coalesced(&[0..5, 5 + GAP_BYTES..100_000]).into_iter().eq(std::iter::once(0..100_000))
-        );
-        let far = 6 + GAP_BYTES;
-        assert_eq!(coalesced(&[0..5, far..far + 1]), [0..5, far..far + 1]);
-        assert!(coalesced(&[0..9, 3..3, 2..4]).into_iter().eq(std::iter::once(0..9)));
-        let large = REQUEST_BYTES;
-        assert_eq!(coalesced(&[0..large, large..large + 1]), [0..large, large..large + 1]);
-        assert_eq!(coalesced(&[]), []);
+        for how in [LOCAL, REMOTE] {
+            let of = |ranges: &[Range<u64>]| coalesced(ranges, how);
+            let gap = how.gap_bytes;
+            assert!(of(&[10..20, 0..5, 20..30]).into_iter().eq(std::iter::once(0..30)));
+            let end = 2 * gap;
+            assert!(of(&[0..5, 5 + gap..end]).into_iter().eq(std::iter::once(0..end)));
+            let far = 6 + gap;
+            assert_eq!(of(&[0..5, far..far + 1]), [0..5, far..far + 1]);
+            assert!(of(&[0..9, 3..3, 2..4]).into_iter().eq(std::iter::once(0..9)));
+            let large = how.request_bytes;
+            assert_eq!(of(&[0..large, large..large + 1]), [0..large, large..large + 1]);
+            assert_eq!(of(&[]), []);
+        }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+use futures::future::try_join_all;
 use parquet::DecodeResult;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
-use weft_rt::io::File;
+use weft_remote::RemoteFile;
 
 use crate::columns::OpenFile;
 use crate::error::{ReadError, Result, caught};
 use crate::fetch::{ReadCounts, fetch};
-
-/// Bytes of a file's end that are read first: most footers are smaller.
-const TAIL_BYTES: u64 = 64 << 10;
+use crate::handle::{Coalescing, Handle, REMOTE};
 
 /// Bytes of the smallest file: two marks and the length of the footer.
 const FILE_BYTES_MIN: u64 = 12;
@@ -20,35 +20,74 @@ const FILE_BYTES_MIN: u64 = 12;
 /// Bytes of a Bloom filter that is read, at most.
 const BLOOM_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads the footer of a file of so many bytes, and its page index if it has one. On a worker.
+/// Reads the footer of a file of so many bytes, and its page index if it has one. Of a local file, on a worker.
 ///
 /// # Errors
 /// [`ReadError`] for a file that cannot be read, or is damaged.
 pub async fn read_metadata(
-    file: &File,
+    file: &Handle,
     name: &str,
     file_bytes: u64,
     counts: &ReadCounts,
 ) -> Result<ParquetMetaData> {
-    if file_bytes < FILE_BYTES_MIN {
-        let problem = format!("it is no Parquet file, as it has only {file_bytes} bytes");
-        return Err(ReadError::damaged(name, problem));
-    }
-    let mut decoder = caught(name, || ParquetMetaDataPushDecoder::try_new(file_bytes))?
-        .with_page_index_policy(PageIndexPolicy::Optional);
-    let tail = file_bytes.saturating_sub(TAIL_BYTES)..file_bytes;
-    let mut wanted = Vec::from([tail]);
+    let mut reader = Reading::new(name, file_bytes, file.coalescing())?;
     loop {
-        if wanted.iter().any(|range| range.end > file_bytes) {
-            return Err(ReadError::damaged(name, "its footer names bytes behind its end"));
+        let bytes = fetch(file, name, &reader.wanted, counts).await?;
+        if let Some(metadata) = reader.push(bytes)? {
+            return Ok(metadata);
         }
-        let bytes = fetch(file, name, &wanted, counts).await?;
-        caught(name, || decoder.push_ranges(std::mem::take(&mut wanted), bytes))?;
+    }
+}
+
+/// The same of a file elsewhere, for any executor.
+///
+/// # Errors
+/// [`ReadError`] for a file that cannot be read, or is damaged.
+pub async fn read_remote_metadata(file: &RemoteFile) -> Result<ParquetMetaData> {
+    let mut reader = Reading::new(file.name(), file.bytes(), REMOTE)?;
+    loop {
+        let bytes =
+            try_join_all(reader.wanted.iter().map(|range| file.read(range.clone()))).await?;
+        if let Some(metadata) = reader.push(bytes)? {
+            return Ok(metadata);
+        }
+    }
+}
+
+/// What is being read of the end of a file.
+struct Reading<'a> {
+    name: &'a str,
+    file_bytes: u64,
+    decoder: ParquetMetaDataPushDecoder,
+    /// The ranges that come next.
+    wanted: Vec<Range<u64>>,
+}
+
+impl Reading<'_> {
+    fn new(name: &str, file_bytes: u64, how: Coalescing) -> Result<Reading<'_>> {
+        if file_bytes < FILE_BYTES_MIN {
+            let problem = format!("it is no Parquet file, as it has only {file_bytes} bytes");
+            return Err(ReadError::damaged(name, problem));
+        }
+        let decoder = caught(name, || ParquetMetaDataPushDecoder::try_new(file_bytes))?
+            .with_page_index_policy(PageIndexPolicy::Optional);
+        let tail = file_bytes.saturating_sub(how.tail_bytes)..file_bytes;
+        Ok(Reading { name, file_bytes, decoder, wanted: Vec::from([tail]) })
+    }
+
+    /// Takes the bytes of the ranges; the metadata once it is whole.
+    fn push(&mut self, bytes: Vec<Bytes>) -> Result<Option<ParquetMetaData>> {
+        let (name, decoder) = (self.name, &mut self.decoder);
+        caught(name, || decoder.push_ranges(std::mem::take(&mut self.wanted), bytes))?;
         match caught(name, || decoder.try_decode())? {
-            DecodeResult::Data(metadata) => return Ok(metadata),
-            DecodeResult::NeedsData(ranges) if !ranges.is_empty() => wanted = ranges,
+            DecodeResult::Data(metadata) => return Ok(Some(metadata)),
+            DecodeResult::NeedsData(ranges) if !ranges.is_empty() => self.wanted = ranges,
             _ => return Err(ReadError::damaged(name, "its footer has no end")),
         }
+        if self.wanted.iter().any(|range| range.end > self.file_bytes) {
+            return Err(ReadError::damaged(name, "its footer names bytes behind its end"));
+        }
+        Ok(None)
     }
 }
 
@@ -56,7 +95,7 @@ pub async fn read_metadata(
 /// worker.
 ///
 /// # Errors
-/// [`ReadError::Io`] if the system does not give the bytes.
+/// [`ReadError::Io`] and [`ReadError::Remote`] if the bytes cannot be had.
 pub async fn bloom_filters(
     file: &OpenFile,
     row_group: usize,
@@ -78,7 +117,7 @@ pub async fn bloom_filters(
     };
     let ranges: Vec<Range<u64>> = leaves.iter().map(range).collect();
     let bytes = fetch(file, name, &ranges, counts).await?;
-    let filter = |bytes: &bytes::Bytes| -> Option<Sbbf> {
+    let filter = |bytes: &Bytes| -> Option<Sbbf> {
         caught(name, || Sbbf::from_bytes(bytes)).ok().filter(|_| !bytes.is_empty())
     };
     Ok(bytes.iter().map(filter).collect())

@@ -14,7 +14,7 @@ use weft_rt::memory::Ledger;
 use weft_rt::{Runtime, RuntimeOptions};
 
 use crate::{
-    ColumnsReader, InFlight, OpenFile, Piece, ReadCounts, ReadError, Result, bloom_filters,
+    ColumnsReader, Handle, InFlight, OpenFile, Piece, ReadCounts, ReadError, Result, bloom_filters,
     read_metadata,
 };
 
@@ -49,7 +49,7 @@ fn on_a_worker<T: Send + 'static, F: Future<Output = Result<T>> + 'static>(
     let read = move || async move {
         let counts = Arc::new(ReadCounts::default());
         let name: Arc<str> = path.to_string_lossy().into();
-        let file = File::open_cached(&path).unwrap();
+        let file = Handle::Local(File::open_cached(&path).unwrap());
         let bytes = file.size().unwrap();
         let metadata = Arc::new(read_metadata(&file, &name, bytes, &counts).await?);
         let options = ArrowReaderOptions::new();

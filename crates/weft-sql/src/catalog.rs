@@ -19,6 +19,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType}
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::future::BoxFuture;
+use weft_remote::Remote;
 use weft_store::{Snapshot, Table};
 
 use crate::control::units_of_files;
@@ -36,6 +37,7 @@ use crate::recursive_terms;
 use crate::relation::{Relation, RelationTable};
 use crate::same_names::name_beside_wildcards;
 use crate::schemas::{self, SchemaTables};
+use crate::secret_statement;
 use crate::statement::{fold, inner_statement, parse_query};
 use crate::suggest;
 use crate::table::{ScanContext, StoredTable};
@@ -68,6 +70,8 @@ pub(crate) struct StatementCatalog {
     bound: Arc<BoundFiles>,
     /// The client of the session.
     connected: Connected,
+    /// What knows the secrets of the database.
+    secrets: Option<Remote>,
 }
 
 impl StatementCatalog {
@@ -78,7 +82,18 @@ impl StatementCatalog {
     ) -> StatementCatalog {
         let (relations, within, pending) = (Arc::default(), Vec::new(), None);
         let (state, bound, connected) = (Arc::new(state), Arc::default(), Connected::default());
-        StatementCatalog { state, snapshot, relations, context, within, pending, bound, connected }
+        let secrets = None;
+        StatementCatalog {
+            state,
+            snapshot,
+            relations,
+            context,
+            within,
+            pending,
+            bound,
+            connected,
+            secrets,
+        }
     }
 
     /// Has code go that planning has brought in, where memory is little (`Ledger::trim_code_of_small`).
@@ -89,6 +104,11 @@ impl StatementCatalog {
     /// The same for a session of this client.
     pub(crate) fn with_client(self, connected: Connected) -> StatementCatalog {
         StatementCatalog { connected, ..self }
+    }
+
+    /// The same with the secrets of the database.
+    pub(crate) fn with_secrets(self, secrets: &Remote) -> StatementCatalog {
+        StatementCatalog { secrets: Some(secrets.clone()), ..self }
     }
 
     /// The client of the session.
@@ -271,7 +291,7 @@ impl StatementCatalog {
         }
         if looks_like_file(name) {
             let options = ReadOptions::default();
-            let files = match FileSet::find(name, &options) {
+            let files = match FileSet::find(name, &options, &self.context.remote).await {
                 // A directory without tables may have the name of a table that is about to be made.
                 Err(_) if !name.contains('/') && Path::new(name).is_dir() => return Ok(None),
                 found => found.map_err(|error| error.about(name))?,
@@ -280,6 +300,10 @@ impl StatementCatalog {
                 self.files(name, files, &options).await.map_err(|error| error.about(name))?;
             self.bound.insert(name, Arc::clone(&table));
             return Ok(Some(table));
+        }
+        if name == secret_statement::RELATION {
+            let Some(secrets) = &self.secrets else { return Ok(None) };
+            return secret_statement::table(secrets.secrets()).map(Some);
         }
         // Behind the user's own, as on PostgreSQL's search path.
         table_named(self, name).await
@@ -326,7 +350,7 @@ impl StatementCatalog {
                 continue;
             }
             let options = call.read_options()?;
-            let files = call.find(&options)?;
+            let files = call.find(&options, &self.context.remote).await?;
             let table = match call.reads_tables() {
                 true => self.files(call.name(), files, &options).await?,
                 false => {

@@ -67,7 +67,9 @@ impl Run {
         if !matches!(read.kind.or(told), Some(FileKind::Parquet | FileKind::Arrow)) {
             read.compression = options.text_compression()?;
         }
-        let files = FileSet::find(&path, &read).map_err(|error| error.about(&path))?;
+        let remote = &catalog.context().remote;
+        let files = FileSet::find(&path, &read, remote).await;
+        let files = files.map_err(|error| error.about(&path))?;
         let state = catalog.planning_state();
         let (mapping, provider) = match files.kind {
             FileKind::Csv | FileKind::Tsv => {
@@ -248,7 +250,7 @@ fn csv_load(
     read.delimiter = byte(Some(described.delimiter));
     read.quote = byte(described.quote);
     read.escape = byte(described.escape);
-    let paths = files.paths.iter().cloned().zip(members).collect();
+    let paths = files.paths().zip(members).collect();
     let union = Union::by_name(paths, read.union_by_name)?;
     let file = union.schema();
     let order = file.fields().iter().map(|field| schema.index_of(field.name()).ok());
@@ -358,7 +360,7 @@ fn named_mapping(
             let name = field.name();
             let error = unknown_column(table, name);
             let message =
-                format!("'{}' has a column {name}, but {error}", files.paths[0].display());
+                format!("'{}' has a column {name}, but {error}", files.places[0].path().display());
             return Err(SqlError::new(ErrorKind::Semantic, message)
                 .with_hint("choose columns: INSERT INTO table SELECT a, b FROM 'file'"));
         };

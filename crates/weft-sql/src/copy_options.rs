@@ -7,7 +7,7 @@ use crate::file_options::{self, OptionValue};
 use crate::files::{FileKind, ReadOptions};
 
 /// Names that COPY knows.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 19] = [
     "format",
     "header",
     "delimiter",
@@ -22,6 +22,11 @@ const NAMES: [&str; 14] = [
     "row_group_size",
     "partition_by",
     "overwrite",
+    "overwrite_or_ignore",
+    "append",
+    "per_thread_output",
+    "filename_pattern",
+    "write_partition_columns",
 ];
 
 /// What follows the file's name in COPY.
@@ -36,8 +41,28 @@ pub(crate) struct CopyOptions {
     pub(crate) row_group_rows: Option<u64>,
     /// Columns by whose values the rows are divided among directories, `column=value`.
     pub(crate) partition_by: Vec<String>,
-    /// A directory that is not empty is replaced.
-    pub(crate) overwrite: bool,
+    /// What becomes of what is in the directory.
+    pub(crate) before: Before,
+    /// Each thread writes files of its own, into a directory.
+    pub(crate) per_thread: bool,
+    /// How files in directories are called: `{i}` is a number, `{uuid}` a random identifier.
+    pub(crate) filename_pattern: Option<String>,
+    /// The columns of `partition_by` are in the files, too.
+    pub(crate) keeps_partition_columns: bool,
+}
+
+/// What becomes of the files that are in a directory that is written to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// There may be none.
+    #[default]
+    Refuse,
+    /// They go.
+    Remove,
+    /// They stay, but for those that have the names of new ones.
+    Replace,
+    /// They stay: new ones get other names.
+    Keep,
 }
 
 impl CopyOptions {
@@ -75,7 +100,19 @@ impl CopyOptions {
                 let columns = needed()?.split(',').map(|column| column.trim().to_owned());
                 self.partition_by = columns.filter(|column| !column.is_empty()).collect();
             }
-            "overwrite" | "overwrite_or_ignore" => self.overwrite = flag(name, value)?,
+            "overwrite" => self.set_before(Before::Remove, flag(name, value)?)?,
+            "overwrite_or_ignore" => self.set_before(Before::Replace, flag(name, value)?)?,
+            "append" => self.set_before(Before::Keep, flag(name, value)?)?,
+            "per_thread_output" => self.per_thread = flag(name, value)?,
+            "write_partition_columns" => self.keeps_partition_columns = flag(name, value)?,
+            "filename_pattern" => {
+                let pattern = needed()?;
+                if pattern.is_empty() || pattern.contains('/') {
+                    let message = format!("the COPY option {name} is a name without '/'");
+                    return Err(SqlError::new(ErrorKind::Semantic, message));
+                }
+                self.filename_pattern = Some(pattern.to_owned());
+            }
             _ => {
                 let value = match value {
                     Some(text) => OptionValue::Text(text.to_owned()),
@@ -88,11 +125,24 @@ impl CopyOptions {
                     )
                     .with_hint(
                         "options: FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, \
-                         COMPRESSION_LEVEL, ROW_GROUP_SIZE, PARTITION_BY, OVERWRITE, and those of read_csv",
+                         COMPRESSION_LEVEL, ROW_GROUP_SIZE, PARTITION_BY, WRITE_PARTITION_COLUMNS, OVERWRITE, \
+                         OVERWRITE_OR_IGNORE, APPEND, PER_THREAD_OUTPUT, FILENAME_PATTERN, and those of read_csv",
                     ));
                 }
             }
         }
+        Ok(())
+    }
+
+    fn set_before(&mut self, before: Before, is_on: bool) -> Result<()> {
+        if !is_on {
+            return Ok(());
+        }
+        if self.before != Before::Refuse && self.before != before {
+            let message = "OVERWRITE, OVERWRITE_OR_IGNORE and APPEND exclude each other";
+            return Err(SqlError::new(ErrorKind::Semantic, message));
+        }
+        self.before = before;
         Ok(())
     }
 

@@ -1,15 +1,20 @@
 //! What COPY TO writes to: a file, which appears under its name when it is whole, a directory of files, or a pipe or device,
 //! which gets the bytes of a file that is whole.
 
+use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use url::Url;
 
+use crate::copy_options::Before;
 use crate::error::{ErrorKind, Result, SqlError};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -28,8 +33,8 @@ const O_NONBLOCK: i32 = 0o4000;
 enum Place {
     /// It gets this name, and the mode of the file that has it now.
     File { mode: Option<fs::Permissions> },
-    /// A directory: it gets this name. What is there is removed if that was asked for.
-    Directory { overwrite: bool },
+    /// A directory: it gets this name, or its files go into the one that has it.
+    Directory { before: Before },
     /// Its bytes go there.
     Pipe,
 }
@@ -50,7 +55,7 @@ impl CopyTarget {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if it is nothing that can be written to, or its directory is missing.
-    pub(crate) fn new(name: PathBuf, is_directory: bool, overwrite: bool) -> Result<CopyTarget> {
+    pub(crate) fn new(name: PathBuf, is_directory: bool, before: Before) -> Result<CopyTarget> {
         let cannot = |problem: &str| cannot_write(&name, &problem);
         let target = behind_links(&name).map_err(|error| cannot(&error.to_string()))?;
         let Some(file_name) = target.file_name() else {
@@ -58,15 +63,14 @@ impl CopyTarget {
         };
         let place = match (fs::metadata(&target), is_directory) {
             (Ok(found), true) if !found.is_dir() => {
-                return Err(cannot("it is a file, and PARTITION_BY writes a directory"));
+                return Err(cannot("it is a file, and a directory is to be written"));
             }
             (found, true) => {
                 let is_full = found.is_ok() && !is_empty_directory(&target);
-                if is_full && !overwrite {
-                    return Err(cannot("the directory is not empty")
-                        .with_hint("write (OVERWRITE true) to replace all that is in it"));
+                if is_full && before == Before::Refuse {
+                    return Err(cannot("the directory is not empty").with_hint(NOT_EMPTY));
                 }
-                Place::Directory { overwrite }
+                Place::Directory { before }
             }
             (Ok(found), false) if found.is_dir() => return Err(cannot("it is a directory")),
             (Ok(_), false) if is_descriptor(&target) => Place::Pipe,
@@ -126,7 +130,7 @@ impl CopyTarget {
     pub(crate) async fn finish(self) -> Result<()> {
         let finished = match &self.place {
             Place::File { mode } => self.rename_file(mode.as_ref()),
-            Place::Directory { overwrite } => self.rename_directory(*overwrite),
+            Place::Directory { before } => self.rename_directory(*before),
             Place::Pipe => self.send().await,
         };
         finished.map_err(|error| cannot_write(&self.target, &error))
@@ -140,9 +144,46 @@ impl CopyTarget {
         fs::rename(&self.partial, &self.target)
     }
 
-    fn rename_directory(&self, overwrite: bool) -> io::Result<()> {
+    /// Gives files of a directory other names than their writer has. To be called when all are whole.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the system refuses.
+    pub(crate) fn name_files(&self, names: &FileNames) -> Result<()> {
+        let named = || -> io::Result<()> {
+            for path in files_within(&self.partial)? {
+                let within = path.strip_prefix(&self.partial).map_err(io::Error::other)?;
+                let name = names.name_of(&within.to_string_lossy());
+                fs::rename(&path, self.partial.join(name))?;
+            }
+            Ok(())
+        };
+        named().map_err(|error| cannot_write(&self.target, &error))
+    }
+
+    /// Moves the files into the directory that is there.
+    fn add_files(&self, before: Before) -> io::Result<()> {
+        for path in files_within(&self.partial)? {
+            let within = path.strip_prefix(&self.partial).map_err(io::Error::other)?;
+            let mut target = self.target.join(within);
+            if let Some(directory) = target.parent() {
+                fs::create_dir_all(directory)?;
+            }
+            if before == Before::Keep {
+                target = free_name(target);
+            }
+            File::open(&path)?.sync_all()?;
+            fs::rename(&path, target)?;
+        }
+        Ok(())
+    }
+
+    fn rename_directory(&self, before: Before) -> io::Result<()> {
+        let is_there = fs::metadata(&self.target).is_ok_and(|found| found.is_dir());
+        if is_there && matches!(before, Before::Replace | Before::Keep) {
+            return self.add_files(before);
+        }
         match fs::metadata(&self.target) {
-            Ok(_) if overwrite => fs::remove_dir_all(&self.target)?,
+            Ok(_) if before == Before::Remove => fs::remove_dir_all(&self.target)?,
             // Refused by the system if something has come into it.
             Ok(_) => fs::remove_dir(&self.target)?,
             Err(_) => {}
@@ -169,6 +210,94 @@ impl CopyTarget {
         });
         sent.await.map_err(io::Error::other)?.map(|_| ())
     }
+}
+
+/// What to do about a directory that is not empty.
+pub(crate) const NOT_EMPTY: &str =
+    "write (OVERWRITE true) to replace all that is in it, or (APPEND true) to add files to it";
+
+/// The files below a directory.
+fn files_within(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut directories) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(next) = directories.pop() {
+        for entry in fs::read_dir(next)? {
+            let path = entry?.path();
+            if path.is_dir() { directories.push(path) } else { files.push(path) }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The path, with a number if something has its name.
+fn free_name(path: PathBuf) -> PathBuf {
+    let text =
+        |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, extension) = (text(path.file_stem()), text(path.extension()));
+    let numbered = |number: u64| path.with_file_name(format!("{stem}_{number}.{extension}"));
+    let is_free = |path: &PathBuf| !path.exists();
+    if is_free(&path) {
+        path.clone()
+    } else {
+        (1..).map(numbered).find(is_free).unwrap_or(path.clone())
+    }
+}
+
+/// How files in directories are called.
+#[derive(Debug)]
+pub(crate) struct FileNames {
+    pattern: String,
+    extension: String,
+    /// Names that are taken, within the directory that is written.
+    taken: Mutex<HashSet<String>>,
+}
+
+impl FileNames {
+    /// Names by a pattern, with an extension such as `.csv.gz`, beside those that are `taken`.
+    pub(crate) fn new(pattern: &str, extension: String, taken: HashSet<String>) -> FileNames {
+        let has_number =
+            ["{i}", "{uuid}", "{uuidv4}", "{uuidv7}"].iter().any(|part| pattern.contains(part));
+        let pattern = match has_number {
+            true => pattern.to_owned(),
+            false => format!("{pattern}{{i}}"),
+        };
+        FileNames { pattern, extension, taken: Mutex::new(taken) }
+    }
+
+    /// The name of the file that its writer calls `given`, both with the directories that it lies in.
+    pub(crate) fn name_of(&self, given: &str) -> String {
+        let directory = given.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let numbered = |number: u64| {
+            let mut name = self.pattern.replace("{i}", &number.to_string());
+            for part in ["{uuid}", "{uuidv4}", "{uuidv7}"] {
+                if name.contains(part) {
+                    name = name.replace(part, &random_identifier());
+                }
+            }
+            let name = format!("{name}{}", self.extension);
+            if directory.is_empty() { name } else { format!("{directory}/{name}") }
+        };
+        let free = (0..).map(numbered).find(|name| !taken.contains(name));
+        let name = free.unwrap_or_else(|| given.to_owned());
+        taken.insert(name.clone());
+        name
+    }
+}
+
+/// A random identifier in the form of a UUID of version 4.
+fn random_identifier() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    let (high, low) = (random(), random());
+    let (high, low) = (high & !0xf000 | 0x4000, low & !(3 << 62) | (2 << 62));
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
 }
 
 /// The system's answer where a pipe has no reader: that of Linux.
@@ -212,5 +341,22 @@ impl Drop for CopyTarget {
     fn drop(&mut self) {
         // Gone already if a directory was finished. What cannot be removed stays, and keeps nothing from anything.
         let _ = fs::remove_dir_all(&self.room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_give_names_that_differ() {
+        let taken = HashSet::from(["a=1/part_0.csv".to_owned()]);
+        let names = FileNames::new("part_", ".csv".to_owned(), taken);
+        assert_eq!(names.name_of("a=1/xyz_7.csv"), "a=1/part_1.csv");
+        assert_eq!(names.name_of("a=1/xyz_8.csv"), "a=1/part_2.csv");
+        assert_eq!(names.name_of("a=2/xyz_7.csv"), "a=2/part_0.csv");
+        let names = FileNames::new("{uuid}", ".parquet".to_owned(), HashSet::new());
+        let (one, other) = (names.name_of("a"), names.name_of("b"));
+        assert!(one != other && one.len() == 36 + 8 && one.as_bytes()[14] == b'4', "{one} {other}");
     }
 }

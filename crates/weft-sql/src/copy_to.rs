@@ -1,13 +1,15 @@
 //! COPY query TO file: written under another name, and renamed when it is whole (`copy_target.rs`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, FieldRef, TimeUnit, UInt64Type};
 use datafusion::common::Column;
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::file_options::file_type::FileType;
+use datafusion::common::parsers::CompressionTypeVariant;
 use datafusion::datasource::file_format::arrow::ArrowFormatFactory;
 use datafusion::datasource::file_format::csv::CsvFormatFactory;
 use datafusion::datasource::file_format::json::JsonFormatFactory;
@@ -20,10 +22,11 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::{FutureExt, StreamExt};
+use weft_remote::{Uploads, is_remote};
 
 use crate::catalog::StatementCatalog;
-use crate::copy_options::CopyOptions;
-use crate::copy_target::CopyTarget;
+use crate::copy_options::{Before, CopyOptions};
+use crate::copy_target::{CopyTarget, FileNames, NOT_EMPTY};
 use crate::csv_values::CsvForm;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, kind_of};
@@ -40,7 +43,7 @@ impl Run {
         path: String,
         options: CopyOptions,
     ) -> Result<Started> {
-        let state = catalog.planning_state();
+        let mut state = catalog.planning_state();
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
         let input = catalog.plan(&state, statement).await?;
         let target = PathBuf::from(path.strip_prefix("file://").unwrap_or(&path));
@@ -71,24 +74,157 @@ impl Run {
             Some(form) => form.quoted(input, &partition_by)?,
             None => input,
         };
-        let target = CopyTarget::new(target, !partition_by.is_empty(), options.overwrite)?;
-        let copy = CopyTo::new(
-            Arc::new(input),
-            target.url()?,
-            partition_by,
-            file_type(kind),
-            write_options(kind, &options, told.map(|(_, compression)| compression), form)?,
-        );
+        let is_directory = !partition_by.is_empty() || options.per_thread;
+        let target = match is_remote(&path) {
+            true => {
+                let uploads = catalog.context().remote.upload(&path, is_directory)?;
+                Target::Remote(Box::new(RemoteTarget::new(uploads, is_directory, &options).await?))
+            }
+            false => Target::Local(CopyTarget::new(target, is_directory, options.before)?),
+        };
+        let execution = &mut state.config_mut().options_mut().execution;
+        execution.keep_partition_by_columns = options.keeps_partition_columns;
+        if options.per_thread {
+            let files = execution.target_partitions.max(1);
+            execution.minimum_parallel_output_files = ConfigNonZeroUsize::try_new(files)?;
+        }
+        if matches!(target, Target::Remote(_)) {
+            let limit = self.session.engine().ledger().limit();
+            execution.objectstore_writer_buffer_size = part_bytes(limit);
+        }
+        let mut written =
+            write_options(kind, &options, told.map(|(_, compression)| compression), form)?;
+        if is_directory {
+            written.insert("single_file_output".to_owned(), "false".to_owned());
+        }
+        let names = options.filename_pattern.as_deref().filter(|_| is_directory);
+        let extension = extension(kind, &options)?;
+        let names = names.map(|pattern| FileNames::new(pattern, extension, target.taken()));
+        let names = names.map(Arc::new);
+        if let (Target::Remote(remote), Some(names)) = (&target, &names) {
+            remote.name_files(names);
+        }
+        let url = target.url()?;
+        let copy = CopyTo::new(Arc::new(input), url, partition_by, file_type(kind), written);
         let physical = self.physical(&state, &LogicalPlan::Copy(copy)).await?;
         let run = self.clone();
         let work = async move {
             let rows = write(&state, physical).await?;
             run.control.begin_commit()?;
-            target.finish().await?;
+            match target {
+                Target::Local(target) => {
+                    if let Some(names) = &names {
+                        target.name_files(names)?;
+                    }
+                    target.finish().await?;
+                }
+                Target::Remote(target) => target.finish().await?,
+            }
             Ok(Some(rows))
         };
         Ok(Started::Command { tag: "COPY", work: work.boxed() })
     }
+}
+
+/// Where the rows go.
+enum Target {
+    Local(CopyTarget),
+    Remote(Box<RemoteTarget>),
+}
+
+impl Target {
+    /// Where the writer writes to.
+    fn url(&self) -> Result<String> {
+        match self {
+            Target::Local(target) => target.url(),
+            Target::Remote(target) => Ok(target.uploads.store_url()),
+        }
+    }
+
+    /// Names of files that new ones may not have.
+    fn taken(&self) -> HashSet<String> {
+        match self {
+            Target::Local(_) => HashSet::new(),
+            Target::Remote(target) => target.taken.clone(),
+        }
+    }
+}
+
+/// Objects of a store, which appear when all of them are whole.
+struct RemoteTarget {
+    uploads: Uploads,
+    /// Keys of objects that go then.
+    removed: Vec<String>,
+    /// Names within the directory that new objects may not have.
+    taken: HashSet<String>,
+}
+
+impl RemoteTarget {
+    /// # Errors
+    /// [`ErrorKind::Io`] if there are objects in a directory that are not to be replaced, or the store does not tell.
+    async fn new(
+        uploads: Uploads,
+        is_directory: bool,
+        options: &CopyOptions,
+    ) -> Result<RemoteTarget> {
+        let existing = match is_directory && options.before != Before::Replace {
+            true => uploads.existing().await?,
+            false => Vec::new(),
+        };
+        let (mut removed, mut taken) = (Vec::new(), HashSet::new());
+        match options.before {
+            Before::Refuse if !existing.is_empty() => {
+                let name = uploads.name();
+                let message = format!("cannot write '{name}': the directory is not empty");
+                return Err(SqlError::new(ErrorKind::Io, message).with_hint(NOT_EMPTY));
+            }
+            Before::Remove => removed = existing,
+            Before::Keep => {
+                let directory = uploads.key();
+                let within = |key: String| {
+                    let rest = key.strip_prefix(directory)?;
+                    Some(rest.trim_start_matches('/').to_owned())
+                };
+                taken = existing.into_iter().filter_map(within).collect();
+            }
+            Before::Refuse | Before::Replace => {}
+        }
+        Ok(RemoteTarget { uploads, removed, taken })
+    }
+
+    fn name_files(&self, names: &Arc<FileNames>) {
+        let names = Arc::clone(names);
+        self.uploads.set_naming(Box::new(move |given| names.name_of(given)));
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Io`] if the store refuses.
+    async fn finish(self) -> Result<()> {
+        if !self.removed.is_empty() {
+            self.uploads.remove(self.removed).await?;
+        }
+        Ok(self.uploads.finish().await?)
+    }
+}
+
+/// Bytes of a part of an object, with this memory limit: stores take no smaller ones, and some parts are on their way at once.
+fn part_bytes(limit_bytes: u64) -> usize {
+    (limit_bytes / 64).clamp(5 << 20, 10 << 20) as usize
+}
+
+/// The extension of files in directories.
+fn extension(kind: FileKind, options: &CopyOptions) -> Result<String> {
+    let of_compression = match kind {
+        FileKind::Parquet | FileKind::Arrow => "",
+        _ => match options.text_compression()? {
+            None | Some(CompressionTypeVariant::UNCOMPRESSED) => "",
+            Some(CompressionTypeVariant::GZIP) => ".gz",
+            Some(CompressionTypeVariant::BZIP2) => ".bz2",
+            Some(CompressionTypeVariant::XZ) => ".xz",
+            Some(CompressionTypeVariant::ZSTD) => ".zst",
+        },
+    };
+    Ok(format!(".{}{of_compression}", kind.name()))
 }
 
 /// Writes the file and counts its rows.
@@ -135,7 +271,7 @@ fn csv_form(kind: FileKind, options: &CopyOptions) -> Option<CsvForm> {
 fn write_options(
     kind: FileKind,
     options: &CopyOptions,
-    told: Option<datafusion::common::parsers::CompressionTypeVariant>,
+    told: Option<CompressionTypeVariant>,
     quoted: Option<CsvForm>,
 ) -> Result<HashMap<String, String>> {
     let mut found = HashMap::new();

@@ -3,7 +3,6 @@
 //! Files are read in parallel pieces, whose errors know no lines. A failed load reads the file once more
 //! from its start, until the first value that does not fit.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::parsers::CompressionTypeVariant;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use weft_remote::Place;
 use weft_store::Table;
 
 use crate::copy_from::Mapping;
@@ -37,8 +37,8 @@ pub(crate) fn explain(
     if read.csv.skip.is_some() || read.csv.comment.is_some() || read.csv.encoding.is_some() {
         return error;
     }
-    for (path, order) in files.paths.iter().zip(&mapping.orders) {
-        match explain_file(path, order, files, read, table, mapping) {
+    for (place, order) in files.places.iter().zip(&mapping.orders) {
+        match explain_file(place, order, files, read, table, mapping) {
             Ok(None) => {}
             Ok(Some(found)) | Err(found) => return found,
         }
@@ -47,14 +47,15 @@ pub(crate) fn explain(
 }
 
 fn explain_file(
-    path: &Path,
+    place: &Place,
     order: &[usize],
     files: &FileSet,
     read: &ReadOptions,
     table: &Table,
     mapping: &Mapping,
 ) -> Result<Option<SqlError>> {
-    let mut reader = open(path, files, read, read.header.unwrap_or(false))?;
+    let path = place.path();
+    let mut reader = open(place, files, read, read.header.unwrap_or(false))?;
     let mut lines = Lines::new(order.len());
     let mut record = csv::ByteRecord::new();
     loop {
@@ -207,12 +208,12 @@ fn shortened(text: &str) -> String {
 }
 
 fn open(
-    path: &Path,
+    place: &Place,
     files: &FileSet,
     read: &ReadOptions,
     header: bool,
 ) -> Result<csv::Reader<Box<dyn Read + Send>>> {
-    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+    let file = place.open().map_err(|error| cannot_read(place.path(), &error))?;
     let compression = FileCompressionType::from(files.compression);
     let input: Box<dyn Read + Send> = match files.compression {
         CompressionTypeVariant::UNCOMPRESSED => Box::new(file),

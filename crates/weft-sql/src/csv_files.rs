@@ -1,6 +1,6 @@
 //! Tables in files that Weft reads by itself, from what names and options say.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
@@ -13,6 +13,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TryCast};
 use weft_files::csv::{self, ColumnKey, CsvOptions, Description};
 use weft_files::{Compression, FileReader, Input, Union};
+use weft_remote::Place;
 
 use crate::error::{Result, internal};
 use crate::file_scan::FilesTable;
@@ -36,7 +37,7 @@ pub(crate) fn csv_options(options: &ReadOptions) -> CsvOptions {
 }
 
 /// A file as a text.
-fn input(path: &Path, compression: CompressionTypeVariant, csv: &CsvOptions) -> Input {
+fn input(place: &Place, compression: CompressionTypeVariant, csv: &CsvOptions) -> Input {
     let compression = match compression {
         CompressionTypeVariant::UNCOMPRESSED => Compression::None,
         CompressionTypeVariant::GZIP => Compression::Gzip,
@@ -44,15 +45,15 @@ fn input(path: &Path, compression: CompressionTypeVariant, csv: &CsvOptions) -> 
         CompressionTypeVariant::XZ => Compression::Xz,
         CompressionTypeVariant::ZSTD => Compression::Zstd,
     };
-    Input { path: path.to_owned(), compression, encoding: csv.encoding }
+    Input { place: place.clone(), compression, encoding: csv.encoding }
 }
 
 impl FileSet {
     /// The files as texts.
     pub(crate) fn inputs(&self, options: &ReadOptions) -> Vec<Input> {
-        let files = self.paths.iter().enumerate();
+        let files = self.places.iter().enumerate();
         files
-            .map(|(number, path)| input(path, self.compression_of(number, options), &options.csv))
+            .map(|(number, place)| input(place, self.compression_of(number, options), &options.csv))
             .collect()
     }
 
@@ -111,6 +112,11 @@ impl FileSet {
         Ok((cast?, table.description))
     }
 
+    /// The paths and addresses of the files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.places.iter().map(|place| place.path().to_owned())
+    }
+
     /// Readers of the files as one, with the columns that are the same in all rows of a file.
     ///
     /// # Errors
@@ -120,7 +126,7 @@ impl FileSet {
         readers: Vec<Arc<dyn FileReader>>,
         options: &ReadOptions,
     ) -> Result<Union> {
-        let files = self.paths.iter().cloned().zip(readers).collect();
+        let files = self.paths().zip(readers).collect();
         let mut union = Union::by_name(files, options.union_by_name)?;
         for (name, values) in self.constants(options) {
             union = union.with_constant(&name, &values);
@@ -135,9 +141,9 @@ impl FileSet {
         key: &str,
         context: &ScanContext,
     ) -> Arc<dyn TableProvider> {
-        let label = match self.paths.as_slice() {
-            [path] => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            paths => format!("{} {} files", paths.len(), self.kind.name()),
+        let label = match self.places.as_slice() {
+            [place] => place.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            places => format!("{} {} files", places.len(), self.kind.name()),
         };
         Arc::new(FilesTable::new(reader, (label, &self.paths), key, context.clone()))
     }

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use datafusion::execution::SessionState;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use url::Url;
 use weft_exec::compile::{CompileMode, Compiling};
 use weft_exec::spill::{Levels, Spilling};
 use weft_jit::JitCompiler;
+use weft_remote::{Remote, STORE_URL};
 use weft_rt::background;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::{Ledger, heap, kept, slab};
@@ -21,7 +23,7 @@ use weft_store::spill::temp_directory;
 
 use crate::control::Control;
 use crate::depth::STACK_BYTES;
-use crate::error::{ErrorKind, Result, SqlError};
+use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::memory::LedgerPool;
 use crate::open::open_store;
 use crate::parquet_files::KeptFooters;
@@ -113,6 +115,8 @@ pub struct Engine {
     compiler: OnceLock<Option<Arc<JitCompiler>>>,
     /// DataFusion's state as sessions have it at first, once one was made.
     first_state: OnceLock<Arc<SessionState>>,
+    /// Files in object stores and on web servers.
+    pub(crate) remote: Remote,
     /// How many values the sequences have given.
     pub(crate) sequences: Positions,
     /// The number of the last session that has made something temporary.
@@ -247,8 +251,17 @@ impl Engine {
             .with_memory_pool(Arc::new(pool))
             .with_cache_manager(caches)
             .build_arc()?;
+        let directory = match spill_directory.is_dir() {
+            true => spill_directory.clone(),
+            false => std::env::temp_dir(),
+        };
+        let remote = Remote::new(ledger.clone(), directory);
+        remote.set_options(settings.requests);
+        let elsewhere = Url::parse(STORE_URL).map_err(|error| internal(&error.to_string()))?;
+        environment.register_object_store(&elsewhere, remote.store());
         let executor = RwLock::new(Arc::new(Executor::new(settings.threads)?));
         Ok(Arc::new(Engine {
+            remote,
             ledger,
             store,
             runtime,
@@ -343,6 +356,7 @@ impl Engine {
                 self.spilling.set_cached(self.store.cached_bytes_min());
             }
             "max_temp_size" => self.spilling.area().set_limit(changed.max_temp_bytes),
+            "http_retries" | "http_timeout" => self.remote.set_options(changed.requests),
             "io_bandwidth_limit" => self.runtime.limit_bandwidth(changed.io_bandwidth_limit),
             "partition" | "spill_compression" | "spill_mode" => {
                 self.spilling.set_options(changed.spilling);

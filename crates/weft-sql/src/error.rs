@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use weft_exec::ExecError;
+use weft_remote::{Failure, RemoteError};
 use weft_store::{Scalar, StoreError};
 
 pub(crate) use planning::{occurs_twice, unknown_table};
@@ -209,6 +210,21 @@ impl From<StoreError> for SqlError {
 impl From<ExecError> for SqlError {
     fn from(error: ExecError) -> SqlError {
         translate_exec(&error)
+    }
+}
+
+impl From<RemoteError> for SqlError {
+    fn from(error: RemoteError) -> SqlError {
+        let kind = match error.failure() {
+            Failure::Cancelled => return SqlError::cancelled(),
+            Failure::Option => ErrorKind::Semantic,
+            _ => ErrorKind::Io,
+        };
+        let found = SqlError::new(kind, error.to_string());
+        match error.hint() {
+            Some(hint) => found.with_hint(hint),
+            None => found,
+        }
     }
 }
 

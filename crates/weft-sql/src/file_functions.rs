@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use weft_files::csv::Description;
 use weft_files::json::Layout;
 use weft_files::{Compression, Content, Input, WholeFiles};
+use weft_remote::RemoteFiles;
 
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::file_options::{self, OptionValue};
@@ -329,10 +330,16 @@ impl Call {
     ///
     /// # Errors
     /// If there are none.
-    pub(crate) fn find(&self, options: &ReadOptions) -> Result<FileSet> {
+    pub(crate) async fn find(
+        &self,
+        options: &ReadOptions,
+        remote: &RemoteFiles,
+    ) -> Result<FileSet> {
         match self.reads {
-            Reads::Whole(_) | Reads::Names => FileSet::find_any(&self.files),
-            Reads::Tables(_) | Reads::Sniffed => FileSet::find_all(&self.files, options),
+            Reads::Whole(_) | Reads::Names => FileSet::find_any(&self.files, remote).await,
+            Reads::Tables(_) | Reads::Sniffed => {
+                FileSet::find_all(&self.files, options, remote).await
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use weft_files::csv::{ColumnKey, TimeFormat};
 use weft_files::json::Layout;
 use weft_files::{Encoding, FilesError};
+use weft_remote::{Failure, RemoteError};
 
 use crate::copy_options::text_compression;
 use crate::error::{ErrorKind, Result, SqlError};
@@ -330,6 +331,10 @@ fn columns(name: &str, value: &OptionValue) -> Result<Option<SchemaRef>> {
 
 impl From<FilesError> for SqlError {
     fn from(error: FilesError) -> SqlError {
+        let remote = RemoteError::within(&error);
+        if remote.is_some_and(|remote| remote.failure() == Failure::Cancelled) {
+            return SqlError::cancelled();
+        }
         let kind = match &error {
             FilesError::Read { .. } => ErrorKind::Io,
             FilesError::Data { .. } | FilesError::Misfit { .. } => ErrorKind::Data,

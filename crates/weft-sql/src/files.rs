@@ -1,7 +1,7 @@
 //! Files that a statement names: which they are, of what format, and how DataFusion reads them.
 //!
-//! A name is a path, a pattern (`dir/*.parquet`) or a directory. The format follows from the
-//! extension, where the statement does not say it.
+//! A name is a path, a pattern (`dir/*.parquet`) or a directory, or the address of one in a store (`s3://bucket/…`), or that of a page
+//! (`https://…`). The format follows from the extension, where the statement does not say it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,10 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use datafusion::object_store::ObjectMeta;
 use url::Url;
+use weft_remote::{Found, Place, RemoteFile, RemoteFiles, STORE_URL, is_remote};
 
 use crate::error::{ErrorKind, Result, SqlError, internal};
-use crate::parquet_files::ParquetFiles;
+use crate::parquet_files::{ElsewhereFiles, ParquetFiles};
 
 /// The name under which one of several files is scanned.
 const FILE: &str = "file";
@@ -153,7 +154,7 @@ impl ReadOptions {
 /// Existing files of one format.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSet {
-    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) places: Vec<Place>,
     /// As the statement names the files, or patterns match them.
     pub(crate) names: Vec<String>,
     pub(crate) kind: FileKind,
@@ -171,20 +172,28 @@ impl FileSet {
     /// # Errors
     /// [`ErrorKind::Io`] if there are none or they cannot be listed, [`ErrorKind::NotSupported`] if
     /// their format cannot be told.
-    pub(crate) fn find(name: &str, options: &ReadOptions) -> Result<FileSet> {
-        FileSet::find_all(&[name.to_owned()], options)
+    pub(crate) async fn find(
+        name: &str,
+        options: &ReadOptions,
+        remote: &RemoteFiles,
+    ) -> Result<FileSet> {
+        FileSet::find_all(&[name.to_owned()], options, remote).await
     }
 
     /// Finds the files that these names stand for, in the order of the names.
     ///
     /// # Errors
     /// As [`FileSet::find`].
-    pub(crate) fn find_all(names: &[String], options: &ReadOptions) -> Result<FileSet> {
+    pub(crate) async fn find_all(
+        names: &[String],
+        options: &ReadOptions,
+        remote: &RemoteFiles,
+    ) -> Result<FileSet> {
         let mut found = Vec::new();
         for name in names {
-            found.extend(paths_of(name, options.kind)?);
+            found.extend(places_of(name, options.kind, remote).await?);
         }
-        let mut kinds: Vec<_> = found.iter().map(|path| kind_of(path)).collect();
+        let mut kinds: Vec<_> = found.iter().map(|place| kind_of(place.path())).collect();
         kinds.dedup();
         let told = kinds.first().copied().flatten();
         let are_one_kind =
@@ -206,7 +215,7 @@ impl FileSet {
         };
         let compression = options
             .compression
-            .or_else(|| compression_of(found.first()?.extension()?.to_str()?))
+            .or_else(|| compression_of(found.first()?.path().extension()?.to_str()?))
             .unwrap_or(CompressionTypeVariant::UNCOMPRESSED);
         FileSet::of(found, kind, compression)
     }
@@ -215,22 +224,23 @@ impl FileSet {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if there are none or they cannot be listed.
-    pub(crate) fn find_any(names: &[String]) -> Result<FileSet> {
+    pub(crate) async fn find_any(names: &[String], remote: &RemoteFiles) -> Result<FileSet> {
         let mut found = Vec::new();
         for name in names {
-            found.extend(paths_of(name, None)?);
+            found.extend(places_of(name, None, remote).await?);
         }
         FileSet::of(found, FileKind::Csv, CompressionTypeVariant::UNCOMPRESSED)
     }
 
     fn of(
-        found: Vec<PathBuf>,
+        found: Vec<Place>,
         kind: FileKind,
         compression: CompressionTypeVariant,
     ) -> Result<FileSet> {
-        let names = found.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-        let paths = found.iter().map(|path| absolute(path)).collect::<Result<_>>()?;
-        Ok(FileSet { paths, names, kind, compression })
+        let name = |place: &Place| place.path().to_string_lossy().into_owned();
+        let names = found.iter().map(name).collect();
+        let places = found.into_iter().map(absolute).collect::<Result<_>>()?;
+        Ok(FileSet { places, names, kind, compression })
     }
 
     /// How the file of this number is compressed.
@@ -240,12 +250,12 @@ impl FileSet {
         options: &ReadOptions,
     ) -> CompressionTypeVariant {
         let told = || {
-            let extension = self.paths[number].extension()?.to_str()?;
+            let extension = self.places[number].path().extension()?.to_str()?;
             compression_of(extension)
         };
         match self.compression {
             CompressionTypeVariant::UNCOMPRESSED
-                if options.compression.is_none() && self.paths.len() == 1 =>
+                if options.compression.is_none() && self.places.len() == 1 =>
             {
                 self.compression
             }
@@ -255,7 +265,7 @@ impl FileSet {
 
     /// Bytes of the files.
     pub(crate) fn bytes(&self) -> u64 {
-        self.paths.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).sum()
+        self.places.iter().filter_map(|place| place.bytes().ok()).sum()
     }
 
     /// Parquet files as a table.
@@ -267,12 +277,19 @@ impl FileSet {
         state: &SessionState,
         options: &ReadOptions,
     ) -> Result<Arc<dyn TableProvider>> {
-        if options.has_columns_by_file() {
+        let remote = self.places.iter().filter_map(|place| match place {
+            Place::Remote(file) => Some(file),
+            Place::Local(_) => None,
+        });
+        let are_mixed =
+            !matches!(remote.clone().count(), 0) && remote.clone().count() < self.places.len();
+        if options.has_columns_by_file() || are_mixed {
             return self.by_file(state, options).await;
         }
         let parquet = state.default_table_options().parquet;
-        let format: Arc<dyn FileFormat> = Arc::new(ParquetFiles::new(parquet));
-        let urls = self.paths.iter().map(|path| url_of(path)).collect::<Result<Vec<_>>>()?;
+        let elsewhere = ElsewhereFiles::new(remote);
+        let format: Arc<dyn FileFormat> = Arc::new(ParquetFiles::new(parquet, elsewhere));
+        let urls = self.places.iter().map(url_of).collect::<Result<Vec<_>>>()?;
         let schema = self.schema(state, format.as_ref(), &urls).await?;
         let listing = ListingOptions::new(format).with_file_extension("");
         let config = ListingTableConfig::new_with_multi_paths(urls)
@@ -290,10 +307,10 @@ impl FileSet {
         options: &ReadOptions,
     ) -> Result<Arc<dyn TableProvider>> {
         let plain = ReadOptions { compression: options.compression, ..ReadOptions::default() };
-        let mut scans = Vec::with_capacity(self.paths.len());
-        for (number, path) in self.paths.iter().enumerate() {
+        let mut scans = Vec::with_capacity(self.places.len());
+        for (number, place) in self.places.iter().enumerate() {
             let alone = FileSet {
-                paths: vec![path.clone()],
+                places: vec![place.clone()],
                 names: vec![self.names[number].clone()],
                 ..self.clone()
             };
@@ -351,19 +368,19 @@ impl FileSet {
             return Ok(Arc::new(Schema::empty()));
         };
         let store = state.runtime_env().object_store(first)?;
-        let objects = self.paths.iter().map(|path| object_of(path)).collect::<Result<Vec<_>>>()?;
+        let objects = self.places.iter().map(object_of).collect::<Result<Vec<_>>>()?;
         let schema = format.infer_schema(state, &store, &objects).await.map_err(|error| {
             let error = SqlError::from(error);
-            if error.message().contains("cannot read '") {
+            if error.message().contains("cannot read '") || error.kind() == ErrorKind::Cancelled {
                 return error;
             }
-            let name = self.paths[0].display();
+            let name = self.places[0].path().display();
             SqlError::new(error.kind(), format!("cannot read '{name}': {error}"))
         })?;
         if schema.fields().is_empty() {
             return Err(SqlError::new(
                 ErrorKind::Data,
-                format!("file '{}' has no columns: it is empty", self.paths[0].display()),
+                format!("file '{}' has no columns: it is empty", self.places[0].path().display()),
             ));
         }
         Ok(schema)
@@ -384,6 +401,26 @@ fn unknown_kind(name: &str) -> SqlError {
 }
 
 /// The files that a name stands for, in order: one, those that match a pattern, or those below a directory.
+async fn places_of(name: &str, kind: Option<FileKind>, remote: &RemoteFiles) -> Result<Vec<Place>> {
+    if !is_remote(name) {
+        return Ok(paths_of(name, kind)?.into_iter().map(Place::Local).collect());
+    }
+    Ok(match remote.find(name).await? {
+        Found::File(file) => vec![Place::Remote(file)],
+        Found::Matching(files) => files.into_iter().map(Place::Remote).collect(),
+        Found::Below(files) => {
+            let is_hidden = |file: &RemoteFile| {
+                let name = file.path().file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with(['.', '_'])
+            };
+            let files = files.into_iter().filter(|file| !is_hidden(file));
+            let known = files.filter(|file| kind_of(file.path()).is_some()).map(Place::Remote);
+            chosen(known.collect(), Path::new(name), kind)?
+        }
+    })
+}
+
+/// The local files that a name stands for, in order.
 fn paths_of(name: &str, kind: Option<FileKind>) -> Result<Vec<PathBuf>> {
     let path = Path::new(name.strip_prefix("file://").unwrap_or(name));
     if path.is_dir() {
@@ -416,12 +453,21 @@ fn files_below(directory: &Path, kind: Option<FileKind>) -> Result<Vec<PathBuf>>
             }
         }
     }
-    let is_wanted = |path: &PathBuf| kind.is_some() && kind_of(path).map(|(kind, _)| kind) == kind;
-    let is_no_note = |path: &PathBuf| {
-        let name = path.to_string_lossy().to_ascii_lowercase();
+    let found = chosen(found.into_iter().map(Place::Local).collect(), directory, kind)?;
+    let mut paths: Vec<PathBuf> = found.iter().map(|place| place.path().to_owned()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Of the files below a directory that have known formats, those that its name stands for.
+fn chosen(mut found: Vec<Place>, directory: &Path, kind: Option<FileKind>) -> Result<Vec<Place>> {
+    let is_wanted =
+        |place: &Place| kind.is_some() && kind_of(place.path()).map(|(kind, _)| kind) == kind;
+    let is_no_note = |place: &Place| {
+        let name = place.path().to_string_lossy().to_ascii_lowercase();
         ![".txt", ".dat"].iter().any(|part| name.contains(part))
     };
-    for is_chosen in [&is_wanted as &dyn Fn(&PathBuf) -> bool, &is_no_note] {
+    for is_chosen in [&is_wanted as &dyn Fn(&Place) -> bool, &is_no_note] {
         if found.iter().any(is_chosen) {
             found.retain(is_chosen);
         }
@@ -432,7 +478,6 @@ fn files_below(directory: &Path, kind: Option<FileKind>) -> Result<Vec<PathBuf>>
             SqlError::new(ErrorKind::Io, message).with_hint(format!("known extensions: {KNOWN}"))
         );
     }
-    found.sort();
     Ok(found)
 }
 
@@ -449,18 +494,38 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
-    fs::canonicalize(path).map_err(|error| cannot_read(path, &error))
+fn absolute(place: Place) -> Result<Place> {
+    match place {
+        Place::Local(path) => {
+            let absolute = fs::canonicalize(&path).map_err(|error| cannot_read(&path, &error))?;
+            Ok(Place::Local(absolute))
+        }
+        remote => Ok(remote),
+    }
 }
 
-fn url_of(path: &Path) -> Result<ListingTableUrl> {
-    let url = Url::from_file_path(path).map_err(|()| {
-        SqlError::new(ErrorKind::Io, format!("'{}' is no path of a file", path.display()))
-    })?;
+fn url_of(place: &Place) -> Result<ListingTableUrl> {
+    let none = || {
+        let path = place.path().display();
+        SqlError::new(ErrorKind::Io, format!("'{path}' is no path of a file"))
+    };
+    let url = match place {
+        Place::Local(path) => Url::from_file_path(path).map_err(|()| none())?,
+        Place::Remote(file) => {
+            let mut url = Url::parse(STORE_URL).map_err(|_| none())?;
+            // What is written as `%` there is meant so.
+            url.set_path(&file.object().location.as_ref().replace('%', "%25"));
+            url
+        }
+    };
     Ok(ListingTableUrl::try_new(url, None)?)
 }
 
-fn object_of(path: &Path) -> Result<ObjectMeta> {
+fn object_of(place: &Place) -> Result<ObjectMeta> {
+    let path = match place {
+        Place::Remote(file) => return Ok(file.object().clone()),
+        Place::Local(path) => path,
+    };
     let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
     let modified = metadata.modified().map_err(|error| cannot_read(path, &error))?;
     let location = datafusion::object_store::path::Path::from_absolute_path(path)
@@ -476,6 +541,11 @@ fn object_of(path: &Path) -> Result<ObjectMeta> {
 
 #[cfg(test)]
 mod tests {
+    use futures::executor::block_on;
+    use weft_remote::Remote;
+    use weft_rt::cancel::CancelToken;
+    use weft_rt::memory::Ledger;
+
     use super::*;
 
     #[test]
@@ -491,7 +561,12 @@ mod tests {
 
     #[test]
     fn missing_and_unknown_files_are_named() {
-        let find = |name: &str| FileSet::find(name, &ReadOptions::default()).unwrap_err();
+        let remote = Remote::new(Ledger::new(1 << 20), std::env::temp_dir());
+        let remote = remote.files(&CancelToken::new());
+        let find = |name: &str| {
+            let options = ReadOptions::default();
+            block_on(FileSet::find(name, &options, &remote)).unwrap_err()
+        };
         assert_eq!(find("/nowhere/x.csv").message(), "file '/nowhere/x.csv' does not exist");
         assert_eq!(find("/nowhere/*.csv").message(), "no file matches '/nowhere/*.csv'");
         assert!(find("/proc/version").message().contains("format of '/proc/version'"));

@@ -163,6 +163,7 @@ mod running;
 mod same_names;
 mod scan;
 mod schemas;
+mod secret_statement;
 mod sequences;
 mod session;
 mod set_statement;

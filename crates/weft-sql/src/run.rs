@@ -408,6 +408,7 @@ impl Run {
                 "DEALLOCATE",
                 async move { session.forget_prepared(&name).map(|()| None) }.boxed(),
             ),
+            Parsed::Secret(statement) => Ok(self.start_secret_statement(*statement)),
             other => self.start_with_catalog(other).await,
         }
     }

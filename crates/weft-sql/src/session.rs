@@ -662,6 +662,7 @@ impl Session {
             index_join: inner.settings.index_join,
             index_join_tuples: inner.settings.index_join_tuples,
             compiling: self.engine.compiling(inner.settings.compile),
+            remote: self.engine.remote.files(&control.token),
         };
         let environment = StatementEnvironment(self.engine.environment(control)?);
         config.extensions.insert(StatementOption(environment));
@@ -691,7 +692,8 @@ impl Session {
         state.mark_start_execution();
         Ok(StatementCatalog::new(state, snapshot, context)
             .with_relations(&relations)
-            .with_client(self.connected.clone()))
+            .with_client(self.connected.clone())
+            .with_secrets(&self.engine.remote))
     }
 
     /// What functions of the session know of a statement with these settings.
@@ -875,7 +877,8 @@ enum Scope {
 fn scope(name: &str) -> Result<Scope> {
     Ok(match name {
         "memory_limit" | "threads" | "max_temp_size" | "partition" | "spill_compression"
-        | "spill_mode" | "io_bandwidth_limit" | "io_driver" | "temp_directory" => Scope::Database,
+        | "spill_mode" | "io_bandwidth_limit" | "io_driver" | "temp_directory" | "http_retries"
+        | "http_timeout" => Scope::Database,
         "batch_size" | "compile" | "engine" | "index_join" | "index_join_tuples" | "index_scan"
         | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),

@@ -7,12 +7,14 @@
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use weft_exec::VECTOR_ROWS_MAX;
 use weft_exec::compile::CompileMode;
 use weft_exec::query::PartitionMode;
 use weft_exec::source::OUTER_TUPLES;
 use weft_exec::spill::{SpillCompression, SpillMode, SpillOptions};
+use weft_remote::RequestOptions;
 use weft_rt::IO_DEPTH_MAX;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::SimDisk;
@@ -34,7 +36,7 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 17] = [
+pub(crate) const SETTINGS: [(&str, &str); 19] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
     (
         "compile",
@@ -43,6 +45,14 @@ pub(crate) const SETTINGS: [(&str, &str); 17] = [
     (
         "engine",
         "what executes queries: weft as far as it can, datafusion, or auto: weft those that it can wholly; of the session",
+    ),
+    (
+        "http_retries",
+        "how often a request to an object store or a web server is made again if it fails; of the database",
+    ),
+    (
+        "http_timeout",
+        "seconds that an object store or a web server may take to answer; of the database",
     ),
     (
         "index_join",
@@ -130,6 +140,8 @@ pub(crate) struct DatabaseSettings {
     pub(crate) spilling: SpillOptions,
     /// Bytes per second.
     pub(crate) io_bandwidth_limit: Option<u64>,
+    /// How files elsewhere are asked for.
+    pub(crate) requests: RequestOptions,
 }
 
 /// The settings of a session, beside those in DataFusion's configuration.
@@ -180,6 +192,7 @@ impl Default for DatabaseSettings {
             max_temp_bytes: 1 << 40,
             spilling: SpillOptions::default(),
             io_bandwidth_limit: None,
+            requests: RequestOptions::default(),
         }
     }
 }
@@ -216,8 +229,8 @@ impl DatabaseSettings {
                 "io_driver" if sim.is_none() => database.io_driver = parse_driver(value)?,
                 "io_driver" => {}
                 "temp_directory" => database.temp_directory = Some(PathBuf::from(value)),
-                "memory_limit" | "threads" | "max_temp_size" | "partition"
-                | "spill_compression" | "spill_mode" | "io_bandwidth_limit" => {
+                "memory_limit" | "threads" | "max_temp_size" | "partition" | "http_retries"
+                | "http_timeout" | "spill_compression" | "spill_mode" | "io_bandwidth_limit" => {
                     database.set(name, value)?;
                 }
                 "batch_size" | "compile" | "engine" | "index_join" | "index_join_tuples"
@@ -268,6 +281,11 @@ impl DatabaseSettings {
                 self.spilling.mode = parse_mode(name, value, SpillMode::ALL, SpillMode::name)?;
             }
             "io_bandwidth_limit" => self.io_bandwidth_limit = parse_limit(name, value)?,
+            "http_retries" => self.requests.retries = parse_count(name, value, 0, 100)?,
+            "http_timeout" => {
+                let seconds = parse_count(name, value, 1, 86_400)? as u64;
+                self.requests.timeout = Duration::from_secs(seconds);
+            }
             "threads" => self.threads = parse_count(name, value, 1, 1_024)?,
             "io_driver" | "temp_directory" => {
                 return Err(SqlError::new(
@@ -296,6 +314,8 @@ impl DatabaseSettings {
             "spill_compression" => self.spilling.compression = default.spilling.compression,
             "spill_mode" => self.spilling.mode = default.spilling.mode,
             "io_bandwidth_limit" => self.io_bandwidth_limit = default.io_bandwidth_limit,
+            "http_retries" => self.requests.retries = default.requests.retries,
+            "http_timeout" => self.requests.timeout = default.requests.timeout,
             "threads" => self.threads = default.threads,
             other => self.set(other, "")?,
         }
@@ -378,6 +398,8 @@ pub(crate) fn show(
         "batch_size" => session.batch_rows.to_string(),
         "compile" => session.compile.name().to_owned(),
         "engine" => session.engine.name().to_owned(),
+        "http_retries" => database.requests.retries.to_string(),
+        "http_timeout" => database.requests.timeout.as_secs().to_string(),
         "index_join" => session.index_join.name().to_owned(),
         "index_join_tuples" => session.index_join_tuples.to_string(),
         "index_scan" => session.index_use.name().to_owned(),

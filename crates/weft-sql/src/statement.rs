@@ -25,6 +25,7 @@ use crate::macros;
 use crate::materialized;
 use crate::parameters::{Bindings, bound};
 use crate::rewrite;
+use crate::secret_statement::{self, SecretStatement};
 use crate::sequences::{self, CreateSequence};
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
@@ -90,6 +91,8 @@ pub(crate) enum Parsed {
     ResetVariable { name: String },
     /// `PRAGMA table_info('table')`
     TableInfo { table: ast::ObjectName },
+    /// `CREATE SECRET`, `DROP SECRET`
+    Secret(Box<SecretStatement>),
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, and the like
     Transaction(TransactionStatement),
 }
@@ -284,6 +287,9 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let word = |index: usize| words.get(index).map_or("", String::as_str);
     if let Some(statement) = transaction_statement::parse(&tokens)? {
         return Ok(Parsed::Transaction(statement));
+    }
+    if let Some(statement) = secret_statement::parse(&tokens)? {
+        return Ok(statement);
     }
     match (word(0), word(1), word(2)) {
         ("COPY", ..) => parse_copy(tokens),

@@ -19,6 +19,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::future::BoxFuture;
 use weft_exec::compile::Compiling;
 use weft_exec::spill::Turn;
+use weft_remote::RemoteFiles;
 use weft_store::{ROW_ID, Table};
 
 use crate::access_path::{self, AccessPath, IndexUse};
@@ -45,6 +46,8 @@ pub(crate) struct ScanContext {
     pub(crate) index_join_tuples: usize,
     /// What compiles pipelines, and when; nothing if all are interpreted.
     pub(crate) compiling: Option<Compiling>,
+    /// The files elsewhere that the statement reads.
+    pub(crate) remote: RemoteFiles,
 }
 
 /// A table of one snapshot.

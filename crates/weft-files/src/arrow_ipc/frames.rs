@@ -1,6 +1,5 @@
 //! Messages of an Arrow stream, one after the other.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -60,8 +59,8 @@ impl Frames {
     /// # Errors
     /// If it cannot be read, or is neither.
     pub(super) fn open(input: &Input, body_bytes_max: u64) -> Result<Frames> {
-        let path = input.path.clone();
-        let fail = |error| FilesError::read(&input.path, error);
+        let path = input.path().to_owned();
+        let fail = |error| FilesError::read(input.path(), error);
         let mut source = input.open()?;
         let mut start = Vec::with_capacity(4);
         source.by_ref().take(4).read_to_end(&mut start).map_err(fail)?;
@@ -74,11 +73,11 @@ impl Frames {
             }
             start.clear();
         }
-        let found = std::fs::metadata(&input.path).map_err(fail)?;
-        if input.compression == Compression::None && found.is_file() {
+        if input.compression == Compression::None && input.place.is_seekable() {
+            let bytes = input.place.bytes().map_err(fail)?;
             left = Some(match is_file {
-                true => stream_bytes(input, found.len())?,
-                false => found.len(),
+                true => stream_bytes(input, bytes)?,
+                false => bytes,
             });
         }
         let source = Box::new(std::io::Cursor::new(start).chain(source));
@@ -255,15 +254,15 @@ fn aligned(bytes: usize) -> usize {
 }
 
 fn no_arrow(input: &Input, why: &str) -> FilesError {
-    FilesError::data(&input.path, None, format!("it is no Arrow file: {why}"))
+    FilesError::data(input.path(), None, format!("it is no Arrow file: {why}"))
 }
 
 /// Bytes of the stream within a file: what lies between the magic word and the footer.
 fn stream_bytes(input: &Input, file_bytes: u64) -> Result<u64> {
-    let fail = |error| FilesError::read(&input.path, error);
+    let fail = |error| FilesError::read(input.path(), error);
     let cut_off = || no_arrow(input, "it does not end as one: it is cut off or damaged");
     let tail_start = file_bytes.checked_sub(TAIL_BYTES).ok_or_else(cut_off)?;
-    let mut file = File::open(&input.path).map_err(fail)?;
+    let mut file = input.open_raw()?;
     file.seek(SeekFrom::Start(tail_start)).map_err(fail)?;
     let mut tail = [0; TAIL_BYTES as usize];
     file.read_exact(&mut tail).map_err(fail)?;

@@ -58,7 +58,7 @@ impl ArrowFile {
                     field.name(),
                     field.data_type()
                 );
-                FilesError::data(&input.path, None, problem)
+                FilesError::data(input.path(), None, problem)
             })
         });
         let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));

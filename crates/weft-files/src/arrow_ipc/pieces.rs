@@ -51,7 +51,7 @@ impl ArrowPieces {
         let decoder = FileDecoder::new(Arc::clone(&file.stored), file.version)
             .with_projection(plan.projection.clone());
         let rows = Rows {
-            path: file.input.path.clone(),
+            path: file.input.path().to_owned(),
             schema: Arc::new(schema),
             batch_rows: plan.batch_rows.max(1),
         };

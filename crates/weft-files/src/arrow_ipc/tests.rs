@@ -48,7 +48,7 @@ fn input(content: &[u8]) -> (tempfile::NamedTempFile, Input) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
     let path = file.path().to_owned();
-    (file, Input { path, compression: Compression::None, encoding: None })
+    (file, Input { place: path.into(), compression: Compression::None, encoding: None })
 }
 
 fn read(content: &[u8], columns: &[usize]) -> Result<Vec<String>> {

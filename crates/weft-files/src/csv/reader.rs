@@ -339,7 +339,7 @@ impl<'a> Records<'a> {
 
     fn misfit(&self, layout: &Layout, column: usize, field: Field) -> FilesError {
         let line = self.line + line_of(self.text, field.start(), layout.newline);
-        let path = layout.input.path.clone();
+        let path = layout.input.path().to_owned();
         let name = layout.schema.field(column).name().clone();
         let kind = crate::csv::type_name(&layout.formats[column].data_type);
         let problem = format!("'{}' is no {kind}", shortened(field.raw(self.text)));

@@ -3,7 +3,6 @@
 //! Small files are looked at as a whole. Of others a sample is: their beginning, and, where their text can be read from any
 //! place on, some records from places all over the file.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use super::dialect::{self, Found};
@@ -213,7 +212,7 @@ impl Look<'_> {
             return Ok(());
         }
         let failed = |error| FilesError::read(self.input.path(), error);
-        let mut file = File::open(self.input.path()).map_err(failed)?;
+        let mut file = self.input.open_raw()?;
         let rows_max = rows_max.div_ceil(PLACES as usize);
         let mut text = Vec::with_capacity(PLACE_BYTES);
         for place in 1..=PLACES {

@@ -70,7 +70,7 @@ impl CsvStream {
             .map(|(field, format)| field.as_ref().clone().with_data_type(format.data_type.clone()));
         let layout = Arc::new(Layout {
             input: Input {
-                path: PathBuf::from(&options.name),
+                place: PathBuf::from(&options.name).into(),
                 compression: Compression::None,
                 encoding: None,
             },

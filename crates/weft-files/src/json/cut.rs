@@ -131,7 +131,7 @@ impl Cutter {
         let value_bytes_max = options.value_bytes_max;
         let mut cutter = Cutter {
             source: input.open_text()?,
-            path: input.path.clone(),
+            path: input.path().to_owned(),
             value_bytes_max,
             layout: Layout::Values,
             buffer: Vec::new(),

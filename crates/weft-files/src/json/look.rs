@@ -1,7 +1,6 @@
 //! Looks at the values of JSON files for their types: at all of them, or at a sample, which is the beginning of each file, and, where
 //! values lie one a line and the text can be read from any place on, lines from places all over it.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use weft_json::Shape;
@@ -91,7 +90,7 @@ fn look_by(
 /// Widens the shape by lines in other places of a file. Whether they are JSON is found when they are read.
 fn look_elsewhere(input: &Input, shape: &mut Shape) -> Result<()> {
     let failed = |error| FilesError::read(input.path(), error);
-    let mut file = File::open(input.path()).map_err(failed)?;
+    let mut file = input.open_raw()?;
     let bytes = input.bytes();
     let mut text = Vec::with_capacity(PLACE_BYTES);
     for place in 1..=PLACES {

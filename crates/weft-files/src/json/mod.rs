@@ -218,7 +218,7 @@ fn in_file(input: &Input, cut: &Cut, error: JsonError) -> FilesError {
             .to_owned()
     });
     FilesError::Data {
-        path: input.path.clone(),
+        path: input.path().to_owned(),
         line: Some(line),
         column: error.column.filter(|column| !column.is_empty()),
         problem: error.problem,

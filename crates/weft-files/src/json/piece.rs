@@ -95,7 +95,7 @@ impl JsonPiece {
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let schema = Arc::clone(&self.rows.schema);
         RecordBatch::try_new_with_options(schema, columns, &options).map_err(|error| {
-            FilesError::data(&self.input.path, Some(self.cut.line), error.to_string())
+            FilesError::data(self.input.path(), Some(self.cut.line), error.to_string())
         })
     }
 

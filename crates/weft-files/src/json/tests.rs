@@ -12,7 +12,7 @@ use crate::input::Compression;
 fn read(content: &[u8], compression: Compression) -> Result<Vec<String>, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
-    let input = Input { path: file.path().to_owned(), compression, encoding: None };
+    let input = Input { place: file.path().to_owned().into(), compression, encoding: None };
     let name = format!("'{}'", file.path().display());
     let read_by = |piece_bytes| -> Result<Vec<String>, String> {
         let say = |error: FilesError| error.to_string().replace(&name, "FILE");
@@ -137,8 +137,11 @@ fn damaged_files_are_errors_or_answers() {
         // Either is right; pieces of all sizes agree.
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), &damaged).unwrap();
-        let input =
-            Input { path: file.path().to_owned(), compression: Compression::None, encoding: None };
+        let input = Input {
+            place: file.path().to_owned().into(),
+            compression: Compression::None,
+            encoding: None,
+        };
         let Ok(files) = JsonFiles::new(vec![input], JsonOptions::default()) else { continue };
         let projection = (0..files.schema().fields().len()).collect();
         let plan = ReadPlan { projection, piece_bytes: random.usize(1..64), batch_rows: 3 };
@@ -167,7 +170,8 @@ fn large_with(line: &str) -> tempfile::NamedTempFile {
 /// Reads columns of a file by a sample, or by all of its values; rows that are there, and how many values of the first column are
 /// not NULL.
 fn counted(path: &std::path::Path, columns: &[&str], is_all: bool) -> Result<(usize, usize)> {
-    let input = Input { path: path.to_owned(), compression: Compression::None, encoding: None };
+    let input =
+        Input { place: path.to_owned().into(), compression: Compression::None, encoding: None };
     let sample_rows = is_all.then_some(None);
     let files = JsonFiles::new(vec![input], JsonOptions { sample_rows, ..JsonOptions::default() })?;
     let expected = if is_all { TypesFrom::Certain } else { TypesFrom::Sample };

@@ -4,6 +4,7 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Diagnostic};
 use weft_exec::ExecError;
+use weft_remote::RemoteError;
 use weft_store::{IndexError, Scalar, StoreError, scan_type};
 
 use super::planning::{
@@ -27,6 +28,9 @@ pub(crate) fn translate(error: &DataFusionError) -> SqlError {
             None => internal("an empty list of errors"),
         },
         DataFusionError::External(inner) => translate_external(inner.as_ref()),
+        DataFusionError::ParquetError(inner) if RemoteError::within(inner.as_ref()).is_some() => {
+            translate_remote(inner.as_ref())
+        }
         DataFusionError::ArrowError(inner, _) => translate_arrow(inner),
         DataFusionError::ParquetError(inner) => SqlError::new(
             ErrorKind::Data,
@@ -67,6 +71,9 @@ fn known_limit(message: &str) -> Option<SqlError> {
 }
 
 fn translate_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError {
+    if let Some(found) = RemoteError::within(error) {
+        return SqlError::from(found.clone());
+    }
     if let Some(error) = error.downcast_ref::<SqlError>() {
         return error.clone();
     }
@@ -112,7 +119,18 @@ fn translate_io(error: &std::io::Error) -> SqlError {
     SqlError::new(ErrorKind::Io, error.to_string())
 }
 
+/// The error of a file elsewhere, which is among the causes of another one.
+fn translate_remote(error: &(dyn std::error::Error + 'static)) -> SqlError {
+    match RemoteError::within(error) {
+        Some(found) => SqlError::from(found.clone()),
+        None => SqlError::new(ErrorKind::Io, error.to_string()),
+    }
+}
+
 fn translate_object_store(error: &datafusion::object_store::Error) -> SqlError {
+    if RemoteError::within(error).is_some() {
+        return translate_remote(error);
+    }
     match error {
         datafusion::object_store::Error::NotFound { path, .. } => {
             SqlError::new(ErrorKind::Io, format!("file /{path} does not exist"))

@@ -23,6 +23,8 @@ use parquet::file::metadata::{
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::{Statistics, ValueStatistics};
 
+use weft_remote::name_of_location;
+
 use super::guard::caught;
 
 /// A column chunk that expands by more than this factor, and beyond the memory limit, is refused.
@@ -102,7 +104,7 @@ impl Footers {
         if let Some(footer) = self.known(object) {
             return Ok(footer);
         }
-        let name = format!("/{}", object.location);
+        let name = name_of_location(&object.location);
         if object.size < 12 {
             return Err(exec_datafusion_err!(
                 "cannot read '{name}': it is no Parquet file, as it has only {} bytes",

@@ -29,15 +29,21 @@ use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, try_join_all};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::ParquetMetaData;
 
+use weft_remote::{RemoteFile, name_of_location};
+
+use super::elsewhere::ElsewhereFiles;
 use super::footer::{Footers, about, arrow_schema};
 use super::guard::Guarded;
 use super::merge::{Described, merged};
+
+/// Footers that are read at once, of the files of a table.
+const FOOTERS_AT_ONCE: usize = 32;
 
 /// Timestamps of 96 bits are read in this unit: in nanoseconds they would end in the year 2262.
 pub(crate) const INT96_UNIT: TimeUnit = TimeUnit::Microsecond;
@@ -46,13 +52,14 @@ pub(crate) const INT96_UNIT: TimeUnit = TimeUnit::Microsecond;
 #[derive(Debug)]
 pub(crate) struct ParquetFiles {
     options: TableParquetOptions,
+    elsewhere: ElsewhereFiles,
 }
 
 impl ParquetFiles {
-    /// The format with these options of the session.
-    pub(crate) fn new(mut options: TableParquetOptions) -> ParquetFiles {
+    /// The format with these options of the session, of a table whose files elsewhere are these.
+    pub(crate) fn new(mut options: TableParquetOptions, elsewhere: ElsewhereFiles) -> ParquetFiles {
         options.global.coerce_int96 = Some("us".to_owned());
-        ParquetFiles { options }
+        ParquetFiles { options, elsewhere }
     }
 
     async fn footer(
@@ -61,7 +68,10 @@ impl ParquetFiles {
         store: &Arc<dyn ObjectStore>,
         object: &ObjectMeta,
     ) -> DfResult<Arc<ParquetMetaData>> {
-        footers(state).of(store, object).await
+        match self.elsewhere.get(&object.location) {
+            Some(file) => footers(state).of_elsewhere(file).await,
+            None => footers(state).of(store, object).await,
+        }
     }
 }
 
@@ -98,9 +108,13 @@ impl FileFormat for ParquetFiles {
         objects: &[ObjectMeta],
     ) -> DfResult<SchemaRef> {
         let mut files = Vec::with_capacity(objects.len());
-        for object in objects {
-            let name = format!("/{}", object.location);
-            let footer = self.footer(state, store, object).await?;
+        let mut footers = Vec::with_capacity(objects.len());
+        for some in objects.chunks(FOOTERS_AT_ONCE) {
+            let read = some.iter().map(|object| self.footer(state, store, object));
+            footers.extend(try_join_all(read).await?);
+        }
+        for (object, footer) in objects.iter().zip(footers) {
+            let name = name_of_location(&object.location);
             let schema = arrow_schema(&footer).map_err(|error| about(&name, &error))?;
             let descriptor = footer.file_metadata().schema_descr();
             let coerced = Int96Coercer::new(descriptor, &schema, &INT96_UNIT).coerce();
@@ -139,12 +153,17 @@ impl FileFormat for ParquetFiles {
             inner: DefaultParquetFileReaderFactory::new(Arc::clone(&store)),
             store,
             footers: footers(state),
+            elsewhere: self.elsewhere.clone(),
         };
         let source = source
             .with_table_parquet_options(self.options.clone())
             .with_parquet_file_reader_factory(Arc::new(readers));
         let config = FileScanConfigBuilder::from(config)
-            .with_source(Arc::new(Guarded::new(Arc::new(source), Some(footers(state)))))
+            .with_source(Arc::new(Guarded::new(
+                Arc::new(source),
+                Some(footers(state)),
+                self.elsewhere.clone(),
+            )))
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
@@ -152,7 +171,7 @@ impl FileFormat for ParquetFiles {
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
         let source =
             ParquetSource::new(table_schema).with_table_parquet_options(self.options.clone());
-        Arc::new(Guarded::new(Arc::new(source), None))
+        Arc::new(Guarded::new(Arc::new(source), None, self.elsewhere.clone()))
     }
 }
 
@@ -161,6 +180,7 @@ struct SoundReaders {
     inner: DefaultParquetFileReaderFactory,
     store: Arc<dyn ObjectStore>,
     footers: Footers,
+    elsewhere: ElsewhereFiles,
 }
 
 impl fmt::Debug for SoundReaders {
@@ -181,6 +201,7 @@ impl ParquetFileReaderFactory for SoundReaders {
         let inner = self.inner.create_reader(partition, file, footer_bytes, metrics)?;
         Ok(Box::new(SoundReader {
             inner,
+            elsewhere: self.elsewhere.get(&object.location).cloned(),
             object,
             store: Arc::clone(&self.store),
             footers: self.footers.clone(),
@@ -191,6 +212,7 @@ impl ParquetFileReaderFactory for SoundReaders {
 struct SoundReader {
     inner: Box<dyn AsyncFileReader + Send>,
     object: ObjectMeta,
+    elsewhere: Option<RemoteFile>,
     store: Arc<dyn ObjectStore>,
     footers: Footers,
 }
@@ -211,9 +233,13 @@ impl AsyncFileReader for SoundReader {
         &'a mut self,
         _: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        self.footers
-            .of(&self.store, &self.object)
-            .map(|found| found.map_err(|error| ParquetError::External(Box::new(error))))
-            .boxed()
+        async {
+            let found = match &self.elsewhere {
+                Some(file) => self.footers.of_elsewhere(file).await,
+                None => self.footers.of(&self.store, &self.object).await,
+            };
+            found.map_err(|error| ParquetError::External(Box::new(error)))
+        }
+        .boxed()
     }
 }

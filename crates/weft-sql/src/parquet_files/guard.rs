@@ -28,7 +28,11 @@ use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselize
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 
+use weft_remote::{RemoteError, name_of_location};
+
+use super::elsewhere::ElsewhereFiles;
 use super::footer::Footers;
+use crate::error::SqlError;
 
 /// A source within the guard.
 #[derive(Clone)]
@@ -36,24 +40,32 @@ pub(super) struct Guarded {
     pub(super) inner: Arc<dyn FileSource>,
     /// Where the footers are, once a scan has been planned.
     footers: Option<Footers>,
+    elsewhere: ElsewhereFiles,
 }
 
 impl Guarded {
     /// Guards `inner`.
-    pub(super) fn new(inner: Arc<dyn FileSource>, footers: Option<Footers>) -> Guarded {
-        Guarded { inner, footers }
+    pub(super) fn new(
+        inner: Arc<dyn FileSource>,
+        footers: Option<Footers>,
+        elsewhere: ElsewhereFiles,
+    ) -> Guarded {
+        Guarded { inner, footers, elsewhere }
     }
 
     /// Guards another source in its place.
     fn around(&self, inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
-        Arc::new(Guarded::new(inner, self.footers.clone()))
+        Arc::new(Guarded::new(inner, self.footers.clone(), self.elsewhere.clone()))
     }
 }
 
-/// The source of Parquet that a scan has, and where the footers of its files are.
-pub(crate) fn parquet_source(scan: &FileScanConfig) -> Option<(&ParquetSource, &Footers)> {
+/// The source of Parquet that a scan has, where the footers of its files are, and the files that are elsewhere.
+pub(crate) fn parquet_source(
+    scan: &FileScanConfig,
+) -> Option<(&ParquetSource, &Footers, &ElsewhereFiles)> {
     let guarded = scan.file_source().downcast_ref::<Guarded>()?;
-    Some((guarded.inner.downcast_ref::<ParquetSource>()?, guarded.footers.as_ref()?))
+    let source = guarded.inner.downcast_ref::<ParquetSource>()?;
+    Some((source, guarded.footers.as_ref()?, &guarded.elsewhere))
 }
 
 /// The result of a future that may panic, about the file of this name.
@@ -87,6 +99,9 @@ pub(crate) fn of_panic(name: &str, panic: &(dyn Any + Send)) -> DataFusionError 
 
 /// The error with the file's name, if it says nothing of files yet and is the file's fault.
 fn named(name: &str, error: DataFusionError) -> DataFusionError {
+    if let Some(found) = RemoteError::within(&error) {
+        return SqlError::from(found.clone()).into();
+    }
     let is_of_file = matches!(
         error.find_root(),
         DataFusionError::ParquetError(_)
@@ -218,7 +233,7 @@ struct GuardedMorselizer {
 
 impl Morselizer for GuardedMorselizer {
     fn plan_file(&self, file: PartitionedFile) -> DfResult<Box<dyn MorselPlanner>> {
-        let name: Arc<str> = format!("/{}", file.object_meta.location).into();
+        let name: Arc<str> = name_of_location(&file.object_meta.location).into();
         let inner = caught_call(&name, || self.inner.plan_file(file))?;
         Ok(Box::new(GuardedPlanner { name, inner }))
     }

@@ -22,12 +22,14 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::basic::{Encoding, PageType, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use weft_exec::ExecError;
-use weft_parquet::{OpenFile, Piece, ReadCounts, ReadError, read_metadata};
+use weft_parquet::{Handle, OpenFile, Piece, ReadCounts, ReadError, read_metadata};
+use weft_remote::{Place, name_of_location};
 use weft_rt::io::File;
 
 use super::node::{ScanFile, ScanOf};
 use super::pieces::{Cut, pieces};
 use super::prune::pruned;
+use crate::error::SqlError;
 use crate::parquet_files::{INT96_UNIT, arrow_schema, of_panic};
 use crate::plan_node::Expr;
 
@@ -71,6 +73,7 @@ pub(super) fn failed(error: ReadError) -> ExecError {
         ReadError::Memory(source) => {
             ExecError::Memory { operator: "a scan of Parquet files".to_owned(), source }
         }
+        ReadError::Remote(source) => foreign(SqlError::from(source).into()),
         other => foreign(exec_datafusion_err!("{other}")),
     }
 }
@@ -92,7 +95,7 @@ pub(super) async fn open(
     cut: Cut,
     counts: &ReadCounts,
 ) -> Result<Opened, ExecError> {
-    let name: Arc<str> = format!("/{}", file.object.location).into();
+    let name: Arc<str> = name_of_location(&file.object.location).into();
     let opened = open_named(Arc::clone(&name), scan, file, wanted, predicate, cut, counts);
     // What looks at indexes and statistics may take them for granted.
     match AssertUnwindSafe(opened).catch_unwind().await {
@@ -150,9 +153,12 @@ async fn open_named(
     Ok(Opened { file, pieces, groups, groups_pruned: groups - left })
 }
 
-fn open_handle(file: &ScanFile, name: &str) -> Result<File, ExecError> {
+fn open_handle(file: &ScanFile, name: &str) -> Result<Handle, ExecError> {
     let failure = |source| failed(ReadError::Io { name: name.to_owned(), source });
-    File::open_cached(&file.path).map_err(failure)
+    match &file.place {
+        Place::Local(path) => File::open_cached(path).map(Handle::Local).map_err(failure),
+        Place::Remote(file) => Ok(Handle::Remote(file.clone())),
+    }
 }
 
 /// The schema that the decoder gives a file's columns, for the table.

@@ -1,7 +1,6 @@
 //! The node of a plan that stands for a scan of Parquet files by the workers.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -20,14 +19,16 @@ use datafusion::physical_expr_adapter::{
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::parquet_files::{Footers, parquet_source};
+use weft_remote::{Place, STORE_URL};
+
+use crate::parquet_files::{ElsewhereFiles, Footers, parquet_source};
 use crate::pipelines::file_scan;
 use crate::plan_node::{Expr, Plan, plan_node};
 
 /// A file of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanFile {
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     /// Its name, size and time as they were when the statement was planned.
     pub(crate) object: ObjectMeta,
 }
@@ -93,6 +94,11 @@ impl ParquetScanExec {
 }
 
 impl ScanOf {
+    /// True if a file is elsewhere, so that a request takes long.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.files.iter().any(|file| matches!(file.place, Place::Remote(_)))
+    }
+
     /// True if both scan the same files, and leave out the same rows.
     pub(crate) fn has_same_rows(&self, other: &ScanOf) -> bool {
         let is_same = |(a, b): (&ScanFile, &ScanFile)| a.object == b.object;
@@ -103,14 +109,15 @@ impl ScanOf {
     }
 }
 
-/// What a leaf scans, if workers can read all of it: whole local files, of which columns are wanted as they are.
+/// What a leaf scans, if workers can read all of it: whole files, of which columns are wanted as they are.
 fn scan_of(leaf: &Plan) -> Option<ScanOf> {
     let (_, config) = file_scan(leaf)?;
-    let (source, footers) = parquet_source(config)?;
+    let (source, footers, elsewhere) = parquet_source(config)?;
     let table = config.file_source().table_schema();
+    let store = config.object_store_url.as_str();
     let is_plain = table.table_partition_cols().is_empty()
         && table.virtual_columns().is_empty()
-        && config.object_store_url.as_str().starts_with("file://")
+        && (store.starts_with("file://") || store.starts_with(STORE_URL))
         && config.output_ordering.is_empty()
         && config.output_partitioning.is_none();
     if !is_plain {
@@ -135,7 +142,7 @@ fn scan_of(leaf: &Plan) -> Option<ScanOf> {
     // Which rows are the first ones depends on all of them.
     let predicate = config.file_source().filter().filter(|_| config.limit.is_none());
     Some(ScanOf {
-        files: files_of(&config.file_groups)?,
+        files: files_of(&config.file_groups, elsewhere)?,
         table,
         projection,
         predicate: predicate.as_ref().and_then(fixed),
@@ -160,7 +167,7 @@ fn fixed(predicate: &Expr) -> Option<Expr> {
 }
 
 /// The files of all groups, each once; `None` if only a part of one is to be read, or something else is said of it.
-fn files_of(groups: &[FileGroup]) -> Option<Vec<ScanFile>> {
+fn files_of(groups: &[FileGroup], elsewhere: &ElsewhereFiles) -> Option<Vec<ScanFile>> {
     let store = LocalFileSystem::new();
     let mut files: Vec<ScanFile> = Vec::new();
     // Of files that are divided, the bytes of the parts.
@@ -179,8 +186,11 @@ fn files_of(groups: &[FileGroup]) -> Option<Vec<ScanFile>> {
                 continue;
             }
         }
-        let path = store.path_to_filesystem(&object.location).ok()?;
-        files.push(ScanFile { path, object: object.clone() });
+        let place = match elsewhere.get(&object.location) {
+            Some(file) => Place::Remote(file.clone()),
+            None => Place::Local(store.path_to_filesystem(&object.location).ok()?),
+        };
+        files.push(ScanFile { place, object: object.clone() });
     }
     parts.values().all(|(size, sum)| size == sum).then_some(files)
 }

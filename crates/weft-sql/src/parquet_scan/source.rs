@@ -38,6 +38,9 @@ const BATCH_ROWS: usize = 8192;
 /// Pieces that a worker reads and decodes at once, at most.
 const DEPTH: usize = 4;
 
+/// The same of files elsewhere: each waits for tens of milliseconds.
+const REMOTE_DEPTH: usize = 16;
+
 /// A scan of Parquet files.
 #[derive(Debug)]
 pub(crate) struct ParquetScan {
@@ -256,7 +259,8 @@ impl Source for ParquetScan {
     }
 
     fn depth(&self, context: &Context) -> usize {
-        context.io_depth.min(DEPTH)
+        let most = if self.scan.is_remote() { REMOTE_DEPTH } else { DEPTH };
+        context.io_depth.min(most)
     }
 
     fn share(&self, context: &Context) -> usize {

@@ -68,7 +68,7 @@ pub(super) fn fingerprint(plan: &Plan, known: &mut HashMap<usize, u64>) -> u64 {
                 (Arc::as_ptr(scan.table()) as usize, scan.conditions().len()).hash(&mut hasher);
             }
             if let Some(scan) = plan.downcast_ref::<ParquetScanExec>() {
-                scan.scan().files.iter().for_each(|file| file.path.hash(&mut hasher));
+                scan.scan().files.iter().for_each(|file| file.place.path().hash(&mut hasher));
             }
             hasher.finish()
         }
