@@ -44,7 +44,7 @@ use crate::statement::{fold, parse_query};
 use crate::text::DIALECT;
 
 /// The name by which statements call the rows to be inserted.
-const EXCLUDED: &str = "excluded";
+pub(crate) const EXCLUDED: &str = "excluded";
 
 /// What the name of the rows to be inserted begins with in the query over them.
 const PROPOSED: &str = "rows proposed for ";

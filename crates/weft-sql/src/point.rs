@@ -68,11 +68,14 @@ pub(crate) enum PointStart {
 pub(crate) struct KeptText {
     text: Arc<str>,
     given: Arc<Given>,
+    /// Whether the execution for which a plan is made takes it, or the usual way.
+    runs_at_once: bool,
 }
 
 impl KeptText {
     fn new(text: &str, values: &[Value], types: &[Option<String>]) -> KeptText {
-        KeptText { text: Arc::from(text), given: Arc::new(Given::new(values, types)) }
+        let given = Arc::new(Given::new(values, types));
+        KeptText { text: Arc::from(text), given, runs_at_once: false }
     }
 
     /// A text with values that are constants of SQL; `None` if some of them are not, or there are none.
@@ -101,7 +104,8 @@ impl Session {
         let Some((text, values)) = plain::parameterized(sql) else {
             return PointStart::Usual(None);
         };
-        self.start_kept(sql, KeptText::new(&text, &values, &[]), true)
+        let kept = KeptText { runs_at_once: true, ..KeptText::new(&text, &values, &[]) };
+        self.start_kept(sql, kept)
     }
 
     /// Starts a statement with these values of its parameters, each of the type that is named for it, if one is, as a point
@@ -115,18 +119,13 @@ impl Session {
         if values.is_empty() {
             return PointStart::Usual(None);
         }
-        self.start_kept(sql, KeptText::new(sql, values, types), false)
+        self.start_kept(sql, KeptText::new(sql, values, types))
     }
 
-    /// Starts a statement whose text for its plan is `kept`; `plans_at_once` tells whether a plan is made for a text that was not seen yet.
-    fn start_kept(
-        self: &Arc<Session>,
-        sql: &str,
-        kept: KeptText,
-        plans_at_once: bool,
-    ) -> PointStart {
+    /// Starts a statement whose text for its plan is `kept`.
+    fn start_kept(self: &Arc<Session>, sql: &str, kept: KeptText) -> PointStart {
         let plans = |plans: bool, kept: KeptText| PointStart::Usual(plans.then_some(kept));
-        let plan = match self.kept_point(&kept.text, plans_at_once) {
+        let plan = match self.kept_point(&kept.text, kept.runs_at_once) {
             Ok(Kept::Query(plan)) => plan,
             Ok(Kept::Change(_)) => return PointStart::Usual(Some(kept)),
             Err(is_planned) => return plans(is_planned, kept),
@@ -275,7 +274,7 @@ fn plan_for(
 
 impl Run {
     /// Plans a statement for its next executions, if its plan can be kept, with values that its parameters have.
-    async fn plan_kept(&self, KeptText { text: sql, given }: &KeptText) {
+    async fn plan_kept(&self, KeptText { text: sql, given, .. }: &KeptText) {
         let plans = self.session.kept_plans();
         // Before all that the plan is made of is looked at.
         let session = self.session.version();
@@ -368,7 +367,12 @@ impl Run {
             };
             match executed {
                 Ok(started) => return Ok(started),
-                Err(true) if !is_made => self.plan_kept(kept).await,
+                Err(true) if !is_made => {
+                    self.plan_kept(kept).await;
+                    if !kept.runs_at_once {
+                        return Ok(None);
+                    }
+                }
                 Err(_) => return Ok(None),
             }
         }

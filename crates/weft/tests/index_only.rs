@@ -6,8 +6,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use support::{check, database, rows};
-use weft::{Database, DatabaseOptions, Session};
+use support::{check, check_error, database, rows};
+use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
 /// The columns of a row behind its id.
 type Row = (Option<i64>, Option<String>, f64);
@@ -165,7 +165,7 @@ fn random_changes_are_those_of_a_model() {
     let path = directory();
     let options = DatabaseOptions::default().with("memory_limit", "512MiB");
     let mut model = Model::new();
-    for opening in 0..4 {
+    for opening in 0..3 {
         let database = Database::open(&path, &options).unwrap();
         let session = database.session().unwrap();
         match opening {
@@ -181,7 +181,7 @@ fn random_changes_are_those_of_a_model() {
         run(&reader, "BEGIN");
         compare(&reader, &model, &mut random);
         let seen = model.clone();
-        for _ in 0..25 {
+        for _ in 0..6 {
             let mut before = None;
             let mut savepoint = None;
             if random.bool() {
@@ -234,6 +234,8 @@ fn an_index_with_all_that_is_wanted_is_read_alone() {
         &session,
         "INSERT INTO t SELECT value, value % 50, 'text ' || value, value FROM generate_series(1, 5000) AS g(value)",
     );
+    // As long as no row is deleted, what is known of row groups tells the least and greatest values.
+    run(&session, "DELETE FROM t WHERE id = 77");
     for (sql, is_alone) in [
         ("SELECT s, d FROM t WHERE k = 7", true),
         ("SELECT id FROM t WHERE k = 7", false),
@@ -272,6 +274,8 @@ fn the_second_statement_of_a_shape_is_not_planned() {
         assert_eq!(session.kept_statements(), number + 1, "{second}");
     }
     check(&session, "SELECT id, k FROM t ORDER BY id", &["1 3"]);
+    let taken = "INSERT INTO t VALUES (1, 9, 'x', 0.5)";
+    check_error(&session, taken, ErrorKind::UniqueViolation);
     run(&session, "PREPARE p AS DELETE FROM t WHERE id = $1");
     run(&session, "EXECUTE p(1)");
     // The text is that of a statement without parameters, but for the number.

@@ -34,6 +34,7 @@ use crate::conflict_target::Resolution;
 use crate::copy_from::index_of;
 use crate::error::{Result, internal};
 use crate::insert::Opened;
+use crate::insert_conflict::EXCLUDED;
 use crate::keys::Checks;
 use crate::optimize::analyzed;
 use crate::parameters::Bindings;
@@ -381,6 +382,10 @@ impl Work<'_> {
         alias: &Ident,
         checks: Checks,
     ) -> Result<Option<Conflict>> {
+        // What is said of the two rows could mean either.
+        if alias.value == EXCLUDED {
+            return Ok(None);
+        }
         let arbiters = resolution.arbiters(table)?.into_iter().cloned().collect();
         let (assignments, selection) = match resolution {
             Resolution::Nothing(_) => return Ok(Some(Conflict { arbiters, update: None })),
@@ -536,7 +541,7 @@ impl VisitorMut for BindRows<'_> {
         let is_new = match relation.map(folded) {
             None => false,
             Some(relation) if relation == folded(self.names.alias) => false,
-            Some(relation) if relation == "excluded" => true,
+            Some(relation) if relation == EXCLUDED => true,
             Some(_) => return ControlFlow::Break(()),
         };
         let Some(number) = self.names.column(name) else { return ControlFlow::Break(()) };
