@@ -121,14 +121,6 @@ impl RemoteFile {
         self.inner.shared.requests.run(self.name(), self.token.as_ref(), work)
     }
 
-    /// Bytes of the file, for a thread that blocks.
-    ///
-    /// # Errors
-    /// As [`RemoteFile::read`].
-    pub fn read_blocking(&self, range: Range<u64>) -> Result<Bytes> {
-        self.begin(range)?.wait()
-    }
-
     /// The whole file as a stream for a thread that blocks.
     pub fn reader(&self) -> RemoteReader {
         RemoteReader::new(self.clone())

@@ -289,7 +289,7 @@ impl FileNames {
 fn random_identifier() -> String {
     let random = || RandomState::new().build_hasher().finish();
     let (high, low) = (random(), random());
-    let (high, low) = (high & !0xf000 | 0x4000, low & !(3 << 62) | (2 << 62));
+    let (high, low) = ((high & !0xf000) | 0x4000, (low & !(3 << 62)) | (2 << 62));
     format!(
         "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
         high >> 32,

@@ -331,7 +331,10 @@ fn columns(name: &str, value: &OptionValue) -> Result<Option<SchemaRef>> {
 
 impl From<FilesError> for SqlError {
     fn from(error: FilesError) -> SqlError {
-        let remote = RemoteError::within(&error);
+        let remote = match &error {
+            FilesError::Read { error, .. } => RemoteError::within(error),
+            _ => None,
+        };
         if remote.is_some_and(|remote| remote.failure() == Failure::Cancelled) {
             return SqlError::cancelled();
         }

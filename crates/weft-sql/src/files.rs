@@ -277,17 +277,20 @@ impl FileSet {
         state: &SessionState,
         options: &ReadOptions,
     ) -> Result<Arc<dyn TableProvider>> {
-        let remote = self.places.iter().filter_map(|place| match place {
-            Place::Remote(file) => Some(file),
-            Place::Local(_) => None,
-        });
-        let are_mixed =
-            !matches!(remote.clone().count(), 0) && remote.clone().count() < self.places.len();
+        let remote: Vec<&RemoteFile> = self
+            .places
+            .iter()
+            .filter_map(|place| match place {
+                Place::Remote(file) => Some(file),
+                Place::Local(_) => None,
+            })
+            .collect();
+        let are_mixed = !remote.is_empty() && remote.len() < self.places.len();
         if options.has_columns_by_file() || are_mixed {
             return self.by_file(state, options).await;
         }
         let parquet = state.default_table_options().parquet;
-        let elsewhere = ElsewhereFiles::new(remote);
+        let elsewhere = ElsewhereFiles::new(remote.into_iter());
         let format: Arc<dyn FileFormat> = Arc::new(ParquetFiles::new(parquet, elsewhere));
         let urls = self.places.iter().map(url_of).collect::<Result<Vec<_>>>()?;
         let schema = self.schema(state, format.as_ref(), &urls).await?;
