@@ -7,6 +7,7 @@
 //! - A wait ends when a signal comes (`wait.rs`), or is none at all: coroutines are woken through a pipe (`wakeups.rs`).
 //! - The interpreter waits for functions that run when it ends (`calls.rs`).
 //! - Objects of a process are of no use after a fork (`process.rs`).
+//! - The module is a driver of ADBC, too: managers of drivers load it, and call the entry point of the crate `weft-adbc`.
 //! - Record batches go through Arrow's C data interface, without a copy (`stream.rs`).
 
 mod build;
@@ -26,6 +27,8 @@ mod wakeups;
 
 use std::alloc::System;
 
+// Its entry points are found by their names in the library that this module is.
+use adbc_driver_weft as _;
 use pyo3::prelude::*;
 use weft::{CountingAllocator, KeepingAllocator};
 
@@ -35,7 +38,10 @@ static ALLOCATOR: CountingAllocator<KeepingAllocator<System>> =
     CountingAllocator::new(KeepingAllocator::new(System));
 
 /// The extension module.
-#[pymodule]
+///
+/// It needs no lock of the interpreter: classes are frozen, what changes in them lies behind locks of Rust or is atomic, and none of these
+/// locks is held while code of Python runs or a thread waits for the interpreter.
+#[pymodule(gil_used = false)]
 mod _weft {
     #[pymodule_export]
     use super::calls::end_calls;

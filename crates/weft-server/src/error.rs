@@ -1,38 +1,11 @@
 //! Errors as PostgreSQL's clients expect them: SQLSTATE, message, hint and position.
 
 use pgwire::error::{ErrorInfo, PgWireError};
-use weft::{Error, ErrorKind, Position};
-
-/// The five characters by which clients tell kinds of errors.
-fn sqlstate(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Syntax => "42601",
-        ErrorKind::Semantic => "42000",
-        ErrorKind::AlreadyExists => "42P07",
-        ErrorKind::NotSupported => "0A000",
-        ErrorKind::Data => "22000",
-        ErrorKind::Setting => "22023",
-        ErrorKind::OutOfMemory => "53200",
-        ErrorKind::Io => "58030",
-        ErrorKind::Storage => "58000",
-        ErrorKind::UniqueViolation => "23505",
-        ErrorKind::CardinalityViolation => "21000",
-        ErrorKind::CheckViolation => "23514",
-        ErrorKind::ForeignKeyViolation => "23503",
-        ErrorKind::Conflict => "40001",
-        ErrorKind::TransactionAborted => "25P02",
-        ErrorKind::NoActiveTransaction => "25P01",
-        ErrorKind::ActiveTransaction => "25001",
-        ErrorKind::ReadOnlyTransaction => "25006",
-        ErrorKind::NoSavepoint => "3B001",
-        ErrorKind::Cancelled => "57014",
-        ErrorKind::Internal => "XX000",
-    }
-}
+use weft::{Error, Position};
 
 /// An error of the database about a statement that begins at `start` of the client's text.
 pub(crate) fn from_weft(error: &Error, script: &str, start: Option<Position>) -> PgWireError {
-    let mut info = info(sqlstate(error.kind()), error.message());
+    let mut info = info(error.kind().sqlstate(), error.message());
     info.hint = error.hint().map(str::to_owned);
     let start = start.unwrap_or(Position { line: 1, column: 1 });
     info.position = error.position().map(|position| {

@@ -70,6 +70,35 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// The five characters by which clients of SQL tell kinds of errors (SQLSTATE).
+    pub fn sqlstate(self) -> &'static str {
+        match self {
+            ErrorKind::Syntax => "42601",
+            ErrorKind::Semantic => "42000",
+            ErrorKind::AlreadyExists => "42P07",
+            ErrorKind::NotSupported => "0A000",
+            ErrorKind::Data => "22000",
+            ErrorKind::Setting => "22023",
+            ErrorKind::OutOfMemory => "53200",
+            ErrorKind::Io => "58030",
+            ErrorKind::Storage => "58000",
+            ErrorKind::UniqueViolation => "23505",
+            ErrorKind::CardinalityViolation => "21000",
+            ErrorKind::CheckViolation => "23514",
+            ErrorKind::ForeignKeyViolation => "23503",
+            ErrorKind::Conflict => "40001",
+            ErrorKind::TransactionAborted => "25P02",
+            ErrorKind::NoActiveTransaction => "25P01",
+            ErrorKind::ActiveTransaction => "25001",
+            ErrorKind::ReadOnlyTransaction => "25006",
+            ErrorKind::NoSavepoint => "3B001",
+            ErrorKind::Cancelled => "57014",
+            ErrorKind::Internal => "XX000",
+        }
+    }
+}
+
 /// A place in a statement's text, both counted from 1, the column in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {

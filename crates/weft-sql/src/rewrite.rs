@@ -211,9 +211,15 @@ impl VisitorMut for Rewriter {
                 *expr = call(&field.to_string().to_lowercase(), [(**from).clone()]);
                 functions::rewrite(expr)?;
             }
-            Expr::CompoundFieldAccess { access_chain, .. } => {
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                // Names behind a name are those of a column of a table, or of a field of a struct that is one: `t.l[1]`.
+                let is_name = |access: &&mut AccessExpr| {
+                    matches!(access, AccessExpr::Dot(Expr::Identifier(_)))
+                };
+                let is_named = matches!(**root, Expr::Identifier(_));
+                let others = access_chain.iter_mut().skip_while(|one| is_named && is_name(one));
                 // A field by its name, as of `{'a': 1}.a`.
-                for access in access_chain {
+                for access in others {
                     if let AccessExpr::Subscript(Subscript::Slice {
                         lower_bound,
                         upper_bound,

@@ -285,6 +285,13 @@ impl Table {
         self.version.extents().map(|extent| extent.bytes()).sum()
     }
 
+    /// Bytes that one of its indexes occupies in the data files, which [`Table::bytes_on_disk`] counts as well; `None` if there is none of
+    /// the name.
+    pub fn index_bytes_on_disk(&self, name: &str) -> Option<u64> {
+        let index = self.version.indexes.iter().find(|index| index.definition().name == name)?;
+        Some(index.entry.extents.iter().map(|extent| extent.bytes()).sum())
+    }
+
     /// Row groups.
     pub fn row_groups(&self) -> usize {
         self.version.segments.iter().map(|segment| segment.entry.row_groups as usize).sum()

@@ -48,8 +48,11 @@
 
 #![forbid(unsafe_code)]
 
+mod bound;
+mod catalog;
 mod complete;
 mod database;
+mod ingest;
 mod kept;
 mod prepared;
 mod result;
@@ -57,8 +60,13 @@ mod session;
 mod text;
 
 pub use arrow;
+pub use bound::{BatchesOnce, BoundRows, bound_types};
+pub use catalog::{
+    CATALOG, ConstraintEntry, ConstraintType, DEFAULT_SCHEMA, ReferencedKey, TableEntry,
+};
 pub use complete::{Completions, keywords};
 pub use database::{Database, DatabaseOptions, DatabaseStats};
+pub use ingest::{Ingest, IngestMode};
 pub use kept::{Keep, KeptResult};
 pub use prepared::Prepared;
 pub use result::QueryResult;
@@ -67,6 +75,7 @@ pub use text::to_text;
 pub use weft_rt::memory::heap::{CountingAllocator, give_back_promptly};
 pub use weft_rt::memory::kept::KeepingAllocator;
 pub use weft_rt::progress::ProgressSnapshot;
+pub use weft_rt::sync::block_on;
 pub use weft_sql::{
     Backend, BatchReader, BatchSource, CLIENT_ROWS, CancelHandle, Client, ClientSetting,
     CopyStream, ErrorKind, FunctionCode, POSTGRES_TYPE, POSTGRES_VERSION, Parameters, Position,

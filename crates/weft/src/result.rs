@@ -53,6 +53,14 @@ impl QueryResult {
         self.running.ready().await
     }
 
+    /// Waits until the statement is planned, as [`QueryResult::ready`]. To be called from a plain thread.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub fn wait_planned(&mut self) -> Result<()> {
+        block_on(self.running.ready())
+    }
+
     /// Waits for the next batch, which has at least one row. Nothing comes after the last one; for a
     /// command that means that it has run, and is durable.
     ///

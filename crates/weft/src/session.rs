@@ -85,6 +85,16 @@ impl Session {
     }
 
     /// Starts one statement without waiting for anything, as [`Session::start`], with relations of its own beside
+    /// those of the session.
+    pub fn start_with_relations(
+        &self,
+        sql: &str,
+        relations: HashMap<String, Relation>,
+    ) -> QueryResult {
+        QueryResult::new(self.inner.start_on(sql, &Parameters::default(), relations))
+    }
+
+    /// Starts one statement without waiting for anything, as [`Session::start`], with relations of its own beside
     /// those of the session, and keeps its result as `keep` says.
     pub fn start_kept(
         &self,

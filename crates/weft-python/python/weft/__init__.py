@@ -112,6 +112,16 @@ def default_connection() -> Connection:
         return _default
 
 
+def adbc_driver_path() -> str:
+    """The file that managers of drivers of ADBC load; its entry point is ``AdbcDriverWeftInit``.
+
+    :mod:`adbc_driver_weft.dbapi` connects by it.
+    """
+    import adbc_driver_weft
+
+    return adbc_driver_weft.driver_path()
+
+
 _FORWARDED = frozenset(
     {
         "append", "create_aggregate", "create_function", "execute", "execute_async", "executemany", "query",
@@ -141,6 +151,6 @@ __all__ = [
     "DatabaseError", "Date", "DateFromTicks", "Error", "IntegrityError", "InterfaceError",
     "InternalError", "Interval", "NotSupportedError", "OperationalError", "OutOfMemoryError",
     "ProgrammingError", "QueryCancelledError", "Relation", "Time", "TimeFromTicks", "Timestamp",
-    "TimestampFromTicks", "Warning", "apilevel", "connect", "default_connection", "paramstyle",
+    "TimestampFromTicks", "Warning", "adbc_driver_path", "apilevel", "connect", "default_connection", "paramstyle",
     "threadsafety",
 ]  # fmt: skip

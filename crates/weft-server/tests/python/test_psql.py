@@ -85,9 +85,54 @@ def test_databases_users_schemas_and_functions_are_listed(server):
     assert any(line.startswith("weft|weft|UTF8|C|C|") for line in psql(server, r"\l"))
     assert any(line.startswith("weft|Superuser") for line in psql(server, r"\du"))
     assert "main|weft" in psql(server, r"\dn")
-    assert psql(server, r"\df")[-1] == "(0 rows)"
-    for command in [r"\l+", r"\dn+", r"\di", r"\dv", r"\ds", r"\dT", r"\dx", r"\dp", r"\db", r"\dconfig", r"\sv v"]:
+    for command in [
+        r"\l+", r"\dn+", r"\di", r"\di+", r"\dv", r"\dv+", r"\ds", r"\dT", r"\dT+", r"\dx", r"\dp", r"\db", r"\db+", r"\dconfig",
+        r"\sv v", r"\da", r"\dA", r"\dAc", r"\dAf", r"\dAo", r"\dAp", r"\dc", r"\dC", r"\dd", r"\ddp", r"\dD", r"\deu", r"\des", r"\dew",
+        r"\det", r"\dF", r"\dFd", r"\dFp", r"\dFt", r"\dl", r"\dL", r"\dL+", r"\dm", r"\do", r"\dO", r"\dP", r"\drds", r"\dRp", r"\dRs",
+        r"\dX", r"\dy", r"\du+", r"\dg", r"\z", r"\dS+ pg_class",
+    ]:
         psql(server, command)
+
+
+def test_functions_and_macros_are_listed_and_shown(server):
+    psql(server, "CREATE OR REPLACE MACRO plus(a, b := 1) AS a + b", "CREATE OR REPLACE MACRO pairs(n) AS TABLE SELECT n, n")
+    lines = psql(server, r"\df")
+    assert lines[1] == "Schema|Name|Result data type|Argument data types|Type"
+    assert lines[2:] == ["main|pairs|SETOF record|n|func", 'main|plus|"any"|a, b DEFAULT 1|func', "(2 rows)"]
+    assert [line.split("|")[1] for line in psql(server, r"\df plus")[2:-1]] == ["plus"]
+    assert [line.split("|")[:2] for line in psql(server, r"\df abs")[2:-1]] == [["pg_catalog", "abs"]]
+    assert any(line.startswith("pg_catalog|sum|") and line.endswith("|agg") for line in psql(server, r"\dfS su*"))
+    assert any(line.startswith("pg_catalog|row_number|") and line.endswith("|window") for line in psql(server, r"\dfS row*"))
+    assert any("|sql|" in line and "CREATE" in line for line in psql(server, r"\df+ plus"))
+    shown = psql(server, r"\sf plus")
+    assert "MACRO plus" in shown[0] and "a + b" in shown[0]
+    assert psql(server, r"\sf pairs(n)")[0].startswith("CREATE")
+    assert any(line.startswith("pg_catalog|avg|") for line in psql(server, r"\da avg"))
+    psql(server, "DROP MACRO plus", "DROP MACRO pairs")
+    assert psql(server, r"\df")[-1] == "(0 rows)"
+
+
+def test_sizes_are_those_of_rows_and_indexes(server):
+    psql(
+        server,
+        "CREATE TABLE sized (i INTEGER PRIMARY KEY, s VARCHAR)",
+        "INSERT INTO sized SELECT value, 'row ' || value FROM generate_series(1, 20000) AS g(value)",
+        "CREATE INDEX sized_by_s ON sized (s)",
+    )
+    sizes = psql(
+        server,
+        "SELECT pg_table_size('sized'), pg_relation_size('sized'), pg_indexes_size('sized'), pg_total_relation_size('sized'), "
+        "pg_relation_size('sized_by_s'), pg_relation_size('sized_pkey'), pg_indexes_size('sized_by_s')",
+    )[1]
+    table, main, indexes, total, by_s, key, none = map(int, sizes.split("|"))
+    assert table == main > 0 and total == table + indexes
+    assert by_s > 0 and key > 0 and by_s + key == indexes and none == 0
+    shown = next(line for line in psql(server, r"\dt+ sized") if line.startswith("main|sized"))
+    assert shown.split("|")[6].endswith("kB")
+    shown = next(line for line in psql(server, r"\di+ sized_by_s") if line.startswith("main|sized_by_s"))
+    assert shown.split("|")[7].endswith("kB")
+    assert psql(server, "SELECT pg_table_size('v'), pg_relation_size('sized', 'fsm'), pg_table_size(1)")[1] == "0|0|"
+    psql(server, "DROP TABLE sized")
 
 
 def test_copy_goes_both_ways(server):

@@ -1,7 +1,12 @@
 """`weft serve` itself: how it starts, ends, and starts again."""
 
 import os
+import pathlib
+import re
+import resource
 import signal
+import socket
+import struct
 import subprocess
 
 import psycopg
@@ -71,3 +76,41 @@ def test_a_certificate_that_is_not_there_is_told(tmp_path):
     found = serve("--listen", "127.0.0.1:0", "--tls-certificate", missing, "--tls-key", missing)
     assert found.returncode == 1
     assert "no.pem" in found.stderr
+
+
+def resident_bytes(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10
+
+
+def test_ten_thousand_idle_sessions_take_little_memory():
+    count, spare = 10_000, 200
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count + spare:
+        pytest.skip(f"a process may have {hard} files open only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + spare), hard))
+    server = Server(None, "--connections", str(count + 1))
+    sockets = []
+    try:
+        server.connect().close()
+        before = resident_bytes(server.process.pid)
+        words = struct.pack("!i", 196_608) + b"user\0me\0database\0weft\0\0"
+        for _ in range(count):
+            one = socket.create_connection(("127.0.0.1", server.port))
+            one.sendall(struct.pack("!i", len(words) + 4) + words)
+            sockets.append(one)
+        for one in sockets:
+            # Ready for a query, and in no transaction.
+            answer = b""
+            while not answer.endswith(b"Z\0\0\0\x05I"):
+                answer += one.recv(4096)
+        assert resident_bytes(server.process.pid) - before < 200 << 20
+        with server.connect() as connection:
+            assert connection.execute("SELECT count(*) FROM pg_stat_activity").fetchone() == (count + 1,)
+            with pytest.raises(psycopg.OperationalError, match="too many clients"):
+                server.connect()
+    finally:
+        for one in sockets:
+            one.close()
+        server.stop()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -74,6 +74,30 @@ impl Macro {
     }
 }
 
+/// What the catalog says of a macro.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Described {
+    /// It gives rows.
+    pub(crate) is_table: bool,
+    /// Its parameters, with their defaults.
+    pub(crate) parameters: Vec<(String, Option<String>)>,
+}
+
+/// What a macro is; `None` if there is none of the name.
+///
+/// # Errors
+/// If its text does not parse any more.
+pub(crate) fn described(snapshot: &Snapshot, name: &str) -> Result<Option<Described>> {
+    let Some(found) = Macro::find(snapshot, name)? else { return Ok(None) };
+    let parameter = |parameter: Parameter| {
+        (parameter.name, parameter.default.map(|default| default.to_string()))
+    };
+    Ok(Some(Described {
+        is_table: matches!(found.body, Body::Table(_)),
+        parameters: found.parameters.into_iter().map(parameter).collect(),
+    }))
+}
+
 /// Checks that no function has a name: its calls are planned as such before those of macros are looked for.
 fn check_is_free(catalog: &StatementCatalog, name: &str) -> Result<()> {
     let state = catalog.planning_state();

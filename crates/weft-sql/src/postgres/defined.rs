@@ -26,6 +26,9 @@ macro_rules! define {
 define! {
     "pg_aggregate": "aggfnoid:regproc aggkind:char aggnumdirectargs:int2 aggtranstype:oid";
     "pg_am": "oid:oid amname:name amhandler:regproc amtype:char";
+    "pg_amop": "oid:oid amopfamily:oid amoplefttype:oid amoprighttype:oid amopstrategy:int2 amoppurpose:char amopopr:oid \
+        amopmethod:oid amopsortfamily:oid";
+    "pg_amproc": "oid:oid amprocfamily:oid amproclefttype:oid amprocrighttype:oid amprocnum:int2 amproc:regproc";
     "pg_attrdef": "oid:oid adrelid:oid adnum:int2 adbin:text adsrc:text";
     "pg_attribute": "attrelid:oid attname:name atttypid:oid attstattarget:int4 attlen:int2 attnum:int2 attndims:int4 \
         attcacheoff:int4 atttypmod:int4 attbyval:bool attalign:char attstorage:char attcompression:char attnotnull:bool \
@@ -47,8 +50,9 @@ define! {
     "pg_constraint": "oid:oid conname:name connamespace:oid contype:char condeferrable:bool condeferred:bool \
         convalidated:bool conrelid:oid contypid:oid conindid:oid conparentid:oid confrelid:oid confupdtype:char \
         confdeltype:char confmatchtype:char conislocal:bool coninhcount:int4 connoinherit:bool conkey:int2[] \
-        confkey:int2[] conpfeqop:oid[] conppeqop:oid[] conffeqop:oid[] conexclop:oid[] conbin:text consrc:text";
-    "pg_conversion": "oid:oid conname:name connamespace:oid conowner:oid conforencoding:int4 contoencoding:int4";
+        confkey:int2[] conpfeqop:oid[] conppeqop:oid[] conffeqop:oid[] conexclop:oid[] conbin:text consrc:text tableoid:oid";
+    "pg_conversion": "oid:oid conname:name connamespace:oid conowner:oid conforencoding:int4 contoencoding:int4 \
+        conproc:regproc condefault:bool";
     "pg_database": "oid:oid datname:name datdba:oid encoding:int4 datcollate:name datctype:name datistemplate:bool \
         datallowconn:bool datconnlimit:int4 datlastsysoid:oid datfrozenxid:oid datminmxid:oid dattablespace:oid \
         datacl:text[]";
@@ -71,7 +75,8 @@ define! {
         indexprs:text indpred:text";
     "pg_indexes": "schemaname:name tablename:name indexname:name tablespace:name indexdef:text";
     "pg_inherits": "inhrelid:oid inhparent:oid inhseqno:int4 inhdetachpending:bool";
-    "pg_language": "oid:oid lanname:name lanowner:oid lanispl:bool lanpltrusted:bool lanacl:text[]";
+    "pg_language": "oid:oid lanname:name lanowner:oid lanispl:bool lanpltrusted:bool lanplcallfoid:oid \
+        laninline:oid lanvalidator:oid lanacl:text[] tableoid:oid";
     "pg_largeobject_metadata": "oid:oid lomowner:oid lomacl:text[]";
     "pg_locks": "locktype:text database:oid relation:oid pid:int4 mode:text granted:bool virtualtransaction:text \
         transactionid:oid";
@@ -79,9 +84,10 @@ define! {
         definition:text";
     "pg_namespace": "oid:oid nspname:name nspowner:oid nspacl:text[]";
     "pg_opclass": "oid:oid opcmethod:oid opcname:name opcnamespace:oid opcowner:oid opcfamily:oid opcintype:oid \
-        opcdefault:bool opckeytype:oid";
+        opcdefault:bool opckeytype:oid tableoid:oid";
     "pg_operator": "oid:oid oprname:name oprnamespace:oid oprowner:oid oprkind:char oprcanmerge:bool oprcanhash:bool \
         oprleft:oid oprright:oid oprresult:oid oprcom:oid oprnegate:oid oprcode:regproc";
+    "pg_opfamily": "oid:oid opfmethod:oid opfname:name opfnamespace:oid opfowner:oid tableoid:oid";
     "pg_partitioned_table": "partrelid:oid partstrat:char partnatts:int2 partdefid:oid partattrs:int2[]";
     "pg_policies": "schemaname:name tablename:name policyname:name permissive:text roles:text[] cmd:text qual:text \
         with_check:text";
@@ -100,7 +106,7 @@ define! {
     "pg_range": "rngtypid:oid rngsubtype:oid rngmultitypid:oid rngcollation:oid rngsubopc:oid";
     "pg_replication_slots": "slot_name:name plugin:name slot_type:text datoid:oid database:name active:bool";
     "pg_rewrite": "oid:oid rulename:name ev_class:oid ev_type:char ev_enabled:char is_instead:bool ev_qual:text \
-        ev_action:text";
+        ev_action:text tableoid:oid";
     "pg_roles": "oid:oid rolname:name rolsuper:bool rolinherit:bool rolcreaterole:bool rolcreatedb:bool rolcanlogin:bool \
         rolreplication:bool rolconnlimit:int4 rolpassword:text rolvaliduntil:timestamptz rolbypassrls:bool \
         rolconfig:text[]";
@@ -126,14 +132,16 @@ define! {
     "pg_statistic_ext": "oid:oid stxrelid:oid stxname:name stxnamespace:oid stxowner:oid stxstattarget:int4 \
         stxkeys:int2[] stxkind:text[]";
     "pg_stats": "schemaname:name tablename:name attname:name null_frac:float4 avg_width:int4 n_distinct:float4";
-    "pg_subscription": "oid:oid subdbid:oid subname:name subowner:oid subenabled:bool";
+    "pg_subscription": "oid:oid subdbid:oid subname:name subowner:oid subenabled:bool subbinary:bool substream:bool \
+        subconninfo:text subslotname:name subsynccommit:text subpublications:text[]";
     "pg_tables": "schemaname:name tablename:name tableowner:name tablespace:name hasindexes:bool hasrules:bool \
         hastriggers:bool rowsecurity:bool";
     "pg_tablespace": "oid:oid spcname:name spcowner:oid spcacl:text[] spcoptions:text[]";
     "pg_timezone_names": "name:text abbrev:text utc_offset:text is_dst:bool";
     "pg_trigger": "oid:oid tgrelid:oid tgparentid:oid tgname:name tgfoid:oid tgtype:int2 tgenabled:char \
         tgisinternal:bool tgconstrrelid:oid tgconstrindid:oid tgconstraint:oid tgdeferrable:bool tginitdeferred:bool \
-        tgnargs:int2 tgattr:int2[] tgqual:text tgoldtable:name tgnewtable:name";
+        tgnargs:int2 tgattr:int2[] tgqual:text tgoldtable:name tgnewtable:name \
+        tableoid:oid";
     "pg_ts_config": "oid:oid cfgname:name cfgnamespace:oid cfgowner:oid cfgparser:oid";
     "pg_ts_dict": "oid:oid dictname:name dictnamespace:oid dictowner:oid dicttemplate:oid dictinitoption:text";
     "pg_ts_parser": "oid:oid prsname:name prsnamespace:oid";
@@ -146,6 +154,7 @@ define! {
     "pg_user": "usename:name usesysid:oid usecreatedb:bool usesuper:bool userepl:bool usebypassrls:bool passwd:text \
         valuntil:timestamptz useconfig:text[]";
     "pg_user_mapping": "oid:oid umuser:oid umserver:oid umoptions:text[]";
+    "pg_user_mappings": "umid:oid srvid:oid srvname:name umuser:oid usename:name umoptions:text[]";
     "pg_views": "schemaname:name viewname:name viewowner:name definition:text";
 }
 

@@ -50,7 +50,10 @@ const INDEXES_FROM: i64 = (1 << 31) + (1 << 29);
 /// The first of the numbers of constraints.
 const CONSTRAINTS_FROM: i64 = (1 << 31) + (1 << 30);
 
-/// How many numbers views have among them, roles, schemas, indexes and constraints.
+/// The first of the numbers of macros.
+const MACROS_FROM: i64 = (1 << 31) + (1 << 30) + (1 << 29);
+
+/// How many numbers views have among them, macros, roles, schemas, indexes and constraints.
 const NUMBERS_OF_NAMES: i64 = 1 << 29;
 
 /// The number of the first table of the catalog itself that has not PostgreSQL's.
@@ -177,6 +180,16 @@ fn indexes(snapshot: &Snapshot) -> Vec<Numbered> {
 /// Numbers for the constraints of these names, which are unique in the database and come in order.
 pub(crate) fn constraint_oids<'a>(names: impl Iterator<Item = &'a str>) -> Vec<i64> {
     of_names(names, CONSTRAINTS_FROM)
+}
+
+/// Numbers for the macros of these names, which come in order.
+pub(crate) fn macro_oids<'a>(names: impl Iterator<Item = &'a str>) -> Vec<i64> {
+    of_names(names, MACROS_FROM)
+}
+
+/// The number of a table of the catalog itself, which is there.
+pub(crate) fn catalog_oid(name: &str) -> i64 {
+    DEFINED.iter().position(|defined| defined.name == name).map_or(0, system_oid)
 }
 
 /// The number of a table by its identity in the store.

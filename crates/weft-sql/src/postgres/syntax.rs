@@ -117,6 +117,12 @@ impl VisitorMut for Forms {
                 data_type,
                 ..
             } => {
+                if let Some(name) = named_function(inner)
+                    && matches!(casted(data_type), Casted::To(DataType::BigInt(None)))
+                {
+                    *expr = call("number_of_regproc", [name]);
+                    return ControlFlow::Continue(());
+                }
                 match casted(data_type) {
                     Casted::Plain => {}
                     Casted::To(other) => *data_type = other,
@@ -143,6 +149,18 @@ impl VisitorMut for Forms {
             *expr = collected;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// What is cast to `regproc` by an expression.
+fn named_function(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Cast { expr: inner, data_type, .. }
+            if matches!(casted(data_type), Casted::Call("cast_to_regproc")) =>
+        {
+            Some((**inner).clone())
+        }
+        _ => None,
     }
 }
 
@@ -456,11 +474,16 @@ fn items_of_list(query: &Query) -> Option<Expr> {
     else {
         return None;
     };
-    let alias = alias.as_ref().filter(|alias| alias.columns.is_empty())?;
+    let alias = alias.as_ref()?;
+    let name_of_item = match alias.columns.as_slice() {
+        [] => alias.name.clone(),
+        [column] => column.name.clone(),
+        _ => return None,
+    };
     if !is_plain || !joins.is_empty() || plain_name(name).as_deref() != Some("unnest") {
         return None;
     }
-    let parameter = LambdaFunctionParameter { name: alias.name.clone(), data_type: None };
+    let parameter = LambdaFunctionParameter { name: name_of_item, data_type: None };
     let lambda = Expr::Lambda(LambdaFunction {
         params: OneOrManyWithParens::One(parameter),
         body: Box::new(body.clone()),
@@ -525,6 +548,7 @@ mod tests {
             ("pg_catalog.version()", "version()"),
             ("a OPERATOR(pg_catalog.~) '^(t)$' COLLATE pg_catalog.default", "a ~ '^(t)$'"),
             ("'t'::pg_catalog.regclass::oid", "cast_to_regclass('t')::BIGINT"),
+            ("'f'::pg_catalog.regproc::pg_catalog.oid", "number_of_regproc('f')"),
             ("c.oid::regclass", "cast_to_regclass(c.oid)"),
             ("x::pg_catalog.text", "x::TEXT"),
             ("x::\"char\"", "x::TEXT"),

@@ -21,13 +21,22 @@ use crate::postgres::keys::{
 };
 use crate::postgres::numbers::{
     BTREE_OID, DATABASE_OID, HEAP_OID, Numbered, OWNER, OWNER_OID, PG_CATALOG_OID, RelationKind,
-    is_superuser, relations, roles, schemas,
+    catalog_oid, is_superuser, relations, roles, schemas,
 };
+use crate::postgres::procedures::{ProcedureKind, procedures};
 use crate::postgres::types::{PgType, TYPES, by_oid, type_of_column, type_of_field};
 use crate::schemas::parts;
 
 /// The number of `pg_class` among the tables of the catalog.
 const CLASS_OID: i64 = 1259;
+
+/// The numbers of the languages of functions: those of Weft itself, and macros.
+const INTERNAL_OID: i64 = 12;
+const SQL_OID: i64 = 14;
+
+/// The numbers of the types of any value, and of rows.
+const ANY_OID: i64 = 2276;
+const RECORD_OID: i64 = 2249;
 
 /// The number of the tablespace of everything.
 const TABLESPACE_OID: i64 = 1663;
@@ -113,17 +122,30 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
                     ("opcowner", OWNER_OID.into()),
                     ("opcintype", found.oid.into()),
                     ("opcdefault", true.into()),
+                    ("tableoid", catalog_oid("pg_opclass").into()),
                 ])?;
             }
         }
         "pg_description" => description(catalog, &mut rows).await?,
         "pg_get_keywords" => keywords(&mut rows)?,
+        "pg_language" => {
+            for (oid, name) in [(INTERNAL_OID, "internal"), (SQL_OID, "sql")] {
+                rows.push([
+                    ("oid", oid.into()),
+                    ("lanname", name.into()),
+                    ("lanowner", OWNER_OID.into()),
+                    ("lanpltrusted", (oid == SQL_OID).into()),
+                    ("tableoid", catalog_oid("pg_language").into()),
+                ])?;
+            }
+        }
         "pg_namespace" => {
             for (name, oid) in schemas(catalog.snapshot()) {
                 let name = ("nspname", name.as_str().into());
                 rows.push([("oid", oid.into()), name, ("nspowner", OWNER_OID.into())])?;
             }
         }
+        "pg_proc" => procedure(catalog, &mut rows)?,
         "pg_settings" => settings(catalog, &mut rows)?,
         "pg_stat_activity" => activity(catalog, &mut rows)?,
         "pg_stat_database" => {
@@ -238,9 +260,16 @@ async fn class(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             .iter()
             .filter(|one| one.table == relation.oid && one.kind == ConstraintKind::Check)
             .count();
-        let (tuples, bytes) = stored.map_or((0, 0), |table| match is_index {
-            true => (table.rows(), 0),
-            false => (table.rows(), table.bytes_on_disk()),
+        let (tuples, bytes) = stored.map_or((0, 0), |table| {
+            let of_index = |name: &str| table.index_bytes_on_disk(name).unwrap_or(0);
+            let bytes = match relation.index() {
+                Some((_, index)) => of_index(&index.name),
+                None => {
+                    let indexes: u64 = table.indexes().map(|index| of_index(&index.name)).sum();
+                    table.bytes_on_disk() - indexes
+                }
+            };
+            (table.rows(), bytes)
         });
         let (method, kind, identity) = match (is_view, is_index) {
             (true, _) => (0, "v", "n"),
@@ -393,6 +422,7 @@ fn constraint(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             ("confmatchtype", " ".into()),
             ("conislocal", true.into()),
             ("connoinherit", (found.kind != ConstraintKind::Check).into()),
+            ("tableoid", catalog_oid("pg_constraint").into()),
         ];
         if !found.columns.is_empty() {
             row.push(("conkey", numbers(&found.columns)));
@@ -443,6 +473,37 @@ async fn attrdef(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             ])?;
             oid += 1_i64;
         }
+    }
+    Ok(())
+}
+
+/// Functions, whose parameters and results may be of any types.
+fn procedure(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let schemas = schemas(catalog.snapshot());
+    for found in procedures(catalog) {
+        let schema = schemas.iter().find(|(name, _)| *name == found.schema);
+        let is_macro = found.text.is_some();
+        let returns_rows = found.kind == ProcedureKind::Table;
+        let defaults = found.parameters.iter().filter(|(_, default)| default.is_some()).count();
+        let small = |count: usize| i16::try_from(count).unwrap_or(i16::MAX);
+        rows.push([
+            ("oid", found.oid.into()),
+            ("proname", found.name.as_str().into()),
+            ("pronamespace", schema.map(|(_, oid)| *oid).into()),
+            ("proowner", OWNER_OID.into()),
+            ("prolang", if is_macro { SQL_OID } else { INTERNAL_OID }.into()),
+            ("procost", 1.0_f32.into()),
+            ("prorows", if returns_rows { 1000.0_f32 } else { 0.0 }.into()),
+            ("provariadic", if is_macro { 0 } else { ANY_OID }.into()),
+            ("prokind", found.kind.letter().into()),
+            ("proretset", returns_rows.into()),
+            ("provolatile", "v".into()),
+            ("proparallel", "s".into()),
+            ("pronargs", small(found.parameters.len()).into()),
+            ("pronargdefaults", small(defaults).into()),
+            ("prorettype", if returns_rows { RECORD_OID } else { ANY_OID }.into()),
+            ("prosrc", found.text.as_deref().unwrap_or(&found.name).into()),
+        ])?;
     }
     Ok(())
 }

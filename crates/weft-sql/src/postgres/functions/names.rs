@@ -15,6 +15,7 @@ use crate::postgres::functions::{
     truth, truth_type,
 };
 use crate::postgres::numbers::{Numbered, relations, roles, schemas};
+use crate::postgres::procedures::{Procedure, macros};
 use crate::postgres::types::{by_oid, format_type, oid_named};
 
 pub(crate) fn functions() -> Vec<Definition> {
@@ -38,6 +39,7 @@ pub(crate) fn functions() -> Vec<Definition> {
         define("cast_to_regnamespace", (1, 1), number_or_name, regnamespace),
         define("cast_to_regrole", (1, 1), number_or_name, regrole),
         define("cast_to_regproc", (1, 1), text_type, regproc),
+        define("number_of_regproc", (1, 1), number_type, number_of_regproc),
         define("to_regclass", (1, 1), number_type, |around, arguments| {
             number(arguments.text(0).and_then(|name| relation_named(around, &name)))
         }),
@@ -139,8 +141,29 @@ fn regrole(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarVal
     either(arguments, of_name, |oid| role_numbered(around, oid), "role")
 }
 
-/// Functions have no numbers here: the catalog has them by their names.
-fn regproc(_: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
+/// The number of a macro: what `'f'::regproc::oid` is.
+fn number_of_regproc(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
+    let all = macros(&*around.snapshot()?);
+    let oid_of = |name: &str| {
+        // With the types of its parameters it is one function of several of the name.
+        let name = name.split('(').next().unwrap_or(name);
+        let parts = split_name(name);
+        let (name, schemas) = parts.split_last()?;
+        let schema = schemas.last().map_or(SCHEMA, String::as_str);
+        let is_it = |found: &&Procedure| found.name == *name && found.schema == schema;
+        all.iter().find(is_it).map(|found| found.oid)
+    };
+    either(arguments, oid_of, |_| None, "function")
+}
+
+/// The name of a function: the catalog has functions by their names, but for `pg_proc` itself.
+fn regproc(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
+    if !arguments.is_text(0)
+        && let Some(oid) = arguments.number(0)
+        && let Some(found) = macros(&*around.snapshot()?).iter().find(|found| found.oid == oid)
+    {
+        return text(Some(quoted(&found.name)));
+    }
     let name = arguments.text(0).map(|name| match name.as_str() {
         "0" => "-".to_owned(),
         name => plain_name(name.strip_prefix("pg_catalog.").unwrap_or(name)),

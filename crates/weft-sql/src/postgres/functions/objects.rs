@@ -11,15 +11,13 @@ use crate::postgres::functions::{
 };
 use crate::postgres::keys;
 use crate::postgres::numbers::Numbered;
+use crate::postgres::procedures::{Procedure, macros};
 use crate::sequences::owned_sequence;
 
 pub(crate) fn functions() -> Vec<Definition> {
     // About objects that there are none of.
     let absent = [
-        "pg_get_functiondef",
-        "pg_get_function_arguments",
-        "pg_get_function_identity_arguments",
-        "pg_get_function_result",
+        "pg_get_function_sqlbody",
         "pg_get_partition_constraintdef",
         "pg_get_partkeydef",
         "pg_get_ruledef",
@@ -48,8 +46,40 @@ pub(crate) fn functions() -> Vec<Definition> {
     // Each user may do everything.
     let permitted =
         permitted.map(|name| define(name, (2, 4), truth_type, |_, _| truth(Some(true))));
-    let sizes = ["pg_relation_size", "pg_table_size", "pg_total_relation_size"];
-    let sizes = sizes.map(|name| define(name, (1, 2), number_type, size));
+    let sizes = [
+        define("pg_relation_size", (1, 2), number_type, |around, arguments| {
+            // Of the parts that PostgreSQL has, there is only the main one.
+            if arguments.text(1).is_some_and(|part| part != "main") {
+                return number(Some(0));
+            }
+            size(around, arguments, |table, _| table)
+        }),
+        define("pg_table_size", (1, 1), number_type, |around, arguments| {
+            size(around, arguments, |table, _| table)
+        }),
+        define("pg_indexes_size", (1, 1), number_type, |around, arguments| {
+            size(around, arguments, |_, indexes| indexes)
+        }),
+        define("pg_total_relation_size", (1, 1), number_type, |around, arguments| {
+            size(around, arguments, |table, indexes| table + indexes)
+        }),
+    ];
+    let of_function = [
+        define("pg_get_functiondef", (1, 1), text_type, |around, arguments| {
+            text(procedure(around, arguments)?.and_then(|found| found.text))
+        }),
+        define("pg_get_function_arguments", (1, 1), text_type, |around, arguments| {
+            let found = procedure(around, arguments)?;
+            text(found.map(|found| found.arguments(true)))
+        }),
+        define("pg_get_function_identity_arguments", (1, 1), text_type, |around, arguments| {
+            let found = procedure(around, arguments)?;
+            text(found.map(|found| found.arguments(false)))
+        }),
+        define("pg_get_function_result", (1, 1), text_type, |around, arguments| {
+            text(procedure(around, arguments)?.map(|found| found.result()))
+        }),
+    ];
     let own = vec![
         define("col_description", (2, 2), text_type, |around, arguments| {
             described(around, arguments, arguments.number(1))
@@ -72,7 +102,6 @@ pub(crate) fn functions() -> Vec<Definition> {
             text(found.as_ref().and_then(Numbered::view))
         }),
         define("pg_stat_get_numscans", (1, 1), number_type, |_, _| number(Some(0))),
-        define("pg_indexes_size", (1, 1), number_type, |_, _| number(Some(0))),
         define("pg_database_size", (1, 1), number_type, |around, _| {
             number(i64::try_from(around.engine()?.store().bytes_on_disk()).ok())
         }),
@@ -102,7 +131,7 @@ pub(crate) fn functions() -> Vec<Definition> {
             number(oid_of(around, arguments))
         }),
     ];
-    own.into_iter().chain(absent).chain(permitted).chain(sizes).collect()
+    own.into_iter().chain(absent).chain(permitted).chain(sizes).chain(of_function).collect()
 }
 
 /// The number of the relation that an argument names or numbers.
@@ -130,16 +159,31 @@ fn described(
     text(name.and_then(|column| comment(&snapshot, &found.stored, Some(&column.name))))
 }
 
-/// Bytes on disk of a table with its indexes; of the main part, if one is named. NULL for an index by itself: what indexes take is
-/// known of all of them together.
-fn size(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
-    if arguments.text(1).is_some_and(|part| part != "main") {
-        return number(Some(0));
-    }
-    let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
-    let Some(found) = found.filter(|found| found.index().is_none()) else { return number(None) };
+/// The function of a number. Of those of Weft itself it is only known that they are there.
+fn procedure(around: &Surroundings, arguments: &Arguments<'_>) -> Result<Option<Procedure>> {
+    let Some(oid) = arguments.number(0) else { return Ok(None) };
     let snapshot = around.snapshot()?;
-    let table = snapshot.table(&found.stored);
-    let bytes = table.map_or(0, |table| table.bytes_on_disk());
+    let found = macros(&snapshot).into_iter().find(|found| found.oid == oid);
+    Ok(found.or_else(|| Procedure::of_system(oid)))
+}
+
+/// Bytes on disk of a table or an index: what `of` makes of those of the rows and those of all indexes. An index by itself has no others.
+fn size(
+    around: &Surroundings,
+    arguments: &Arguments<'_>,
+    of: impl Fn(u64, u64) -> u64,
+) -> Result<ScalarValue> {
+    let found = oid_of(around, arguments).and_then(|oid| relation_numbered(around, oid));
+    let Some(found) = found else { return number(None) };
+    let snapshot = around.snapshot()?;
+    let Some(table) = snapshot.table(&found.stored) else { return number(Some(0)) };
+    let bytes = match found.index() {
+        Some((_, index)) => of(table.index_bytes_on_disk(&index.name).unwrap_or(0), 0),
+        None => {
+            let names = table.indexes().map(|index| index.name.as_str());
+            let indexes: u64 = names.filter_map(|name| table.index_bytes_on_disk(name)).sum();
+            of(table.bytes_on_disk() - indexes, indexes)
+        }
+    };
     number(i64::try_from(bytes).ok())
 }
