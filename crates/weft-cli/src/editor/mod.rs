@@ -69,6 +69,7 @@ impl LineEditor {
             }
             Err(complaint) => {
                 if let Ok(history) = FileBackedHistory::new(history::ENTRIES) {
+                    let history = history::Discreet(history);
                     reedline = reedline.with_history(Box::new(history));
                 }
                 Some(complaint)
