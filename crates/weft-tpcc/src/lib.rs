@@ -25,5 +25,5 @@ pub use error::TpccError;
 pub use inputs::Kind;
 pub use load::load;
 pub use run::{Measured, RunOptions, run};
-pub use transactions::{FrameBytes, frame_bytes};
+pub use transactions::{FrameBytes, OperationBytes, frame_bytes};
 pub use variant::{Variant, Workload};

@@ -139,13 +139,16 @@ pub struct FrameBytes {
     pub boxed: usize,
 }
 
+/// An operation of the engine, and the bytes of its coroutine: flat, and boxed.
+pub type OperationBytes = (&'static str, usize, usize);
+
 /// Bytes of the coroutines of each kind of transaction, and those of the engine's operations (section 5.10) by name: flat, and boxed.
 ///
 /// # Errors
 /// [`TpccError`] if the engine runs too many transactions.
 pub fn frame_bytes(
     database: &Database,
-) -> std::result::Result<(Vec<FrameBytes>, Vec<(&'static str, usize, usize)>), TpccError> {
+) -> std::result::Result<(Vec<FrameBytes>, Vec<OperationBytes>), TpccError> {
     let mut random = fastrand::Rng::with_seed(0);
     let inputs: Vec<(Kind, Input)> =
         Kind::ALL.into_iter().map(|kind| (kind, database.input(kind, &mut random, 0))).collect();
@@ -172,14 +175,14 @@ fn frames_in<M: Mode>(database: &Database, inputs: &[(Kind, Input)], mode: M) ->
             }
             Input::Payment(pay) => size_of_val(&payment::run(database, &mut transaction, pay)),
             Input::OrderStatus { w, d, whom } => {
-                size_of_val(&order_status::run(database, &mut transaction, (*w, *d), *whom))
+                size_of_val(&order_status::run(database, &transaction, (*w, *d), *whom))
             }
             Input::Delivery { w, carrier, now } => {
                 size_of_val(&delivery::run(database, &mut transaction, *w, *carrier, *now))
             }
             Input::StockLevel { w, d, threshold } => {
                 let of = (*w, *d);
-                size_of_val(&stock_level::run(database, &mut transaction, of, *threshold, false))
+                size_of_val(&stock_level::run(database, &transaction, of, *threshold, false))
             }
             Input::Query2 { region } => {
                 size_of_val(&query2::run(database, &mut transaction, *region, false))

@@ -194,7 +194,7 @@ impl Preaggregation {
         let mut rows: Vec<u16> =
             found.pending.iter().map(|at| found.rows[usize::from(*at)]).collect();
         rows.sort_unstable();
-        self.hashed.set(rows.into_iter());
+        self.hashed.set(rows);
         std::mem::swap(&mut self.hashed, &mut registers.selection);
         hash::run(registers, &keys.registers, keys.hash);
         std::mem::swap(&mut self.hashed, &mut registers.selection);
