@@ -145,7 +145,8 @@ impl FileSet {
             [place] => place.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
             places => format!("{} {} files", places.len(), self.kind.name()),
         };
-        Arc::new(FilesTable::new(reader, (label, &self.paths), key, context.clone()))
+        let paths = self.paths().collect();
+        Arc::new(FilesTable::new(reader, (label, paths), key, context.clone()))
     }
 }
 

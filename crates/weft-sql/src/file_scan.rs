@@ -62,13 +62,13 @@ impl FilesTable {
     /// The table of `reader`, called so in plans, and by `key` among what the statement knows of files.
     pub(crate) fn new(
         reader: Arc<dyn FileReader>,
-        (label, paths): (String, &[PathBuf]),
+        (label, paths): (String, Arc<[PathBuf]>),
         key: &str,
         context: ScanContext,
     ) -> FilesTable {
         context.control.files.note_read();
         let files = Files { label: label.into(), key: key.into(), context };
-        FilesTable { reader, paths: paths.into(), files }
+        FilesTable { reader, paths, files }
     }
 
     /// What reads the files, and where these are.
