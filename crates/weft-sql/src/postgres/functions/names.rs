@@ -25,6 +25,7 @@ pub(crate) fn functions() -> Vec<Definition> {
         "pg_function_is_visible",
         "pg_opclass_is_visible",
         "pg_operator_is_visible",
+        "pg_opfamily_is_visible",
         "pg_statistics_obj_is_visible",
         "pg_ts_config_is_visible",
         "pg_ts_dict_is_visible",
