@@ -144,7 +144,7 @@ impl PageGuardMut {
         assert_eq!(image.len(), self.bytes, "bytes of the page and of its image");
         for (line, new) in image.chunks(LINE_BYTES).enumerate() {
             let at = line * LINE_BYTES;
-            // Most lines stay as they are: nobody else writes, so they may be compared as bytes.
+            // Most lines stay as they are: no other thread writes, so they may be compared as bytes.
             if self[at..at + new.len()] == *new {
                 continue;
             }

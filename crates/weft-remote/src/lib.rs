@@ -4,7 +4,7 @@
 //!   exist once a first request was made.
 //! - [`RemoteFiles`] finds the files that one statement names. A [`RemoteFile`] is one of them, as it was when it was found: its
 //!   size, its time and its tag. A file that has changed since is an error, never a mixture.
-//! - [`RemoteFile::read`] gives a range of bytes to any executor: requests run on threads of the crate, which wake whoever awaits them.
+//! - [`RemoteFile::read`] gives a range of bytes to any executor: requests run on threads of the crate, which wake the futures that await them.
 //!   [`RemoteReader`] is the same for threads that block, with requests ahead of the reader.
 //! - [`Place`] is a file here or elsewhere, for code that reads both.
 //! - [`Uploads`] write objects, which appear when all of them are whole, or not at all.

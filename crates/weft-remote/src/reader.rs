@@ -11,7 +11,7 @@ use weft_rt::memory::Reservation;
 use crate::file::RemoteFile;
 use crate::requests::Pending;
 
-/// Bytes of the first request: whoever only looks at the start of a file needs no more.
+/// Bytes of the first request: a look at the start of a file needs no more.
 const FIRST_BYTES: u64 = 128 << 10;
 
 /// Bytes of a request, at most.
@@ -95,7 +95,7 @@ impl RemoteReader {
         (self.chunk, self.memory) = (Bytes::new(), None);
         self.ask()?;
         let Some(Ahead { pending, memory }) = self.ahead.pop_front() else { return Ok(false) };
-        // Whoever goes on reading is going to read more.
+        // A reader that goes on is going to read more.
         if std::mem::replace(&mut self.has_read, true) {
             self.depth = (self.depth * 2).min(DEPTH_MAX);
             self.request_bytes = (self.request_bytes * 2).min(REQUEST_BYTES_MAX);

@@ -106,7 +106,7 @@ impl Shared {
     /// Makes a file known by its place.
     pub(crate) fn note_file(&self, file: &Arc<FileInner>) {
         let mut files = self.files();
-        // Those that nobody has any more go when as many again have come.
+        // Those that no handle refers to any more go when as many again have come.
         if files.len() == files.capacity() {
             files.retain(|_, known| known.strong_count() > 0);
         }

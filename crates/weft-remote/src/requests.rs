@@ -1,4 +1,4 @@
-//! Carries requests out: on threads of their own, which are started by the first request, so that whoever waits for one is a
+//! Carries requests out: on threads of their own, which are started by the first request, so that what waits for one is a
 //! coroutine of a worker, a task of another runtime, or a thread that blocks.
 
 use std::future::Future;
@@ -168,13 +168,13 @@ impl Requests {
         let (sender, receiver) = mpsc::sync_channel(1);
         let work = cancellable(name.to_owned(), token.cloned(), work);
         let task = self.handle(name)?.spawn(async move {
-            // Whoever does not want the result any more has gone.
+            // A receiver that does not want the result any more has gone.
             sender.send(work.await).ok();
         });
         Ok(Pending { name: name.to_owned(), receiver, _task: Task(task) })
     }
 
-    /// Carries out work that nobody waits for.
+    /// Carries out work that no task waits for.
     ///
     /// # Errors
     /// If there are no threads to carry it out.
@@ -208,7 +208,7 @@ async fn cancellable<T>(
     }
 }
 
-/// A task that ends with whoever waits for it.
+/// A task that ends with the future that waits for it.
 #[derive(Debug)]
 struct Task<T>(JoinHandle<T>);
 

@@ -214,7 +214,7 @@ impl UploadsInner {
             }
             Ok(())
         };
-        // Nobody waits for it.
+        // No task waits for it.
         let name = self.url.name();
         if let Err(error) = self.shared.requests.detach(name, work) {
             log::debug!("{error}");

@@ -131,14 +131,14 @@ fn new_span() -> Option<NonNull<Span>> {
     let block = Block::new(SPAN_BYTES)?;
     let span = block.start().cast::<Span>();
     let head = Span { block, used: 0, free: None, unused_at: CELLS_AT, place: 0 };
-    // SAFETY: the block has room for the head, is aligned to its size, and nobody else has it.
+    // SAFETY: the block has room for the head, is aligned to its size, and no other code has it.
     unsafe { span.write(head) };
     Some(span)
 }
 
 /// A free cell of a span. Its class's lock is held.
 fn take_of(span: NonNull<Span>, bytes: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the class's lock is held, so nobody else looks at the head.
+    // SAFETY: the class's lock is held, so no other thread looks at the head.
     let head = unsafe { &mut *span.as_ptr() };
     let cell = match head.free {
         Some(cell) => {
@@ -203,7 +203,7 @@ mod tests {
 
     /// Cells that were filled by one thread are freed by another: none is given out twice, and what is in them stays.
     #[test]
-    fn cells_are_nobody_elses() {
+    fn cells_do_not_overlap() {
         struct Filled(NonNull<u8>, usize, u8);
         // SAFETY: a cell has no tie to a thread.
         unsafe impl Send for Filled {}

@@ -206,6 +206,6 @@ fn answer(
         text.push_str(&format!("{header}\r\n"));
     }
     text.push_str("\r\n");
-    // Whoever does not want the answer has closed the connection.
+    // A client that does not want the answer has closed the connection.
     writer.write_all(text.as_bytes()).and_then(|()| writer.write_all(body)).ok();
 }
