@@ -85,7 +85,7 @@ impl OpenDatabase {
 /// The databases that are open, by their directories.
 static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<OpenDatabase>>>> = LazyLock::new(Mutex::default);
 
-/// Opens a database, or finds it among those that are open.
+/// Opens a database, or finds it among the databases that are open.
 fn opened(mut given: Given) -> Result<Arc<OpenDatabase>> {
     given.settings.sort_unstable();
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,7 +25,7 @@ pub(crate) fn names() -> Result<Reader> {
     reader(&schemas::GET_STATISTIC_NAMES_SCHEMA, vec![texts(std::iter::empty()), keys])
 }
 
-/// The numbers of rows of tables, by schema: those that the last statement to commit has left, or counted anew.
+/// The numbers of rows of tables, by schema: the numbers that the last statement to commit has left, or numbers counted anew.
 pub(crate) fn statistics(
     session: &Session,
     catalog: Option<&str>,

@@ -8,7 +8,7 @@
 //! - [`Handle`] is where bytes come from: a file here, or elsewhere.
 //! - [`InFlight`] is the budget of what a scan has read and not decoded yet.
 //!
-//! **Architecture invariant:** no other thread takes part but those that carry requests to stores out, and nothing blocks the worker but the opening of a file. A panic of
+//! **Architecture invariant:** besides the worker only the threads take part that carry requests to stores out, and nothing blocks the worker but the opening of a file. A panic of
 //! the decoder, which damaged files may cause, is an error that names the file, the row group and the column.
 
 #![forbid(unsafe_code)]

@@ -145,7 +145,7 @@ impl Finding {
     }
 }
 
-/// The objects of a store below a directory, by their keys, without those that stand for directories.
+/// The objects of a store below a directory, by their keys, without the objects that stand for directories.
 ///
 /// # Errors
 /// If the store does not list them.

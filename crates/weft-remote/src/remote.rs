@@ -92,7 +92,7 @@ impl Remote {
         RemoteFiles::new(Arc::clone(&self.shared), token.clone())
     }
 
-    /// The files that were found, and those that are being written, as a store under [`crate::STORE_URL`].
+    /// The files that were found, and the files that are being written, as a store under [`crate::STORE_URL`].
     pub fn store(&self) -> Arc<dyn ObjectStore> {
         Arc::new(RemoteStore::new(Arc::clone(&self.shared)))
     }
@@ -106,7 +106,7 @@ impl Shared {
     /// Makes a file known by its place.
     pub(crate) fn note_file(&self, file: &Arc<FileInner>) {
         let mut files = self.files();
-        // Those that no handle refers to any more go when as many again have come.
+        // Files that no handle refers to any more go when as many again have come.
         if files.len() == files.capacity() {
             files.retain(|_, known| known.strong_count() > 0);
         }

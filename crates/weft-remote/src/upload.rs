@@ -145,7 +145,7 @@ impl Uploads {
     /// Has all objects appear.
     ///
     /// # Errors
-    /// If the store refuses: those that have appeared by then stay.
+    /// If the store refuses: objects that have appeared by then stay.
     pub async fn finish(self) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         let work = async move {

@@ -54,14 +54,14 @@ pub(crate) struct CopyOptions {
 /// What becomes of the files that are in a directory that is written to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// There may be none.
+    /// Files that are there are an error.
     #[default]
     Refuse,
-    /// They go.
+    /// Files that are there go.
     Remove,
-    /// They stay, but for those that have the names of new ones.
+    /// Files that are there stay, but for files with the names of new ones.
     Replace,
-    /// They stay: new ones get other names.
+    /// Files that are there stay: new ones get other names.
     Keep,
 }
 

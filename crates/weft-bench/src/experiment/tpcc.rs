@@ -3,7 +3,7 @@
 //!
 //! Variants are the same transactions in other modes and batches; they take turns, so that what else the machine does meets all of
 //! them. What is compared is transactions per second of processor time. At the end the twelve consistency conditions of the
-//! specification are checked, and with `--durable` again in what is recovered from the log, of which nobody took leave.
+//! specification are checked, and with `--durable` again in what is recovered from the log, which is not closed before.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

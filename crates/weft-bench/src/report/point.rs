@@ -123,7 +123,7 @@ pub struct Point {
     /// Keys looked up per second, all threads, for `probe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes_per_s: Option<f64>,
-    /// Transactions per second, all threads: those that have committed, or were rolled back as their input demands.
+    /// Transactions per second of all threads that have committed, or were rolled back as their input demands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub txn_per_s: Option<f64>,
     /// The same per second of processor time, which counts where others use the machine, too.

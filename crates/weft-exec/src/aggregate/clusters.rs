@@ -67,7 +67,7 @@ impl Clusters {
         self.forgotten += 1;
     }
 
-    /// As long as the age is the same, groups are where they are and, if they [are few](Clusters::are_few), keep their numbers.
+    /// While the age does not change, groups are where they are and, if they [are few](Clusters::are_few), keep their numbers.
     pub(super) fn age(&self) -> u64 {
         self.forgotten
     }

@@ -205,8 +205,8 @@ impl Piece for CsvPiece {
 }
 
 impl CsvPiece {
-    /// The batches of the piece, of each of which `made` makes something: it gets the records, the fields of those that the batch is of,
-    /// the batch, and which of the records are in it, if some are left out.
+    /// What `made` makes of each batch of the piece: it gets the records, the fields of the batch's records, the batch, and which of these
+    /// records are in it, if some are left out.
     fn decoded<T>(
         self,
         made: impl Fn(&Records<'_>, &[Field], RecordBatch, Option<BooleanArray>) -> T,
