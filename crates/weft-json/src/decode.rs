@@ -1,26 +1,20 @@
 //! Values to Arrow arrays of a given type.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+mod column;
+mod parsed;
 
-use arrow::array::{
-    Array, ArrayBuilder, ArrayRef, ArrowPrimitiveType, AsArray, BooleanBuilder, Float64Builder,
-    Int64Builder, ListArray, NullArray, PrimitiveBuilder, StringViewArray, StringViewBuilder,
-    StructArray, new_null_array,
-};
-use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{
-    DataType, Date32Type, Field, FieldRef, Fields, TimeUnit, TimestampMicrosecondType,
-};
-use arrow::util::display::FormatOptions;
+use std::collections::HashMap;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, Field, FieldRef};
 
 use crate::moments::{date, timestamp};
 use crate::parts::compact;
-use crate::print::write_quoted;
 use crate::pull::{Peek, Pull};
 use crate::shape::Shape;
-use crate::{DEPTH_MAX, JsonError, Result, is_json};
+use crate::{DEPTH_MAX, JsonError, Result};
+
+use column::{Column, Keys, integer_name};
 
 /// Characters of a value that a message shows, at most.
 const SHOWN_MAX: usize = 60;
@@ -33,107 +27,6 @@ pub struct Decoder {
     is_lenient: bool,
     /// A key that the type has no field for is an error rather than left out.
     keys_known: bool,
-}
-
-enum Column {
-    Null(usize),
-    /// Values that a sample had none of but `null`: any other one does not fit.
-    Unseen(usize),
-    Boolean(BooleanBuilder),
-    /// Whole numbers from the first to the second one.
-    Integer(Int64Builder, i64, i64),
-    Double(Float64Builder),
-    Date(Parsed<Date32Type>),
-    /// And whether their texts end with a zone, which is UTC.
-    Timestamp(Parsed<TimestampMicrosecondType>, bool),
-    /// Texts, or what is cast from texts at the end.
-    Text(StringViewBuilder),
-    /// The values' own texts.
-    Json(StringViewBuilder),
-    List {
-        item: FieldRef,
-        column: Box<Column>,
-        offsets: Vec<i32>,
-        valid: Vec<bool>,
-    },
-    Struct {
-        fields: Fields,
-        keys: Keys,
-        columns: Vec<Column>,
-        valid: Vec<bool>,
-    },
-}
-
-/// The keys of a struct's values.
-struct Keys {
-    /// In the order in which they are expected.
-    list: Vec<Key>,
-    /// Their places in the list.
-    numbers: HashMap<String, usize>,
-}
-
-struct Key {
-    name: String,
-    /// In quotes, as most texts write it.
-    quoted: Vec<u8>,
-    /// The column of its values, if they are wanted.
-    column: Option<usize>,
-}
-
-impl Keys {
-    /// The keys with these names, each with the number of its column, if it has one.
-    fn new<'a>(keys: impl Iterator<Item = (&'a str, Option<usize>)>) -> Keys {
-        let (mut list, mut numbers) = (Vec::new(), HashMap::new());
-        for (name, column) in keys {
-            numbers.insert(name.to_owned(), list.len());
-            let mut quoted = String::new();
-            write_quoted(name, &mut quoted);
-            list.push(Key { name: name.to_owned(), quoted: quoted.into_bytes(), column });
-        }
-        Keys { list, numbers }
-    }
-}
-
-/// Values that are parsed from texts, and the texts that Arrow's parser is left with.
-struct Parsed<T: ArrowPrimitiveType> {
-    values: PrimitiveBuilder<T>,
-    /// Rows, which have NULL until the end, and their texts.
-    others: Vec<(usize, String)>,
-}
-
-impl<T: ArrowPrimitiveType> Parsed<T> {
-    fn new() -> Parsed<T> {
-        Parsed { values: PrimitiveBuilder::new(), others: Vec::new() }
-    }
-
-    fn push(&mut self, value: Option<T::Native>, text: &str) {
-        if value.is_none() {
-            self.others.push((self.values.len(), text.to_owned()));
-        }
-        self.values.append_option(value);
-    }
-
-    fn finish(mut self, name: &str, data_type: &DataType, is_lenient: bool) -> Result<ArrayRef> {
-        let values = self.values.finish().with_data_type(data_type.clone());
-        if self.others.is_empty() {
-            return Ok(Arc::new(values));
-        }
-        let texts = self.others.iter().map(|(_, text)| Some(text.as_str()));
-        let others = cast_texts(&texts.collect(), name, data_type, is_lenient)?;
-        let mut builder = PrimitiveBuilder::<T>::with_capacity(values.len());
-        let mut left = self.others.iter().map(|(row, _)| *row).zip(others.as_primitive::<T>());
-        let mut next = left.next();
-        for (row, value) in values.iter().enumerate() {
-            match next {
-                Some((other, parsed)) if other == row => {
-                    builder.append_option(parsed);
-                    next = left.next();
-                }
-                _ => builder.append_option(value),
-            }
-        }
-        Ok(Arc::new(builder.finish().with_data_type(data_type.clone())))
-    }
 }
 
 impl Decoder {
@@ -230,172 +123,6 @@ impl Decoder {
     }
 }
 
-impl Column {
-    /// A column of this field's values, which had this shape in a sample.
-    fn new(field: &Field, sample: Option<&Shape>) -> Column {
-        if sample == Some(&Shape::Nothing) {
-            return Column::Unseen(0);
-        }
-        match field.data_type() {
-            DataType::Null => Column::Null(0),
-            DataType::Boolean => Column::Boolean(BooleanBuilder::new()),
-            DataType::Int8 => whole_numbers(i8::MIN, i8::MAX),
-            DataType::Int16 => whole_numbers(i16::MIN, i16::MAX),
-            DataType::Int32 => whole_numbers(i32::MIN, i32::MAX),
-            DataType::Int64 => whole_numbers(i64::MIN, i64::MAX),
-            DataType::UInt8 => whole_numbers(u8::MIN, u8::MAX),
-            DataType::UInt16 => whole_numbers(u16::MIN, u16::MAX),
-            DataType::UInt32 => whole_numbers(u32::MIN, u32::MAX),
-            DataType::Float64 => Column::Double(Float64Builder::new()),
-            DataType::Date32 => Column::Date(Parsed::new()),
-            DataType::Timestamp(TimeUnit::Microsecond, zone) if is_utc(zone.as_deref()) => {
-                Column::Timestamp(Parsed::new(), zone.is_some())
-            }
-            DataType::List(item) => Column::List {
-                item: Arc::clone(item),
-                column: Box::new(Column::new(item, sample.and_then(Shape::element))),
-                offsets: vec![0],
-                valid: Vec::new(),
-            },
-            DataType::Struct(fields) => Column::Struct {
-                fields: fields.clone(),
-                keys: Keys::new(
-                    fields.iter().enumerate().map(|(n, field)| (field.name().as_str(), Some(n))),
-                ),
-                columns: fields
-                    .iter()
-                    .map(|field| {
-                        Column::new(field, sample.and_then(|shape| shape.member(field.name())))
-                    })
-                    .collect(),
-                valid: Vec::new(),
-            },
-            _ if is_json(field) => Column::Json(StringViewBuilder::new()),
-            _ => Column::Text(StringViewBuilder::new()),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Column::Null(len) | Column::Unseen(len) => *len,
-            Column::Boolean(builder) => builder.len(),
-            Column::Integer(builder, ..) => builder.len(),
-            Column::Double(builder) => builder.len(),
-            Column::Date(parsed) => parsed.values.len(),
-            Column::Timestamp(parsed, _) => parsed.values.len(),
-            Column::Text(builder) | Column::Json(builder) => builder.len(),
-            Column::List { valid, .. } | Column::Struct { valid, .. } => valid.len(),
-        }
-    }
-
-    fn push_null(&mut self) {
-        match self {
-            Column::Null(len) | Column::Unseen(len) => *len += 1,
-            Column::Boolean(builder) => builder.append_null(),
-            Column::Integer(builder, ..) => builder.append_null(),
-            Column::Double(builder) => builder.append_null(),
-            Column::Date(parsed) => parsed.values.append_null(),
-            Column::Timestamp(parsed, _) => parsed.values.append_null(),
-            Column::Text(builder) | Column::Json(builder) => builder.append_null(),
-            Column::List { offsets, valid, .. } => {
-                offsets.push(offsets[offsets.len() - 1]);
-                valid.push(false);
-            }
-            Column::Struct { columns, valid, .. } => {
-                columns.iter_mut().for_each(Column::push_null);
-                valid.push(false);
-            }
-        }
-    }
-
-    fn finish(self, name: &str, data_type: &DataType, is_lenient: bool) -> Result<ArrayRef> {
-        let nulls = |valid: Vec<bool>| Some(NullBuffer::from(valid)).filter(|n| n.null_count() > 0);
-        let fail = |error: arrow::error::ArrowError| misfit(name, 0, &error.to_string());
-        Ok(match self {
-            Column::Null(len) => Arc::new(NullArray::new(len)),
-            Column::Unseen(len) => new_null_array(data_type, len),
-            Column::Boolean(mut builder) => Arc::new(builder.finish()),
-            Column::Integer(mut builder, ..) => {
-                let numbers: ArrayRef = Arc::new(builder.finish());
-                match *data_type == DataType::Int64 {
-                    true => numbers,
-                    false => cast(&numbers, data_type).map_err(fail)?,
-                }
-            }
-            Column::Double(mut builder) => Arc::new(builder.finish()),
-            Column::Date(parsed) => return parsed.finish(name, data_type, is_lenient),
-            Column::Timestamp(parsed, _) => return parsed.finish(name, data_type, is_lenient),
-            Column::Json(mut builder) => Arc::new(builder.finish()),
-            Column::Text(mut builder) => {
-                let texts = builder.finish();
-                if *data_type == DataType::Utf8View {
-                    return Ok(Arc::new(texts));
-                }
-                return cast_texts(&texts, name, data_type, is_lenient);
-            }
-            Column::List { item, column, offsets, valid } => {
-                let values = column.finish(item.name(), item.data_type(), is_lenient)?;
-                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-                let list = ListArray::try_new(item, offsets, values, nulls(valid));
-                Arc::new(list.map_err(fail)?)
-            }
-            Column::Struct { fields, columns, valid, .. } => {
-                let arrays = fields.iter().zip(columns);
-                let arrays = arrays.map(|(field, column)| {
-                    column.finish(field.name(), field.data_type(), is_lenient)
-                });
-                let (arrays, len) = (arrays.collect::<Result<Vec<_>>>()?, valid.len());
-                let made = StructArray::try_new_with_length(fields, arrays, nulls(valid), len);
-                Arc::new(made.map_err(fail)?)
-            }
-        })
-    }
-}
-
-/// A column of whole numbers from `min` to `max`.
-fn whole_numbers(min: impl Into<i64>, max: impl Into<i64>) -> Column {
-    Column::Integer(Int64Builder::new(), min.into(), max.into())
-}
-
-/// The name in SQL of the type of whole numbers with these bounds.
-fn integer_name(min: i64, max: i64) -> &'static str {
-    match (min < 0, max) {
-        (true, 0x7f) => "TINYINT",
-        (true, 0x7fff) => "SMALLINT",
-        (true, 0x7fff_ffff) => "INTEGER",
-        (false, 0xff) => "UTINYINT",
-        (false, 0xffff) => "USMALLINT",
-        (false, 0xffff_ffff) => "UINTEGER",
-        _ => "BIGINT",
-    }
-}
-
-/// True for the zones in which a moment is the number that its text has: none and UTC.
-fn is_utc(zone: Option<&str>) -> bool {
-    zone.is_none_or(|zone| zone == "UTC")
-}
-
-/// Texts as values of another type; NULL, or an error, where they are none.
-fn cast_texts(
-    texts: &StringViewArray,
-    name: &str,
-    data_type: &DataType,
-    is_lenient: bool,
-) -> Result<ArrayRef> {
-    let options = CastOptions { safe: true, format_options: FormatOptions::default() };
-    let cast = cast_with_options(texts, data_type, &options);
-    let cast = cast.map_err(|error| misfit(name, 0, &error.to_string()))?;
-    let mut rows = texts.iter().enumerate();
-    let lost = rows.find_map(|(row, text)| text.filter(|_| cast.is_null(row)));
-    match lost {
-        Some(text) if !is_lenient => {
-            let problem = format!("'{}' is no {}", shown(text), named(data_type));
-            Err(misfit(name, 0, &problem))
-        }
-        _ => Ok(cast),
-    }
-}
-
 fn misfit(column: &str, offset: usize, problem: &str) -> JsonError {
     JsonError { offset, problem: problem.to_owned(), column: Some(column.to_owned()) }
 }
@@ -406,29 +133,6 @@ fn shown(value: &str) -> String {
         Some((end, _)) => format!("{}…", &value[..end]),
         None => value.to_owned(),
     }
-}
-
-/// The name of a type in SQL.
-fn named(data_type: &DataType) -> String {
-    let name = match data_type {
-        DataType::Int8 => "TINYINT",
-        DataType::Int16 => "SMALLINT",
-        DataType::Int32 => "INTEGER",
-        DataType::Int64 => "BIGINT",
-        DataType::UInt8 => "UTINYINT",
-        DataType::UInt16 => "USMALLINT",
-        DataType::UInt32 => "UINTEGER",
-        DataType::UInt64 => "UBIGINT",
-        DataType::Float32 => "REAL",
-        DataType::Float64 => "DOUBLE",
-        DataType::Date32 => "DATE",
-        DataType::Time64(_) => "TIME",
-        DataType::Timestamp(_, None) => "TIMESTAMP",
-        DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
-        DataType::Decimal128(digits, scale) => return format!("DECIMAL({digits}, {scale})"),
-        other => return other.to_string(),
-    };
-    name.to_owned()
 }
 
 /// How values are taken.
@@ -605,6 +309,9 @@ impl Rules<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Array;
     use arrow::util::display::array_value_to_string;
 
     use super::*;
