@@ -209,7 +209,7 @@ fn other(random: &mut Rng) -> &'static str {
 
 #[test]
 fn random_changes_are_those_of_the_usual_way() {
-    for seed in [1, 2, fastrand::u64(..)] {
+    for seed in [1, 2, 3, 3_615_656_665_920_825_167] {
         println!("seed {seed}");
         let mut random = Rng::with_seed(seed);
         let pair = Pair::new(&TABLES);

@@ -118,11 +118,13 @@ impl Run {
         let Some(parameters) = given.arrays().filter(|values| plan.is_for(values)) else {
             return Ok(None);
         };
+        let now = Utc::now().timestamp_micros();
         let row = match plan.is_keyed() {
             true => {
                 let Some(key) = plan.key(table, given) else { return Ok(None) };
                 let (index, projection) = (plan.index().to_owned(), plan.projection(table));
                 let Some(row) = self.keyed_row((index, projection), table, key).await? else {
+                    plan.check_constants(parameters, now)?;
                     let (changes, affected) = (Vec::new(), 0);
                     return Ok(Some(Prepared { changes, affected, returned: None }));
                 };
@@ -131,7 +133,6 @@ impl Run {
             false => None,
         };
         let taken = self.next_values(plan)?;
-        let now = Utc::now().timestamp_micros();
         let mut rows = plan.rows(row.as_ref(), parameters.clone(), now, &taken)?;
         let mut row = row;
         if let (Some(new), true) = (&rows, plan.resolves_conflicts())

@@ -245,6 +245,15 @@ impl ChangePlan {
         }))
     }
 
+    /// Computes what is computed without a row; `now` is in microseconds since 1970-01-01 UTC.
+    ///
+    /// # Errors
+    /// What goes wrong with a part of an expression that no column of a row is in.
+    pub(super) fn check_constants(&self, parameters: Vec<ArrayRef>, now: i64) -> Result<()> {
+        let rows = self.rows.as_ref();
+        rows.map_or(Ok(()), |rows| rows.exprs.check_constants(parameters, now))
+    }
+
     /// The columns that are returned, if rows are.
     pub(super) fn returned_schema(&self) -> Option<&SchemaRef> {
         self.returning.as_ref().map(|returning| &returning.schema)

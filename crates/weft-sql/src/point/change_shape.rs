@@ -20,6 +20,9 @@ use crate::text::count_parameters;
 /// Rows of an INSERT whose plan is kept, at most.
 const ROWS_MAX: usize = 64;
 
+/// What names of columns of parameters begin with.
+const PARAMETER: &str = "parameter\n";
+
 /// A change of rows whose plan may be kept.
 #[derive(Debug)]
 pub(crate) struct ChangeShape {
@@ -161,7 +164,12 @@ pub(super) fn bind_columns(of: &mut impl VisitMut, alias: &Ident) {
 
 /// The name of the column of a parameter, which no column of a table can have, as it has a line break.
 pub(super) fn parameter_column(number: usize) -> String {
-    format!("parameter\n{number}")
+    format!("{PARAMETER}{number}")
+}
+
+/// Whether a column is that of a parameter.
+pub(super) fn is_parameter(column: &str) -> bool {
+    column.starts_with(PARAMETER)
 }
 
 #[cfg(test)]

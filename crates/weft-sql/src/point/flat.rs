@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -11,6 +11,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 
+use super::change_shape::is_parameter;
 use crate::error::Result;
 use crate::types::ZONE;
 
@@ -21,6 +22,8 @@ const NOW: &str = "now\n";
 #[derive(Debug)]
 pub(super) struct FlatExprs {
     exprs: Vec<Arc<dyn PhysicalExpr>>,
+    /// The parts of the expressions that no column of a row is in: an error of theirs is one of the statement without a row, too.
+    constants: Vec<Arc<dyn PhysicalExpr>>,
     /// The columns of the relation, the time, and a column for each value of a sequence.
     base: SchemaRef,
     /// The sequences of which a value is taken, as they are named.
@@ -59,9 +62,40 @@ impl FlatExprs {
         fields.extend(values);
         let base = Arc::new(Schema::new(fields));
         let schema = DFSchema::try_from(Arc::clone(&base))?;
-        let exprs = exprs.into_iter().map(|expr| state.create_physical_expr(expr, &schema));
-        let exprs = exprs.collect::<DfResult<_>>()?;
-        Ok(Some(FlatExprs { exprs, base, sequences }))
+        let mut constants = Vec::new();
+        for expr in &exprs {
+            constants.append(&mut constant_parts(expr)?);
+        }
+        let compiled = |exprs: Vec<Expr>| {
+            let exprs = exprs.into_iter().map(|expr| state.create_physical_expr(expr, &schema));
+            exprs.collect::<DfResult<Vec<_>>>()
+        };
+        let (exprs, constants) = (compiled(exprs)?, compiled(constants)?);
+        Ok(Some(FlatExprs { exprs, constants, base, sequences }))
+    }
+
+    /// Computes what is computed without a row, of the columns of the relation with NULL in those of the row.
+    ///
+    /// # Errors
+    /// What goes wrong with a part of an expression that no column of a row is in.
+    pub(super) fn check_constants(&self, parameters: Vec<ArrayRef>, now: i64) -> Result<()> {
+        if self.constants.is_empty() {
+            return Ok(());
+        }
+        let null = |of: &Arc<Field>| new_null_array(of.data_type(), 1);
+        let (of_relation, of_sequences) =
+            self.base.fields().split_at(self.base.fields().len() - self.sequences.len());
+        let of_row = of_relation.len() - parameters.len() - 1;
+        let mut columns: Vec<ArrayRef> = of_relation.iter().take(of_row).map(null).collect();
+        columns.extend(parameters);
+        columns.push(time(now)?);
+        columns.extend(of_sequences.iter().map(null));
+        let fields = self.base.fields().iter();
+        let fields = fields.map(|of| of.as_ref().clone().with_nullable(true));
+        let base = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let batch = RecordBatch::try_new(base, columns)?;
+        self.constants.iter().try_for_each(|constant| constant.evaluate(&batch).map(|_| ()))?;
+        Ok(())
     }
 
     /// The values for one row: `columns` are those of the relation, `now` is in microseconds since 1970-01-01 UTC, and `taken` are the
@@ -75,8 +109,7 @@ impl FlatExprs {
         now: i64,
         taken: &[i64],
     ) -> Result<Vec<ArrayRef>> {
-        let now = ScalarValue::TimestampMicrosecond(Some(now), Some(ZONE.into()));
-        columns.push(now.to_array()?);
+        columns.push(time(now)?);
         for value in taken {
             columns.push(ScalarValue::Int64(Some(*value)).to_array()?);
         }
@@ -85,6 +118,31 @@ impl FlatExprs {
         let values = self.exprs.iter().map(|expr| expr.evaluate(&batch)?.into_array(1));
         Ok(values.collect::<DfResult<_>>()?)
     }
+}
+
+fn time(now: i64) -> DfResult<ArrayRef> {
+    ScalarValue::TimestampMicrosecond(Some(now), Some(ZONE.into())).to_array()
+}
+
+/// The largest parts of an expression that are computed for each row and in which no column of a row is.
+fn constant_parts(expr: &Expr) -> DfResult<Vec<Expr>> {
+    let mut parts = Vec::new();
+    expr.apply(|part| {
+        let is_constant = holds(part, |part| match part {
+            Expr::Column(column) => is_parameter(&column.name),
+            _ => true,
+        })?;
+        Ok(match (is_constant, part) {
+            (_, Expr::Column(_) | Expr::Literal(..)) => TreeNodeRecursion::Jump,
+            (true, _) => {
+                parts.push(part.clone().unalias());
+                TreeNodeRecursion::Jump
+            }
+            (false, _) if has_all_parts(part) => TreeNodeRecursion::Continue,
+            (false, _) => TreeNodeRecursion::Jump,
+        })
+    })?;
+    Ok(parts)
 }
 
 /// The schema of the relation that a plan projects.
