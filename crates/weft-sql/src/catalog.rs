@@ -22,6 +22,7 @@ use futures::future::BoxFuture;
 use weft_remote::Remote;
 use weft_store::{Snapshot, Table};
 
+use crate::attach::AttachedDatabases;
 use crate::control::units_of_files;
 use crate::definitions::{self, Kind, MARK};
 use crate::error::{ErrorKind, Result, SqlError, internal, unknown_table};
@@ -72,6 +73,8 @@ pub(crate) struct StatementCatalog {
     connected: Connected,
     /// What knows the secrets of the database.
     secrets: Option<Remote>,
+    /// Other databases, which are read.
+    attached: AttachedDatabases,
 }
 
 impl StatementCatalog {
@@ -82,7 +85,7 @@ impl StatementCatalog {
     ) -> StatementCatalog {
         let (relations, within, pending) = (Arc::default(), Vec::new(), None);
         let (state, bound, connected) = (Arc::new(state), Arc::default(), Connected::default());
-        let secrets = None;
+        let (secrets, attached) = (None, AttachedDatabases::default());
         StatementCatalog {
             state,
             snapshot,
@@ -93,6 +96,7 @@ impl StatementCatalog {
             bound,
             connected,
             secrets,
+            attached,
         }
     }
 
@@ -109,6 +113,36 @@ impl StatementCatalog {
     /// The same with the secrets of the database.
     pub(crate) fn with_secrets(self, secrets: &Remote) -> StatementCatalog {
         StatementCatalog { secrets: Some(secrets.clone()), ..self }
+    }
+
+    /// The same with databases that are attached.
+    pub(crate) fn with_attached(self, attached: AttachedDatabases) -> StatementCatalog {
+        StatementCatalog { attached, ..self }
+    }
+
+    /// Checks that what is to have a name is in the database that is open, and in none that is attached.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotSupported`] that says so.
+    pub(crate) fn check_own(&self, name: &str) -> Result<()> {
+        self.attached.refusal(name).map_or(Ok(()), Err)
+    }
+
+    /// The catalog of an attached database. Nothing of the statement's own is seen in it.
+    fn of_attached(&self, name: &str) -> Option<StatementCatalog> {
+        let snapshot = self.attached.snapshot(name)?;
+        let (relations, within, pending) = (Arc::default(), Vec::new(), None);
+        let (bound, secrets, attached) = (Arc::default(), None, AttachedDatabases::default());
+        Some(StatementCatalog {
+            snapshot,
+            relations,
+            within,
+            pending,
+            bound,
+            secrets,
+            attached,
+            ..self.clone()
+        })
     }
 
     /// The client of the session.
@@ -191,6 +225,9 @@ impl StatementCatalog {
 
     /// No table or view has this name; perhaps one has a similar one.
     pub(crate) fn unknown(&self, name: &str) -> SqlError {
+        if let Some(refusal) = self.attached.refusal(name) {
+            return refusal;
+        }
         let error = unknown_table(name);
         let names = self.names();
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -472,8 +509,9 @@ pub(crate) fn relation_name(name: &ast::ObjectName) -> Result<String> {
         [catalog, schema, last] if catalog == CATALOG => (schema.as_str(), last),
         _ => {
             let message =
-                format!("{name} is in a database that is not open: this one is {CATALOG}");
-            return Err(SqlError::new(ErrorKind::Semantic, message));
+                format!("{name} is in another database than the one that is open, {CATALOG}");
+            return Err(SqlError::new(ErrorKind::Semantic, message)
+                .with_hint("tables of a database that ATTACH has given a name can be read"));
         }
     };
     if last.is_empty() {
@@ -507,11 +545,15 @@ impl CatalogProviderList for StatementCatalog {
     }
 
     fn catalog_names(&self) -> Vec<String> {
-        vec![CATALOG.to_owned()]
+        [CATALOG].into_iter().chain(self.attached.names()).map(str::to_owned).collect()
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == CATALOG).then(|| Arc::new(self.clone()) as Arc<dyn CatalogProvider>)
+        let catalog = match name {
+            CATALOG => self.clone(),
+            attached => self.of_attached(attached)?,
+        };
+        Some(Arc::new(catalog))
     }
 }
 
@@ -526,7 +568,10 @@ impl CatalogProvider for StatementCatalog {
             SCHEMA => Some(Arc::new(self.clone())),
             INFORMATION_SCHEMA => Some(Arc::new(InformationSchema::new(self.clone()))),
             PG_CATALOG => Some(Arc::new(PgCatalog::new(self.clone()))),
-            made => Some(Arc::new(SchemaTables::find(self, made)?)),
+            made => match SchemaTables::find(self, made) {
+                Some(tables) => Some(Arc::new(tables)),
+                None => Some(Arc::new(self.of_attached(made)?)),
+            },
         }
     }
 }

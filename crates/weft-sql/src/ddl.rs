@@ -85,6 +85,7 @@ impl Run {
     ) -> Result<Started> {
         let mut create = create;
         let name = relation_name(&create.name)?;
+        catalog.check_own(&name)?;
         check_place(catalog.snapshot(), &create.name, &name)?;
         let sequences = OwnedSequences::take(catalog.snapshot(), &mut create, &name)?;
         let promised = keys::take_constraints(&mut create)?;
@@ -148,6 +149,7 @@ impl Run {
     ) -> Result<Started> {
         constraints::check_view(&create)?;
         let name = relation_name(&create.name)?;
+        catalog.check_own(&name)?;
         check_place(catalog.snapshot(), &create.name, &name)?;
         let tag = "CREATE VIEW";
         if let Some(started) = exists(catalog, &name, create.or_replace, create.if_not_exists, tag)?

@@ -2,7 +2,7 @@
 //! environment, and the settings of the database.
 
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -21,6 +21,7 @@ use weft_rt::{IO_DEPTH_DEFAULT, Runtime, RuntimeOptions};
 use weft_store::Store;
 use weft_store::spill::temp_directory;
 
+use crate::attach::Attached;
 use crate::control::Control;
 use crate::depth::STACK_BYTES;
 use crate::error::{ErrorKind, Result, SqlError, internal};
@@ -103,6 +104,7 @@ pub struct Engine {
     pub(crate) ledger: Ledger,
     pub(crate) runtime: Arc<Runtime>,
     store: Arc<Store>,
+    path: Option<PathBuf>,
     pub(crate) environment: Arc<RuntimeEnv>,
     pub(crate) session_defaults: SessionSettings,
     pub(crate) datafusion_defaults: Vec<(String, String)>,
@@ -117,6 +119,8 @@ pub struct Engine {
     first_state: OnceLock<Arc<SessionState>>,
     /// Files in object stores and on web servers.
     pub(crate) remote: Remote,
+    /// Other databases, which are read.
+    pub(crate) attached: Attached,
     /// How many values the sequences have given.
     pub(crate) sequences: Positions,
     /// The number of the last session that has made something temporary.
@@ -264,6 +268,7 @@ impl Engine {
             remote,
             ledger,
             store,
+            path: options.path.clone(),
             runtime,
             environment,
             session_defaults,
@@ -274,6 +279,7 @@ impl Engine {
             spilling,
             compiler: OnceLock::new(),
             first_state: OnceLock::new(),
+            attached: Attached::default(),
             sequences: Positions::default(),
             temporary_sessions: AtomicU64::new(0),
         }))
@@ -316,6 +322,11 @@ impl Engine {
         let (runtime, ledger) = (Arc::clone(&self.runtime), self.ledger.clone());
         let spilling = Arc::clone(&self.spilling);
         SpillFiles::new(runtime, ledger, spilling, control).environment(&self.environment)
+    }
+
+    /// Its directory, as it was given; `None` of a database in memory.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// A directory for temporary files: that which operators spill to, if it is one, and the system's otherwise.

@@ -3,12 +3,10 @@
 use crate::error::SqlError;
 
 /// The first words of a statement, and what does the same here.
-const STATEMENTS: [(&str, &str); 18] = [
+const STATEMENTS: [(&str, &str); 16] = [
     ("ANALYZE", "statistics are kept up to date by themselves"),
-    ("ATTACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
     ("CHECKPOINT", "each statement is durable when it ends"),
     ("CLUSTER", "CREATE TABLE … AS SELECT … ORDER BY makes a sorted table"),
-    ("DETACH", "a database is opened by its directory: .open DIRECTORY in the shell"),
     ("EXPORT", "write COPY table TO 'file.parquet' for each table"),
     ("IMPORT", "write COPY table FROM 'file.parquet' for each table"),
     ("INSTALL", "there are no extensions"),

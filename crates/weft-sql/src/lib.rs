@@ -14,6 +14,7 @@ mod alter;
 mod arrow_files;
 mod assign;
 mod at_time_zone;
+mod attach;
 mod cast_arguments;
 mod catalog;
 mod change;

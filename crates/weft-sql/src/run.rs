@@ -408,6 +408,8 @@ impl Run {
                 "DEALLOCATE",
                 async move { session.forget_prepared(&name).map(|()| None) }.boxed(),
             ),
+            Parsed::Attach(statement) => Ok(self.start_attach_statement(statement)),
+            Parsed::ShowDatabases => self.show_databases(),
             Parsed::Secret(statement) => Ok(self.start_secret_statement(*statement)),
             other => self.start_with_catalog(other).await,
         }

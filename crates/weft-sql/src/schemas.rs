@@ -34,6 +34,11 @@ pub(crate) fn is_made(snapshot: &Snapshot, schema: &str) -> bool {
     temporary::is_schema(schema) || definitions::text(snapshot, Kind::Schema, schema).is_some()
 }
 
+/// True if there is a schema of this name.
+pub(crate) fn is_schema(snapshot: &Snapshot, name: &str) -> bool {
+    OWN.contains(&name) || is_made(snapshot, name)
+}
+
 /// The schema and the name within it of a table or view, from the name by which the store has it.
 pub(crate) fn parts<'a>(snapshot: &Snapshot, name: &'a str) -> (&'a str, &'a str) {
     match name.split_once('.') {
@@ -152,7 +157,7 @@ impl Run {
         };
         let name = schema_name(name)?;
         let snapshot = catalog.snapshot();
-        let is_there = OWN.contains(&name.as_str()) || is_made(snapshot, &name);
+        let is_there = is_schema(snapshot, &name);
         if is_there && if_not_exists {
             return Ok(self.change("CREATE SCHEMA", Vec::new()));
         }

@@ -693,7 +693,8 @@ impl Session {
         Ok(StatementCatalog::new(state, snapshot, context)
             .with_relations(&relations)
             .with_client(self.connected.clone())
-            .with_secrets(&self.engine.remote))
+            .with_secrets(&self.engine.remote)
+            .with_attached(self.engine.attached.databases()))
     }
 
     /// What functions of the session know of a statement with these settings.

@@ -225,6 +225,7 @@ fn is_read(sql: &str) -> bool {
         Ok(Parsed::Sql(statement)) => returns_rows(&statement),
         Ok(
             Parsed::ShowTables
+            | Parsed::ShowDatabases
             | Parsed::ShowSetting { .. }
             | Parsed::TableInfo { .. }
             | Parsed::DescribeTable { .. }

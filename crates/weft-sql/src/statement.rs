@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::attach::{self, AttachStatement};
 use crate::change_statement::{self, ChangeStatement};
 use crate::char_length;
 use crate::copy_options::CopyOptions;
@@ -93,6 +94,10 @@ pub(crate) enum Parsed {
     TableInfo { table: ast::ObjectName },
     /// `CREATE SECRET`, `DROP SECRET`
     Secret(Box<SecretStatement>),
+    /// `ATTACH`, `DETACH`
+    Attach(AttachStatement),
+    /// `SHOW DATABASES`
+    ShowDatabases,
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, and the like
     Transaction(TransactionStatement),
 }
@@ -291,6 +296,9 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     if let Some(statement) = secret_statement::parse(&tokens)? {
         return Ok(statement);
     }
+    if let Some(statement) = attach::parse(&tokens)? {
+        return Ok(statement);
+    }
     match (word(0), word(1), word(2)) {
         ("COPY", ..) => parse_copy(tokens),
         ("ALTER", "DATABASE", "ADD") => parse_add_device(tokens),
@@ -299,6 +307,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         {
             parse_rename_view(tokens)
         }
+        ("SHOW", "DATABASES", "") => expect_end(&tokens, 2).map(|()| Parsed::ShowDatabases),
         ("SHOW", "TABLES", "") => expect_end(&tokens, 2).map(|()| Parsed::ShowTables),
         ("PRAGMA", "INTEGRITY_CHECK", "") => {
             expect_end(&tokens, 2).map(|()| Parsed::CheckTables { table: None })

@@ -132,6 +132,7 @@ impl Run {
         let tag = "CREATE SEQUENCE";
         let name = relation_name(&create.name)?;
         let snapshot = catalog.snapshot();
+        catalog.check_own(&name)?;
         check_place(snapshot, &create.name, &name)?;
         let made = Sequence::of(&name, &create.options, Owner::None)?;
         let mut changes = Vec::new();
