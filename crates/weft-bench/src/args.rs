@@ -21,7 +21,9 @@ pub use database::{
     StorageArgs, SuiteArgs, TpcdsArgs, TpchArgs, setting,
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
-pub use papers::{IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs, TpccArgs};
+pub use papers::{
+    IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs, TpccArgs, YcsbArgs,
+};
 pub use values::Neighbour;
 
 /// Measures what coroutines buy on this machine, and redraws the figures of "What Are You Waiting
@@ -63,6 +65,10 @@ pub enum Experiment {
     /// checks the twelve consistency conditions at the end
     #[command(after_long_help = json_help())]
     Tpcc(TpccArgs),
+    /// CoroBase's figures 5.2 to 5.8 and 5.12: YCSB by each variant of the same transactions, in memory and in files that memory
+    /// holds a part of; checks at the end that no update is lost
+    #[command(after_long_help = json_help())]
+    Ycsb(YcsbArgs),
     /// TPC-H on the database: loads it if needed, runs the 22 queries and checks their answers
     #[command(after_long_help = json_help())]
     Tpch(TpchArgs),
@@ -109,6 +115,7 @@ impl Experiment {
             | Experiment::Prefetch(_)
             | Experiment::Probe(_)
             | Experiment::Tpcc(_)
+            | Experiment::Ycsb(_)
             | Experiment::Data(_) => {
                 return vec![self.common().data.clone()];
             }
@@ -159,6 +166,7 @@ impl Experiment {
             Experiment::Prefetch(args) => &args.common,
             Experiment::Probe(args) => &args.common,
             Experiment::Tpcc(args) => &args.common,
+            Experiment::Ycsb(args) => &args.common,
             Experiment::Tpch(args) => &args.suite.database.common,
             Experiment::Tpcds(args) => &args.suite.database.common,
             Experiment::Agg(args)
@@ -183,6 +191,7 @@ impl Experiment {
             Experiment::Prefetch(args) => &mut args.common,
             Experiment::Probe(args) => &mut args.common,
             Experiment::Tpcc(args) => &mut args.common,
+            Experiment::Ycsb(args) => &mut args.common,
             Experiment::Tpch(args) => &mut args.suite.database.common,
             Experiment::Tpcds(args) => &mut args.suite.database.common,
             Experiment::Agg(args)

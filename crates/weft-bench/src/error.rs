@@ -12,6 +12,7 @@ use weft_rt::io::FileError;
 use weft_rt::{JoinError, MorselError, RuntimeError};
 use weft_store::StoreError;
 use weft_tpcc::TpccError;
+use weft_ycsb::YcsbError;
 
 use crate::report::ReportError;
 use crate::report::units::bytes as in_units;
@@ -131,6 +132,9 @@ pub enum BenchError {
     /// TPC-C could not be loaded or run, or has left the database inconsistent.
     #[error("{0}; {advice}", advice = of_tpcc(.0))]
     Tpcc(#[from] TpccError),
+    /// YCSB could not be loaded or run, or has lost an update.
+    #[error("{0}; {advice}", advice = of_ycsb(.0))]
+    Ycsb(#[from] YcsbError),
     /// The workers could not be started.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -187,6 +191,17 @@ fn of_tpcc(error: &TpccError) -> &'static str {
             "use fewer --warehouses or fewer --seconds"
         }
         _ => "see weft bench tpcc --help",
+    }
+}
+
+/// What to do about YCSB that cannot be run.
+fn of_ycsb(error: &YcsbError) -> &'static str {
+    match error {
+        YcsbError::Inconsistent { .. } | YcsbError::Missing(_) => "run again with the same --seed",
+        YcsbError::Transaction(_) | YcsbError::Index(_) | YcsbError::Buffer(_) => {
+            "use fewer --rows or fewer --seconds"
+        }
+        _ => "see weft bench ycsb --help",
     }
 }
 

@@ -31,7 +31,7 @@ use args::{
 pub use error::BenchError;
 use experiment::{
     compile, compression, inlj, io, lookup, memory, neighbour, prefetch, probe, rate, scan, spill,
-    storage, suite, tpcc,
+    storage, suite, tpcc, ycsb,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
@@ -62,6 +62,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
         Experiment::Probe(args) => probe::run(args, &machine)?,
         Experiment::Tpcc(args) => tpcc::run(args)?,
+        Experiment::Ycsb(args) => ycsb::run(args)?,
         Experiment::Memory(memory) => {
             let (points, outcome) = memory::run(memory, &machine)?;
             verdict = outcome.and(memory::check(&points));

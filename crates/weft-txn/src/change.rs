@@ -394,6 +394,8 @@ impl<M: Mode> Transaction<'_, M> {
                     }
                     Some(Status::Active | Status::Deciding(_)) => {
                         if !self.wait_for(id).await {
+                            // Run again at once, it would take the rows back for which that one waits, and so on in turn.
+                            self.blocker.set(Some(id));
                             return Err(TxnError::Deadlock { table: table.id(), row });
                         }
                         continue;

@@ -178,7 +178,7 @@ impl Context {
         Transaction::begin(&self.engine.core, state, mode, options)
     }
 
-    /// Before a transaction is run again that has failed with [`TxnError::Conflict`](crate::TxnError::Conflict): waits until the
+    /// Before a transaction is run again that has failed with [`TxnError::Conflict`](crate::TxnError::Conflict) or [`TxnError::Deadlock`](crate::TxnError::Deadlock): waits until the
     /// transaction has ended that was in its way, or lets others run if it has by now. The context's last transaction has ended.
     pub async fn wait_for_conflict(&mut self) {
         let state = self.state.as_ref().expect("it is in use");

@@ -200,6 +200,71 @@ pub struct TpccArgs {
     pub seconds: f64,
 }
 
+/// `weft bench ycsb`.
+#[derive(Args, Clone, Debug)]
+pub struct YcsbArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// What transactions do: read, update, rmw (reads, each with an update of its row), mixed (two of these, and reads), insert, or scan; a list
+    /// sweeps
+    #[arg(long, value_delimiter = ',', default_value = "read,update,mixed", value_name = "LIST", value_parser = ["read", "update", "rmw", "mixed", "insert", "scan"])]
+    pub workload: Vec<String>,
+
+    /// One transaction at a time, without prefetching, with it, with lookups of all its keys by a state machine, by coroutines, and by
+    /// coroutines with a box per call; batches of coroutines, with a box per call and flat, and of whole batches at a time; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "naive,ermia,amac-mk,coro-mk,coro-fn-mk,corobase-fn,corobase", value_name = "LIST", value_parser = ["naive", "ermia", "amac-mk", "coro-mk", "coro-fn-mk", "corobase-fn", "corobase", "corobase-hard"])]
+    pub variant: Vec<String>,
+
+    /// Rows of the table; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "10000000", value_name = "LIST", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub rows: Vec<u64>,
+
+    /// Operations of a transaction, or rows of a scan; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "10", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub operations: Vec<u32>,
+
+    /// Skew of the keys, of a Zipfian distribution: 0 is uniform, below 1; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "LIST", value_parser = theta)]
+    pub theta: Vec<f64>,
+
+    /// Bytes of a key
+    #[arg(long, default_value_t = 8, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(8..=64))]
+    pub key_bytes: u16,
+
+    /// Bytes of a value
+    #[arg(long, default_value_t = 8, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(8..=1024))]
+    pub value_bytes: u16,
+
+    /// Transactions of a worker at a time, of the variants with batches; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "8", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub batch: Vec<u32>,
+
+    /// Snapshot isolation, or the serial safety net on top of it; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "SI", value_name = "LIST", value_parser = ["SI", "SSN"])]
+    pub isolation: Vec<String>,
+
+    /// Percentage of the table and its index that memory holds: below 100, both lie in files of the data directory; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "100", value_name = "LIST", allow_negative_numbers = true, value_parser = percent)]
+    pub cached: Vec<f64>,
+
+    /// How requests reach the device, where memory does not hold all: blocking, auto, uring or posix; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "blocking,uring", value_name = "LIST", value_parser = ["auto", "uring", "posix", "blocking"])]
+    pub driver: Vec<String>,
+
+    /// Time of a run
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: f64,
+}
+
+fn theta(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(theta) if (0.0..1.0).contains(&theta) => Ok(theta),
+        _ => Err("expected a number from 0 to below 1".to_owned()),
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     let range = 0.001..=3600.0;

@@ -17,3 +17,4 @@ pub mod spill;
 pub mod storage;
 pub mod suite;
 pub mod tpcc;
+pub mod ycsb;

@@ -179,7 +179,7 @@ fn variants(args: &TpccArgs, of: Case) -> Vec<Case> {
     cases
 }
 
-fn isolation(name: &str) -> Isolation {
+pub(super) fn isolation(name: &str) -> Isolation {
     if name == "SSN" { Isolation::Serializable } else { Isolation::Snapshot }
 }
 
@@ -247,7 +247,7 @@ fn frames(database: &Database) -> Result<Vec<Point>, BenchError> {
 }
 
 /// Fills in how many times the transactions of *naive* each point has per second of processor time.
-fn compare_with_naive(points: &mut [Point]) {
+pub(super) fn compare_with_naive(points: &mut [Point]) {
     for index in 0..points.len() {
         let point = &points[index];
         let naive = points.iter().find(|other| {
@@ -256,6 +256,7 @@ fn compare_with_naive(points: &mut [Point]) {
                 && other.suppliers == point.suppliers
                 && other.isolation == point.isolation
                 && other.threads == point.threads
+                && other.driver == point.driver
         });
         let rates = naive.and_then(|naive| naive.txn_per_processor_s);
         let rates = rates.zip(point.txn_per_processor_s);

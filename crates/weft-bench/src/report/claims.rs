@@ -56,6 +56,7 @@ pub fn claims(section: Section) -> &'static [Claim] {
         Section::Prefetch => &PREFETCH,
         Section::Probes => &PROBES,
         Section::Transactions => &TRANSACTIONS,
+        Section::Ycsb => &YCSB,
         Section::SpilledAggregation
         | Section::SpilledJoins
         | Section::SpilledSort
@@ -208,6 +209,29 @@ const TRANSACTIONS: [Claim; 8] = [
     Claim {
         paper: "Frames (section 5.10): 232, 200 and 312 bytes to read, update and insert, flattened; five frames of 112 to 216 bytes fully nested.",
         measure: frame_sizes,
+    },
+];
+
+const YCSB: [Claim; 5] = [
+    Claim {
+        paper: "10 reads (Figure 5.2): CoroBase is about 1.8x as fast as ERMIA without hyperthreads.",
+        measure: |points| transactions_gain(points, "read", "corobase", "ermia"),
+    },
+    Claim {
+        paper: "10 reads: CoroBase is about 15 % slower than AMAC-MK.",
+        measure: |points| transactions_gain(points, "read", "corobase", "amac-mk"),
+    },
+    Claim {
+        paper: "10 blind writes (Figure 5.4): CoroBase is up to 1.77x as fast as Naive.",
+        measure: |points| transactions_gain(points, "update", "corobase", "naive"),
+    },
+    Claim {
+        paper: "10 blind writes: CoroBase is up to 1.45x as fast as ERMIA.",
+        measure: |points| transactions_gain(points, "update", "corobase", "ermia"),
+    },
+    Claim {
+        paper: "2 read-modify-writes and 8 reads (Figure 5.4): the gain over ERMIA is lower.",
+        measure: |points| transactions_gain(points, "mixed", "corobase", "ermia"),
     },
 ];
 
@@ -371,9 +395,12 @@ mod tests {
     fn every_claim_but_two_is_found_in_a_full_run() {
         let points = synthetic::paper_points();
         let mut missing = Vec::new();
-        // Joins, index probes and TPC-C are experiments of their own, which have to load much.
+        // Joins, index probes, TPC-C and YCSB are experiments of their own, which have to load much.
         for section in Section::ALL.into_iter() {
-            if matches!(section, Section::Figure10 | Section::Probes | Section::Transactions) {
+            if matches!(
+                section,
+                Section::Figure10 | Section::Probes | Section::Transactions | Section::Ycsb
+            ) {
                 continue;
             }
             for claim in claims(section) {

@@ -27,6 +27,8 @@ pub enum Section {
     Probes,
     /// CoroBase's table 5.1 and figures 5.10 and 5.11: TPC-C.
     Transactions,
+    /// CoroBase's figures 5.2 to 5.8: YCSB.
+    Ycsb,
     /// Spilly's figures 6 to 8, 10 and 11: an aggregation that spills.
     SpilledAggregation,
     /// The same of joins.
@@ -43,7 +45,7 @@ pub enum Section {
 
 impl Section {
     /// All sections, in the order of the papers.
-    pub const ALL: [Section; 14] = [
+    pub const ALL: [Section; 15] = [
         Section::Table1,
         Section::Figure5,
         Section::Figures6And7,
@@ -52,6 +54,7 @@ impl Section {
         Section::Prefetch,
         Section::Probes,
         Section::Transactions,
+        Section::Ycsb,
         Section::SpilledAggregation,
         Section::SpilledJoins,
         Section::SpilledSort,
@@ -82,6 +85,7 @@ impl Section {
             Section::Prefetch => "prefetch",
             Section::Probes => "probe",
             Section::Transactions => "tpcc",
+            Section::Ycsb => "ycsb",
             Section::SpilledAggregation => "agg",
             Section::SpilledJoins => "join",
             Section::SpilledSort => "sort",
@@ -119,6 +123,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "inlj" => "Index-nested-loop joins: TPC-H Q4, Q5 and Q10 (Figure 10)".to_string(),
         "probe" => "Index probing in memory (CoroBase, Figure 5.1)".to_string(),
         "tpcc" => "TPC-C in memory (CoroBase, Table 5.1, Figures 5.10 and 5.11)".to_string(),
+        "ycsb" => "YCSB (CoroBase, Figures 5.2 to 5.8)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
         "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),
         "tpcds" => "TPC-DS: 99 queries, cold and hot".to_string(),
@@ -242,6 +247,18 @@ const TRANSACTIONS_OVER_SUPPLIERS: Plan = Plan {
     facets: &[Dim::Pattern, Dim::Isolation, Dim::Threads],
     ..TRANSACTIONS_OVER_THREADS
 };
+const YCSB_OVER_THREADS: Plan = Plan {
+    facets: &[Dim::Pattern, Dim::Isolation],
+    series: &[Dim::Variant, Dim::Driver, Dim::Depth],
+    ..TRANSACTIONS_OVER_THREADS
+};
+const YCSB_OVER_BATCH: Plan = Plan {
+    title: "Transactions over batch size",
+    x: Dim::Depth,
+    facets: &[Dim::Pattern, Dim::Isolation, Dim::Threads],
+    series: &[Dim::Variant, Dim::Driver],
+    ..TRANSACTIONS_OVER_THREADS
+};
 const PREFETCH_OVER_BATCH: Plan = Plan {
     title: "Time per dependent memory access over batch size",
     x: Dim::Depth,
@@ -295,6 +312,10 @@ fn section_charts(section: Section, points: &[&Point]) -> Vec<(&'static str, Cha
         Section::Prefetch => named("figure-prefetch-over-batch", PREFETCH_OVER_BATCH.draw(points)),
         Section::Probes => named("figure-probes-over-batch", PROBES_OVER_BATCH.draw(points)),
         Section::Transactions => transaction_charts(points),
+        Section::Ycsb if Dim::Depth.values(points).len() > 2 => {
+            named("figure-ycsb-over-batch", YCSB_OVER_BATCH.draw(points))
+        }
+        Section::Ycsb => named("figure-ycsb-over-threads", YCSB_OVER_THREADS.draw(points)),
         Section::SpilledAggregation => spilling::charts(points, &spilling::AGGREGATION),
         Section::SpilledJoins => spilling::charts(points, &spilling::JOINS),
         Section::SpilledSort => spilling::charts(points, &spilling::SORT),

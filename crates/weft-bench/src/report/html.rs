@@ -116,6 +116,7 @@ fn section_title(section: Section) -> &'static str {
         Section::Prefetch => "Prefetching: the same coroutines hide memory latency",
         Section::Probes => "Figure 5.1 of CoroBase: index probing",
         Section::Transactions => "Table 5.1, Figures 5.10 and 5.11 of CoroBase: TPC-C",
+        Section::Ycsb => "Figures 5.2 to 5.8 of CoroBase: YCSB",
         Section::SpilledAggregation => "An aggregation that outgrows memory",
         Section::SpilledJoins => "Joins that outgrow memory",
         Section::SpilledSort => "A sort that outgrows memory",
@@ -148,6 +149,10 @@ fn section_text(section: Section) -> &'static str {
         Section::Transactions => {
             "TPC-C without think times, read-only (TPC-CR) and with a query over stock and suppliers (TPC-CH), in memory: batches of transactions \
             whose coroutines prefetch and suspend, and what they are compared with. The twelve consistency conditions hold at the end."
+        }
+        Section::Ycsb => {
+            "Transactions of some reads, updates, insertions or scans of one table: batches of them whose coroutines prefetch and suspend, and what \
+            they are compared with; in memory, and where memory holds a part of the table. No update is lost at the end."
         }
         Section::SpilledAggregation => {
             "lineitem grouped by order and part, the least comment and instruction of each group: about as many groups as rows."

@@ -19,7 +19,7 @@ const FAILED: &str = "failed: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `tpcds`, `memory`, `storage`, `agg`,
-    /// `join`, `sort`, `compression`, `rate`, `inlj`, `probe` or `tpcc`.
+    /// `join`, `sort`, `compression`, `rate`, `inlj`, `probe`, `tpcc` or `ycsb`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -30,13 +30,13 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<u32>,
     /// How index probes were made, for `probe`: `naive`, `ermia`, `amac-mk`, `coro-mk` or `coro-fn-mk`; how transactions were run, for
-    /// `tpcc`: `naive`, `ermia`, `coro-mk`, `corobase-fn`, `corobase`, `corobase-hard` or `hybrid`.
+    /// `tpcc` and `ycsb`: `naive`, `ermia`, `amac-mk`, `coro-mk`, `coro-fn-mk`, `corobase-fn`, `corobase`, `corobase-hard` or `hybrid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// Lookups in flight at a time, for `probe`; transactions of a thread, for `tpcc`.
+    /// Lookups in flight at a time, for `probe`; transactions of a thread, for `tpcc` and `ycsb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
-    /// The mix of transactions, for `tpcc`: `tpcc`, `tpccr` or `tpcch`.
+    /// The mix of transactions, for `tpcc`: `tpcc`, `tpccr` or `tpcch`; what they do, for `ycsb`: `read`, `update`, `rmw`, `mixed`, `insert` or `scan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// Warehouses, for `tpcc`.
@@ -325,18 +325,19 @@ pub fn schemes() -> impl Iterator<Item = String> {
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
 experiment           io | scan | lookup | prefetch | tpch | tpcds | memory | storage | agg | join |
-                     sort | compression | rate | inlj | probe | tpcc
+                     sort | compression | rate | inlj | probe | tpcc | ycsb
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
 query                inlj: number of the query of TPC-H
 variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk;
-                     tpcc: naive | ermia | coro-mk | corobase-fn | corobase | corobase-hard | hybrid
-batch                probe: lookups in flight at a time; tpcc: transactions of a thread
-workload             tpcc: tpcc | tpccr | tpcch
+                     tpcc, ycsb: naive | ermia | amac-mk | coro-mk | coro-fn-mk | corobase-fn |
+                     corobase | corobase-hard | hybrid
+batch                probe: lookups in flight at a time; tpcc, ycsb: transactions of a thread
+workload             tpcc: tpcc | tpccr | tpcch; ycsb: read | update | rmw | mixed | insert | scan
 warehouses           tpcc: warehouses
 suppliers            tpcc: suppliers that Q2* looks at
-isolation            tpcc: SI | SSN
+isolation            tpcc, ycsb: SI | SSN
 durable              tpcc: true if commits waited until they were durable
 driver               blocking | uring | posix | sim | sim-blocking | fio | memory
 simulated            true if the device was simulated, not measured
@@ -365,10 +366,10 @@ decoded_gb_per_s     the same in decoded data; gb_per_s is of encoded data then
 rows                 rows of the median run; agg, join, sort, compression: of the inputs
 lookups_per_s        index lookups per second, all threads
 probes_per_s         probe: keys looked up per second, all threads
-txn_per_s            tpcc: transactions per second, all threads
-txn_per_processor_s  tpcc: the same per second of processor time of the process
+txn_per_s            tpcc, ycsb: transactions per second, all threads
+txn_per_processor_s  tpcc, ycsb: the same per second of processor time of the process
 new_orders_per_minute  tpcc: New-Orders that have committed, without think times
-aborts               tpcc: how often transactions were run again, by kind
+aborts               tpcc, ycsb: how often transactions were run again, by kind
 frame_bytes          tpcc: bytes of a coroutine
 iops                 completed reads per second, all threads
 latency_us           latency of a read, or of a transaction, in microseconds:
