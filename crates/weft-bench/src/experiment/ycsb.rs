@@ -24,7 +24,7 @@ use crate::resident;
 /// Bytes of free blocks on huge pages that are kept.
 const FREE_BLOCKS_BYTES: usize = 64 << 20;
 /// The least memory that a part of a table is given.
-const MEMORY_BYTES_MIN: u64 = 4 << 20;
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// Memory that the index of a table is written with.
 const PREPARE_BYTES: u64 = 256 << 20;
 

@@ -96,6 +96,22 @@ fn prefetch_ends_where_plain_execution_does() {
 }
 
 #[test]
+fn ycsb_loses_no_update_in_memory_and_in_files() {
+    let workplace = Workplace::new();
+    let small = "--rows 20000 --seconds 0.02 --threads 1 --repeat 1 --batch 4,16";
+    let what =
+        "--workload mixed,insert --variant ermia,corobase --cached 100,50 --driver blocking,auto";
+    let points = workplace.points(&format!("ycsb {small} {what}"));
+    check(&workplace, &points, "ycsb");
+    assert!(correct(&points));
+    // In memory, and by each driver.
+    assert_eq!(points.len(), 3 * 2 * 3);
+    assert!(points.iter().all(|point| point["txn_per_s"].as_f64().unwrap() > 0.0));
+    let left = std::fs::read_dir(workplace.path().join("bench-data")).unwrap();
+    assert_eq!(left.count(), 0, "files of the tables are left");
+}
+
+#[test]
 fn data_is_spread_over_devices() {
     let workplace = Workplace::new();
     for name in ["a", "b"] {
