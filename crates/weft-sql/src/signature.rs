@@ -179,6 +179,7 @@ async fn columns_of(
         | Parsed::Prepare { .. }
         | Parsed::DropMacro { .. }
         | Parsed::CreateSequence(_)
+        | Parsed::AlterSequence(_)
         | Parsed::SetVariable { .. }
         | Parsed::ResetVariable { .. }
         | Parsed::Transaction(_)
