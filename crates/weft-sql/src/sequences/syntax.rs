@@ -300,9 +300,11 @@ mod tests {
 
     #[test]
     fn alterations_may_begin_anew() {
-        let parsed = |sql: &str| match parse_alter(tokenize(sql)?)? {
-            Parsed::AlterSequence(alter) => Ok(*alter),
-            other => panic!("{sql}: {other:?}"),
+        let parsed = |sql: &str| -> Result<AlterSequence> {
+            match parse_alter(tokenize(sql)?)? {
+                Parsed::AlterSequence(alter) => Ok(*alter),
+                other => panic!("{sql}: {other:?}"),
+            }
         };
         let alter = parsed("ALTER SEQUENCE IF EXISTS a.s NO MAXVALUE RESTART CYCLE").unwrap();
         assert!(alter.if_exists && alter.options.no_max && alter.options.cycles == Some(true));
