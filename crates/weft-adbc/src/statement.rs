@@ -7,7 +7,7 @@ use adbc_core::error::{Result, Status};
 use adbc_core::options::{IngestMode, OptionStatement, OptionValue};
 use adbc_core::{CancelHandle, Optionable, PartitionedResult, Statement};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::RecordBatchReader;
 use weft::{DEFAULT_SCHEMA, Ingest, ResultKind, block_on};
 
@@ -224,7 +224,7 @@ impl Statement for WeftStatement {
         let sql = self.sql()?;
         let found = block_on(self.shared.session().signature(&sql, Vec::new())).or_adbc()?;
         // Parameters have numbers, and no names.
-        let field = |data_type: DataType| Field::new("", data_type, true);
+        let field = |found: FieldRef| Field::new("", found.data_type().clone(), true);
         Ok(Schema::new(found.parameters.into_iter().map(field).collect::<Vec<_>>()))
     }
 

@@ -53,6 +53,14 @@ pub(crate) fn write_value(array: &dyn Array, row: usize, wire: &Type, out: &mut 
             Some(bytes) => out.extend_from_slice(bytes),
             None => return false,
         },
+        Type::UUID => {
+            let mut value = String::new();
+            text::write_value(array, row, &mut value);
+            match weft::uuid_bytes(&value) {
+                Some(bytes) => out.extend_from_slice(&bytes),
+                None => return false,
+            }
+        }
         Type::DATE => {
             let days = text::days(array, row).map(|days| days - EPOCH_DAYS);
             match days.and_then(|days| i32::try_from(days).ok()) {

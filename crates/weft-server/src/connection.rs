@@ -45,7 +45,7 @@ use crate::error::{error, error_with_hint, from_weft};
 use crate::parameters;
 use crate::server::{Registration, Shared};
 use crate::state::{Busy, ClientState};
-use crate::types::{cast_name, sql_name, wire_type};
+use crate::types::{cast_name, sql_name, wire_type_of};
 
 /// What the handlers of one connection share.
 pub(crate) struct Connection {
@@ -740,7 +740,7 @@ impl QueryParser for Parser {
             .enumerate()
             .map(|(number, inferred)| match types.get(number).cloned().flatten() {
                 Some(wire) if wire != Type::UNKNOWN => wire,
-                _ => wire_type(inferred),
+                _ => wire_type_of(inferred),
             })
             .collect();
         let columns = found.columns;

@@ -5,7 +5,7 @@ use pgwire::api::Type;
 use weft::POSTGRES_TYPE;
 use weft_json::is_json;
 
-/// PostgreSQL's type for the values of a column: JSON and the catalog's own types are told by its field.
+/// PostgreSQL's type for the values of a column: JSON, UUID and the catalog's own types are told by its field.
 pub(crate) fn wire_type_of(field: &Field) -> Type {
     if is_json(field) {
         return Type::JSON;
@@ -15,6 +15,7 @@ pub(crate) fn wire_type_of(field: &Field) -> Type {
     match field.metadata().get(POSTGRES_TYPE).map(String::as_str) {
         Some("int2vector") if is_list => Type::INT2_VECTOR,
         Some("oidvector") if is_list => Type::OID_VECTOR,
+        Some("uuid") if field.data_type().is_string() => Type::UUID,
         Some("oid") => Type::OID,
         Some("name") => Type::NAME,
         Some("char") => Type::CHAR,
@@ -76,6 +77,7 @@ fn list_type(item: &Type) -> Type {
         Type::NAME => Type::NAME_ARRAY,
         Type::CHAR => Type::CHAR_ARRAY,
         Type::TEXT => Type::TEXT_ARRAY,
+        Type::UUID => Type::UUID_ARRAY,
         _ => Type::JSON,
     }
 }
@@ -87,7 +89,7 @@ pub(crate) fn width_bytes(wire: &Type) -> i16 {
         Type::INT2 => 2,
         Type::INT4 | Type::OID | Type::FLOAT4 | Type::DATE => 4,
         Type::INT8 | Type::FLOAT8 | Type::TIME | Type::TIMESTAMP | Type::TIMESTAMPTZ => 8,
-        Type::INTERVAL => 16,
+        Type::INTERVAL | Type::UUID => 16,
         Type::NAME => 64,
         _ => -1,
     }
@@ -116,9 +118,8 @@ pub(crate) fn sql_name(wire: &Type) -> Option<String> {
         Type::FLOAT4 => "REAL",
         Type::FLOAT8 => "DOUBLE",
         Type::NUMERIC => "DECIMAL(38, 10)",
-        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR | Type::UUID => {
-            "VARCHAR"
-        }
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR => "VARCHAR",
+        Type::UUID => "UUID",
         Type::JSON | Type::JSONB => "VARCHAR",
         Type::BYTEA => "BLOB",
         Type::DATE => "DATE",
@@ -156,6 +157,7 @@ pub(crate) fn item_type(wire: &Type) -> Option<Type> {
         Type::NAME,
         Type::CHAR,
         Type::TEXT,
+        Type::UUID,
     ];
     match *wire {
         Type::VARCHAR_ARRAY | Type::BPCHAR_ARRAY => Some(Type::TEXT),

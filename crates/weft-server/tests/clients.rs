@@ -3,11 +3,12 @@
 
 mod hostile;
 
+use std::error::Error;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::{SinkExt, TryStreamExt};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use weft::{Database, DatabaseOptions};
 use weft_server::{Server, ServerError, ServerOptions};
@@ -65,6 +66,69 @@ fn binary_values_of_each_type_come_back() {
         assert_eq!(row.get::<_, Option<i32>>(8), None);
         assert_eq!(row.get::<_, Vec<Option<i32>>>(9), [Some(1), Some(2), None]);
         assert_eq!(row.columns()[10].type_(), &Type::JSON);
+    });
+}
+
+/// A UUID as clients send and read it in the binary format.
+#[derive(Debug, PartialEq)]
+struct Uuid([u8; 16]);
+
+impl<'a> FromSql<'a> for Uuid {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Uuid, Box<dyn Error + Sync + Send>> {
+        Ok(Uuid(raw.try_into()?))
+    }
+
+    fn accepts(found: &Type) -> bool {
+        *found == Type::UUID
+    }
+}
+
+impl ToSql for Uuid {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(found: &Type) -> bool {
+        *found == Type::UUID
+    }
+
+    to_sql_checked!();
+}
+
+#[test]
+fn uuids_go_both_ways_in_both_formats() {
+    with_client(|client| async move {
+        let create = "CREATE TABLE t (id UUID PRIMARY KEY DEFAULT gen_random_uuid(), n INT)";
+        client.batch_execute(create).await.expect("the table is made");
+        let first = Uuid(std::array::from_fn(|at| 0xa0 + at as u8));
+        let insert = "INSERT INTO t VALUES ($1, $2), ($3, $4) RETURNING id";
+        let insert = client.prepare(insert).await.expect("it is parsed");
+        assert_eq!(insert.params(), [Type::UUID, Type::INT4, Type::UUID, Type::INT4]);
+        let rows = client.query(&insert, &[&first, &1, &Uuid([0; 16]), &2]).await;
+        let rows = rows.expect("the rows are inserted");
+        assert_eq!((rows[0].get::<_, Uuid>(0), rows.len()), (Uuid(first.0), 2));
+        let find = client.prepare("SELECT n, id FROM t WHERE id = $1").await.expect("it is parsed");
+        assert_eq!((find.params(), find.columns()[1].type_()), (&[Type::UUID][..], &Type::UUID));
+        for (id, n) in [(&first, 1), (&Uuid([0; 16]), 2)] {
+            let row = client.query_one(&find, &[id]).await.expect("there is a row");
+            assert_eq!((row.get::<_, i32>(0), &row.get::<_, Uuid>(1)), (n, id));
+        }
+        let any = "SELECT n FROM t WHERE id = ANY($1::UUID[])";
+        let any = client.prepare(any).await.expect("it is parsed");
+        assert_eq!(any.params(), [Type::UUID_ARRAY]);
+        let row = client.query_one(&any, &[&vec![&first]]).await.expect("there is a row");
+        assert_eq!(row.get::<_, i32>(0), 1);
+        let found = client.simple_query("SELECT id FROM t WHERE n = 1").await.expect("it runs");
+        let text = "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf".to_owned();
+        assert_eq!(texts(&found), [[Some(text)]]);
+        let made = client.query_one("INSERT INTO t (n) VALUES (3) RETURNING id", &[]).await;
+        assert_eq!(made.expect("a row is made").get::<_, Uuid>(0).0[6] >> 4, 4);
+        let error =
+            client.simple_query("SELECT n FROM t WHERE id = 'x'").await.expect_err("no UUID");
+        assert!(
+            error.as_db_error().is_some_and(|error| error.message().contains("'x' is no UUID"))
+        );
     });
 }
 

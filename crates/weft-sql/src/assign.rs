@@ -12,14 +12,13 @@ use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_expr::PhysicalExpr;
-use weft_json::is_json;
 use weft_store::{Column, TableSchema};
 
 use crate::error::{ErrorKind, Result, SqlError, internal};
-use crate::json::{JSON_LENGTH, marked};
 use crate::keys::Checks;
 use crate::optimize::analyzed;
 use crate::text_casts::cast_to;
+use crate::text_kinds::{TextKind, declared_length, marked};
 
 /// The name of what is assigned, while the casts are planned.
 const SOURCE: &str = "source";
@@ -55,7 +54,8 @@ impl Assignment {
         let pairs = source.fields().iter().zip(marked.fields());
         let casts = pairs
             .map(|(from, to)| {
-                let same = from.data_type() == to.data_type() && is_json(from) == is_json(to);
+                let same = from.data_type() == to.data_type()
+                    && TextKind::of_field(from) == TextKind::of_field(to);
                 let cast = || {
                     plan_cast(state, from, to)
                         .map_err(|error| in_column(&error, &schema.name, to.name()))
@@ -104,7 +104,7 @@ impl Assignment {
     }
 }
 
-/// The schema of a table's rows, in which JSON is marked.
+/// The schema of a table's rows, in which JSON and UUIDs are marked.
 pub(crate) fn marked_schema(schema: &TableSchema) -> SchemaRef {
     let arrow = schema.arrow_schema();
     let fields = arrow.fields().iter().zip(&schema.columns);
@@ -119,9 +119,9 @@ fn plan_cast(state: &SessionState, from: &Field, to: &Field) -> Result<Arc<dyn P
     let source = provider_as_source(Arc::new(EmptyTable::new(schema)));
     let scan = LogicalPlanBuilder::scan(TableReference::bare(SOURCE), source, None)?;
     let value = Expr::Column(ColumnName::new(Some(SOURCE), SOURCE));
-    let cast = match is_json(to) {
-        true => Expr::Cast(Cast::new_from_field(Box::new(value), Arc::new(to.clone()))),
-        false => cast_to(value, to.data_type(), scan.schema())?,
+    let cast = match TextKind::of_field(to) {
+        Some(_) => Expr::Cast(Cast::new_from_field(Box::new(value), Arc::new(to.clone()))),
+        None => cast_to(value, to.data_type(), scan.schema())?,
     };
     let plan = scan.project([cast])?.build()?;
     let plan = analyzed(state, plan, || {})?;
@@ -154,7 +154,7 @@ pub(crate) fn not_null(table: &str, column: &str) -> SqlError {
 
 /// Checks that no value is longer than its column allows.
 fn check_length(table: &str, column: &Column, array: &ArrayRef) -> Result<()> {
-    let declared = column.max_length.filter(|max| *max != JSON_LENGTH);
+    let declared = declared_length(column.max_length);
     let Some(max) = declared.and_then(|max| usize::try_from(max).ok()) else {
         return Ok(());
     };

@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::types::type_name;
+use crate::uuids::{self, compared_subquery};
 
 /// Gives both sides of a comparison a type in which they are compared.
 ///
@@ -28,7 +29,7 @@ use crate::types::type_name;
 pub(crate) fn compared(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
-            let (left, right, changed) = paired(*left, *right, schema);
+            let (left, right, changed) = all_paired(*left, *right, schema);
             let (left, right) = (Box::new(left), Box::new(right));
             let comparison = Expr::BinaryExpr(BinaryExpr { left, op, right });
             Transformed::new_transformed(comparison, changed)
@@ -38,8 +39,8 @@ pub(crate) fn compared(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Ex
             let between = if value.is_volatile() {
                 between().call(vec![value, low, high])
             } else {
-                let (value_low, low, _) = paired(value.clone(), low, schema);
-                let (value_high, high, _) = paired(value, high, schema);
+                let (value_low, low, _) = all_paired(value.clone(), low, schema);
+                let (value_high, high, _) = all_paired(value, high, schema);
                 value_low.gt_eq(low).and(value_high.lt_eq(high))
             };
             Transformed::yes(if negated { Expr::Not(Box::new(between)) } else { between })
@@ -47,15 +48,26 @@ pub(crate) fn compared(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Ex
         Expr::InList(InList { expr, list, negated }) => {
             let mut changed = false;
             let pair = |item| {
-                let (_, item, is_changed) = paired(expr.as_ref().clone(), item, schema);
+                let (_, item, is_changed) = all_paired(expr.as_ref().clone(), item, schema);
                 changed |= is_changed;
                 item
             };
             let list = list.into_iter().map(pair).collect();
             Transformed::new_transformed(Expr::InList(InList { expr, list, negated }), changed)
         }
+        Expr::InSubquery(compared) => compared_subquery(compared, schema)?
+            .map_data(|compared| Ok(Expr::InSubquery(compared)))?,
         other => Transformed::no(other),
     })
+}
+
+/// As [`paired`], also with UUIDs on both sides where they are on one.
+fn all_paired(left: Expr, right: Expr, schema: &DFSchema) -> (Expr, Expr, bool) {
+    let (left, right, changed) = uuids::paired(left, right, schema);
+    match changed {
+        true => (left, right, true),
+        false => paired(left, right, schema),
+    }
 }
 
 /// Brings the sides of comparisons together that have no type before they are.

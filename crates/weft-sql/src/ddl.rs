@@ -12,7 +12,6 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use futures::FutureExt;
-use weft_json::is_json;
 use weft_store::{Change, Column, Snapshot, Table, TableSchema};
 
 use crate::assign::Assignment;
@@ -23,7 +22,6 @@ use crate::constraints;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::file_places::Load;
-use crate::json::JSON_LENGTH;
 use crate::keys::{self, Checks};
 use crate::postgres::Surroundings;
 use crate::result_types::result_schema;
@@ -33,7 +31,9 @@ use crate::schemas::check_place;
 use crate::sequences::{self, OwnedSequences, drop_owned};
 use crate::spill_files::task_context;
 use crate::statement_option::StatementOption;
-use crate::types::{is_json_name, stored_type};
+use crate::text_kinds::TextKind;
+use crate::types::stored_type;
+use crate::uuids::has_uuid;
 use crate::write::write_rows;
 
 /// What happens to the views that need what is dropped.
@@ -328,9 +328,9 @@ struct Declared {
 impl Declared {
     fn of(column: &ast::ColumnDef) -> Result<Declared> {
         let name = &column.name.value;
-        let max_length = match is_json_name(&column.data_type) {
-            true => Some(JSON_LENGTH),
-            false => column_limit(&column.data_type).map_err(|error| error.about(name))?,
+        let max_length = match TextKind::named(&column.data_type) {
+            Some(kind) => Some(kind.length()),
+            None => column_limit(&column.data_type).map_err(|error| error.about(name))?,
         };
         Ok(Declared { default: constraints::default_of(column), max_length })
     }
@@ -369,6 +369,12 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
             let message = "the name of a column cannot be empty";
             return Err(SqlError::new(ErrorKind::Semantic, message));
         }
+        if is_declared && has_uuid(field.data_type()) {
+            let message = format!("column {}: UUID within another type", field.name());
+            return Err(SqlError::not_supported(message)
+                .about(field.name())
+                .with_hint("write VARCHAR in its place: VARCHAR[]"));
+        }
         let data_type = match stored_type(field.data_type()) {
             // A column without values may be of texts.
             DataType::Null => DataType::Utf8View,
@@ -376,7 +382,7 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
         };
         let (default, max_length) = match declared.next() {
             Some(declared) => (declared.default, declared.max_length),
-            None => (None, is_json(field).then_some(JSON_LENGTH)),
+            None => (None, TextKind::of_field(field).map(TextKind::length)),
         };
         columns.push(Column {
             name: field.name().clone(),

@@ -22,7 +22,6 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::StreamExt;
-use weft_json::is_json;
 use weft_store::{IndexDefinition, ROW_ID, Table};
 
 use crate::assign::{Assignment, marked_schema};
@@ -42,6 +41,7 @@ use crate::run::Run;
 use crate::spill_files::task_context;
 use crate::statement::{fold, parse_query};
 use crate::text::DIALECT;
+use crate::text_kinds::TextKind;
 
 /// The name by which statements call the rows to be inserted.
 pub(crate) const EXCLUDED: &str = "excluded";
@@ -155,10 +155,10 @@ impl Proposal<'_> {
         for (number, to) in schema.fields().iter().enumerate() {
             let (relation, from) = plan.schema().qualified_field(number);
             let value = Expr::Column(ColumnName::from((relation, from)));
-            let value = match (is_json(to), is_json(from)) {
-                (true, false) => Expr::Cast(Cast::new_from_field(Box::new(value), Arc::clone(to))),
-                (true, true) => value,
-                (false, _) => value.cast_to(to.data_type(), plan.schema())?,
+            let value = match (TextKind::of_field(to), TextKind::of_field(from)) {
+                (Some(to), Some(from)) if to == from => value,
+                (Some(_), _) => Expr::Cast(Cast::new_from_field(Box::new(value), Arc::clone(to))),
+                (None, _) => value.cast_to(to.data_type(), plan.schema())?,
             };
             exprs.push(value.alias(to.name()));
         }
@@ -192,7 +192,7 @@ impl Proposal<'_> {
         match source {
             Source::Rows(batches) => {
                 let schema = placed(&marked_schema(self.table.schema()));
-                let relation = Relation::of_batches(schema, batches)?;
+                let relation = Relation::of_rows(schema, batches)?;
                 let relation = Arc::new(RelationTable::new(&proposed, relation));
                 self.catalog.bind_rows(&proposed, relation);
             }

@@ -12,6 +12,7 @@ use crate::csv_files::cast_as_said;
 use crate::error::Result;
 use crate::files::{FileSet, ReadOptions};
 use crate::table::ScanContext;
+use crate::uuids::is_uuid;
 
 /// Of the memory limit, the part that one value may have.
 const VALUE_PART: u64 = 8;
@@ -81,6 +82,7 @@ fn as_read(columns: &Schema) -> SchemaRef {
 pub(crate) fn read_as(wanted: &Field, found: &Field) -> Field {
     let field = match wanted.data_type() {
         _ if is_json(wanted) => wanted.clone(),
+        _ if is_uuid(wanted) => Field::new(found.name(), DataType::Utf8View, true),
         DataType::List(_) | DataType::Struct(_) | DataType::FixedSizeList(..) => found.clone(),
         _ if Decoder::is_native(wanted) => wanted.clone(),
         _ => Field::new(found.name(), DataType::Utf8View, true),

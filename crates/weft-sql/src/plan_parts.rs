@@ -2,10 +2,12 @@
 
 use std::ops::BitOr;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+
+use crate::uuids::{gives_uuid, has_uuid, is_uuid};
 
 /// Kinds of nodes, of expressions and of types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,7 @@ impl Parts {
     const FLOAT: Parts = Parts(1 << 16);
     const DECIMAL: Parts = Parts(1 << 17);
     const UNSIGNED: Parts = Parts(1 << 18);
+    const UUID: Parts = Parts(1 << 19);
     const ANY: Parts = Parts(u32::MAX);
 
     /// The parts of a plan and of the subqueries in it.
@@ -77,7 +80,7 @@ impl Parts {
             _ => {}
         }
         for field in node.schema().fields() {
-            self.add(Parts::of_type(field.data_type()));
+            self.add(Parts::of_field(field));
         }
     }
 
@@ -89,9 +92,14 @@ impl Parts {
                 }
             }
             Expr::Negative(_) => self.add(Parts::ARITHMETIC),
-            Expr::ScalarFunction(_) | Expr::HigherOrderFunction(_) => self.add(Parts::CALL),
-            Expr::Cast(cast) => self.add(Parts::CAST | Parts::of_type(cast.field.data_type())),
-            Expr::TryCast(cast) => self.add(Parts::CAST | Parts::of_type(cast.field.data_type())),
+            Expr::ScalarFunction(call) => {
+                let is_uuid = gives_uuid(call.func.name());
+                self.add(if is_uuid { Parts::UUID } else { Parts::default() });
+                self.add(Parts::CALL);
+            }
+            Expr::HigherOrderFunction(_) => self.add(Parts::CALL),
+            Expr::Cast(cast) => self.add(Parts::CAST | Parts::of_field(&cast.field)),
+            Expr::TryCast(cast) => self.add(Parts::CAST | Parts::of_field(&cast.field)),
             Expr::Literal(value, _) => self.add(Parts::of_type(&value.data_type())),
             Expr::WindowFunction(_) => self.add(Parts::WINDOW),
             Expr::AggregateFunction(call) => {
@@ -105,6 +113,11 @@ impl Parts {
             | Expr::SetComparison(_) => self.add(Parts::SUBQUERY),
             _ => {}
         }
+    }
+
+    fn of_field(field: &Field) -> Parts {
+        let parts = Parts::of_type(field.data_type());
+        if is_uuid(field) || has_uuid(field.data_type()) { parts | Parts::UUID } else { parts }
     }
 
     fn of_type(data_type: &DataType) -> Parts {
@@ -159,6 +172,7 @@ pub(crate) fn changed_by(rule: &str) -> Parts {
         | "single_distinct_aggregation_to_group_by"
         | "eliminate_group_by_constant" => Parts::GROUPING,
         "json_casts" => Parts::CAST,
+        "uuid_casts" => Parts::UUID,
         // The first of them may make casts of calls.
         "rounding_casts" | "narrowing_casts" | "timestamp_casts" | "text_casts" => {
             Parts::CAST | Parts::CALL

@@ -77,6 +77,18 @@ impl Relation {
         Relation::new(schema, Rows::InMemory(batches.into()))
     }
 
+    /// As [`Relation::of_batches`], of rows of the database's own: texts that are marked as JSON or UUIDs are that.
+    ///
+    /// # Errors
+    /// As for [`Relation::of_batches`].
+    pub(crate) fn of_rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Relation> {
+        let relation = Relation::of_batches(Arc::clone(&schema), batches)?;
+        let fields = relation.seen.fields().iter().zip(schema.fields());
+        let fields = fields
+            .map(|(seen, given)| seen.as_ref().clone().with_metadata(given.metadata().clone()));
+        Ok(Relation { seen: Arc::new(Schema::new(fields.collect::<Vec<_>>())), ..relation })
+    }
+
     /// What a source gives, each time that it is opened.
     ///
     /// # Errors

@@ -13,9 +13,11 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
     ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, TypeSignature,
+    udaf_default_return_field,
 };
 
 use crate::null_arguments::other_type;
+use crate::uuids::is_uuid;
 
 /// Another representation of the values of some types.
 pub(crate) trait Representation: Copy + Debug + Eq + Hash + Send + Sync + 'static {
@@ -95,6 +97,18 @@ impl<R: Representation> AggregateUDFImpl for Represented<R> {
             ([_], Some(data_type)) => self.inner.return_type(&[data_type]),
             _ => self.inner.return_type(types),
         }
+    }
+
+    fn return_field(&self, arguments: &[FieldRef]) -> DfResult<FieldRef> {
+        let field = udaf_default_return_field(self, arguments)?;
+        Ok(match arguments {
+            // The least and the greatest UUID are UUIDs.
+            [value] if is_uuid(value) && field.data_type().is_string() => {
+                let field = field.as_ref().clone();
+                Arc::new(field.with_metadata(value.metadata().clone()))
+            }
+            _ => field,
+        })
     }
 
     fn state_fields(&self, mut args: StateFieldsArgs) -> DfResult<Vec<FieldRef>> {

@@ -113,7 +113,7 @@ impl Returning {
         &self,
         batches: Vec<RecordBatch>,
     ) -> Result<(SessionState, LogicalPlan)> {
-        let relation = Relation::of_batches(Arc::clone(&self.schema), batches)?;
+        let relation = Relation::of_rows(Arc::clone(&self.schema), batches)?;
         let relations = Arc::new(HashMap::from([(self.name.clone(), relation)]));
         let catalog = self.catalog.clone().with_relations(&relations);
         let state = catalog.planning_state();

@@ -14,7 +14,7 @@
 //! - IGNORE NULLS behind an argument that is a call is the outer function's (`null_treatments.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - ASOF and POSITIONAL joins get marks (`forms/joins`).
-//! - VALUES with subqueries are queries (`forms/value_rows.rs`).
+//! - VALUES with subqueries are queries (`forms/value_rows.rs`), those with JSON or UUIDs have them in all rows (`value_kinds.rs`).
 //! - Forms of PostgreSQL's clients are put in terms of others (`postgres/syntax.rs`).
 //! - TABLESAMPLE is a condition (`forms/samples`).
 //! - Intervals of a number that is computed are products (`forms/intervals.rs`), and functions in FROM get names (`forms/unnests.rs`).
@@ -60,6 +60,7 @@ use crate::powers;
 use crate::row_counts;
 use crate::same_names::{free_name, name_alias_columns};
 use crate::statement::fold;
+use crate::value_kinds;
 use crate::values_queries;
 
 /// Prepares a statement for planning.
@@ -114,6 +115,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         value_rows::rewrite(&mut query.body);
+        value_kinds::rewrite(&mut query.body);
         collations::order_query(query)?;
         check_queries(&mut query.body)?;
         values_queries::as_queries(&mut query.body)?;

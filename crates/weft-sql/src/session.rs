@@ -91,6 +91,7 @@ use crate::transaction_statement::Modes;
 use crate::transactions::{SessionTransaction, TransactionStatus};
 use crate::types::WeftTypes;
 use crate::union_constants::UNION_CONSTANTS;
+use crate::uuids::{UuidCasts, uuid_functions};
 use crate::value::Value;
 use crate::variables::{Variables, variable_function};
 use crate::whole_orders::WHOLE_ORDERS;
@@ -187,18 +188,19 @@ impl Session {
         analyzer_rules.insert(0, Arc::new(CountedDuplicates));
         analyzer_rules.insert(1, Arc::new(DateTimes));
         analyzer_rules.insert(2, Arc::new(Nullif));
-        analyzer_rules.insert(3, Arc::new(JsonCasts::new()));
-        analyzer_rules.insert(4, Arc::new(MixedNumbers));
-        analyzer_rules.insert(5, Arc::new(RangeFrames));
-        analyzer_rules.insert(6, Arc::new(IntervalWindows::new()));
-        analyzer_rules.insert(7, Arc::new(WindowFilters));
-        analyzer_rules.insert(8, Arc::new(WindowArguments));
-        analyzer_rules.insert(9, Arc::new(NullArguments));
-        analyzer_rules.insert(10, Arc::new(Mended));
+        analyzer_rules.insert(3, Arc::new(UuidCasts));
+        analyzer_rules.insert(4, Arc::new(JsonCasts::new()));
+        analyzer_rules.insert(5, Arc::new(MixedNumbers));
+        analyzer_rules.insert(6, Arc::new(RangeFrames));
+        analyzer_rules.insert(7, Arc::new(IntervalWindows::new()));
+        analyzer_rules.insert(8, Arc::new(WindowFilters));
+        analyzer_rules.insert(9, Arc::new(WindowArguments));
+        analyzer_rules.insert(10, Arc::new(NullArguments));
+        analyzer_rules.insert(11, Arc::new(Mended));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(12, Arc::new(DistinctGroups));
-        analyzer_rules.insert(13, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(14, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(13, Arc::new(DistinctGroups));
+        analyzer_rules.insert(14, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(15, Arc::new(RoundedDigits::new()));
         analyzer_rules.insert(0, Arc::new(LongSums));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
@@ -267,6 +269,7 @@ impl Session {
             .into_iter()
             .chain(hex_functions())
             .chain(json_functions())
+            .chain(uuid_functions())
             .chain(each_functions())
             .chain(pattern_functions())
             .chain(with_rows())

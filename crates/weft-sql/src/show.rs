@@ -2,20 +2,19 @@
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
-use weft_json::is_json;
 use weft_store::{IndexDefinition, Snapshot, Table, TableSchema};
 
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::definitions;
 use crate::error::Result;
 use crate::identifiers::quoted;
-use crate::json::JSON_LENGTH;
 use crate::keys::{constraints_in_words, index_in_words};
 use crate::result_types::result_schema;
 use crate::run::{Run, Started, text_rows};
 use crate::schemas::written;
 use crate::sequences::identity_of;
 use crate::statement::parse_query;
+use crate::text_kinds::TextKind;
 use crate::types::column_type_name;
 
 const COLUMNS: [&str; 5] = ["column_name", "column_type", "nullable", "default", "key"];
@@ -107,7 +106,7 @@ impl Run {
             data_type: field.data_type().clone(),
             nullable: field.is_nullable(),
             default: None,
-            max_length: is_json(field).then_some(JSON_LENGTH),
+            max_length: TextKind::of_field(field).map(TextKind::length),
         });
         describe(&TableSchema { name: String::new(), columns: columns.collect() }, |_| None)
     }

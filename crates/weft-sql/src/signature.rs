@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
 use tokio::sync::oneshot;
@@ -21,13 +21,13 @@ use crate::parameters::Bindings;
 use crate::session::Session;
 use crate::statement::{self, Parsed};
 use crate::text;
-use crate::types::{field_named, type_name};
+use crate::types::{field_named, field_type_name};
 
 /// The types of a statement's parameters and of its columns.
 #[derive(Clone, Debug)]
 pub struct Signature {
     /// The type of each parameter, from `$1` on. A parameter whose type does not follow from the statement is text.
-    pub parameters: Vec<DataType>,
+    pub parameters: Vec<FieldRef>,
     /// The columns of the result; `None` for a command.
     pub columns: Option<SchemaRef>,
 }
@@ -72,7 +72,7 @@ async fn of_statement(
         .enumerate()
         .map(|(number, found)| match given.get(number).and_then(Option::as_ref) {
             Some(name) => format!("CAST(NULL AS {name})"),
-            None => format!("CAST(NULL AS {})", type_name(found)),
+            None => format!("CAST(NULL AS {})", field_type_name(found)),
         })
         .collect();
     let columns = columns_of(session, &catalog, sql, &values).await?;
@@ -80,11 +80,11 @@ async fn of_statement(
 }
 
 /// The types that the planner finds for the parameters; text for the others.
-async fn parameter_types(catalog: &StatementCatalog, sql: &str, count: usize) -> Vec<DataType> {
+async fn parameter_types(catalog: &StatementCatalog, sql: &str, count: usize) -> Vec<FieldRef> {
     let found = match statement::parse(sql) {
         Ok(Parsed::Change(change)) => {
             let described = change::described(catalog, &change).await;
-            described.and_then(|(plan, _)| Ok(plan.get_parameter_types()?)).unwrap_or_default()
+            described.and_then(|(plan, _)| Ok(plan.get_parameter_fields()?)).unwrap_or_default()
         }
         Ok(Parsed::Sql(statement)) if insert_of(&statement).is_some() => {
             let insert = insert_of(&statement).cloned();
@@ -92,13 +92,13 @@ async fn parameter_types(catalog: &StatementCatalog, sql: &str, count: usize) ->
                 Some(insert) => insert::described(catalog, insert).await.ok(),
                 None => None,
             };
-            let types = described.and_then(|(plan, _)| plan.get_parameter_types().ok());
-            types.unwrap_or_default()
+            let fields = described.and_then(|(plan, _)| plan.get_parameter_fields().ok());
+            fields.unwrap_or_default()
         }
         Ok(Parsed::Sql(statement)) => {
             // A plan with open parameters may not exist, though one with values does.
             let plan = catalog.plan(&catalog.planning_state(), *statement).await;
-            plan.and_then(|plan| Ok(plan.get_parameter_types()?)).unwrap_or_default()
+            plan.and_then(|plan| Ok(plan.get_parameter_fields()?)).unwrap_or_default()
         }
         _ => HashMap::new(),
     };
@@ -107,13 +107,14 @@ async fn parameter_types(catalog: &StatementCatalog, sql: &str, count: usize) ->
         let name = format!("${number}");
         casts.get(&name).cloned().or_else(|| found.get(&name).cloned().flatten())
     };
-    let known = |found: DataType| (found != DataType::Null).then_some(found);
-    (1..=count).map(|number| of(number).and_then(known).unwrap_or(DataType::Utf8View)).collect()
+    let text = Arc::new(Field::new("", DataType::Utf8View, true));
+    let known = |found: &FieldRef| !found.data_type().is_null();
+    (1..=count).map(|number| of(number).filter(known).unwrap_or(Arc::clone(&text))).collect()
 }
 
 /// The types that parameters are cast to where they stand. One that is cast to several types, or used without a cast as
 /// well, has the first of them.
-fn casts_of_parameters(sql: &str) -> HashMap<String, DataType> {
+fn casts_of_parameters(sql: &str) -> HashMap<String, FieldRef> {
     let mut casts = Casts::default();
     if let Ok(Parsed::Sql(statement)) = statement::parse(sql)
         && let DfStatement::Statement(statement) = *statement
@@ -126,7 +127,7 @@ fn casts_of_parameters(sql: &str) -> HashMap<String, DataType> {
 
 #[derive(Default)]
 struct Casts {
-    found: HashMap<String, DataType>,
+    found: HashMap<String, FieldRef>,
 }
 
 impl Visitor for Casts {
@@ -138,7 +139,7 @@ impl Visitor for Casts {
             && let ast::Value::Placeholder(name) = &value.value
             && let Ok(field) = field_named("parameter", &data_type.to_string())
         {
-            self.found.entry(name.clone()).or_insert_with(|| field.data_type().clone());
+            self.found.entry(name.clone()).or_insert_with(|| Arc::new(field));
         }
         ControlFlow::Continue(())
     }
@@ -178,6 +179,7 @@ async fn columns_of(
         | Parsed::Prepare { .. }
         | Parsed::DropMacro { .. }
         | Parsed::CreateSequence(_)
+        | Parsed::AlterSequence(_)
         | Parsed::SetVariable { .. }
         | Parsed::ResetVariable { .. }
         | Parsed::Transaction(_)

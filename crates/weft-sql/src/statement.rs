@@ -27,7 +27,7 @@ use crate::materialized;
 use crate::parameters::{Bindings, bound};
 use crate::rewrite;
 use crate::secret_statement::{self, SecretStatement};
-use crate::sequences::{self, CreateSequence};
+use crate::sequences::{self, AlterSequence, CreateSequence};
 use crate::set_statement::{parse_set, rest_as_value, setting_name};
 use crate::struct_types;
 use crate::table_info;
@@ -86,6 +86,8 @@ pub(crate) enum Parsed {
     DropMacro { names: Vec<ast::ObjectName>, if_exists: bool },
     /// `CREATE SEQUENCE name …`
     CreateSequence(Box<CreateSequence>),
+    /// `ALTER SEQUENCE name …`
+    AlterSequence(Box<AlterSequence>),
     /// `SET VARIABLE name = expression`, as a query
     SetVariable { name: String, query: Box<ast::Query> },
     /// `RESET VARIABLE name`
@@ -112,6 +114,7 @@ impl Parsed {
             | Parsed::Reindex { .. }
             | Parsed::DropMacro { .. }
             | Parsed::CreateSequence(_)
+            | Parsed::AlterSequence(_)
             | Parsed::AddDevice { .. } => true,
             Parsed::Sql(statement) => match statement.as_ref() {
                 DfStatement::Statement(statement) => matches!(
@@ -301,6 +304,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     }
     match (word(0), word(1), word(2)) {
         ("COPY", ..) => parse_copy(tokens),
+        ("ALTER", "SEQUENCE", _) => sequences::parse_alter(tokens),
         ("ALTER", "DATABASE", "ADD") => parse_add_device(tokens),
         ("ALTER", "VIEW", _)
             if text::significant(&tokens).iter().any(|token| is(token, "RENAME")) =>

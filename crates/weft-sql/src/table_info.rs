@@ -9,17 +9,16 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use weft_json::is_json;
 use weft_store::Column;
 
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::error::Result;
 use crate::grammar::{expect_eof, expected, parser, syntax};
-use crate::json::JSON_LENGTH;
 use crate::result_types::result_schema;
 use crate::run::{Run, Started};
 use crate::statement::{Parsed, parse_query};
 use crate::text::tokenize;
+use crate::text_kinds::TextKind;
 use crate::types::column_type_name;
 
 /// Parses `PRAGMA table_info('t')` and `PRAGMA table_info(t)`.
@@ -109,7 +108,7 @@ impl Run {
             data_type: field.data_type().clone(),
             nullable: field.is_nullable(),
             default: None,
-            max_length: is_json(field).then_some(JSON_LENGTH),
+            max_length: TextKind::of_field(field).map(TextKind::length),
         });
         Ok(columns.collect())
     }

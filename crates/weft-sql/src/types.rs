@@ -13,17 +13,16 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
 };
 
-use weft_json::{is_json, json_field};
 use weft_store::Column;
 
 use crate::constraints::ADD_SEQUENCE;
 use crate::error::SqlError;
 use crate::grammar::{expect_eof, parser, syntax};
 use crate::identifiers::quoted;
-use crate::json::JSON_LENGTH;
 use crate::statement::fold;
 use crate::struct_types;
 use crate::text::tokenize;
+use crate::text_kinds::TextKind;
 
 /// Digits of a decimal number, at most.
 const DECIMAL_DIGITS_MAX: u64 = 38;
@@ -37,19 +36,14 @@ pub(crate) struct WeftTypes;
 
 impl TypePlanner for WeftTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> DfResult<Option<FieldRef>> {
-        if is_json_name(sql_type) {
-            return Ok(Some(Arc::new(json_field("item", true))));
+        if let Some(kind) = TextKind::named(sql_type) {
+            return Ok(Some(Arc::new(kind.field("item"))));
         }
         let Some(data_type) = plan(sql_type).map_err(DataFusionError::from)? else {
             return Ok(None);
         };
         Ok(Some(Arc::new(Field::new("item", data_type, true))))
     }
-}
-
-/// True for the name of the type of JSON.
-pub(crate) fn is_json_name(sql_type: &SqlType) -> bool {
-    matches!(sql_type, SqlType::JSON | SqlType::JSONB)
 }
 
 /// The type that a name stands for, or nothing where DataFusion's rules apply.
@@ -129,9 +123,9 @@ pub(crate) fn field_named(field: &str, type_name: &str) -> Result<Field, SqlErro
 }
 
 fn field_of(name: &str, sql_type: &SqlType) -> Result<Field, SqlError> {
-    match is_json_name(sql_type) {
-        true => Ok(json_field(name, true)),
-        false => Ok(Field::new(name, type_of(sql_type)?, true)),
+    match TextKind::named(sql_type) {
+        Some(kind) => Ok(kind.field(name)),
+        None => Ok(Field::new(name, type_of(sql_type)?, true)),
     }
 }
 
@@ -174,7 +168,7 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
         Some(other) => error.with_hint(format!("write {other}")),
         None => error.with_hint(
             "types are BOOLEAN, TINYINT to BIGINT and UNSIGNED, HUGEINT, DECIMAL(p, s), REAL, DOUBLE, \
-             VARCHAR, BLOB, DATE, TIME, TIMESTAMP, INTERVAL, STRUCT(name type), MAP(type, type) and type[]",
+             VARCHAR, UUID, JSON, BLOB, DATE, TIME, TIMESTAMP, INTERVAL, STRUCT(name type), MAP(type, type) and type[]",
         ),
     }
 }
@@ -182,7 +176,6 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
 /// What stands for a type that there is not.
 fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
     Some(match sql_type {
-        SqlType::Uuid => "VARCHAR, of which uuid() gives values",
         SqlType::Enum(..) => "VARCHAR and CHECK (c IN ('a', 'b'))",
         SqlType::Bit(_) | SqlType::BitVarying(_) => "VARCHAR or BLOB",
         SqlType::Int128 | SqlType::Int256 | SqlType::UInt128 | SqlType::UInt256 => "HUGEINT",
@@ -191,7 +184,7 @@ fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
         SqlType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
             "serial" | "bigserial" | "smallserial" => "SERIAL",
             "money" => "DECIMAL(19, 4)",
-            "uuid" | "xml" | "citext" | "name" | "inet" => "VARCHAR",
+            "xml" | "citext" | "name" | "inet" => "VARCHAR",
             _ => return None,
         },
         _ => return None,
@@ -279,18 +272,18 @@ fn nested_type(data_type: &DataType) -> DataType {
 /// What people call the type of a column, with its greatest length.
 pub(crate) fn column_type_name(column: &Column) -> String {
     let name = type_name(&column.data_type);
-    match column.max_length {
-        Some(JSON_LENGTH) => "JSON".to_owned(),
-        Some(length) => format!("{name}({length})"),
-        None => name,
+    match (TextKind::of_length(column.max_length), column.max_length) {
+        (Some(kind), _) => kind.name().to_owned(),
+        (None, Some(length)) => format!("{name}({length})"),
+        (None, None) => name,
     }
 }
 
 /// What people call the type of a field.
 pub(crate) fn field_type_name(field: &Field) -> String {
-    match is_json(field) {
-        true => "JSON".to_owned(),
-        false => type_name(field.data_type()),
+    match TextKind::of_field(field) {
+        Some(kind) => kind.name().to_owned(),
+        None => type_name(field.data_type()),
     }
 }
 

@@ -82,5 +82,5 @@ pub use weft_sql::{
     ROLE_SUPERUSER, Relation, Result, ResultKind, SPILL_LEVELS, SessionFunction, Setting,
     Signature, SqlError as Error, Statement, StreamFormat, TransactionStatus, Value, array_items,
     copy_stream, grouped, insert_of_rows, is_incomplete, quoted, relation_names, spill_level_name,
-    split_statements, type_name,
+    split_statements, type_name, uuid_bytes,
 };

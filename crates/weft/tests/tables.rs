@@ -5,7 +5,7 @@ mod support;
 use std::thread;
 
 use support::{check, check_error, database, rows};
-use weft::{Database, DatabaseOptions, ErrorKind, ResultKind};
+use weft::{Database, DatabaseOptions, ErrorKind, ResultKind, Session};
 
 #[test]
 fn rows_come_back() {
@@ -614,4 +614,39 @@ fn sequences_never_give_a_value_again() {
     let options = DatabaseOptions { read_only: true, ..options };
     let session = Database::open(&path, &options).unwrap().session().unwrap();
     check_error(&session, "SELECT nextval('s')", ErrorKind::Storage);
+}
+
+#[test]
+fn an_altered_sequence_goes_on_behind_its_values_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, options) = (directory.path().join("my.weft"), DatabaseOptions::default());
+    let value = |session: &Session| -> i64 {
+        rows(session, "SELECT nextval('s')").concat().trim().parse().unwrap()
+    };
+    let statements =
+        ["INCREMENT 10", "RESTART WITH 5000 MAXVALUE 100000", "INCREMENT -1 MAXVALUE 200000"];
+    let first = {
+        let session = Database::open(&path, &options).unwrap().session().unwrap();
+        session.execute("CREATE SEQUENCE s").unwrap();
+        value(&session)
+    };
+    let mut last = first;
+    for statement in statements {
+        let session = Database::open(&path, &options).unwrap().session().unwrap();
+        session.execute(&format!("ALTER SEQUENCE s {statement}")).unwrap();
+        let next = value(&session);
+        match statement.starts_with("RESTART") {
+            true => assert_eq!(next, 5000),
+            false => assert_ne!(next, last),
+        }
+        let step = value(&session) - next;
+        assert_eq!(
+            step,
+            if statement.starts_with("INCREMENT -1") { -1 } else { 10 },
+            "{statement}"
+        );
+        last = next + step;
+    }
+    // The values that were reserved before it was altered for the last time lie behind.
+    assert!(last > 5010, "{last}");
 }

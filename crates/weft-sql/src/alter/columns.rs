@@ -10,6 +10,7 @@ use super::target::{Column, Target, Value};
 use crate::ddl::declared_columns;
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::statement::fold;
+use crate::text_kinds::TextKind;
 
 impl Target<'_> {
     /// ADD COLUMN.
@@ -180,18 +181,19 @@ impl Target<'_> {
                 format!("drop the foreign key first, and add it again: DROP CONSTRAINT {key}"),
             ));
         }
+        let kinds = [old.max_length, new.max_length].map(TextKind::of_length);
+        let is_kind_there = kinds.iter().any(Option::is_some);
+        let is_other_kind = kinds[0] != kinds[1];
         let is_within = match (old.max_length, new.max_length) {
             (_, None) => true,
-            (Some(old), Some(new)) => old <= new && !is_json(old) && !is_json(new),
+            (Some(old), Some(new)) => old <= new && !is_kind_there,
             (None, Some(_)) => false,
         };
-        let is_json_now = old.max_length != new.max_length
-            && (old.max_length.is_some_and(is_json) || new.max_length.is_some_and(is_json));
         let is_kept = using.is_none()
             && old.data_type == new.data_type
             && (is_within || old.max_length == new.max_length)
-            && !is_json_now;
-        if old.data_type != new.data_type || is_json_now {
+            && !is_other_kind;
+        if old.data_type != new.data_type || is_other_kind {
             self.is_losing = true;
         }
         let column = &mut self.columns[place];
@@ -222,10 +224,6 @@ impl Target<'_> {
             table.constraints().foreign_keys.iter().find(is_to).map(|key| key.name.clone())
         })
     }
-}
-
-fn is_json(max_length: u32) -> bool {
-    max_length == crate::json::JSON_LENGTH
 }
 
 fn exists(table: &str, column: &str) -> SqlError {

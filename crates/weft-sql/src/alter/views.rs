@@ -55,7 +55,7 @@ async fn columns(
     view: &str,
 ) -> Result<Vec<(String, DataType)>> {
     let catalog = catalog.unbound();
-    let relation = Relation::of_batches(marked_schema(schema), Vec::new())?;
+    let relation = Relation::of_rows(marked_schema(schema), Vec::new())?;
     let relation = RelationTable::new(&schema.name, relation);
     catalog.bind_rows(&schema.name, Arc::new(relation));
     let sql = catalog.snapshot().view(view).unwrap_or_default().to_owned();

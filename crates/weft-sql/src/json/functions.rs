@@ -10,7 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result as DfResult, ScalarValue, exec_datafusion_err, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 use weft_json::{
@@ -111,7 +111,11 @@ pub(super) static CHECKED: Named =
 pub(super) static CHECKED_OR_NULL: Named =
     named("try_json_of", &[], Does::Whole(Whole::CheckedOrNull), Returns::Json, (1, 1));
 
-static OTHERS: [Named; 16] = [
+/// The JSON of a value.
+static TO_JSON: Named =
+    named("to_json", &["json_quote"], Does::Make(Make::Encoded), Returns::Json, (1, 1));
+
+static OTHERS: [Named; 15] = [
     named("json_value", &[], Does::Part(Part::Scalar), Returns::Text, (2, 2)),
     named("json_exists", &[], Does::Part(Part::Exists), Returns::Boolean, (2, 2)),
     named("json_type", &[], Does::Part(Part::Type), Returns::Text, (1, 2)),
@@ -123,7 +127,6 @@ static OTHERS: [Named; 16] = [
     named("json_pretty", &[], Does::Whole(Whole::Pretty), Returns::Text, (1, 1)),
     named("json_contains", &[], Does::Whole(Whole::Contains), Returns::Boolean, (2, 2)),
     named("json_merge_patch", &[], Does::Whole(Whole::Merged), Returns::Json, (2, ANY)),
-    named("to_json", &["json_quote"], Does::Make(Make::Encoded), Returns::Json, (1, 1)),
     named("row_to_json", &[], Does::Make(Make::Encoded), Returns::Json, (1, 1)),
     named("array_to_json", &[], Does::Make(Make::Encoded), Returns::Json, (1, 1)),
     named(
@@ -144,8 +147,13 @@ static OTHERS: [Named; 16] = [
 
 /// All functions.
 pub(crate) fn json_functions() -> Vec<Arc<ScalarUDF>> {
-    let own = [&EXTRACT, &EXTRACT_TEXT].into_iter().chain(&OTHERS).map(function);
+    let own = [&EXTRACT, &EXTRACT_TEXT, &TO_JSON].into_iter().chain(&OTHERS).map(function);
     own.chain(transforms()).collect()
+}
+
+/// The JSON of a value that is none.
+pub(crate) fn json_value(value: Expr) -> Expr {
+    function(&TO_JSON).call(vec![value])
 }
 
 /// The function of this description.

@@ -6,7 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result as DfResult, exec_datafusion_err, plan_datafusion_err, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 use weft_json::{Decoder, Kind, elements, json_field, kind, members, unescaped};
@@ -24,6 +24,11 @@ pub(super) fn transforms() -> [Arc<ScalarUDF>; 2] {
         function("json_transform", "from_json", true),
         function("json_transform_strict", "from_json_strict", false),
     ]
+}
+
+/// JSON cast to a type. With `is_lenient`, what does not fit is NULL.
+pub(crate) fn json_as(json: Expr, data_type: &DataType, is_lenient: bool) -> Expr {
+    to_type(data_type, is_lenient).call(vec![json])
 }
 
 /// The function that casts JSON to a type. With `is_lenient`, what does not fit is NULL.

@@ -56,7 +56,7 @@ impl Checks {
             return Ok(Checks::default());
         }
         // The table as a relation without rows, to plan queries of it.
-        let relation = Relation::of_batches(marked_schema(schema), Vec::new())?;
+        let relation = Relation::of_rows(marked_schema(schema), Vec::new())?;
         let name = parts(catalog.snapshot(), &schema.name).1;
         let relations = Arc::new(HashMap::from([(name.to_owned(), relation)]));
         let catalog = &catalog.clone().with_relations(&relations);

@@ -26,6 +26,7 @@ use parquet::file::statistics::{Statistics, ValueStatistics};
 use weft_remote::name_of_location;
 
 use super::guard::caught;
+use crate::postgres::POSTGRES_TYPE;
 
 /// A column chunk that expands by more than this factor, and beyond the memory limit, is refused.
 const EXPANSION_MAX: u64 = 1_000;
@@ -196,7 +197,8 @@ fn set_arrow_schema(pairs: &mut Option<Vec<KeyValue>>, encoded: Option<String>) 
     }
 }
 
-/// The schema without dictionaries and run ends: a dictionary may hold a null, which its readers take for a value.
+/// The schema without dictionaries and run ends: a dictionary may hold a null, which its readers take for a value. Types that only
+/// Weft knows are left out, as anything may be in the file.
 fn plain_schema(schema: &Schema) -> Schema {
     let fields: Fields = schema.fields().iter().map(plain_field).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
@@ -209,9 +211,11 @@ fn plain_field(field: &Arc<Field>) -> Arc<Field> {
         DataType::List(item) => DataType::List(plain_field(item)),
         DataType::LargeList(item) => DataType::LargeList(plain_field(item)),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain_field).collect()),
-        _ => return Arc::clone(field),
+        other => other.clone(),
     };
-    Arc::new(field.as_ref().clone().with_data_type(data_type))
+    let mut metadata = field.metadata().clone();
+    metadata.remove(POSTGRES_TYPE);
+    Arc::new(field.as_ref().clone().with_data_type(data_type).with_metadata(metadata))
 }
 
 fn is_float(column: &parquet::schema::types::ColumnDescriptor) -> bool {

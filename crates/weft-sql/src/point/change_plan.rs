@@ -468,7 +468,7 @@ impl Work<'_> {
         let parameters =
             parameters.map(|(number, of)| Field::new(parameter_column(number), of.clone(), true));
         fields.extend(parameters);
-        let relation = Relation::of_batches(Arc::new(Schema::new(fields)), Vec::new())?;
+        let relation = Relation::of_rows(Arc::new(Schema::new(fields)), Vec::new())?;
         let relations = Arc::new(HashMap::from([(name.to_owned(), relation)]));
         Ok(self.catalog.clone().with_relations(&relations))
     }

@@ -12,6 +12,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use weft_json::is_json;
 
+use crate::uuids::{canonical, is_uuid};
 use crate::value::Value;
 
 /// What a value is to a column of a key.
@@ -33,6 +34,10 @@ pub(super) fn key_part(value: &Value, field: &Field) -> Option<KeyPart> {
         (Value::Integer(value), data_type) => return integer(i128::from(*value), data_type),
         (Value::Unsigned(value), data_type) => return integer(i128::from(*value), data_type),
         (Value::Boolean(value), DataType::Boolean) => Arc::new(BooleanArray::from(vec![*value])),
+        // What is no UUID is an error, which the planner finds.
+        (Value::Text(value), DataType::Utf8View) if is_uuid(field) => {
+            Arc::new(StringViewArray::from_iter_values([canonical(value)?]))
+        }
         (Value::Text(value), DataType::Utf8View) => {
             Arc::new(StringViewArray::from_iter_values([value]))
         }
@@ -82,6 +87,7 @@ pub(super) fn is_of(value: &Value, type_name: &str) -> bool {
         "INTEGER" => fits(i32::MIN.into(), i32::MAX.into()),
         "BIGINT" => fits(i64::MIN, i64::MAX),
         "DOUBLE" => matches!(value, Value::Double(_)),
+        "UUID" => matches!(value, Value::Text(text) if canonical(text).is_some()),
         "VARCHAR" => matches!(value, Value::Text(_)),
         "BOOLEAN" => matches!(value, Value::Boolean(_)),
         "BLOB" => matches!(value, Value::Blob(_)),

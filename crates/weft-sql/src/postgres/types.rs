@@ -4,11 +4,11 @@ use arrow::datatypes::{DataType, Field};
 use weft_json::is_json;
 use weft_store::Column;
 
-use crate::json::JSON_LENGTH;
+use crate::text_kinds::{TextKind, declared_length};
 use crate::types::stored_type;
 
-/// The key of a field's metadata that names its type in PostgreSQL, where the Arrow type does not: the catalog's `oid`,
-/// `name` and `char`.
+/// The key of a field's metadata that names its type in PostgreSQL, where the Arrow type does not: `uuid`, and the
+/// catalog's `oid`, `name` and `char`.
 pub const POSTGRES_TYPE: &str = "weft.postgres_type";
 
 /// A type of PostgreSQL.
@@ -106,9 +106,9 @@ pub(crate) fn oid_named(name: &str) -> Option<i64> {
 
 /// The number and the modifier of the type of a column.
 pub(crate) fn type_of_column(column: &Column) -> (i64, i32) {
-    let length = column.max_length.and_then(|length| i32::try_from(length).ok());
-    if column.max_length == Some(JSON_LENGTH) {
-        return (114, -1);
+    let length = declared_length(column.max_length).and_then(|length| i32::try_from(length).ok());
+    if let Some(kind) = TextKind::of_length(column.max_length) {
+        return type_of_field(&kind.field(""));
     }
     match (type_of(&column.data_type), length) {
         ((25, _), Some(length)) => (1043, length.saturating_add(4)),

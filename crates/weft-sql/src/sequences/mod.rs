@@ -4,6 +4,7 @@
 //! values it has given does not: values are given from memory (`positions.rs`) and never again, even if their transaction is rolled
 //! back. Before a statement commits, or its rows are sent, an option of the store says how many values may have been given by then
 //! (`Run::keep_sequences`). It is ahead of what was given, so that few statements write it; a restart begins where it ends.
+//! A sequence that is altered keeps its position, which goes on from the last value in the new way when the next one is wanted.
 
 mod owned;
 mod positions;
@@ -24,7 +25,9 @@ pub(crate) use owned::{
 };
 pub(crate) use positions::{CurrentValues, Positions, UsedSequences, current, last, next, set};
 pub(crate) use statements::check_defaults;
-pub(crate) use syntax::{CreateSequence, order_identity_options, parse_create};
+pub(crate) use syntax::{
+    AlterSequence, CreateSequence, order_identity_options, parse_alter, parse_create,
+};
 
 /// What a sequence belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,21 +17,90 @@ const RESERVED: (u64, u64) = (32, 65_536);
 /// Where a sequence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
-    /// Its first value, or the first one since `setval`.
+    /// Its first value, the first one since `setval`, or the first one after it was altered.
     origin: i128,
     /// How many values it has given since.
     used: u64,
+    /// The last value that it has given.
+    last: Option<i64>,
+    /// How its values follow each other; `None` where it is not known: no value is, either.
+    steps: Option<Steps>,
+}
+
+/// How the values of a sequence follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Steps {
+    increment: i64,
+    min: i64,
+    max: i64,
+    cycles: bool,
+}
+
+impl Steps {
+    fn of(sequence: &Sequence) -> Steps {
+        let Sequence { increment, min, max, cycles, .. } = *sequence;
+        Steps { increment, min, max, cycles }
+    }
 }
 
 impl Position {
+    /// The position of a sequence that has given no value.
+    fn first(sequence: &Sequence) -> Position {
+        let steps = Some(Steps::of(sequence));
+        Position { origin: sequence.start.into(), used: 0, last: None, steps }
+    }
+
+    /// The position, from which values follow as the sequence has them: after it was altered, from the last value on.
+    fn following(self, sequence: &Sequence) -> Position {
+        let steps = Some(Steps::of(sequence));
+        match self.last {
+            Some(last) if self.steps.is_some() && self.steps != steps => {
+                let origin = i128::from(last) + i128::from(sequence.increment);
+                Position { origin, used: 0, steps, ..self }
+            }
+            _ => Position { steps, ..self },
+        }
+    }
+
+    /// The position after so many more values than it has given.
+    fn ahead(self, sequence: &Sequence, count: u64) -> Position {
+        let used = self.used.saturating_add(count);
+        let end = if sequence.increment > 0 { sequence.max } else { sequence.min };
+        let last = sequence.value(self.origin, used.saturating_sub(1)).unwrap_or(end);
+        Position { used, last: Some(last), ..self }
+    }
+
+    /// The position that a sequence was kept at, in what is committed or else in the transaction; the first one if in neither.
+    fn found(committed: &Snapshot, own: &Snapshot, sequence: &Sequence) -> Position {
+        let kept = Position::kept(committed, sequence.id);
+        let kept = kept.or_else(|| Position::kept(own, sequence.id));
+        kept.unwrap_or_else(|| Position::first(sequence))
+    }
+
     fn text(self) -> String {
-        format!("{} {}", self.origin, self.used)
+        let Position { origin, used, last, steps } = self;
+        let Some(Steps { increment, min, max, cycles }) = steps else {
+            return format!("{origin} {used}");
+        };
+        let last = last.map_or_else(|| "none".to_owned(), |last| last.to_string());
+        format!("{origin} {used} {last} {increment} {min} {max} {cycles}")
     }
 
     /// The position that the option of a sequence says.
     fn kept(snapshot: &Snapshot, id: u64) -> Option<Position> {
-        let (origin, used) = snapshot.option(&option_of(id))?.split_once(' ')?;
-        Some(Position { origin: origin.parse().ok()?, used: used.parse().ok()? })
+        Position::read(snapshot.option(&option_of(id))?)
+    }
+
+    fn read(text: &str) -> Option<Position> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let (origin, used) = (words.first()?.parse().ok()?, words.get(1)?.parse().ok()?);
+        let [last, increment, min, max, cycles] = words.get(2..)? else {
+            return Some(Position { origin, used, last: None, steps: None });
+        };
+        let (increment, min) = (increment.parse().ok()?, min.parse().ok()?);
+        let (max, cycles) = (max.parse().ok()?, cycles.parse().ok()?);
+        let steps = Some(Steps { increment, min, max, cycles });
+        Some(Position { origin, used, last: last.parse().ok(), steps })
     }
 }
 
@@ -114,20 +183,20 @@ pub(crate) fn next(around: &Surroundings, text: &str) -> Result<i64> {
     let engine = around.engine()?;
     let value = {
         let mut positions = engine.sequences.lock();
-        let position = match positions.get_mut(&sequence.id) {
-            Some(position) => position,
+        let known = match positions.get(&sequence.id) {
+            Some(known) => *known,
             None => {
-                let first = Position { origin: sequence.start.into(), used: 0 };
-                let kept = Position::kept(&engine.store().snapshot(), sequence.id);
-                let kept = match kept {
-                    Some(kept) => Some(kept),
-                    None => Position::kept(around.snapshot()?.as_ref(), sequence.id),
-                };
-                positions.entry(sequence.id).or_insert(kept.unwrap_or(first))
+                let own = around.snapshot()?;
+                Position::found(&engine.store().snapshot(), &own, &sequence)
             }
         };
+        let mut position = known.following(&sequence);
         let value = sequence.value(position.origin, position.used);
-        position.used += u64::from(value.is_some());
+        if value.is_some() {
+            position.used += 1;
+            position.last = value;
+        }
+        positions.insert(sequence.id, position);
         value
     };
     let Some(value) = value else {
@@ -180,7 +249,12 @@ pub(crate) fn set(around: &Surroundings, text: &str, value: i64, is_given: bool)
         return Err(SqlError::new(ErrorKind::Data, message));
     }
     let step = if is_given { sequence.increment } else { 0 };
-    let position = Position { origin: i128::from(value) + i128::from(step), used: 0 };
+    let position = Position {
+        origin: i128::from(value) + i128::from(step),
+        used: 0,
+        last: is_given.then_some(value),
+        steps: Some(Steps::of(&sequence)),
+    };
     around.engine()?.sequences.lock().insert(sequence.id, position);
     around.sequences.note();
     if is_given {
@@ -190,6 +264,46 @@ pub(crate) fn set(around: &Surroundings, text: &str, value: i64, is_given: bool)
 }
 
 impl Run {
+    /// Moves a sequence that is altered, as `setval` does: to the value with which it begins anew, or nowhere. `names` are its name and
+    /// the one that the statement has, `of` the sequence before and after.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Semantic`] for a value outside of its bounds.
+    pub(super) fn move_sequence(
+        &self,
+        snapshot: &Snapshot,
+        (name, text): (&str, &str),
+        (old, altered): (&Sequence, &Sequence),
+        restart: Option<i64>,
+    ) -> Result<()> {
+        let engine = self.session.engine();
+        let mut positions = engine.sequences.lock();
+        let known = positions.get(&old.id).copied();
+        let known =
+            known.unwrap_or_else(|| Position::found(&engine.store().snapshot(), snapshot, old));
+        let position = match restart {
+            Some(value) => Position { origin: value.into(), used: 0, last: None, steps: None },
+            None => known,
+        };
+        let (min, max) = (altered.min, altered.max);
+        if let Some(value) = restart.or(known.last)
+            && !(min..=max).contains(&value)
+        {
+            let message = format!(
+                "sequence {name} is at {value}, which is not between MINVALUE {min} and MAXVALUE {max}"
+            );
+            return Err(SqlError::new(ErrorKind::Semantic, message)
+                .with_hint("write RESTART WITH a value between them"));
+        }
+        let position = Position { steps: position.steps.or(Some(Steps::of(altered))), ..position };
+        positions.insert(old.id, position);
+        drop(positions);
+        let used = &self.control.sequences;
+        used.lock().insert(text.to_owned(), Arc::new(altered.clone()));
+        used.note();
+        Ok(())
+    }
+
     /// Makes durable how many values the statement has taken of sequences, before anybody can rely on them.
     ///
     /// # Errors
@@ -252,17 +366,49 @@ impl Run {
                 // It was dropped meanwhile.
                 (false, None) => continue,
             };
-            let first = Position { origin: sequence.start.into(), used: 0 };
-            let kept = kept.unwrap_or(first);
-            if kept.origin == now.origin && kept.used >= now.used {
+            let kept = kept.unwrap_or_else(|| Position::first(sequence));
+            if kept.origin == now.origin && kept.used >= now.used && kept.steps == now.steps {
                 continue;
             }
             let (least, most) = RESERVED;
             let ahead = now.used.saturating_sub(kept.used).clamp(least, most);
-            let reserved = Position { used: now.used.saturating_add(ahead), ..now };
+            let reserved = now.ahead(sequence, ahead);
             let (name, value) = (option_of(sequence.id), Some(reserved.text()));
             changes.push((Change::SetOption { name, value }, is_committed));
         }
         Ok(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::Owner;
+
+    fn sequence(increment: i64, max: i64) -> Sequence {
+        let owner = Owner::None;
+        Sequence { id: 7, start: 1, increment, min: 1, max, cycles: false, owner }
+    }
+
+    #[test]
+    fn positions_are_read_as_they_were_written() {
+        let first = Position::first(&sequence(2, 9));
+        for position in [first, first.ahead(&sequence(2, 9), 3)] {
+            assert_eq!(Position::read(&position.text()), Some(position));
+        }
+        // As sequences were kept before they could be altered.
+        let before = Position { origin: 1, used: 32, last: None, steps: None };
+        assert_eq!(Position::read("1 32"), Some(before));
+        assert_eq!(Position::read("1 x"), None);
+    }
+
+    #[test]
+    fn values_of_an_altered_sequence_follow_the_last_one() {
+        let given = Position::first(&sequence(2, 9)).ahead(&sequence(2, 9), 3);
+        assert_eq!((given.last, given.following(&sequence(2, 9))), (Some(5), given));
+        let altered = given.following(&sequence(10, 99));
+        assert_eq!((altered.origin, altered.used), (15, 0));
+        let unused = Position::first(&sequence(2, 9)).following(&sequence(10, 99));
+        assert_eq!((unused.origin, unused.used), (1, 0));
     }
 }

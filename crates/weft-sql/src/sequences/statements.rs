@@ -1,4 +1,4 @@
-//! CREATE SEQUENCE and DROP SEQUENCE, and the sequences that defaults of columns need.
+//! CREATE SEQUENCE, ALTER SEQUENCE and DROP SEQUENCE, and the sequences that defaults of columns need.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ use crate::definitions::{Kind, stored_name};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::run::{Run, Started};
 use crate::schemas::check_place;
-use crate::sequences::syntax::{CreateSequence, Options};
+use crate::sequences::syntax::{AlterSequence, CreateSequence, Options, Restart};
 use crate::sequences::{Owner, Sequence, name_in, option_of, unknown};
 use crate::text::DIALECT;
 
@@ -36,22 +36,53 @@ impl Sequence {
         let (least, most) = options.bounds.unwrap_or((i64::MIN, i64::MAX));
         let (first, last) = if increment > 0 { (1, most) } else { (least, -1) };
         let (min, max) = (options.min.unwrap_or(first), options.max.unwrap_or(last));
-        if min >= max {
-            return refuse(format!("MINVALUE {min} must be less than MAXVALUE {max}"));
-        }
         if min < least || max > most {
             return refuse(format!("its type has values from {least} to {most}"));
         }
         let start = options.start.unwrap_or(if increment > 0 { min } else { max });
+        let cycles = options.cycles.unwrap_or(false);
+        // A number that does not depend on what other transactions, which may be rolled back, have made.
+        let id = RandomState::new().hash_one(name);
+        Sequence { id, start, increment, min, max, cycles, owner }.checked(name)
+    }
+
+    /// The sequence, altered as options say. What they do not say stays.
+    ///
+    /// # Errors
+    /// As [`Sequence::of`].
+    fn altered(&self, name: &str, options: &Options) -> Result<Sequence> {
+        let increment = options.increment.unwrap_or(self.increment);
+        let (first, last) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
+        let altered = Sequence {
+            increment,
+            min: options.min.unwrap_or(if options.no_min { first } else { self.min }),
+            max: options.max.unwrap_or(if options.no_max { last } else { self.max }),
+            start: options.start.unwrap_or(self.start),
+            cycles: options.cycles.unwrap_or(self.cycles),
+            ..self.clone()
+        };
+        altered.checked(name)
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Semantic`] for what no sequence can have.
+    fn checked(self, name: &str) -> Result<Sequence> {
+        let refuse = |problem: String| {
+            Err(SqlError::new(ErrorKind::Semantic, format!("sequence {name}: {problem}")))
+        };
+        let Sequence { start, increment, min, max, .. } = self;
+        if increment == 0 {
+            return refuse("INCREMENT must not be 0".to_owned());
+        }
+        if min >= max {
+            return refuse(format!("MINVALUE {min} must be less than MAXVALUE {max}"));
+        }
         if !(min..=max).contains(&start) {
             return refuse(format!(
                 "START {start} is not between MINVALUE {min} and MAXVALUE {max}"
             ));
         }
-        let cycles = options.cycles.unwrap_or(false);
-        // A number that does not depend on what other transactions, which may be rolled back, have made.
-        let id = RandomState::new().hash_one(name);
-        Ok(Sequence { id, start, increment, min, max, cycles, owner })
+        Ok(self)
     }
 
     /// The change that makes it.
@@ -148,6 +179,31 @@ impl Run {
             changes.push(Change::SetOption { name: option_of(old.id), value: None });
         }
         changes.push(made.create(&name, create.or_replace));
+        Ok(self.change(tag, changes))
+    }
+
+    /// ALTER SEQUENCE.
+    pub(crate) fn alter_sequence(
+        &self,
+        catalog: &StatementCatalog,
+        alter: &AlterSequence,
+    ) -> Result<Started> {
+        let tag = "ALTER SEQUENCE";
+        let name = relation_name(&alter.name)?;
+        let snapshot = catalog.snapshot();
+        let Some(old) = Sequence::find(snapshot, &name)? else {
+            return match alter.if_exists {
+                true => Ok(self.change(tag, Vec::new())),
+                false => Err(unknown(snapshot, &name)),
+            };
+        };
+        let altered = old.altered(&name, &alter.options)?;
+        let restart = alter.restart.map(|restart| match restart {
+            Restart::AtStart => altered.start,
+            Restart::At(value) => value,
+        });
+        self.move_sequence(snapshot, (&name, &alter.name.to_string()), (&old, &altered), restart)?;
+        let changes = if altered == old { Vec::new() } else { vec![altered.create(&name, true)] };
         Ok(self.change(tag, changes))
     }
 

@@ -1,4 +1,4 @@
-//! The grammar of CREATE SEQUENCE, whose options stand in any order, and of the options of identity columns.
+//! The grammar of CREATE SEQUENCE and ALTER SEQUENCE, whose options stand in any order, and of the options of identity columns.
 
 use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -17,6 +17,23 @@ pub(crate) struct CreateSequence {
     pub(crate) options: Options,
 }
 
+/// ALTER SEQUENCE.
+#[derive(Debug)]
+pub(crate) struct AlterSequence {
+    pub(crate) name: ObjectName,
+    pub(crate) if_exists: bool,
+    pub(crate) options: Options,
+    pub(crate) restart: Option<Restart>,
+}
+
+/// Where a sequence begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restart {
+    /// Where it began at first.
+    AtStart,
+    At(i64),
+}
+
 /// The options of a sequence; `None` for what is not said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -25,6 +42,10 @@ pub(crate) struct Options {
     pub(crate) increment: Option<i64>,
     pub(crate) min: Option<i64>,
     pub(crate) max: Option<i64>,
+    /// NO MINVALUE: the least value is the default one.
+    pub(crate) no_min: bool,
+    /// NO MAXVALUE.
+    pub(crate) no_max: bool,
     pub(crate) start: Option<i64>,
     pub(crate) cycles: Option<bool>,
 }
@@ -58,14 +79,45 @@ pub(crate) fn parse_create(tokens: &[TokenWithSpan]) -> Result<Option<Parsed>> {
         return Err(SqlError::new(ErrorKind::Semantic, message));
     }
     let name = parser.parse_object_name(false).map_err(syntax)?;
-    let options = options(&mut parser)?;
+    let options = options(&mut parser, None)?;
     expect_eof(&mut parser)?;
     let create = CreateSequence { name, or_replace, if_not_exists, options };
     Ok(Some(Parsed::CreateSequence(Box::new(create))))
 }
 
-/// Takes the options that come next.
-fn options(parser: &mut Parser<'_>) -> Result<Options> {
+/// Parses `ALTER SEQUENCE [IF EXISTS] name options`.
+///
+/// # Errors
+/// [`ErrorKind::Syntax`]; [`ErrorKind::NotSupported`] for another type and another name.
+pub(crate) fn parse_alter(tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let mut parser = parser(tokens);
+    parser.next_token();
+    parser.next_token();
+    let if_exists = take_word(&mut parser, "IF");
+    if if_exists && !take_word(&mut parser, "EXISTS") {
+        return expected("EXISTS", &parser.peek_token());
+    }
+    let name = parser.parse_object_name(false).map_err(syntax)?;
+    let next = parser.peek_token();
+    if ["RENAME", "SET"].iter().any(|word| is(&next, word)) {
+        return Err(SqlError::not_supported(format!("ALTER SEQUENCE … {next}"))
+            .with_hint("make another sequence, and set it with setval"));
+    }
+    if next.token == Token::EOF {
+        return expected("RESTART, INCREMENT, MINVALUE, MAXVALUE, START or CYCLE", &next);
+    }
+    let mut restart = None;
+    let options = options(&mut parser, Some(&mut restart))?;
+    expect_eof(&mut parser)?;
+    if options.bounds.is_some() {
+        return Err(SqlError::not_supported("ALTER SEQUENCE … AS another type")
+            .with_hint("set its bounds: MINVALUE n MAXVALUE n"));
+    }
+    Ok(Parsed::AlterSequence(Box::new(AlterSequence { name, if_exists, options, restart })))
+}
+
+/// Takes the options that come next; RESTART is one of them if there is a place for it.
+fn options(parser: &mut Parser<'_>, mut restart: Option<&mut Option<Restart>>) -> Result<Options> {
     let mut options = Options::default();
     loop {
         let next = parser.peek_token();
@@ -76,6 +128,17 @@ fn options(parser: &mut Parser<'_>) -> Result<Options> {
         if take_word(parser, "AS") {
             once(options.bounds.is_none())?;
             options.bounds = Some(bounds(parser)?);
+        } else if let Some(restart) = &mut restart
+            && take_word(parser, "RESTART")
+        {
+            once(restart.is_none())?;
+            let is_with = take_word(parser, "WITH");
+            let next = parser.peek_token();
+            let is_number = matches!(next.token, Token::Number(..) | Token::Minus | Token::Plus);
+            **restart = Some(match is_with || is_number {
+                true => Restart::At(number(parser)?),
+                false => Restart::AtStart,
+            });
         } else if take_word(parser, "INCREMENT") {
             take_word(parser, "BY");
             once(options.increment.is_none())?;
@@ -85,10 +148,10 @@ fn options(parser: &mut Parser<'_>) -> Result<Options> {
             once(options.start.is_none())?;
             options.start = Some(number(parser)?);
         } else if take_word(parser, "MINVALUE") {
-            once(options.min.is_none())?;
+            once(options.min.is_none() && !options.no_min)?;
             options.min = Some(number(parser)?);
         } else if take_word(parser, "MAXVALUE") {
-            once(options.max.is_none())?;
+            once(options.max.is_none() && !options.no_max)?;
             options.max = Some(number(parser)?);
         } else if take_word(parser, "CYCLE") {
             once(options.cycles.is_none())?;
@@ -100,7 +163,13 @@ fn options(parser: &mut Parser<'_>) -> Result<Options> {
             if take_word(parser, "CYCLE") {
                 once(options.cycles.is_none())?;
                 options.cycles = Some(false);
-            } else if !take_word(parser, "MINVALUE") && !take_word(parser, "MAXVALUE") {
+            } else if take_word(parser, "MINVALUE") {
+                once(options.min.is_none() && !options.no_min)?;
+                options.no_min = true;
+            } else if take_word(parser, "MAXVALUE") {
+                once(options.max.is_none() && !options.no_max)?;
+                options.no_max = true;
+            } else {
                 return expected("MINVALUE, MAXVALUE or CYCLE", &parser.peek_token());
             }
         } else if take_word(parser, "OWNED") {
@@ -170,7 +239,7 @@ pub(crate) fn order_identity_options(tokens: &mut Vec<TokenWithSpan>) -> Result<
         };
         let span = tokens[open].span;
         let mut parser = parser(inside[..length].to_vec());
-        let found = options(&mut parser)?;
+        let found = options(&mut parser, None)?;
         expect_eof(&mut parser)?;
         let word = |word: &str| TokenWithSpan { token: Token::make_word(word, None), span };
         let mut ordered = Vec::new();
@@ -227,6 +296,33 @@ mod tests {
         assert!(parsed("CREATE SEQUENCE s START 1 START 2").is_err());
         assert!(parsed("CREATE SEQUENCE s START 1.5").is_err());
         assert!(parse_create(&tokenize("CREATE TABLE t (a INT)").unwrap()).unwrap().is_none());
+    }
+
+    #[test]
+    fn alterations_may_begin_anew() {
+        let parsed = |sql: &str| -> Result<AlterSequence> {
+            match parse_alter(tokenize(sql)?)? {
+                Parsed::AlterSequence(alter) => Ok(*alter),
+                other => panic!("{sql}: {other:?}"),
+            }
+        };
+        let alter = parsed("ALTER SEQUENCE IF EXISTS a.s NO MAXVALUE RESTART CYCLE").unwrap();
+        assert!(alter.if_exists && alter.options.no_max && alter.options.cycles == Some(true));
+        assert_eq!(alter.restart, Some(Restart::AtStart));
+        let restart = |sql: &str| parsed(sql).map(|alter| alter.restart);
+        assert_eq!(restart("ALTER SEQUENCE s RESTART WITH -7").unwrap(), Some(Restart::At(-7)));
+        assert_eq!(restart("ALTER SEQUENCE s RESTART 7").unwrap(), Some(Restart::At(7)));
+        assert_eq!(restart("ALTER SEQUENCE s OWNED BY NONE").unwrap(), None);
+        for sql in [
+            "ALTER SEQUENCE s",
+            "ALTER SEQUENCE s RESTART RESTART",
+            "ALTER SEQUENCE s MAXVALUE 1 NO MAXVALUE",
+            "ALTER SEQUENCE s AS INTEGER",
+            "ALTER SEQUENCE s RENAME TO t",
+        ] {
+            assert!(parsed(sql).is_err(), "{sql}");
+        }
+        assert!(parse_create(&tokenize("CREATE SEQUENCE s RESTART").unwrap()).is_err());
     }
 
     #[test]

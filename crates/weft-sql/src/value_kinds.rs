@@ -1,0 +1,46 @@
+//! VALUES with JSON or UUIDs in a column and other values beside them: DataFusion wants one type's metadata in all rows, so the
+//! others are cast.
+
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType as SqlType, Expr, SetExpr, TypedString, Value,
+};
+
+use crate::text_kinds::TextKind;
+use crate::uuids::gives_uuid;
+
+/// Casts what stands beside JSON or UUIDs in a column of VALUES.
+pub(crate) fn rewrite(body: &mut SetExpr) {
+    let SetExpr::Values(values) = body else { return };
+    let columns = values.rows.iter().map(|row| row.content.len()).min().unwrap_or_default();
+    for column in 0..columns {
+        let mut kinds = values.rows.iter().map(|row| kind_of(&row.content[column]));
+        let Some(first) = kinds.next() else { return };
+        let Some(kind) = kinds.find(|kind| *kind != first).and_then(|other| first.or(other)) else {
+            continue;
+        };
+        let rows = values.rows.iter_mut().map(|row| &mut row.content[column]);
+        for value in rows.filter(|value| kind_of(value) != Some(kind)) {
+            let expr = Box::new(std::mem::replace(value, Expr::value(Value::Null)));
+            let data_type = match kind {
+                TextKind::Json => SqlType::JSON,
+                TextKind::Uuid => SqlType::Uuid,
+            };
+            *value =
+                Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+        }
+    }
+}
+
+/// The type of JSON or UUIDs that a value is written as.
+fn kind_of(value: &Expr) -> Option<TextKind> {
+    match value {
+        Expr::Nested(inner) => kind_of(inner),
+        Expr::Cast { data_type, .. } | Expr::TypedString(TypedString { data_type, .. }) => {
+            TextKind::named(data_type)
+        }
+        Expr::Function(call) if gives_uuid(&call.name.to_string().to_ascii_lowercase()) => {
+            Some(TextKind::Uuid)
+        }
+        _ => None,
+    }
+}
