@@ -408,7 +408,6 @@ impl Run {
                 "DEALLOCATE",
                 async move { session.forget_prepared(&name).map(|()| None) }.boxed(),
             ),
-            Parsed::Secret(statement) => Ok(self.start_secret_statement(*statement)),
             other => self.start_with_catalog(other).await,
         }
     }
@@ -431,6 +430,7 @@ impl Run {
             }
             Parsed::DropMacro { names, if_exists } => self.drop_macros(&catalog, &names, if_exists),
             Parsed::CreateSequence(create) => self.create_sequence(&catalog, &create),
+            Parsed::Access(statement) => self.start_access(&catalog, *statement),
             Parsed::SetVariable { name, query } => self.set_variable(&catalog, name, *query).await,
             Parsed::TableInfo { table } => self.table_info(&catalog, &table).await,
             Parsed::ShowTables => self.show_tables(&catalog),
@@ -440,7 +440,12 @@ impl Run {
             Parsed::DescribeTable { table } => self.describe_table(&catalog, &table).await,
             Parsed::DescribeQuery { query } => self.describe_query(&catalog, *query).await,
             Parsed::Summarize { query } => self.summarize(&catalog, *query).await,
+            Parsed::Secret(statement) => {
+                catalog.access().check_all("make and drop secrets")?;
+                Ok(self.start_secret_statement(*statement))
+            }
             Parsed::AddDevice { path } => {
+                catalog.access().check_all("add devices")?;
                 let store = Arc::clone(self.session.engine().store());
                 let work = async move {
                     let added =
