@@ -24,6 +24,7 @@ fn status(kind: ErrorKind) -> Status {
         | ErrorKind::ActiveTransaction
         | ErrorKind::ReadOnlyTransaction
         | ErrorKind::NoSavepoint => Status::InvalidState,
+        ErrorKind::Forbidden => Status::Unauthorized,
         ErrorKind::Cancelled => Status::Cancelled,
         ErrorKind::Internal => Status::Internal,
     }

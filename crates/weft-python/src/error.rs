@@ -25,6 +25,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::NoActiveTransaction => "no_active_transaction",
         ErrorKind::ActiveTransaction => "active_transaction",
         ErrorKind::ReadOnlyTransaction => "read_only_transaction",
+        ErrorKind::Forbidden => "forbidden",
         ErrorKind::NoSavepoint => "no_savepoint",
         ErrorKind::Cancelled => "cancelled",
         ErrorKind::Internal => "internal",

@@ -10,56 +10,21 @@ use base64::engine::general_purpose::STANDARD;
 use pgwire::api::auth::sasl::scram::{ScramSecret, gen_salted_password, random_nonce};
 use pgwire::api::auth::{AuthSource, LoginInfo, Password};
 use pgwire::error::{PgWireError, PgWireResult};
-use weft::{Database, ROLE_SUPERUSER};
+use weft::Database;
 
 /// How often a password is hashed.
 const ITERATIONS: usize = 4096;
 
-/// A role as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Role {
-    pub(crate) is_superuser: bool,
-    /// The verifier of the password; a role without one cannot log in.
-    verifier: Option<String>,
+/// Has the statements of a database make verifiers of the passwords of roles.
+pub fn make_verifiers(database: &Database) {
+    database.make_verifiers_by(verifier_of);
 }
 
-impl Role {
-    /// A role with a password, which is a verifier already or is made one.
-    pub(crate) fn new(password: Option<&str>, is_superuser: bool) -> Role {
-        let verifier = password.map(|password| match parse(password).is_some() {
-            true => password.to_owned(),
-            false => verifier(password, &salt(&random_nonce(), &random_nonce())),
-        });
-        Role { is_superuser, verifier }
-    }
-
-    /// The role with another password, if there is one, and another right, if that is told.
-    pub(crate) fn changed(self, password: Option<&str>, is_superuser: Option<bool>) -> Role {
-        let is_superuser = is_superuser.unwrap_or(self.is_superuser);
-        match password {
-            Some(password) => Role::new(Some(password), is_superuser),
-            None => Role { is_superuser, ..self },
-        }
-    }
-
-    /// The role in what the database keeps of it.
-    pub(crate) fn of_kept(kept: &str) -> Role {
-        let (is_superuser, verifier) = match kept.strip_prefix(ROLE_SUPERUSER) {
-            Some(rest) => (true, rest),
-            None => (false, kept),
-        };
-        let verifier = (!verifier.is_empty()).then(|| verifier.to_owned());
-        Role { is_superuser, verifier }
-    }
-
-    /// What the database keeps of the role.
-    pub(crate) fn kept(&self) -> String {
-        let prefix = if self.is_superuser { ROLE_SUPERUSER } else { "" };
-        format!("{prefix}{}", self.verifier.as_deref().unwrap_or_default())
-    }
-
-    fn secret(&self) -> Option<ScramSecret> {
-        parse(self.verifier.as_deref()?)
+/// The verifier of a password, which may be one already.
+fn verifier_of(password: &str) -> String {
+    match parse(password).is_some() {
+        true => password.to_owned(),
+        false => verifier(password, &salt(&random_nonce(), &random_nonce())),
     }
 }
 
@@ -124,7 +89,7 @@ impl AuthSource for Verifiers {
 
     async fn get_scram_secret(&self, login: &LoginInfo) -> PgWireResult<(ScramSecret, Option<()>)> {
         let user = login.user().unwrap_or_default();
-        let secret = self.0.role(user).and_then(|kept| Role::of_kept(&kept).secret());
+        let secret = self.0.role(user).and_then(|role| parse(role.verifier.as_deref()?));
         // A client does not learn whether there is a user: one that there is not has a password that none knows.
         let secret = secret.unwrap_or_else(|| ScramSecret::SaltedPassword {
             salt: salt(user, &NOBODY),
@@ -144,15 +109,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_come_back() {
-        let role = Role::new(Some("secret"), true);
-        assert_eq!(Role::of_kept(&role.kept()), role);
-        assert!(role.secret().is_some());
-        assert!(Role::new(None, false).secret().is_none());
+    fn passwords_become_verifiers() {
+        let made = verifier_of("secret");
+        assert!(parse(&made).is_some());
+        assert_ne!(made, verifier_of("secret"));
         // A verifier that PostgreSQL made is taken as it is.
         let kept = verifier("pencil", b"0123456789abcdef");
-        assert_eq!(Role::new(Some(&kept), false).kept(), kept);
-        let changed = role.changed(None, Some(false));
-        assert!(!changed.is_superuser && changed.secret().is_some());
+        assert_eq!(verifier_of(&kept), kept);
     }
 }

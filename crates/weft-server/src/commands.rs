@@ -8,7 +8,6 @@ use pgwire::error::PgWireError;
 use weft::{ClientSetting, POSTGRES_VERSION, quoted};
 
 use crate::error::{error, error_with_hint};
-use crate::roles::{self, RoleStatement};
 
 /// A statement about the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +26,6 @@ pub(crate) enum Command {
     Show { name: String },
     /// DISCARD ALL, DEALLOCATE ALL, UNLISTEN *, CLOSE ALL, VACUUM and the like: there is nothing of it here.
     Discard { tag: &'static str },
-    /// CREATE, ALTER and DROP ROLE.
-    Role(RoleStatement),
 }
 
 /// Settings of PostgreSQL that clients set or look at, with their defaults.
@@ -81,19 +78,8 @@ const FIXED: [&str; 11] = [
     "ssl",
 ];
 
-/// The command that a statement is, if it is one.
-///
-/// # Errors
-/// What is wrong with a statement about a role.
-pub(crate) fn parse(sql: &str) -> Result<Option<Command>, PgWireError> {
-    match roles::parse(sql)? {
-        Some(statement) => Ok(Some(Command::Role(statement))),
-        None => Ok(of_connection(sql)),
-    }
-}
-
-/// The command about the connection that a statement is.
-fn of_connection(sql: &str) -> Option<Command> {
+/// The command about the connection that a statement is, if it is one.
+pub(crate) fn parse(sql: &str) -> Option<Command> {
     let words: Vec<&str> = sql.split_whitespace().take(6).collect();
     let word = |number: usize| words.get(number).map_or("", |word| word.trim_end_matches(';'));
     let is = |number: usize, wanted: &str| word(number).eq_ignore_ascii_case(wanted);
@@ -311,7 +297,7 @@ mod tests {
     use super::*;
 
     fn set(sql: &str) -> Option<(String, String)> {
-        match of_connection(sql) {
+        match parse(sql) {
             Some(Command::Set { name, value }) => Some((name, value)),
             _ => None,
         }
@@ -319,11 +305,11 @@ mod tests {
 
     #[test]
     fn statements_about_the_connection_are_told_from_sql() {
-        assert_eq!(of_connection("BEGIN"), Some(Command::Begin));
-        assert_eq!(of_connection("start transaction read only;"), Some(Command::Begin));
-        assert_eq!(of_connection("SELECT 1"), None);
-        assert_eq!(of_connection("SET memory_limit = '1GB'"), None);
-        assert_eq!(of_connection("ROLLBACK TO SAVEPOINT a"), None);
+        assert_eq!(parse("BEGIN"), Some(Command::Begin));
+        assert_eq!(parse("start transaction read only;"), Some(Command::Begin));
+        assert_eq!(parse("SELECT 1"), None);
+        assert_eq!(parse("SET memory_limit = '1GB'"), None);
+        assert_eq!(parse("ROLLBACK TO SAVEPOINT a"), None);
         let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
         assert_eq!(set("SET client_encoding TO 'UTF8'"), pair("client_encoding", "UTF8"));
         assert_eq!(set("set extra_float_digits = 3;"), pair("extra_float_digits", "3"));
@@ -331,7 +317,7 @@ mod tests {
         let level = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
         assert_eq!(set(level), pair("transaction_isolation", "read committed"));
         let show = Command::Show { name: "server_version".to_owned() };
-        assert_eq!(of_connection("SHOW server_version"), Some(show));
+        assert_eq!(parse("SHOW server_version"), Some(show));
     }
 
     #[test]

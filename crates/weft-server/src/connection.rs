@@ -41,7 +41,7 @@ use crate::commands::{self, Command};
 use crate::copy_in::{self, ClientRows, Message};
 use crate::copy_out;
 use crate::encode::{self, too_many_columns};
-use crate::error::{error, error_with_hint, from_weft};
+use crate::error::{error, from_weft};
 use crate::parameters;
 use crate::server::{Registration, Shared};
 use crate::state::{Busy, ClientState};
@@ -152,11 +152,6 @@ impl Connection {
                 "25P02",
                 "the transaction has failed: statements are ignored until ROLLBACK",
             )),
-            (TransactionStatus::Transaction, Some(Command::Role(_))) => Err(error_with_hint(
-                "25001",
-                "roles cannot be changed within a transaction",
-                "COMMIT or ROLLBACK first",
-            )),
             (TransactionStatus::Idle | TransactionStatus::Transaction, _) => Ok(()),
         }
     }
@@ -219,14 +214,10 @@ impl Connection {
             }
             Command::Discard { tag } => {
                 if *tag == "DISCARD ALL" {
+                    self.session()?.reset_role();
                     state.with_settings(|settings| settings.reset(None));
                 }
                 (*tag, None)
-            }
-            Command::Role(statement) => {
-                let is_superuser = self.shared.is_superuser(&state.user);
-                statement.run(&self.shared.database, &state.user, is_superuser).await?;
-                (statement.tag(), None)
             }
         })
     }
@@ -365,6 +356,8 @@ impl StartupHandler for Connection {
     {
         let driver: AuthDriver<DefaultServerParameterProvider> =
             AuthDriver::new(DefaultServerParameterProvider::default());
+        // A client who has said the password of a role acts for the role.
+        let has_password = matches!(message, PgWireFrontendMessage::PasswordMessageFamily(_));
         let outcome = match message {
             PgWireFrontendMessage::Startup(startup) => {
                 auth::protocol_negotiation(client, &startup).await?;
@@ -390,14 +383,14 @@ impl StartupHandler for Connection {
         if let Some(message) = final_message {
             client.send(PgWireBackendMessage::Authentication(message)).await?;
         }
-        self.admit(client).await?;
+        self.admit(client, has_password).await?;
         auth::finish_authentication(client, &self.parameters_of_server()?).await
     }
 }
 
 impl Connection {
-    /// Takes a client in that is who it says.
-    async fn admit<C>(&self, client: &mut C) -> PgWireResult<()>
+    /// Takes a client in that is who it says: a role that has said its password, or anybody where there are no roles.
+    async fn admit<C>(&self, client: &mut C, has_password: bool) -> PgWireResult<()>
     where
         C: ClientInfo + Send,
     {
@@ -416,6 +409,9 @@ impl Connection {
             settings.tell("ssl", if client.is_secure() { "on" } else { "off" });
         });
         session.set_client(Arc::clone(&state) as Arc<dyn weft::Client>);
+        if has_password {
+            session.log_in(&user);
+        }
         let Some(registration) = self.shared.register(&key, &session, &state) else {
             return Err(fatal("53300", "sorry, too many clients already"));
         };
@@ -529,7 +525,7 @@ impl Connection {
         let count = statements.len();
         for (number, statement) in statements.into_iter().enumerate() {
             let busy = self.state()?.begin(&statement.text);
-            let command = commands::parse(&statement.text)?;
+            let command = commands::parse(&statement.text);
             let start = statement.position;
             let copy = weft::copy_stream(&statement.text)
                 .map_err(|error| from_weft(&error, script, Some(start)))?;
@@ -604,8 +600,8 @@ impl Connection {
         let placed = |error: weft::Error| from_weft(&error, "", None);
         let session = self.session()?;
         let deadline = self.deadline()?;
-        let found = session.signature(&copy.query, Vec::new()).await.map_err(placed)?;
-        let schema = found.columns.ok_or_else(|| error("XX000", "a table has no columns"))?;
+        let found = session.columns_to_insert(&copy.query).await.map_err(placed)?;
+        let schema = found.ok_or_else(|| error("XX000", "a table has no columns"))?;
         columns_of(&schema)?;
         let insert = copy.insert.replacen("{}", &copy_in::columns(&schema), 1);
         let format = i8::from(copy.format == StreamFormat::Binary);
@@ -716,7 +712,7 @@ impl QueryParser for Parser {
         if weft::split_statements(sql).map_err(placed)?.is_empty() {
             return Ok(None);
         }
-        if let Some(command) = commands::parse(sql)? {
+        if let Some(command) = commands::parse(sql) {
             let columns = match &command {
                 Command::Show { name } => Some(shown(name)),
                 _ => None,

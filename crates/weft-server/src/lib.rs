@@ -4,8 +4,8 @@
 //! after a look at what clients send (`messages.rs`), and writes them; what a message means is decided here: statements of clients that concern the connection itself
 //! (`commands.rs`), queries by both protocols (`connection.rs`), types (`types.rs`), values in the text and the binary
 //! format (`encode.rs`, `text.rs`, `binary.rs`, `json.rs`), parameters (`parameters.rs`), COPY between a client and a table
-//! (`copy_in.rs`, `copy_out.rs`) and errors with their SQLSTATE (`error.rs`). `auth.rs` knows who a client is, `roles.rs` the
-//! statements about users, `tls.rs` the certificate, and `state.rs` what the server tells of a connection.
+//! (`copy_in.rs`, `copy_out.rs`) and errors with their SQLSTATE (`error.rs`). `auth.rs` knows who a client is, and
+//! makes verifiers of passwords, `tls.rs` has the certificate, and `state.rs` what the server tells of a connection.
 //!
 //! A connection is a task of a few threads, never a thread; a statement runs on the database's own threads and is read
 //! as fast as the client takes its rows.
@@ -23,11 +23,11 @@ mod error;
 mod json;
 mod messages;
 mod parameters;
-mod roles;
 mod server;
 mod state;
 mod text;
 mod tls;
 mod types;
 
+pub use auth::make_verifiers;
 pub use server::{Server, ServerError, ServerOptions, TlsFiles};

@@ -17,9 +17,9 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 use tokio_rustls::TlsAcceptor;
-use weft::{Database, Session};
+use weft::{Database, Session, Standing};
 
-use crate::auth::{Role, verifiers};
+use crate::auth::{make_verifiers, verifiers};
 use crate::connection::Connection;
 use crate::messages;
 use crate::state::ClientState;
@@ -128,7 +128,7 @@ impl Shared {
     /// True if a user may do everything: where there are no roles, each.
     pub(crate) fn is_superuser(&self, user: &str) -> bool {
         match self.database.role(user) {
-            Some(kept) => Role::of_kept(&kept).is_superuser,
+            Some(role) => role.standing == Standing::Superuser,
             None => !self.demands_password(),
         }
     }
@@ -218,7 +218,8 @@ impl Server {
     /// the system refuses the address or threads.
     pub fn start(database: &Database, options: &ServerOptions) -> Result<Server, ServerError> {
         let is_reachable = !options.listen.ip().is_loopback();
-        if is_reachable && !database.has_roles() {
+        make_verifiers(database);
+        if is_reachable && !database.has_logins() {
             return Err(ServerError::NoUsers(options.listen));
         }
         let mut scram: ScramAuth = ScramAuth::new(verifiers(database));

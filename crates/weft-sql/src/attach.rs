@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use futures::FutureExt;
 use weft_store::{Snapshot, Store};
 
-use crate::catalog::CATALOG;
+use crate::catalog::{CATALOG, StatementCatalog};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::grammar::{expect_eof, expected, parser, syntax, take_string, take_word};
@@ -211,18 +211,22 @@ impl Run {
         Started::Command { tag, work: work.boxed() }
     }
 
-    /// SHOW DATABASES.
+    /// SHOW DATABASES: their directories are shown to superusers.
     ///
     /// # Errors
     /// None that are known.
-    pub(crate) fn show_databases(&self) -> Result<Started> {
+    pub(crate) fn show_databases(&self, catalog: &StatementCatalog) -> Result<Started> {
         let engine = self.session.engine();
         let own = [(CATALOG.to_owned(), engine.path().map(Path::to_path_buf))];
         let attached = engine.attached.databases();
         let others = attached.0.iter().map(|(name, of)| (name.clone(), Some(of.path.clone())));
         let rows: Vec<_> = own.into_iter().chain(others).collect();
         let names = rows.iter().map(|(name, _)| Some(name.clone())).collect();
-        let paths = rows.iter().map(|(_, path)| Some(path.as_ref()?.display().to_string()));
+        let shows_paths = catalog.access().is_unrestricted();
+        let shown = |path: &Option<PathBuf>| {
+            path.as_ref().filter(|_| shows_paths).map(|path| path.display().to_string())
+        };
+        let paths = rows.iter().map(|(_, path)| shown(path));
         text_rows(&["name", "path"], vec![names, paths.collect()])
     }
 }

@@ -22,12 +22,13 @@ use futures::future::BoxFuture;
 use weft_remote::Remote;
 use weft_store::{Snapshot, Table};
 
+use crate::access::{Access, Need};
 use crate::attach::AttachedDatabases;
 use crate::control::units_of_files;
 use crate::definitions::{self, Kind, MARK};
 use crate::error::{ErrorKind, Result, SqlError, internal, unknown_table};
 use crate::file_functions::{self, BoundFiles};
-use crate::files::{FileKind, FileSet, ReadOptions, looks_like_file};
+use crate::files::{FileKind, FileSet, ReadOptions, is_name_of_file, looks_like_file};
 use crate::forms;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::letter_case;
@@ -75,6 +76,8 @@ pub(crate) struct StatementCatalog {
     secrets: Option<Remote>,
     /// Other databases, which are read.
     attached: AttachedDatabases,
+    /// What the statement may do: within a view, what the view's owner may.
+    access: Access,
 }
 
 impl StatementCatalog {
@@ -86,6 +89,7 @@ impl StatementCatalog {
         let (relations, within, pending) = (Arc::default(), Vec::new(), None);
         let (state, bound, connected) = (Arc::new(state), Arc::default(), Connected::default());
         let (secrets, attached) = (None, AttachedDatabases::default());
+        let access = Access::default();
         StatementCatalog {
             state,
             snapshot,
@@ -97,7 +101,18 @@ impl StatementCatalog {
             connected,
             secrets,
             attached,
+            access,
         }
+    }
+
+    /// The same for statements that may do this.
+    pub(crate) fn with_access(self, access: Access) -> StatementCatalog {
+        StatementCatalog { access, ..self }
+    }
+
+    /// What the statement may do.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Has code go that planning has brought in, where memory is little (`Ledger::trim_code_of_small`).
@@ -211,16 +226,26 @@ impl StatementCatalog {
         &self.context
     }
 
-    /// The table of this name.
+    /// The table of this name, for a statement that needs a right on it.
     ///
     /// # Errors
-    /// [`ErrorKind::Semantic`] if there is none.
-    pub(crate) fn stored(&self, name: &str) -> Result<Arc<Table>> {
-        self.snapshot.table(name).ok_or_else(|| match self.snapshot.view(name) {
+    /// [`ErrorKind::Semantic`] if there is none; [`ErrorKind::Forbidden`] without the right.
+    pub(crate) fn stored(&self, name: &str, need: Need) -> Result<Arc<Table>> {
+        let table = self.snapshot.table(name).ok_or_else(|| match self.snapshot.view(name) {
             Some(_) => SqlError::new(ErrorKind::Semantic, format!("{name} is a view, not a table"))
                 .about(name),
             None => self.unknown(name),
-        })
+        })?;
+        self.access.check(&self.snapshot, name, need)?;
+        Ok(table)
+    }
+
+    /// Checks that the statement may read a table or view of the database.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Forbidden`].
+    pub(crate) fn check_read(&self, name: &str) -> Result<()> {
+        self.access.check(&self.snapshot, name, Need::Rights(self.access.read_rights()))
     }
 
     /// No table or view has this name; perhaps one has a similar one.
@@ -289,9 +314,10 @@ impl StatementCatalog {
         Ok(())
     }
 
-    /// The same without rows that have got names in the statement.
+    /// The same without rows that have got names in the statement, for a look at definitions, whatever the statement may do.
     pub(crate) fn unbound(&self) -> StatementCatalog {
-        StatementCatalog { bound: Arc::default(), ..self.clone() }
+        let (bound, access) = (Arc::default(), Access::default());
+        StatementCatalog { bound, access, ..self.clone() }
     }
 
     /// Gives rows a name in this statement.
@@ -317,16 +343,30 @@ impl StatementCatalog {
         if let Some(table) = self.bound.get(name) {
             return Ok(Some(table));
         }
+        // A view may have read a file with rights that the statement does not have.
+        if let Some(table) = self.bound.file(name) {
+            self.access.check_reads_files()?;
+            return Ok(Some(table));
+        }
         if let Some(table) = self.snapshot.table(name) {
+            self.check_read(name)?;
             let table = self.provider(table).await?;
             return Ok(Some(Arc::new(table)));
         }
         let pending = self.pending.as_ref().filter(|(view, _)| view == name);
         if let Some(sql) = pending.map(|(_, sql)| sql.as_str()).or_else(|| self.snapshot.view(name))
         {
+            if pending.is_none() {
+                self.check_read(name)?;
+            }
             return self.view(name, sql).await.map(Some);
         }
-        if looks_like_file(name) {
+        let may_read = self.access.check_reads_files();
+        // Whether there is a file is not told to those who may not read it.
+        if is_name_of_file(name) {
+            may_read.clone()?;
+        }
+        if may_read.is_ok() && looks_like_file(name) {
             let options = ReadOptions::default();
             let files = match FileSet::find(name, &options, &self.context.remote).await {
                 // A directory without tables may have the name of a table that is about to be made.
@@ -335,11 +375,12 @@ impl StatementCatalog {
             };
             let table =
                 self.files(name, files, &options).await.map_err(|error| error.about(name))?;
-            self.bound.insert(name, Arc::clone(&table));
+            self.bound.insert_file(name, Arc::clone(&table));
             return Ok(Some(table));
         }
         if name == secret_statement::RELATION {
             let Some(secrets) = &self.secrets else { return Ok(None) };
+            self.access.check_all("list secrets")?;
             return secret_statement::table(secrets.secrets()).map(Some);
         }
         // Behind the user's own, as on PostgreSQL's search path.
@@ -383,7 +424,8 @@ impl StatementCatalog {
     /// Makes tables of the files that functions read.
     async fn bind(&self, statement: &mut DfStatement) -> Result<()> {
         for call in file_functions::take_calls(statement)? {
-            if self.bound.get(call.name()).is_some() {
+            self.access.check_reads_files()?;
+            if self.bound.file(call.name()).is_some() {
                 continue;
             }
             let options = call.read_options()?;
@@ -397,7 +439,7 @@ impl StatementCatalog {
                     rows.await.map_err(|error| internal(&error.to_string()))??
                 }
             };
-            self.bound.insert(call.name(), table);
+            self.bound.insert_file(call.name(), table);
         }
         Ok(())
     }
@@ -426,10 +468,16 @@ impl StatementCatalog {
         }
         let mut inner = self.clone();
         inner.within.push(name.to_owned());
+        // One that is about to be made belongs to the statement's role.
+        let is_pending = self.pending.as_ref().is_some_and(|(view, _)| view == name);
+        if !is_pending {
+            inner.access = self.access.of_owner(&self.snapshot, name);
+        }
         let query = parse_query(sql)?;
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
         let plan = planned(&inner, &inner.planning_state(), statement).await.map_err(|error| {
-            let is_told = error.message().starts_with("view ");
+            let is_told =
+                error.message().starts_with("view ") || error.kind() == ErrorKind::Forbidden;
             match is_told || self.pending.is_some() {
                 true => SqlError::new(error.kind(), error.message()),
                 false => {

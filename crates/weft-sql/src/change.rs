@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_store::{Change, PartitionWriter, RowSet, Table, WriterOptions, WrittenGroups};
 
+use crate::access::{Need, Rights};
 use crate::assign::Assignment;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::change_statement::{Action, ChangeStatement, Clause, NewValue};
@@ -79,11 +80,11 @@ impl Run {
         let mut changes = Vec::with_capacity(truncate.table_names.len());
         for target in &truncate.table_names {
             let name = relation_name(&target.name)?;
-            match catalog.stored(&name) {
+            match catalog.stored(&name, Need::Rights(Rights::TRUNCATE)) {
                 Ok(table) => {
                     changes.push(Change::Truncate { table: name, expected: Some(table.id()) });
                 }
-                Err(_) if truncate.if_exists => {}
+                Err(error) if truncate.if_exists && error.kind() != ErrorKind::Forbidden => {}
                 Err(error) => return Err(error),
             }
         }
@@ -186,7 +187,7 @@ pub(crate) async fn described(
 
 /// The plan of a change.
 async fn plan(catalog: &StatementCatalog, change: &ChangeStatement) -> Result<Planned> {
-    let table = catalog.stored(&relation_name(&change.table)?)?;
+    let table = catalog.stored(&relation_name(&change.table)?, Need::Rights(change.rights()))?;
     catalog.bind_with_row_ids(&change.with_ids, &table).await?;
     plan_bound(catalog, change, table).await
 }

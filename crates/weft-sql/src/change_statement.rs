@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use weft_store::ROW_ID;
 
+use crate::access::Rights;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::grammar::syntax;
 use crate::text::DIALECT;
@@ -74,9 +75,54 @@ pub(crate) enum NewValue {
 }
 
 impl ChangeStatement {
+    /// The rights on the table that the statement needs. It reads the table unless all rows get constants, or go.
+    pub(crate) fn rights(&self) -> Rights {
+        let of_action = |action| match action {
+            Action::Delete => Rights::DELETE,
+            Action::Update => Rights::UPDATE,
+            Action::Insert | Action::Propose | Action::Again => Rights::INSERT,
+        };
+        let rights = self.clauses.iter().fold(Rights::NONE, |all, of| all | of_action(of.action));
+        match self.reads_table() {
+            true => rights | Rights::SELECT,
+            false => rights,
+        }
+    }
+
+    fn reads_table(&self) -> bool {
+        let SetExpr::Select(select) = self.query.body.as_ref() else { return true };
+        let is_alone = matches!(select.from.as_slice(), [from] if from.joins.is_empty());
+        let is_constant = |item: &SelectItem| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                is_constant_expr(expr)
+            }
+            // The table's own columns, which stay as they are.
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(_), _) => {
+                true
+            }
+            _ => false,
+        };
+        self.returning.is_some()
+            || self.query.with.is_some()
+            || !is_alone
+            || select.selection.is_some()
+            || !select.projection.iter().all(is_constant)
+    }
+
     /// True if the query begins with the number of a clause.
     pub(crate) fn has_clause_numbers(&self) -> bool {
         matches!(self.tag, "MERGE" | "INSERT")
+    }
+}
+
+/// True of an expression that names no column.
+fn is_constant_expr(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) => true,
+        Expr::Nested(inner)
+        | Expr::UnaryOp { expr: inner, .. }
+        | Expr::Cast { expr: inner, .. } => is_constant_expr(inner),
+        _ => false,
     }
 }
 

@@ -4,6 +4,7 @@
 use datafusion::sql::sqlparser::ast::{CommentObject, Ident, ObjectName};
 use weft_store::{Change, Snapshot, TableSchema};
 
+use crate::access::Need;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::copy_from::index_of;
 use crate::definitions::{self, Kind, MARK, stored_name};
@@ -144,6 +145,7 @@ impl Run {
             (None, None) if if_exists => return Ok(self.change(tag, Vec::new())),
             (None, None) => return Err(catalog.unknown(&relation)),
         };
+        catalog.access().check(snapshot, &relation, Need::Owner)?;
         let column = column.map(|column| found(&names, &column)).transpose()?;
         let column = column.as_deref();
         let has_one = comment(snapshot, &relation, column).is_some();

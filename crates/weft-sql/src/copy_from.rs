@@ -20,6 +20,7 @@ use weft_files::{FileReader, Input, Union};
 use weft_json::is_json;
 use weft_store::{Change, Table, TableSchema};
 
+use crate::access::{Need, Rights};
 use crate::assign::marked_schema;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::control::units_of_files;
@@ -60,7 +61,9 @@ impl Run {
         path: String,
         options: CopyOptions,
     ) -> Result<Started> {
-        let table = catalog.stored(&relation_name(&table)?)?;
+        let need = Need::Rights(Rights::INSERT);
+        let table = catalog.stored(&relation_name(&table)?, need)?;
+        catalog.access().check_reads_files()?;
         let targets = target_columns(&table, columns)?;
         let mut read = options.read.clone();
         let told = kind_of(Path::new(&path)).map(|(kind, _)| kind);

@@ -43,6 +43,7 @@ impl Run {
         path: String,
         options: CopyOptions,
     ) -> Result<Started> {
+        catalog.access().check_writes_files()?;
         let mut state = catalog.planning_state();
         let statement = DfStatement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
         let input = catalog.plan(&state, statement).await?;

@@ -14,11 +14,13 @@ use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuil
 use futures::FutureExt;
 use weft_store::{Change, Column, Snapshot, Table, TableSchema};
 
+use crate::access::{Need, acl};
 use crate::assign::Assignment;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::char_length::column_limit;
 use crate::comments;
 use crate::constraints;
+use crate::definitions::Kind;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::file_places::Load;
@@ -68,6 +70,7 @@ impl Dependents {
                 .into_iter()
                 .flat_map(|name| {
                     let mut changes = comments::dropped(snapshot, &name);
+                    changes.extend(acl::dropped(snapshot, Kind::Access, &name));
                     changes.push(Change::DropView { name });
                     changes
                 })
@@ -95,6 +98,7 @@ impl Run {
         {
             return Ok(started);
         }
+        catalog.access().check_make(catalog.snapshot(), &name)?;
         let declared = create.columns.iter().map(Declared::of).collect::<Result<Vec<_>>>()?;
         let has_query = create.query.is_some();
         let or_replace = create.or_replace;
@@ -117,6 +121,7 @@ impl Run {
             None => Vec::new(),
         };
         changes.extend(comments::dropped(catalog.snapshot(), &schema.name));
+        changes.extend(catalog.access().made(catalog.snapshot(), Kind::Access, &schema.name));
         changes.extend(sequences.changes());
         let run = self.clone();
         let work = async move {
@@ -156,6 +161,8 @@ impl Run {
         {
             return Ok(started);
         }
+        let access = catalog.access();
+        access.check_make(catalog.snapshot(), &name)?;
         let sql = match create.columns.as_slice() {
             [] => create.query.to_string(),
             columns => {
@@ -176,6 +183,10 @@ impl Run {
             return Err(occurs_twice(twice.name()));
         }
         let mut changes = comments::dropped(catalog.snapshot(), &name);
+        // One that is replaced keeps its owner, with whose rights it is read, and the rights on it.
+        if catalog.snapshot().view(&name).is_none() {
+            changes.extend(access.made(catalog.snapshot(), Kind::Access, &name));
+        }
         changes.push(Change::CreateView { name, sql, or_replace });
         Ok(self.change(tag, changes))
     }
@@ -224,10 +235,13 @@ impl Run {
                     return Err(SqlError::new(ErrorKind::Semantic, message).about(name));
                 }
             }
+            catalog.access().check(snapshot, &name, Need::Owner)?;
             dropped.push(name);
         }
         changes.extend(dependents.changes(snapshot, &dropped)?);
         changes.extend(dropped.iter().flat_map(|name| comments::dropped(snapshot, name)));
+        let lists = dropped.iter().flat_map(|name| acl::dropped(snapshot, Kind::Access, name));
+        changes.extend(lists);
         if is_table {
             let tables: Vec<_> = dropped.iter().filter_map(|name| snapshot.table(name)).collect();
             let tables: Vec<&Table> = tables.iter().map(Arc::as_ref).collect();

@@ -18,6 +18,14 @@ pub(crate) enum Kind {
     Sequence,
     /// A comment on a table, view or column (`comments.rs`).
     Comment,
+    /// The owner of a table or view, and rights on it (`access/acl.rs`).
+    Access,
+    /// Rights on a schema.
+    SchemaAccess,
+    /// The owner of a sequence.
+    SequenceAccess,
+    /// The groups that a role is a member of.
+    Membership,
 }
 
 impl Kind {
@@ -27,6 +35,10 @@ impl Kind {
             Kind::Schema => "schema",
             Kind::Sequence => "sequence",
             Kind::Comment => "comment",
+            Kind::Access => "access",
+            Kind::SchemaAccess => "schema_access",
+            Kind::SequenceAccess => "sequence_access",
+            Kind::Membership => "membership",
         }
     }
 }

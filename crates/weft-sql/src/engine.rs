@@ -125,6 +125,8 @@ pub struct Engine {
     pub(crate) sequences: Positions,
     /// The number of the last session that has made something temporary.
     temporary_sessions: AtomicU64,
+    /// What makes verifiers of passwords, once there is something that does.
+    pub(crate) verifiers: OnceLock<fn(&str) -> String>,
 }
 
 /// The threads that run statements.
@@ -282,6 +284,7 @@ impl Engine {
             attached: Attached::default(),
             sequences: Positions::default(),
             temporary_sessions: AtomicU64::new(0),
+            verifiers: OnceLock::new(),
         }))
     }
 

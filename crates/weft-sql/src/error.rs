@@ -62,6 +62,8 @@ pub enum ErrorKind {
     ActiveTransaction,
     /// The transaction is READ ONLY.
     ReadOnlyTransaction,
+    /// The session's role has no right to what the statement does.
+    Forbidden,
     /// The transaction has no savepoint of the name.
     NoSavepoint,
     /// The statement was cancelled.
@@ -92,6 +94,7 @@ impl ErrorKind {
             ErrorKind::NoActiveTransaction => "25P01",
             ErrorKind::ActiveTransaction => "25001",
             ErrorKind::ReadOnlyTransaction => "25006",
+            ErrorKind::Forbidden => "42501",
             ErrorKind::NoSavepoint => "3B001",
             ErrorKind::Cancelled => "57014",
             ErrorKind::Internal => "XX000",

@@ -77,10 +77,11 @@ pub(crate) struct Call {
     options: Vec<(String, OptionValue)>,
 }
 
-/// Tables that stand for calls and names of files, by the names of both.
+/// Tables that stand for calls and names of files, by the names of both, and rows that a statement has given names.
 #[derive(Debug, Default)]
 pub(crate) struct BoundFiles {
     tables: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
+    files: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
 }
 
 impl BoundFiles {
@@ -92,6 +93,16 @@ impl BoundFiles {
     /// Adds a table.
     pub(crate) fn insert(&self, name: &str, table: Arc<dyn TableProvider>) {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), table);
+    }
+
+    /// The table in files of this name, which is that of the files or of a call.
+    pub(crate) fn file(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Adds a table in files.
+    pub(crate) fn insert_file(&self, name: &str, table: Arc<dyn TableProvider>) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), table);
     }
 }
 

@@ -163,7 +163,12 @@ pub(crate) struct FileSet {
 
 /// True if `name` looks like a file's rather than a table's.
 pub(crate) fn looks_like_file(name: &str) -> bool {
-    name.contains(['/', '*']) || kind_of(Path::new(name)).is_some() || Path::new(name).exists()
+    is_name_of_file(name) || Path::new(name).exists()
+}
+
+/// True if a name is one of a file by its form, whether there is such a file or not.
+pub(crate) fn is_name_of_file(name: &str) -> bool {
+    name.contains(['/', '*']) || kind_of(Path::new(name)).is_some()
 }
 
 impl FileSet {

@@ -17,6 +17,8 @@ use datafusion::datasource::MemTable;
 use futures::future::BoxFuture;
 use weft_store::{Column, Snapshot};
 
+use crate::access::acl::PUBLIC;
+use crate::access::{Acl, Rights};
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::definitions::{self, Kind};
 use crate::error::Result;
@@ -30,14 +32,16 @@ use crate::types::column_type_name;
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// What is made here.
-const OWN: [&str; 9] = [
+const OWN: [&str; 11] = [
     "check_constraints",
     "columns",
     "key_column_usage",
     "referential_constraints",
+    "role_table_grants",
     "schemata",
     "sequences",
     "table_constraints",
+    "table_privileges",
     "tables",
     "views",
 ];
@@ -136,6 +140,50 @@ impl InformationSchema {
             texts("maximum_value", &most),
             texts("increment", &steps),
             text("cycle_option", rows.iter().map(|(_, sequence)| Some(cycles(sequence)))),
+        ])
+    }
+
+    /// Rights on tables and views that the session's role has or has given, those of PUBLIC among them if `has_public`.
+    fn table_privileges(&self, has_public: bool) -> Result<MemTable> {
+        let snapshot = self.catalog.snapshot();
+        let access = self.catalog.access();
+        let views = definitions::lasting_views(snapshot).map(|(name, _)| name);
+        let mut names: Vec<_> = definitions::lasting_tables(snapshot).chain(views).collect();
+        names.sort_unstable();
+        let mut rows: Vec<(&str, String, String, &str)> = Vec::new();
+        for name in names {
+            let acl = Acl::of(snapshot, Kind::Access, name);
+            let own = (acl.owner.clone(), Rights::OF_RELATION);
+            let others = acl.granted.iter().filter(|(role, _)| **role != acl.owner);
+            let others = others.map(|(role, rights)| (role.clone(), *rights));
+            for (role, rights) in std::iter::once(own).chain(others) {
+                let is_public = role == PUBLIC;
+                let is_known = access.owns(&acl) || is_public || access.is_member(&role);
+                if is_public && !has_public || !is_known {
+                    continue;
+                }
+                let role = if is_public { "PUBLIC".to_owned() } else { role };
+                let rows_of =
+                    rights.words().map(|word| (name, acl.owner.clone(), role.clone(), word));
+                rows.extend(rows_of);
+            }
+        }
+        let [catalog, schema, table_name] = placed(snapshot, rows.iter().map(|row| row.0));
+        table(vec![
+            text("grantor", rows.iter().map(|row| Some(row.1.as_str()))),
+            text("grantee", rows.iter().map(|row| Some(row.2.as_str()))),
+            catalog,
+            schema,
+            table_name,
+            text("privilege_type", rows.iter().map(|row| Some(row.3))),
+            text(
+                "is_grantable",
+                rows.iter().map(|row| Some(if row.1 == row.2 { "YES" } else { "NO" })),
+            ),
+            text(
+                "with_hierarchy",
+                rows.iter().map(|row| Some(if row.3 == "SELECT" { "YES" } else { "NO" })),
+            ),
         ])
     }
 
@@ -351,7 +399,9 @@ fn found<'a>(
             "key_column_usage" => schema.key_column_usage(),
             "check_constraints" => schema.check_constraints(),
             "referential_constraints" => schema.referential_constraints(),
+            "role_table_grants" => schema.table_privileges(false),
             "schemata" => schema.schemata(),
+            "table_privileges" => schema.table_privileges(true),
             "sequences" => schema.sequences(),
             other => match empty(other) {
                 Some(empty) => empty,

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use weft_store::{Change, Table};
 
+use crate::access::{Need, Rights};
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::conflict_target::Resolution;
 use crate::copy_from::target_columns;
@@ -148,7 +149,8 @@ impl Opened {
         let alias = insert.table_alias.take().map(|alias| alias.alias);
         let (name, own) = table_of(&insert)?;
         let alias = alias.unwrap_or(own);
-        let table = catalog.stored(&name)?;
+        let need = Need::Rights(rights(resolution.as_ref(), returning.is_some()));
+        let table = catalog.stored(&name, need)?;
         let returning = returning.map(|items| Returning::new(catalog, &table, &alias, items));
         let returning = returning.transpose()?;
         let insert = prepare(&table, insert, &always(catalog, &table)?)?;
@@ -195,6 +197,18 @@ pub(crate) struct Prepared {
     pub(crate) targets: Vec<usize>,
     /// Whether the source is a list of rows, and no query.
     pub(crate) is_values: bool,
+}
+
+/// The rights on the table that an INSERT needs, by what becomes of rows whose keys the table has.
+pub(crate) fn rights(resolution: Option<&Resolution>, returns_rows: bool) -> Rights {
+    let of_rows = match resolution {
+        None | Some(Resolution::Nothing(None)) => Rights::NONE,
+        Some(Resolution::Nothing(Some(_))) => Rights::SELECT,
+        Some(Resolution::Replace) => Rights::DELETE | Rights::SELECT,
+        Some(Resolution::Update(..)) => Rights::UPDATE | Rights::SELECT,
+    };
+    let returned = if returns_rows { Rights::SELECT } else { Rights::NONE };
+    Rights::INSERT | of_rows | returned
 }
 
 /// The name of the table, and the last part of it as it was written.

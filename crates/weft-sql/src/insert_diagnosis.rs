@@ -6,6 +6,7 @@ use datafusion::execution::SessionState;
 use datafusion::physical_plan::collect;
 use datafusion::sql::sqlparser::ast::{self, Spanned};
 
+use crate::access::{Need, Rights};
 use crate::assign::{in_column, not_null};
 use crate::catalog::StatementCatalog;
 use crate::error::{ErrorKind, Position, Result, SqlError};
@@ -111,7 +112,7 @@ fn column_names(catalog: &StatementCatalog, insert: &ast::Insert) -> Option<Vec<
     if insert.columns.is_empty() {
         let ast::TableObject::TableName(name) = &insert.table else { return None };
         let name = crate::catalog::relation_name(name).ok()?;
-        let table = catalog.stored(&name).ok()?;
+        let table = catalog.stored(&name, Need::Rights(Rights::INSERT)).ok()?;
         let columns = table.schema().columns.iter();
         return Some(columns.map(|column| ast::Ident::with_quote('"', &column.name)).collect());
     }

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod access_path;
 mod alter;
 mod arrow_files;
@@ -154,7 +155,6 @@ mod represented;
 mod result_types;
 mod returning;
 mod rewrite;
-mod roles;
 mod rounded_averages;
 mod rounding;
 mod row_counts;
@@ -209,6 +209,7 @@ mod write;
 mod yielding;
 mod zoned_times;
 
+pub use access::roles::{Role, Standing};
 pub use control::CancelHandle;
 pub use copy_stream::{CLIENT_ROWS, CopyStream, StreamFormat, copy_stream};
 pub use engine::{Counters, Engine, EngineOptions};
@@ -217,7 +218,7 @@ pub use foreign_function::{FunctionCode, SessionFunction};
 pub use identifiers::quoted;
 pub use parameters::{Parameters, insert_of_rows, relation_names};
 pub use postgres::{
-    Backend, Client, ClientSetting, POSTGRES_TYPE, POSTGRES_VERSION, ROLE_SUPERUSER, array_items,
+    Backend, Client, ClientSetting, OWNER, POSTGRES_TYPE, POSTGRES_VERSION, array_items,
 };
 pub use relation::{BatchReader, BatchSource, Relation};
 pub use running::{ResultKind, Running};

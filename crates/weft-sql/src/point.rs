@@ -187,7 +187,7 @@ impl Session {
         if self.temporary_schema().is_some_and(|schema| plan.is_hidden(&snapshot, schema)) {
             return Err(false);
         }
-        let table = plan.table(&snapshot, transaction.is_none(), self.version()).ok_or(true)?;
+        let table = plan.table(&snapshot, transaction.is_none(), self).ok_or(true)?;
         let key = plan.key(&table, &given.values, &given.types).ok_or(false)?;
         if let Some(transaction) = transaction {
             transaction.note_statement_read(table.number());

@@ -408,9 +408,6 @@ impl Run {
                 "DEALLOCATE",
                 async move { session.forget_prepared(&name).map(|()| None) }.boxed(),
             ),
-            Parsed::Attach(statement) => Ok(self.start_attach_statement(statement)),
-            Parsed::ShowDatabases => self.show_databases(),
-            Parsed::Secret(statement) => Ok(self.start_secret_statement(*statement)),
             other => self.start_with_catalog(other).await,
         }
     }
@@ -434,6 +431,7 @@ impl Run {
             Parsed::DropMacro { names, if_exists } => self.drop_macros(&catalog, &names, if_exists),
             Parsed::CreateSequence(create) => self.create_sequence(&catalog, &create),
             Parsed::AlterSequence(alter) => self.alter_sequence(&catalog, &alter),
+            Parsed::Access(statement) => self.start_access(&catalog, *statement),
             Parsed::SetVariable { name, query } => self.set_variable(&catalog, name, *query).await,
             Parsed::TableInfo { table } => self.table_info(&catalog, &table).await,
             Parsed::ShowTables => self.show_tables(&catalog),
@@ -443,7 +441,17 @@ impl Run {
             Parsed::DescribeTable { table } => self.describe_table(&catalog, &table).await,
             Parsed::DescribeQuery { query } => self.describe_query(&catalog, *query).await,
             Parsed::Summarize { query } => self.summarize(&catalog, *query).await,
+            Parsed::Secret(statement) => {
+                catalog.access().check_all("make and drop secrets")?;
+                Ok(self.start_secret_statement(*statement))
+            }
+            Parsed::Attach(statement) => {
+                catalog.access().check_all("attach and detach databases")?;
+                Ok(self.start_attach_statement(statement))
+            }
+            Parsed::ShowDatabases => self.show_databases(&catalog),
             Parsed::AddDevice { path } => {
+                catalog.access().check_all("add devices")?;
                 let store = Arc::clone(self.session.engine().store());
                 let work = async move {
                     let added =

@@ -14,6 +14,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use weft_store::{Change, Snapshot, Table};
 
+use crate::access::acl;
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog, relation_name};
 use crate::comments;
 use crate::ddl::Dependents;
@@ -152,10 +153,12 @@ impl Run {
         if_not_exists: bool,
     ) -> Result<Started> {
         let SchemaName::Simple(name) = name else {
-            return Err(SqlError::not_supported("AUTHORIZATION of a schema")
-                .with_hint("there are no roles: leave it out"));
+            return Err(SqlError::not_supported("AUTHORIZATION of a schema").with_hint(
+                "leave it out: superusers make schemas, and GRANT CREATE ON SCHEMA gives rights",
+            ));
         };
         let name = schema_name(name)?;
+        catalog.access().check_all("make schemas")?;
         let snapshot = catalog.snapshot();
         let is_there = is_schema(snapshot, &name);
         if is_there && if_not_exists {
@@ -188,6 +191,7 @@ impl Run {
         if_exists: bool,
         dependents: Dependents,
     ) -> Result<Started> {
+        catalog.access().check_all("drop schemas")?;
         let snapshot = catalog.snapshot();
         let mut changes = Vec::new();
         for name in names {
@@ -232,10 +236,14 @@ impl Run {
                 }
                 if let Some(found) = Sequence::find(snapshot, sequence)? {
                     changes.extend(found.drop(sequence));
+                    changes.extend(acl::dropped(snapshot, Kind::SequenceAccess, sequence));
                 }
             }
             changes.extend(owned);
             changes.extend(inner.iter().flat_map(|name| comments::dropped(snapshot, name)));
+            let of_relations = |name: &String| acl::dropped(snapshot, Kind::Access, name);
+            changes.extend(inner.iter().flat_map(of_relations));
+            changes.extend(acl::dropped(snapshot, Kind::SchemaAccess, &name));
             changes.extend(inner.into_iter().map(|name| match snapshot.table(&name) {
                 Some(table) => Change::DropTable { expected: Some(table.id()), name },
                 None => Change::DropView { name },

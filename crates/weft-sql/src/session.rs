@@ -14,6 +14,7 @@ use datafusion::prelude::SessionConfig;
 use tokio::sync::{mpsc, oneshot};
 use weft_store::Snapshot;
 
+use crate::access::Access;
 use crate::catalog::{CATALOG, SCHEMA, StatementCatalog};
 use crate::checked_sum::checked_sum;
 use crate::collected::collected;
@@ -101,6 +102,17 @@ use crate::yielding::YIELDING_JOINS;
 use crate::zoned_times::ZonedTimes;
 use crate::{join_promises, kept_projections, known_aggregates, limited_orders, pushed_filters};
 
+/// The settings of the database that RESET ALL sets back.
+const OF_DATABASE: [&str; 7] = [
+    "memory_limit",
+    "max_temp_size",
+    "partition",
+    "spill_compression",
+    "spill_mode",
+    "io_bandwidth_limit",
+    "threads",
+];
+
 /// Longest description of a setting, in characters.
 const DESCRIPTION_MAX: usize = 100;
 
@@ -126,6 +138,16 @@ pub struct Session {
     seed: Arc<Seed>,
     /// The schema of its temporary tables, once it has made one.
     temporary: OnceLock<String>,
+    roles: Mutex<SessionRoles>,
+}
+
+/// Whom a session acts for; `None` where there are no roles.
+#[derive(Clone, Default)]
+struct SessionRoles {
+    /// The role that has logged in.
+    login: Option<String>,
+    /// The role of SET ROLE.
+    set: Option<String>,
 }
 
 struct Inner {
@@ -167,6 +189,7 @@ impl Session {
             current_values: Arc::default(),
             seed: Arc::default(),
             temporary: OnceLock::new(),
+            roles: Mutex::default(),
         })
     }
 
@@ -299,6 +322,40 @@ impl Session {
     /// Tells the session who it is for: what functions and tables of PostgreSQL's catalog say of the connection.
     pub fn set_client(&self, client: Arc<dyn Client>) {
         self.connected.set(client);
+    }
+
+    /// Has the session act for a role that has logged in: its statements may do what the role may. Without a role they may do
+    /// everything.
+    pub fn log_in(&self, role: &str) {
+        *self.lock_roles() = SessionRoles { login: Some(role.to_owned()), set: None };
+        self.note_changed();
+    }
+
+    /// The role that has logged in.
+    pub(crate) fn login(&self) -> Option<String> {
+        self.lock_roles().login.clone()
+    }
+
+    /// Has the session act for another role; for its own without one.
+    pub fn act_for(&self, role: Option<String>) {
+        self.lock_roles().set = role;
+        self.note_changed();
+    }
+
+    /// The role that the session acts for.
+    pub(crate) fn acting(&self) -> Option<String> {
+        let roles = self.lock_roles();
+        roles.set.as_ref().or(roles.login.as_ref()).cloned()
+    }
+
+    /// What the session's role may do in a snapshot.
+    pub(crate) fn access(&self, snapshot: &Snapshot) -> Access {
+        let of = |role: String| Access::of(snapshot, &role).with_temporary(self.temporary_schema());
+        self.acting().map(of).unwrap_or_default()
+    }
+
+    fn lock_roles(&self) -> MutexGuard<'_, SessionRoles> {
+        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts one statement with these parameters. Its result comes from what is returned.
@@ -693,7 +750,9 @@ impl Session {
         let relations = Arc::clone(&inner.relations);
         drop(inner);
         state.mark_start_execution();
+        let access = self.access(&snapshot);
         Ok(StatementCatalog::new(state, snapshot, context)
+            .with_access(access)
             .with_relations(&relations)
             .with_client(self.connected.clone())
             .with_secrets(&self.engine.remote)
@@ -711,18 +770,30 @@ impl Session {
             sequences: Arc::clone(&control.sequences),
             current: Arc::clone(&self.current_values),
             seed: Arc::clone(&self.seed),
+            acting: self.acting(),
             settings,
             ..Surroundings::new(&self.engine, &self.connected, transaction)
         }
     }
 
+    /// Checks that the session's role may change settings of the database.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Forbidden`].
+    fn check_settings(&self) -> Result<()> {
+        self.access(&self.snapshot()).check_all("change settings of the whole database")
+    }
+
     /// SET.
     ///
     /// # Errors
-    /// [`ErrorKind::Setting`] for unknown names and bad values.
+    /// [`ErrorKind::Setting`] for unknown names and bad values; [`ErrorKind::Forbidden`].
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<()> {
         let set = match scope(name)? {
-            Scope::Database => self.engine.set(name, Some(value)),
+            Scope::Database => {
+                self.check_settings()?;
+                self.engine.set(name, Some(value))
+            }
             Scope::Session => self.lock().settings.set(name, value),
             Scope::DataFusion => {
                 set_datafusion(Arc::make_mut(&mut self.lock().state).config_mut(), name, value)
@@ -735,7 +806,7 @@ impl Session {
     /// RESET; of everything without a name.
     ///
     /// # Errors
-    /// [`ErrorKind::Setting`] for unknown names, and for settings that cannot change.
+    /// [`ErrorKind::Setting`] for unknown names, and for settings that cannot change; [`ErrorKind::Forbidden`].
     pub(crate) fn reset(&self, name: Option<&str>) -> Result<()> {
         let reset = self.set_back(name);
         self.note_changed();
@@ -745,15 +816,12 @@ impl Session {
     fn set_back(&self, name: Option<&str>) -> Result<()> {
         let defaults = self.engine.session_defaults.clone();
         let Some(name) = name else {
-            for name in [
-                "memory_limit",
-                "max_temp_size",
-                "partition",
-                "spill_compression",
-                "spill_mode",
-                "io_bandwidth_limit",
-                "threads",
-            ] {
+            // Those of the database stay for a role that may not change them.
+            let of_database: &[&str] = match self.check_settings() {
+                Ok(()) => &OF_DATABASE,
+                Err(_) => &[],
+            };
+            for name in of_database {
                 self.engine.set(name, None)?;
             }
             let mut state = self.engine.first_state(Session::first_state)?;
@@ -767,7 +835,10 @@ impl Session {
             return Ok(());
         };
         match scope(name)? {
-            Scope::Database => self.engine.set(name, None),
+            Scope::Database => {
+                self.check_settings()?;
+                self.engine.set(name, None)
+            }
             Scope::Session => self.lock().settings.reset(name, &defaults),
             Scope::DataFusion => {
                 let mut inner = self.lock();

@@ -4,6 +4,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
 use weft_store::{IndexDefinition, Snapshot, Table, TableSchema};
 
+use crate::access::Need;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::definitions;
 use crate::error::Result;
@@ -51,7 +52,7 @@ impl Run {
     ) -> Result<Started> {
         let snapshot = catalog.snapshot();
         let tables = match table {
-            Some(name) => vec![catalog.stored(&relation_name(name)?)?],
+            Some(name) => vec![catalog.stored(&relation_name(name)?, Need::Nothing)?],
             None => definitions::lasting_tables(snapshot)
                 .filter_map(|name| snapshot.table(name))
                 .collect(),
@@ -84,6 +85,7 @@ impl Run {
         if let Ok(name) = relation_name(name)
             && let Some(table) = catalog.snapshot().table(&name)
         {
+            catalog.check_read(&name)?;
             let key = |column| key_of(&table, column).map(str::to_owned);
             return describe(table.schema(), key);
         }

@@ -43,11 +43,29 @@ impl Session {
         sql: &str,
         given: Vec<Option<String>>,
     ) -> Result<Signature> {
+        self.described(sql, given, false).await
+    }
+
+    /// The columns that a query of plain columns of a table names, for rows that are to be inserted into these: with the right to
+    /// insert into the table in place of that to read it.
+    ///
+    /// # Errors
+    /// As [`Session::signature`].
+    pub async fn columns_to_insert(self: &Arc<Session>, sql: &str) -> Result<Option<SchemaRef>> {
+        Ok(self.described(sql, Vec::new(), true).await?.columns)
+    }
+
+    async fn described(
+        self: &Arc<Session>,
+        sql: &str,
+        given: Vec<Option<String>>,
+        to_insert: bool,
+    ) -> Result<Signature> {
         let (answer, receiver) = oneshot::channel();
         let (session, text) = (Arc::clone(self), sql.to_owned());
         let executor = self.engine().executor();
         executor.spawn(async move {
-            let found = of_statement(&session, &text, &given).await;
+            let found = of_statement(&session, &text, &given, to_insert).await;
             // The caller may have stopped waiting.
             drop(answer.send(found.map_err(|error| locate(error, &text))));
         });
@@ -59,10 +77,15 @@ async fn of_statement(
     session: &Arc<Session>,
     sql: &str,
     given: &[Option<String>],
+    to_insert: bool,
 ) -> Result<Signature> {
     let count = text::count_parameters(sql)?;
     let control = Arc::new(Control::of(session.engine()));
-    let catalog = session.statement_catalog(&control, Economy::InMemory)?;
+    let mut catalog = session.statement_catalog(&control, Economy::InMemory)?;
+    if to_insert {
+        let access = catalog.access().clone().to_insert();
+        catalog = catalog.with_access(access);
+    }
     let parameters = match count {
         0 => Vec::new(),
         _ => parameter_types(&catalog, sql, count).await,
@@ -182,6 +205,8 @@ async fn columns_of(
         | Parsed::AlterSequence(_)
         | Parsed::SetVariable { .. }
         | Parsed::ResetVariable { .. }
+        | Parsed::Access(_)
+        | Parsed::Secret(_)
         | Parsed::Transaction(_)
         | Parsed::RenameView { .. }
         | Parsed::Deallocate { .. } => Ok(None),

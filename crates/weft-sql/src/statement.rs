@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::access::{self, AccessStatement};
 use crate::attach::{self, AttachStatement};
 use crate::change_statement::{self, ChangeStatement};
 use crate::char_length;
@@ -100,6 +101,8 @@ pub(crate) enum Parsed {
     Attach(AttachStatement),
     /// `SHOW DATABASES`
     ShowDatabases,
+    /// Statements about roles and rights
+    Access(Box<AccessStatement>),
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, and the like
     Transaction(TransactionStatement),
 }
@@ -116,6 +119,7 @@ impl Parsed {
             | Parsed::CreateSequence(_)
             | Parsed::AlterSequence(_)
             | Parsed::AddDevice { .. } => true,
+            Parsed::Access(statement) => statement.changes_data(),
             Parsed::Sql(statement) => match statement.as_ref() {
                 DfStatement::Statement(statement) => matches!(
                     statement.as_ref(),
@@ -221,11 +225,12 @@ fn parse_within(
     })
 }
 
-/// True of statements that parts of the text are taken of as they are.
+/// True of statements that parts of the text are taken of as they are, and of those whose FROM is none of a query.
 fn is_text_kept(tokens: &[TokenWithSpan]) -> bool {
     let first = text::significant(tokens).into_iter().next();
-    first
-        .is_some_and(|first| ["prepare", "set", "reset", "show"].iter().any(|word| is(first, word)))
+    first.is_some_and(|first| {
+        ["prepare", "set", "reset", "show", "grant", "revoke"].iter().any(|word| is(first, word))
+    })
 }
 
 /// A query that is no more than this.
@@ -300,6 +305,9 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         return Ok(statement);
     }
     if let Some(statement) = attach::parse(&tokens)? {
+        return Ok(statement);
+    }
+    if let Some(statement) = access::parse(&tokens)? {
         return Ok(statement);
     }
     match (word(0), word(1), word(2)) {

@@ -59,7 +59,10 @@ impl Run {
     ) -> Result<Started> {
         let stored = relation_name(name).ok().and_then(|name| catalog.snapshot().table(&name));
         let columns = match &stored {
-            Some(table) => table.schema().columns.clone(),
+            Some(table) => {
+                catalog.check_read(&table.schema().name)?;
+                table.schema().columns.clone()
+            }
             None => self.columns_of(catalog, name).await?,
         };
         let is_key = |number: usize| {

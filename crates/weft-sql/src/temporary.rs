@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use weft_store::{Change, Snapshot, Store};
 
+use crate::access::AccessStatement;
 use crate::definitions::{MARK, named};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::statement::{Parsed, fold, inner_statement};
@@ -119,6 +120,18 @@ impl TemporaryNames<'_> {
             | Parsed::Summarize { query }
             | Parsed::SetVariable { query, .. } => {
                 self.names_within(query.as_mut());
+                Ok(())
+            }
+            Parsed::Access(statement) => {
+                match statement.as_mut() {
+                    AccessStatement::Owner { relation, .. } => drop(self.name(relation)),
+                    AccessStatement::Grant(grant) => {
+                        for relation in grant.relations() {
+                            self.name(relation);
+                        }
+                    }
+                    _ => {}
+                }
                 Ok(())
             }
             _ => Ok(()),

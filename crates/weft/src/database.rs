@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_rt::io::sim::SimDisk;
-use weft_sql::{Engine, EngineOptions, Result, SPILL_LEVELS, Setting};
+use weft_sql::{Engine, EngineOptions, Result, Role, SPILL_LEVELS, Setting};
 
 use crate::session::Session;
 
@@ -152,8 +152,8 @@ impl Database {
         Session::new(self)
     }
 
-    /// What is kept of the password of a role of a server; `None` if there is no such role.
-    pub fn role(&self, name: &str) -> Option<String> {
+    /// A role; `None` if there is none of the name.
+    pub fn role(&self, name: &str) -> Option<Role> {
         self.engine.role(name)
     }
 
@@ -162,12 +162,15 @@ impl Database {
         self.engine.has_roles()
     }
 
-    /// Makes a role, changes it, or removes it where nothing is to be kept. It is durable afterwards.
-    ///
-    /// # Errors
-    /// If the role is there or is not, against `is_new`, and if it cannot be stored.
-    pub async fn set_role(&self, name: &str, kept: Option<String>, is_new: bool) -> Result<()> {
-        self.engine.set_role(name, kept, is_new).await
+    /// True if there are roles with passwords, which can log in.
+    pub fn has_logins(&self) -> bool {
+        self.engine.has_logins()
+    }
+
+    /// Has passwords in `CREATE ROLE … PASSWORD 'text'` become verifiers by this function, which returns verifiers as they are. A
+    /// server has one; without one, statements give verifiers themselves.
+    pub fn make_verifiers_by(&self, make: fn(&str) -> String) {
+        self.engine.make_verifiers_by(make);
     }
 
     /// The directory; none for a database in memory.

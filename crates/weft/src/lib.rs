@@ -78,9 +78,9 @@ pub use weft_rt::progress::ProgressSnapshot;
 pub use weft_rt::sync::block_on;
 pub use weft_sql::{
     Backend, BatchReader, BatchSource, CLIENT_ROWS, CancelHandle, Client, ClientSetting,
-    CopyStream, ErrorKind, FunctionCode, POSTGRES_TYPE, POSTGRES_VERSION, Parameters, Position,
-    ROLE_SUPERUSER, Relation, Result, ResultKind, SPILL_LEVELS, SessionFunction, Setting,
-    Signature, SqlError as Error, Statement, StreamFormat, TransactionStatus, Value, array_items,
-    copy_stream, grouped, insert_of_rows, is_incomplete, quoted, relation_names, spill_level_name,
-    split_statements, type_name, uuid_bytes,
+    CopyStream, ErrorKind, FunctionCode, OWNER, POSTGRES_TYPE, POSTGRES_VERSION, Parameters,
+    Position, Relation, Result, ResultKind, Role, SPILL_LEVELS, SessionFunction, Setting,
+    Signature, SqlError as Error, Standing, Statement, StreamFormat, TransactionStatus, Value,
+    array_items, copy_stream, grouped, insert_of_rows, is_incomplete, quoted, relation_names,
+    spill_level_name, split_statements, type_name, uuid_bytes,
 };

@@ -40,6 +40,17 @@ impl Session {
         self.inner.set_client(client);
     }
 
+    /// Has the session act for a role that has logged in: its statements may do what the role may, and `SET ROLE` has it act for roles
+    /// that the role is a member of. A session without a role may do everything.
+    pub fn log_in(&self, role: &str) {
+        self.inner.log_in(role);
+    }
+
+    /// Has the session act for its own role again, as `RESET ROLE` does.
+    pub fn reset_role(&self) {
+        self.inner.act_for(None);
+    }
+
     /// Cuts a script into its statements.
     ///
     /// # Errors
@@ -209,6 +220,15 @@ impl Session {
     /// What is wrong with the statement.
     pub async fn signature(&self, sql: &str, given: Vec<Option<String>>) -> Result<Signature> {
         self.inner.signature(sql, given).await
+    }
+
+    /// The columns that a query of plain columns of a table names, for rows that are to be inserted into these: with the right to
+    /// insert into the table in place of that to read it.
+    ///
+    /// # Errors
+    /// What is wrong with the query.
+    pub async fn columns_to_insert(&self, sql: &str) -> Result<Option<SchemaRef>> {
+        self.inner.columns_to_insert(sql).await
     }
 
     /// Whether the session has a transaction.

@@ -76,6 +76,7 @@ impl Open {
                 (Database::open(path, &database_options)?, created)
             }
         };
+        weft_server::make_verifiers(&database);
         let session = database.session()?;
         let directory = directory.map(Path::to_owned);
         Ok(Open { session, directory, read_only: options.read_only, created })

@@ -92,6 +92,7 @@ _CLASSES: dict[str, tuple[type[Error], str]] = {
     "no_active_transaction": (ProgrammingError, "25P01"),
     "active_transaction": (ProgrammingError, "25001"),
     "read_only_transaction": (ProgrammingError, "25006"),
+    "forbidden": (ProgrammingError, "42501"),
     "no_savepoint": (ProgrammingError, "3B001"),
     "cancelled": (QueryCancelledError, "57014"),
     "internal": (InternalError, "XX000"),

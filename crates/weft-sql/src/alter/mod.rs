@@ -22,6 +22,7 @@ use datafusion::sql::sqlparser::ast;
 use futures::{FutureExt, StreamExt};
 use weft_store::{Alteration, Change, Table, TableSchema};
 
+use crate::access::{Need, acl};
 use crate::assign::Assignment;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::comments;
@@ -84,10 +85,13 @@ impl Run {
         if alter.if_exists && has_none {
             return Ok(Started::Command { tag, work: async { Ok(None) }.boxed() });
         }
-        let table = catalog.stored(&name).map_err(|error| match snapshot.view(&name) {
-            Some(_) => error.with_hint("of a view only the name changes: ALTER VIEW v RENAME TO w"),
-            None => error,
-        })?;
+        let table =
+            catalog.stored(&name, Need::Owner).map_err(|error| match snapshot.view(&name) {
+                Some(_) => {
+                    error.with_hint("of a view only the name changes: ALTER VIEW v RENAME TO w")
+                }
+                None => error,
+            })?;
         let mut target = Target::new(catalog, &table);
         for operation in alter.operations {
             target.apply(operation).await?;
@@ -174,7 +178,11 @@ async fn plan(target: Target<'_>) -> Result<Planned> {
     let mut before = target.before;
     if target.is_losing {
         let views = views::needing(catalog, &table, &schema).await?;
-        before.extend(views::changes(&schema.name, views, target.is_cascading)?);
+        before.extend(views::changes(
+            catalog.snapshot(),
+            (&schema.name, views),
+            target.is_cascading,
+        )?);
     }
     let mut after = target.after;
     after.extend(promised.changes(&schema.name));
@@ -183,6 +191,8 @@ async fn plan(target: Target<'_>) -> Result<Planned> {
         comments::altered(catalog.snapshot(), (old, &schema), &origins, target.renamed.as_deref());
     after.extend(comments);
     if let Some(to) = target.renamed {
+        catalog.access().check_create(catalog.snapshot(), &to)?;
+        after.extend(acl::renamed(catalog.snapshot(), &schema.name, &to));
         after.push(Change::RenameTable { from: schema.name.clone(), to });
     }
     let (state, rows) = new_rows(catalog, &table, &target.columns).await?;

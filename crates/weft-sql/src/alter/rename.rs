@@ -7,6 +7,7 @@ use futures::FutureExt;
 use weft_store::{Change, Snapshot};
 
 use super::target::Target;
+use crate::access::{Need, acl};
 use crate::catalog::{SCHEMA, StatementCatalog, relation_name};
 use crate::comments;
 use crate::dependents::dependents;
@@ -92,13 +93,16 @@ impl Run {
             let message = format!("view {name} does not exist");
             return Err(SqlError::new(ErrorKind::Semantic, message).about(name));
         };
+        catalog.access().check(snapshot, &name, Need::Owner)?;
         let to = new_name(snapshot, &name, to)?;
         check_unneeded(snapshot, "view", &name)?;
         let view = Change::CreateView { name: to.clone(), sql: sql.to_owned(), or_replace: false };
         let changes = match to == name {
             true => Vec::new(),
             false => {
+                catalog.access().check_create(snapshot, &to)?;
                 let mut changes = comments::renamed(snapshot, &name, &to);
+                changes.extend(acl::renamed(snapshot, &name, &to));
                 changes.extend([Change::DropView { name }, view]);
                 changes
             }
@@ -127,6 +131,7 @@ impl Run {
             let message = format!("index {from} does not exist");
             return Err(SqlError::new(ErrorKind::Semantic, message).about(from));
         };
+        catalog.access().check(snapshot, table, Need::Owner)?;
         if snapshot.table_of_index(&to).is_some() {
             let message = format!("index {to} exists already");
             return Err(SqlError::new(ErrorKind::AlreadyExists, message).about(to));

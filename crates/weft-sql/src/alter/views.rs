@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use weft_store::{Change, Table, TableSchema};
+use weft_store::{Change, Snapshot, Table, TableSchema};
 
+use crate::access::acl;
 use crate::assign::marked_schema;
 use crate::catalog::StatementCatalog;
+use crate::comments;
+use crate::definitions::Kind;
 use crate::dependents::dependents;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::relation::{Relation, RelationTable};
@@ -38,14 +41,24 @@ pub(super) async fn needing(
 ///
 /// # Errors
 /// [`ErrorKind::Semantic`] if there are some otherwise.
-pub(super) fn changes(table: &str, views: Vec<String>, is_cascading: bool) -> Result<Vec<Change>> {
+pub(super) fn changes(
+    snapshot: &Snapshot,
+    (table, views): (&str, Vec<String>),
+    is_cascading: bool,
+) -> Result<Vec<Change>> {
     if !is_cascading && !views.is_empty() {
         let message =
             format!("what changes of table {table} is needed by these views: {}", views.join(", "));
         return Err(SqlError::new(ErrorKind::Semantic, message)
             .with_hint("drop them first; DROP COLUMN drops them with CASCADE"));
     }
-    Ok(views.into_iter().map(|name| Change::DropView { name }).collect())
+    let dropped = |name: String| {
+        let mut changes = comments::dropped(snapshot, &name);
+        changes.extend(acl::dropped(snapshot, Kind::Access, &name));
+        changes.push(Change::DropView { name });
+        changes
+    };
+    Ok(views.into_iter().flat_map(dropped).collect())
 }
 
 /// Names and types of the columns of a view over a table with these columns.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast;
 use weft_store::{ScanOptions, StoreError, Table};
 
+use crate::access::Need;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::error::{Result, SqlError, from_store};
 use crate::run::{Run, Started, text_rows};
@@ -22,9 +23,12 @@ impl Run {
     ) -> Result<Started> {
         let snapshot = catalog.snapshot();
         let tables = match name {
-            Some(name) => vec![catalog.stored(&relation_name(name)?)?],
+            Some(name) => vec![catalog.stored(&relation_name(name)?, Need::Nothing)?],
             None => snapshot.tables().filter_map(|name| snapshot.table(name)).collect(),
         };
+        for table in &tables {
+            catalog.check_read(&table.schema().name)?;
+        }
         let mut columns = vec![Vec::new(); 3];
         let mut push = |table: &Table, index: Option<&str>, found: String| {
             columns[0].push(Some(table.schema().name.clone()));

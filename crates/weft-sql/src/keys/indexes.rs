@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
 use weft_store::{Change, IndexColumn, IndexDefinition, TableSchema};
 
+use crate::access::Need;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::keys::declared::Name;
@@ -19,7 +20,7 @@ impl Run {
     ) -> Result<Started> {
         check_clauses(&create)?;
         let tag = "CREATE INDEX";
-        let table = catalog.stored(&relation_name(&create.table_name)?)?;
+        let table = catalog.stored(&relation_name(&create.table_name)?, Need::Owner)?;
         let columns = create.columns.iter().map(|column| key_column(table.schema(), column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let included = included(table.schema(), &columns, &create.include)?;
@@ -72,6 +73,7 @@ impl Run {
                 }
                 return Err(unknown_index(&name));
             };
+            catalog.access().check(snapshot, &table.schema().name, Need::Owner)?;
             if table.indexes().any(|index| index.name == name && index.is_constraint) {
                 let message = format!(
                     "index {name} enforces a constraint of table {}, and goes only with the table",
@@ -101,9 +103,16 @@ impl Run {
         let name = relation_name(name)?;
         let snapshot = catalog.snapshot();
         let names: Vec<String> = match is_table {
-            true => catalog.stored(&name)?.indexes().map(|index| index.name.clone()).collect(),
-            false if snapshot.table_of_index(&name).is_none() => return Err(unknown_index(&name)),
-            false => vec![name],
+            true => {
+                let table = catalog.stored(&name, Need::Owner)?;
+                table.indexes().map(|index| index.name.clone()).collect()
+            }
+            false => {
+                let table = snapshot.table_of_index(&name);
+                let table = table.ok_or_else(|| unknown_index(&name))?;
+                catalog.access().check(snapshot, table, Need::Owner)?;
+                vec![name]
+            }
         };
         let changes: Vec<Change> = names.into_iter().map(|name| Change::Reindex { name }).collect();
         let run = self.clone();

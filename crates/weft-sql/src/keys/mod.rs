@@ -13,6 +13,7 @@ use std::collections::HashSet;
 
 use weft_store::{Change, Check, ForeignKey, IndexColumn, IndexDefinition, Snapshot, TableSchema};
 
+use crate::access::{Need, Rights};
 use crate::catalog::StatementCatalog;
 use crate::copy_from::index_of;
 use crate::error::{ErrorKind, Result, SqlError};
@@ -153,7 +154,7 @@ fn referenced(
     let (schema, indexes): (TableSchema, Vec<IndexDefinition>) = match parent == own.name {
         true => (own.clone(), own_indexes.to_vec()),
         false => {
-            let table = catalog.stored(parent)?;
+            let table = catalog.stored(parent, Need::Rights(Rights::REFERENCES))?;
             (table.schema().clone(), table.indexes().cloned().collect())
         }
     };

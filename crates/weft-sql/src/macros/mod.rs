@@ -196,6 +196,8 @@ impl Run {
         if temporary {
             return Err(SqlError::not_supported("CREATE TEMP MACRO").with_hint("leave TEMP out"));
         }
+        // Statements and views of other roles may call it, with their rights.
+        catalog.access().check_all("make macros")?;
         let name = relation_name(&name)?;
         check_is_free(catalog, &name)?;
         let mut seen = HashSet::new();
@@ -223,6 +225,7 @@ impl Run {
         names: &[ObjectName],
         if_exists: bool,
     ) -> Result<Started> {
+        catalog.access().check_all("drop macros")?;
         let mut changes = Vec::new();
         for name in names {
             let name = relation_name(name)?;

@@ -9,7 +9,9 @@ use weft_store::{Check, IndexDefinition, Snapshot, Table, TableSchema};
 
 use super::key::{KeyPart, is_of, key_part};
 use super::shape::Operand;
+use crate::access::{Need, Rights};
 use crate::assign::marked_schema;
+use crate::session::Session;
 use crate::value::Value;
 
 /// A generation of the database that there is not.
@@ -31,19 +33,22 @@ pub(super) struct Basis {
     checks: Option<Vec<Check>>,
     /// A hash of views, macros, sequences and schemas.
     definitions: u64,
+    /// The rights that the statement needs on the table. The role follows from the session's state.
+    rights: Rights,
     /// The last generation of the database in which all of it was found unchanged.
     known: AtomicU64,
 }
 
 impl Basis {
-    /// What a query or change of a table is planned on.
+    /// What a query or change of a table, which needs these rights, is planned on.
     pub(super) fn new(
         session: u64,
         snapshot: &Snapshot,
         table: &Table,
         index: Option<IndexDefinition>,
-        is_change: bool,
+        rights: Rights,
     ) -> Basis {
+        let is_change = rights != Rights::SELECT;
         Basis {
             session,
             table: table.schema().name.clone(),
@@ -52,6 +57,7 @@ impl Basis {
             unique: None,
             checks: is_change.then(|| table.constraints().checks.clone()),
             definitions: definitions(snapshot),
+            rights,
             known: AtomicU64::new(NO_GENERATION),
         }
     }
@@ -73,15 +79,15 @@ impl Basis {
         snapshot.table(&hiding).is_some() || snapshot.view(&hiding).is_some()
     }
 
-    /// The table in a snapshot, if the plan is right there for a session in the state of this number. `is_committed` tells whether
-    /// the snapshot is one that a commit left, with a generation of its own.
+    /// The table in a snapshot, if the plan is right there for a session as it is now, and the session's role has the rights.
+    /// `is_committed` tells whether the snapshot is one that a commit left, with a generation of its own.
     pub(super) fn table(
         &self,
         snapshot: &Snapshot,
         is_committed: bool,
-        session: u64,
+        session: &Session,
     ) -> Option<Arc<Table>> {
-        if session != self.session {
+        if session.version() != self.session {
             return None;
         }
         let table = snapshot.table(&self.table)?;
@@ -95,7 +101,11 @@ impl Basis {
                 table.indexes().filter(|index| index.is_unique).eq(unique.iter())
             })
             && self.checks.as_ref().is_none_or(|checks| table.constraints().checks == *checks)
-            && definitions(snapshot) == self.definitions;
+            && definitions(snapshot) == self.definitions
+            && session
+                .access(snapshot)
+                .check(snapshot, &self.table, Need::Rights(self.rights))
+                .is_ok();
         if holds && is_committed {
             self.known.store(generation, Ordering::Relaxed);
         }

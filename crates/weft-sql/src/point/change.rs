@@ -94,8 +94,7 @@ impl Run {
         if self.session.temporary_schema().is_some_and(|schema| plan.is_hidden(&snapshot, schema)) {
             return Err(false);
         }
-        let session = self.session.version();
-        let table = plan.table(&snapshot, transaction.is_none(), session).ok_or(true)?;
+        let table = plan.table(&snapshot, transaction.is_none(), &self.session).ok_or(true)?;
         self.control.note_changes();
         if let Some(transaction) = transaction {
             transaction.note_statement();

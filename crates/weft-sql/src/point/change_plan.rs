@@ -26,6 +26,7 @@ use super::change_shape::{ChangeKind, ChangeShape, bind_columns, parameter_colum
 use super::flat::FlatExprs;
 use super::given::Given;
 use super::shape::{Operand, folded};
+use crate::access::Rights;
 use crate::assign::{Assignment, marked_schema};
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::change::plan_bound;
@@ -33,13 +34,14 @@ use crate::change_statement::{ChangeStatement, table_factor, template};
 use crate::conflict_target::Resolution;
 use crate::copy_from::index_of;
 use crate::error::{Result, internal};
-use crate::insert::Opened;
+use crate::insert::{Opened, rights};
 use crate::insert_conflict::EXCLUDED;
 use crate::keys::Checks;
 use crate::optimize::analyzed;
 use crate::parameters::Bindings;
 use crate::relation::Relation;
 use crate::returning::Returning;
+use crate::session::Session;
 use crate::statement::parse_query;
 
 /// The name of the relation of the parameters of an INSERT.
@@ -138,7 +140,7 @@ impl ChangePlan {
         &self,
         snapshot: &Snapshot,
         is_committed: bool,
-        session: u64,
+        session: &Session,
     ) -> Option<Arc<Table>> {
         self.basis.table(snapshot, is_committed, session)
     }
@@ -332,7 +334,9 @@ impl Work<'_> {
         let returning = change.returning.clone();
         let items = |items| Returning::new(self.catalog, &table, &change.alias, items);
         let returning = returning.map(items).transpose()?;
-        let basis = Basis::new(self.session, catalog.snapshot(), &table, Some(index), true);
+        // The row is found by its key.
+        let rights = change.rights() | Rights::SELECT;
+        let basis = Basis::new(self.session, catalog.snapshot(), &table, Some(index), rights);
         self.finish((basis, change.tag), Some(key), rows, returning).await
     }
 
@@ -358,7 +362,8 @@ impl Work<'_> {
         let Some(rows) = rows_of(&state, plan, &table, (count, checks.clone()))? else {
             return Ok(PlannedChange::NotSimple);
         };
-        let basis = Basis::new(self.session, catalog.snapshot(), &table, None, true);
+        let rights = rights(opened.resolution.as_ref(), opened.returning.is_some());
+        let basis = Basis::new(self.session, catalog.snapshot(), &table, None, rights);
         if insert.on.is_none() {
             return self.finish((basis, "INSERT"), None, Some(rows), opened.returning).await;
         }

@@ -15,10 +15,12 @@ use weft_store::{Snapshot, Table};
 
 use super::basis::{Basis, Key, KeyColumns};
 use super::shape::Shape;
+use crate::access::Rights;
 use crate::assign::marked_schema;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::error::Result;
 use crate::optimize::optimized;
+use crate::session::Session;
 use crate::table::project;
 use crate::value::Value;
 use crate::zoned_times;
@@ -70,7 +72,7 @@ impl PointPlan {
         let Some((index, key)) = KeyColumns::of(&table, &shape.conditions) else {
             return Ok(Planned::NoIndex);
         };
-        let basis = Basis::new(session, snapshot, &table, Some(index), false);
+        let basis = Basis::new(session, snapshot, &table, Some(index), Rights::SELECT);
         let state = catalog.planning_state();
         let statement = Statement::Query(Box::new(shape.query.clone()));
         let statement = DfStatement::Statement(Box::new(statement));
@@ -97,7 +99,7 @@ impl PointPlan {
         &self,
         snapshot: &Snapshot,
         is_committed: bool,
-        session: u64,
+        session: &Session,
     ) -> Option<Arc<Table>> {
         self.basis.table(snapshot, is_committed, session)
     }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use weft_store::{IndexDefinition, Snapshot, Table};
 
+use crate::access::PREDEFINED;
+use crate::access::roles::{Standing, standing};
 use crate::catalog::SCHEMA;
 use crate::definitions::{self, Kind};
 use crate::information_schema::INFORMATION_SCHEMA;
@@ -17,8 +19,8 @@ use crate::postgres::PG_CATALOG;
 use crate::postgres::defined::DEFINED;
 use crate::schemas::parts;
 
-/// The role that owns everything.
-pub(crate) const OWNER: &str = "weft";
+/// The role that owns what no other role has made: a superuser.
+pub const OWNER: &str = "weft";
 
 /// The number of [`OWNER`].
 pub(crate) const OWNER_OID: i64 = 10;
@@ -28,9 +30,6 @@ pub(crate) const DATABASE_OID: i64 = 16_383;
 
 /// What names of roles have in front in the options of the store, where their passwords are kept.
 pub(crate) const ROLE_OPTION: &str = "role.";
-
-/// What is in front of what is kept of the password of a role that may do everything.
-pub const ROLE_SUPERUSER: &str = "superuser ";
 
 /// The number of the first table.
 const TABLES_FROM: i64 = 16_384;
@@ -214,11 +213,10 @@ fn system_oid(number: usize) -> i64 {
 
 /// True of a role that may do everything.
 pub(crate) fn is_superuser(snapshot: &Snapshot, name: &str) -> bool {
-    let kept = snapshot.option(&format!("{ROLE_OPTION}{name}"));
-    name == OWNER || kept.is_some_and(|kept| kept.starts_with(ROLE_SUPERUSER))
+    standing(snapshot, name) == Standing::Superuser
 }
 
-/// The roles with their numbers.
+/// The roles with their numbers, those that there are without being made among them.
 pub(crate) fn roles(snapshot: &Snapshot) -> Vec<(i64, String)> {
     let names: BTreeMap<&str, &str> = snapshot
         .options()
@@ -227,7 +225,8 @@ pub(crate) fn roles(snapshot: &Snapshot) -> Vec<(i64, String)> {
         .collect();
     let oids = of_names(names.keys().copied(), ROLES_FROM);
     let others = oids.into_iter().zip(names.keys().map(|name| (*name).to_owned()));
-    std::iter::once((OWNER_OID, OWNER.to_owned())).chain(others).collect()
+    let predefined = PREDEFINED.iter().map(|(name, oid)| (*oid, (*name).to_owned()));
+    std::iter::once((OWNER_OID, OWNER.to_owned())).chain(others).chain(predefined).collect()
 }
 
 /// Numbers for names, which come in order.

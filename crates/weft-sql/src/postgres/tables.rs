@@ -8,10 +8,14 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, RESERVED_FOR_IDENTIFIER};
-use weft_store::{Column, Table};
+use weft_store::{Column, Snapshot, Table};
 
+use crate::access::acl::memberships;
+use crate::access::roles::Role;
+use crate::access::{Acl, Rights};
 use crate::catalog::{CATALOG, StatementCatalog};
 use crate::comments::comment;
+use crate::definitions::Kind;
 use crate::error::Result;
 use crate::information_schema::view_columns;
 use crate::postgres::defined::{Defined, defined};
@@ -74,6 +78,7 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
         "pg_attrdef" => attrdef(catalog, &mut rows).await?,
         "pg_attribute" => attribute(catalog, &mut rows).await?,
         "pg_authid" | "pg_roles" | "pg_user" => role(catalog, &mut rows)?,
+        "pg_auth_members" => members(catalog, &mut rows)?,
         "pg_class" => class(catalog, &mut rows).await?,
         "pg_collation" => rows.push([
             ("oid", COLLATION_OID.into()),
@@ -140,9 +145,12 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
             }
         }
         "pg_namespace" => {
-            for (name, oid) in schemas(catalog.snapshot()) {
-                let name = ("nspname", name.as_str().into());
-                rows.push([("oid", oid.into()), name, ("nspowner", OWNER_OID.into())])?;
+            for (schema, oid) in schemas(catalog.snapshot()) {
+                let name = ("nspname", schema.as_str().into());
+                let acl = Acl::of(catalog.snapshot(), Kind::SchemaAccess, &schema);
+                let items = texts(acl.items(Rights::OF_SCHEMA));
+                let owner = ("nspowner", OWNER_OID.into());
+                rows.push([("oid", oid.into()), name, owner, ("nspacl", items)])?;
             }
         }
         "pg_proc" => procedure(catalog, &mut rows)?,
@@ -176,7 +184,7 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
                 rows.push([
                     ("schemaname", table.schema.as_str().into()),
                     ("tablename", table.name.as_str().into()),
-                    ("tableowner", OWNER.into()),
+                    ("tableowner", owner(snapshot, &table.stored).as_str().into()),
                     ("hasindexes", has_indexes.into()),
                 ])?;
             }
@@ -198,7 +206,7 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
                 rows.push([
                     ("schemaname", view.schema.as_str().into()),
                     ("viewname", view.name.as_str().into()),
-                    ("viewowner", OWNER.into()),
+                    ("viewowner", owner(catalog.snapshot(), &view.stored).as_str().into()),
                     ("definition", sql.into()),
                 ])?;
             }
@@ -248,7 +256,11 @@ async fn columns(catalog: &StatementCatalog, of: &Numbered) -> Vec<(Column, (i64
 async fn class(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
     let schemas = schemas(catalog.snapshot());
     let constraints = constraints(catalog.snapshot());
+    let roles = roles(catalog.snapshot());
     for relation in relations(catalog.snapshot()) {
+        let acl = Acl::of(catalog.snapshot(), Kind::Access, &relation.stored);
+        let owner = roles.iter().find(|(_, name)| *name == acl.owner);
+        let items = acl.items(Rights::OF_RELATION).filter(|_| relation.index().is_none());
         let (is_view, is_index) = (relation.view().is_some(), relation.index().is_some());
         let schema = schemas.iter().find(|(name, _)| *name == relation.schema);
         let schema_oid = schema.map(|(_, oid)| *oid);
@@ -281,7 +293,8 @@ async fn class(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             ("oid", relation.oid.into()),
             ("relname", relation.name.as_str().into()),
             ("relnamespace", schema_oid.into()),
-            ("relowner", OWNER_OID.into()),
+            ("relowner", owner.map_or(OWNER_OID, |(oid, _)| *oid).into()),
+            ("relacl", texts(items)),
             ("relam", method.into()),
             ("relfilenode", if is_view { 0 } else { relation.oid }.into()),
             ("relpages", pages.into()),
@@ -508,10 +521,51 @@ fn procedure(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
+/// The owner of a table or view.
+fn owner(snapshot: &Snapshot, stored: &str) -> String {
+    Acl::of(snapshot, Kind::Access, stored).owner
+}
+
+/// A list of texts.
+fn texts(items: Option<Vec<String>>) -> ScalarValue {
+    let item = |text: &String| ScalarValue::Utf8View(Some(text.clone()));
+    match items {
+        Some(items) => {
+            let items: Vec<ScalarValue> = items.iter().map(item).collect();
+            ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Utf8View))
+        }
+        None => ScalarValue::new_null_list(DataType::Utf8View, true, 1),
+    }
+}
+
+fn members(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let snapshot = catalog.snapshot();
+    let roles = roles(snapshot);
+    for (member, name) in &roles {
+        let groups = memberships(snapshot, name);
+        let groups = groups.iter().filter_map(|group| roles.iter().find(|(_, of)| of == group));
+        for (group, _) in groups {
+            rows.push([
+                ("roleid", (*group).into()),
+                ("member", (*member).into()),
+                ("grantor", OWNER_OID.into()),
+                ("admin_option", false.into()),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
 fn role(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
     for (oid, name) in roles(catalog.snapshot()) {
         let may_all = is_superuser(catalog.snapshot(), &name);
         let is_user = rows.has("usename");
+        let has_password = Role::find(catalog.snapshot(), &name);
+        let has_password = has_password.is_some_and(|role| role.verifier.is_some());
+        let can_log_in = has_password || name == OWNER;
+        if is_user && !can_log_in {
+            continue;
+        }
         let password = ScalarValue::Utf8View(Some("********".to_owned()));
         let row: Vec<(&str, ScalarValue)> = match is_user {
             true => vec![
@@ -528,7 +582,7 @@ fn role(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
                 ("rolinherit", true.into()),
                 ("rolcreaterole", may_all.into()),
                 ("rolcreatedb", may_all.into()),
-                ("rolcanlogin", true.into()),
+                ("rolcanlogin", can_log_in.into()),
                 ("rolconnlimit", (-1).into()),
                 ("rolpassword", password),
             ],
@@ -560,6 +614,10 @@ fn activity(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
     let time =
         |us: Option<i64>| ScalarValue::TimestampMicrosecond(us, Some(crate::types::ZONE.into()));
     for backend in catalog.connected().get().backends() {
+        // What others do is not for all roles.
+        let is_shown =
+            catalog.access().is_unrestricted() || catalog.access().is_member(&backend.user);
+        let query = if is_shown { backend.query.as_str() } else { "<insufficient privilege>" };
         let user = numbers.iter().find(|(_, name)| *name == backend.user).map(|(oid, _)| *oid);
         let (address, port) = match &backend.client {
             Some((address, port)) => (Some(address.as_str()), Some(i32::from(*port))),
@@ -582,7 +640,7 @@ fn activity(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             ("backend_xid", ScalarValue::Int64(None)),
             ("backend_xmin", ScalarValue::Int64(None)),
             ("query_id", ScalarValue::Int64(None)),
-            ("query", backend.query.as_str().into()),
+            ("query", query.into()),
             ("backend_type", "client backend".into()),
         ])?;
     }

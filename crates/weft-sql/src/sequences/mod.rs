@@ -21,7 +21,7 @@ use crate::suggest;
 use crate::text::tokenize;
 
 pub(crate) use owned::{
-    OwnedSequences, drop_owned, identity_of, is_always, owned_sequence, released,
+    OwnedSequences, drop_owned, identity_of, is_always, owned_sequence, owns_sequence, released,
 };
 pub(crate) use positions::{CurrentValues, Positions, UsedSequences, current, last, next, set};
 pub(crate) use statements::check_defaults;

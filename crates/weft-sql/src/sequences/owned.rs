@@ -176,6 +176,13 @@ fn owned_by(
     Ok(None)
 }
 
+/// True if a column of a table owns the sequence of this name.
+pub(crate) fn owns_sequence(snapshot: &Snapshot, table: &Table, name: &str) -> bool {
+    let columns = table.schema().columns.iter();
+    let mut owned = columns.filter_map(|column| owned_by(snapshot, column).ok()?);
+    owned.any(|(owned, _)| owned == name)
+}
+
 /// The sequence that a column of a table owns, as statements write it.
 pub(crate) fn owned_sequence(snapshot: &Snapshot, table: &str, column: &str) -> Option<String> {
     let table = snapshot.table(table)?;
@@ -243,13 +250,16 @@ pub(crate) fn released(
     before: &TableSchema,
     after: &TableSchema,
 ) -> Result<Vec<Change>> {
+    let others = snapshot.tables().filter(|name| *name != before.name);
+    let others: Vec<_> = others.filter_map(|name| snapshot.table(name)).collect();
     let mut changes = Vec::new();
     for column in &before.columns {
         let Some((name, sequence)) = owned_by(snapshot, column)? else { continue };
         let needs = |column: &weft_store::Column| {
             sequences_of(column.default.as_deref().unwrap_or_default()).contains(&name)
         };
-        if !after.columns.iter().any(needs) {
+        let mut elsewhere = others.iter().flat_map(|table| &table.schema().columns);
+        if !after.columns.iter().any(needs) && !elsewhere.any(needs) {
             changes.extend(sequence.drop(&name));
         }
     }

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use weft_store::{Alteration, Change, Snapshot, TableSchema};
 
+use crate::access::acl;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::ddl::Dependents;
 use crate::definitions::{Kind, stored_name};
@@ -167,16 +168,21 @@ impl Run {
         check_place(snapshot, &create.name, &name)?;
         let made = Sequence::of(&name, &create.options, Owner::None)?;
         let mut changes = Vec::new();
-        if let Some(old) = Sequence::find(snapshot, &name)? {
-            if create.if_not_exists {
-                return Ok(self.change(tag, changes));
-            }
+        let old = Sequence::find(snapshot, &name)?;
+        if old.is_some() && create.if_not_exists {
+            return Ok(self.change(tag, changes));
+        }
+        catalog.access().check_create(snapshot, &name)?;
+        if let Some(old) = old {
             if !create.or_replace {
                 let message = format!("sequence {name} exists already");
                 return Err(SqlError::new(ErrorKind::AlreadyExists, message)
                     .with_hint("write CREATE SEQUENCE IF NOT EXISTS"));
             }
+            catalog.access().check_sequence(snapshot, &name)?;
             changes.push(Change::SetOption { name: option_of(old.id), value: None });
+        } else {
+            changes.extend(catalog.access().made(snapshot, Kind::SequenceAccess, &name));
         }
         changes.push(made.create(&name, create.or_replace));
         Ok(self.change(tag, changes))
@@ -226,8 +232,10 @@ impl Run {
                 }
                 return Err(unknown(snapshot, &name));
             };
+            catalog.access().check_sequence(snapshot, &name)?;
             if dropped.insert(name.clone()) {
                 changes.extend(sequence.drop(&name));
+                changes.extend(acl::dropped(snapshot, Kind::SequenceAccess, &name));
             }
         }
         changes.extend(without_defaults(snapshot, &dropped, dependents == Dependents::Drop)?);

@@ -23,9 +23,10 @@ static STARTED_US: LazyLock<i64> = LazyLock::new(|| {
 
 pub(crate) fn functions() -> Vec<Definition> {
     LazyLock::force(&STARTED_US);
-    let users = ["current_user", "session_user", "current_role"];
-    let users = users.map(|name| {
-        define(name, (0, 0), text_type, |around, _| text(Some(around.connected.get().user())))
+    let users = ["current_user", "current_role"].map(|name| {
+        define(name, (0, 0), text_type, |around, _| {
+            text(Some(around.acting.clone().unwrap_or_else(|| around.connected.get().user())))
+        })
     });
     let databases = ["current_database", "current_catalog"];
     let databases = databases
@@ -34,6 +35,9 @@ pub(crate) fn functions() -> Vec<Definition> {
     let addresses =
         addresses.map(|name| define(name, (0, 0), text_type, |_, _| text(None::<String>)));
     let own = vec![
+        define("session_user", (0, 0), text_type, |around, _| {
+            text(Some(around.connected.get().user()))
+        }),
         define("version", (0, 0), text_type, |_, _| text(Some(version()))),
         define(
             "pg_backend_pid",

@@ -8,6 +8,7 @@ mod connection;
 mod names;
 mod objects;
 mod plain;
+mod privileges;
 mod sequences;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use datafusion::logical_expr::{
 };
 use weft_store::Snapshot;
 
+use crate::access::Access;
 use crate::engine::Engine;
 use crate::error::{Result, internal};
 use crate::postgres::Connected;
@@ -48,6 +50,8 @@ pub(crate) struct Surroundings {
     pub(crate) current: Arc<CurrentValues>,
     /// What the session's random numbers follow from.
     pub(crate) seed: Arc<Seed>,
+    /// The role that the session acts for, if there is one.
+    pub(crate) acting: Option<String>,
     /// The session's settings.
     pub(crate) settings: SessionSettings,
     /// Sequences give no values: it is only tried whether a value fits.
@@ -70,6 +74,7 @@ impl Surroundings {
             sequences: Arc::default(),
             current: Arc::default(),
             seed: Arc::default(),
+            acting: None,
             settings,
             is_trial: false,
         }
@@ -81,6 +86,11 @@ impl Surroundings {
     /// If it is closed.
     pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
         self.engine.upgrade().ok_or_else(|| internal("the database is closed"))
+    }
+
+    /// What the session's role may do in a snapshot.
+    pub(crate) fn access(&self, snapshot: &Snapshot) -> Access {
+        self.acting.as_deref().map(|role| Access::of(snapshot, role)).unwrap_or_default()
     }
 
     /// The database as its last commit left it, or as the transaction sees it.
@@ -114,6 +124,11 @@ pub(crate) struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
+    /// How many arguments there are.
+    pub(crate) fn count(&self) -> usize {
+        self.values.len()
+    }
+
     /// An argument as text; `None` for NULL and for one that is not there.
     pub(crate) fn text(&self, number: usize) -> Option<String> {
         let value = self.values.get(number)?;
@@ -216,6 +231,7 @@ pub(crate) fn postgres_functions() -> Vec<Arc<ScalarUDF>> {
         names::functions(),
         objects::functions(),
         plain::functions(),
+        privileges::functions(),
         connection::functions(),
         sequences::functions(),
     ];

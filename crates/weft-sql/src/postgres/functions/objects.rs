@@ -29,21 +29,16 @@ pub(crate) fn functions() -> Vec<Definition> {
     ];
     let absent = absent.map(|name| define(name, (1, 3), text_type, |_, _| text(None::<String>)));
     let permitted = [
-        "has_any_column_privilege",
-        "has_column_privilege",
         "has_database_privilege",
         "has_foreign_data_wrapper_privilege",
         "has_function_privilege",
         "has_language_privilege",
-        "has_schema_privilege",
         "has_sequence_privilege",
         "has_server_privilege",
-        "has_table_privilege",
         "has_tablespace_privilege",
         "has_type_privilege",
-        "pg_has_role",
     ];
-    // Each user may do everything.
+    // There are no rights on these: each role may use them.
     let permitted =
         permitted.map(|name| define(name, (2, 4), truth_type, |_, _| truth(Some(true))));
     let sizes = [

@@ -34,6 +34,9 @@ fn set(
     };
     match (arguments.text(0), arguments.number(1), is_given) {
         (Some(name), Some(value), Some(is_given)) => {
+            let snapshot = around.snapshot()?;
+            let sequence = sequences::name_in(&name)?;
+            around.access(&snapshot).check_sequence(&snapshot, &sequence)?;
             number(Some(sequences::set(around, &name, value, is_given)?))
         }
         _ => number(None),
