@@ -159,7 +159,7 @@ fn options(parser: &mut Parser<'_>) -> Result<()> {
         } else if take_word(parser, "TYPE") {
             if !take_word(parser, CATALOG) {
                 let found = parser.peek_token();
-                return Err(SqlError::not_supported(&format!(
+                return Err(SqlError::not_supported(format!(
                     "ATTACH of a database of the type {found}"
                 ))
                 .with_hint(

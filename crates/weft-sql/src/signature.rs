@@ -83,7 +83,7 @@ async fn of_statement(
     let control = Arc::new(Control::of(session.engine()));
     let mut catalog = session.statement_catalog(&control, Economy::InMemory)?;
     if to_insert {
-        let access = catalog.access().clone().to_insert();
+        let access = catalog.access().clone().inserting();
         catalog = catalog.with_access(access);
     }
     let parameters = match count {

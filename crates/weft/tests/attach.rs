@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use support::{check, check_error, rows};
+use support::{check, check_error, database, rows};
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
@@ -85,7 +85,7 @@ fn tables_and_views_of_an_attached_database_are_read() {
 #[test]
 fn attached_databases_are_listed_and_detached() {
     let directory = other();
-    let database = Database::in_memory(&DatabaseOptions::default().with("threads", 2)).unwrap();
+    let database = database();
     let session = database.session().unwrap();
     attach(&session, &directory, "");
     attach(&session, &directory, "AS second");

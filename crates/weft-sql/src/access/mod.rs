@@ -96,7 +96,7 @@ impl Access {
     }
 
     /// The same for a look at the columns of tables that rows are to be inserted into: who may insert has no need to read.
-    pub(crate) fn to_insert(self) -> Access {
+    pub(crate) fn inserting(self) -> Access {
         Access { is_to_insert: true, ..self }
     }
 
