@@ -10,6 +10,7 @@ use crate::catalog::StatementCatalog;
 use crate::error::Result;
 use crate::run::{Run, Started};
 use crate::statement::parse_query;
+use crate::text_kinds::TextKind;
 use crate::types::column_type_name;
 
 impl Run {
@@ -32,7 +33,7 @@ impl Run {
                 data_type: field.data_type().clone(),
                 nullable: true,
                 default: None,
-                max_length: None,
+                max_length: TextKind::of_field(field).map(TextKind::length),
             })
             .collect();
         let summary = parse_query(&summary_of(&text, &columns))?;
