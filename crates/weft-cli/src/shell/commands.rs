@@ -1,7 +1,7 @@
 //! The dot commands: their names, what they take, and which action each is.
 
 use super::words::{nearest, words};
-use super::{Flow, Shell, actions, catalog_actions, settings_actions};
+use super::{Flow, Shell, actions, catalog_actions, serve_actions, settings_actions};
 use crate::error::ShellError;
 
 /// What completion offers after a command's name.
@@ -91,6 +91,8 @@ static COMMANDS: &[Command] = commands! {
     "read" "FILE" 1..=1 File actions::read, "run a script";
     "schema" "[PATTERN]" 0..=1 Table catalog_actions::schema,
         "show tables and views as CREATE statements";
+    "serve" "[HOST:PORT | stop]" 0..=1 None serve_actions::serve,
+        "serve PostgreSQL's clients meanwhile";
     "settings" "[PATTERN]" 0..=1 None catalog_actions::settings, "show the database's settings";
     "shell" "COMMAND …" 1..=1 File actions::shell, "run a command of the operating system";
     "show" "" 0..=0 None settings_actions::show, "show the shell's own settings";
@@ -213,7 +215,7 @@ mod tests {
     fn wrong_names_are_explained() {
         for (name, part) in [
             ("tabels", "did you mean .tables?"),
-            ("s", ".schema, .settings, .shell"),
+            ("s", ".schema, .serve, .settings, .shell"),
             ("xyzzy", ".help lists all"),
             ("dump", "COPY"),
             ("", "no command"),

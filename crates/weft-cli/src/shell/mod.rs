@@ -7,6 +7,7 @@ pub mod commands;
 mod init;
 pub mod open;
 mod report;
+mod serve_actions;
 mod settings_actions;
 mod statement;
 mod words;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft::Session;
+use weft_server::Server;
 
 use crate::args::{Job, ShellArgs};
 use crate::editor::plain::PlainInput;
@@ -67,6 +69,8 @@ enum Flow {
 
 /// The shell with an open database.
 pub struct Shell {
+    /// What serves the open database. It goes before the database.
+    server: Option<Server>,
     open: Open,
     options: OpenOptions,
     catalog: Arc<SharedCatalog>,
@@ -114,6 +118,7 @@ impl Shell {
         let target = Target::stdout(interrupts.clone());
         let (failed, read_depth) = (false, 0);
         let mut shell = Shell {
+            server: None,
             open,
             options,
             catalog,
@@ -356,6 +361,9 @@ impl Shell {
 
     /// Puts another database in place of the open one.
     fn replace(&mut self, open: Open) {
+        if let Some(server) = self.server.take() {
+            self.say(&format!("Weft listens on {} no more", server.address()));
+        }
         self.catalog.set(names_of(&open.session));
         self.open = open;
         self.tell_created();

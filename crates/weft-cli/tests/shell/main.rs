@@ -7,6 +7,7 @@ mod killed;
 mod modes;
 mod options;
 mod scripts;
+mod serve;
 
 use std::io::{Read, Write};
 use std::path::Path;
