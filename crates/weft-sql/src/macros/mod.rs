@@ -186,8 +186,12 @@ impl Run {
     pub(crate) fn create_macro(
         &self,
         catalog: &StatementCatalog,
-        statement: Statement,
+        mut statement: Statement,
     ) -> Result<Started> {
+        // Without parameters the parser leaves out the parentheses, which the text needs.
+        if let Statement::CreateMacro { args, .. } = &mut statement {
+            args.get_or_insert_default();
+        }
         let text = statement.to_string();
         let Statement::CreateMacro { or_replace, temporary, name, args, definition } = statement
         else {
