@@ -30,8 +30,8 @@ pub(crate) struct UuidCasts;
 
 impl AnalyzerRule for UuidCasts {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        let plan = rewrite_expressions(with_uuid_unions(plan)?, rewrite)?;
-        with_uuid_unions(plan)
+        let plan = rewrite_expressions(with_uuid_sides(plan)?, rewrite)?;
+        with_uuid_sides(plan)
     }
 
     fn name(&self) -> &str {
@@ -215,11 +215,24 @@ fn with_uuids(plan: LogicalPlan, numbers: &[usize]) -> DfResult<LogicalPlan> {
     LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
-/// The plan, with UUIDs in all inputs of a UNION where they are in one and texts in another.
-fn with_uuid_unions(plan: LogicalPlan) -> DfResult<LogicalPlan> {
+/// The plan, with UUIDs in all inputs of a UNION where they are in one and texts in another, and on both sides of the keys of a join, as
+/// which INTERSECT and EXCEPT are planned.
+fn with_uuid_sides(plan: LogicalPlan) -> DfResult<LogicalPlan> {
     let unified = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Union(union) => {
             with_uuid_columns(union)?.map_data(|union| Ok(LogicalPlan::Union(union)))
+        }
+        LogicalPlan::Join(mut join) => {
+            let mut changed = false;
+            for (left, right) in &mut join.on {
+                let (of_left, of_right) = (join.left.schema(), join.right.schema());
+                changed |= match (is_uuid_of(left, of_left), is_uuid_of(right, of_right)) {
+                    (true, false) => make_uuid(right, of_right),
+                    (false, true) => make_uuid(left, of_left),
+                    _ => false,
+                };
+            }
+            Ok(Transformed::new_transformed(LogicalPlan::Join(join), changed))
         }
         other => Ok(Transformed::no(other)),
     })?;
