@@ -25,12 +25,9 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A key that is replaced before it is used.
-    pub(crate) const NONE: Key = Key { number: 0, bytes: [b'k'; KEY_BYTES_MAX], length: 0 };
-
     /// The key with a number.
     pub(crate) fn new(form: Form, number: u64) -> Key {
-        let mut key = Key { number, length: form.key_bytes, ..Key::NONE };
+        let mut key = Key { number, bytes: [b'k'; KEY_BYTES_MAX], length: form.key_bytes };
         key.bytes[..8].copy_from_slice(&number.to_be_bytes());
         key
     }
