@@ -33,7 +33,7 @@ impl Key {
     }
 
     /// Looks at a row as one that reads it does.
-    fn see(&self, row: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn see(&self, row: Option<&[u8]>) -> Result<()> {
         match row {
             Some(row) if row.starts_with(self.as_ref()) => {
                 black_box(row[row.len() - 1]);
@@ -50,7 +50,13 @@ impl AsRef<[u8]> for Key {
     }
 }
 
-/// Carries out the operations of a transaction on rows with these keys, of which insertions take only how many there are.
+/// True of operations that follow each other, each by one key: `run.rs` has them.
+pub(crate) fn is_by_key(workload: Workload, lookups: Lookups) -> bool {
+    lookups == Lookups::OneByOne && !matches!(workload, Workload::Scan | Workload::Insert)
+}
+
+/// Carries out the operations of a transaction on rows with these keys, of which insertions take only how many there are, where they do not
+/// follow each other by one key.
 ///
 /// # Errors
 /// Those of the engine, and [`YcsbError::Missing`].
@@ -95,15 +101,9 @@ pub(crate) async fn operate<M: Mode>(
         }
         return Ok(());
     }
-    if lookups == Lookups::ByCoroutines {
-        read_together(transaction, database, keys).await?;
-    }
-    for (at, key) in keys.iter().enumerate() {
-        if workload != Workload::Update && lookups == Lookups::OneByOne {
-            let row = transaction.get(table, key.as_ref()).await?;
-            key.see(row.as_deref())?;
-        }
-        if at < updates && !transaction.update_with(table, key.as_ref(), change).await? {
+    read_together(transaction, database, keys).await?;
+    for key in &keys[..updates] {
+        if !transaction.update_with(table, key.as_ref(), change).await? {
             return Err(YcsbError::Missing(key.number));
         }
     }

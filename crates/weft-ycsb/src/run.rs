@@ -12,7 +12,7 @@ use weft_txn::{Context, Isolation, TransactionOptions};
 
 use crate::database::Database;
 use crate::error::{Result, YcsbError};
-use crate::operations::{Key, OPERATIONS_MAX, operate};
+use crate::operations::{Key, OPERATIONS_MAX, is_by_key, operate};
 use crate::random::Zipf;
 use crate::variant::{Variant, Workload};
 
@@ -167,7 +167,63 @@ async fn work<M: Mode + 'static>(
         Some(async move {
             let context = worker.contexts.borrow_mut().pop();
             let mut context = context.expect("there are as many as coroutines");
-            transact(&worker, &mut context, mode, zipf, seed).await?;
+            let Worker { database, options, measured, .. } = &*worker;
+            let Database { table, form, .. } = database;
+            let RunOptions { workload, isolation, operations, .. } = *options;
+            let of_transaction = TransactionOptions { isolation, ..TransactionOptions::default() };
+            let (lookups, updates) = (options.variant.lookups(), workload.updates(operations));
+            // Outside of the coroutine, whose frames stay in the caches.
+            let mut random = fastrand::Rng::with_seed(seed);
+            let keys: Vec<Key> =
+                (0..operations).map(|_| Key::new(*form, zipf.next(&mut random))).collect();
+            loop {
+                let mut transaction = context.begin_in(mode, of_transaction);
+                let operated: Result<()> = if !is_by_key(workload, lookups) {
+                    operate(&mut transaction, database, &keys, (workload, lookups)).await
+                } else {
+                    // No function stands between, as it would be gone through whenever the transaction goes on.
+                    'operations: {
+                        for (at, key) in keys.iter().enumerate() {
+                            if workload != Workload::Update {
+                                let seen = match transaction.get(table, key.as_ref()).await {
+                                    Ok(row) => key.see(row.as_deref()),
+                                    Err(error) => Err(error.into()),
+                                };
+                                if seen.is_err() {
+                                    break 'operations seen;
+                                }
+                            }
+                            if at < updates {
+                                let change = |row: &[u8], changed: &mut Vec<u8>| {
+                                    form.increment(row, changed);
+                                    true
+                                };
+                                match transaction.update_with(table, key.as_ref(), change).await {
+                                    Ok(true) => {}
+                                    Ok(false) => break 'operations key.see(None),
+                                    Err(error) => break 'operations Err(error.into()),
+                                }
+                            }
+                        }
+                        Ok(())
+                    }
+                };
+                let ended = match operated {
+                    Ok(()) => transaction.commit().await.map(|_| ()).map_err(YcsbError::from),
+                    Err(error) => {
+                        transaction.rollback().await;
+                        Err(error)
+                    }
+                };
+                match ended {
+                    Ok(()) => break,
+                    Err(YcsbError::Transaction(error)) if error.is_retryable() => {
+                        measured.borrow_mut().aborts += 1;
+                    }
+                    Err(error) => return Err(error),
+                }
+                context.wait_for_conflict().await;
+            }
             worker.contexts.borrow_mut().push(context);
             let mut measured = worker.measured.borrow_mut();
             measured.commits += 1;
@@ -179,39 +235,4 @@ async fn work<M: Mode + 'static>(
     drop(of_batch);
     let worker = Rc::into_inner(worker).expect("all coroutines have ended");
     Ok(worker.measured.into_inner())
-}
-
-/// Runs a transaction, again and again if others are in its way.
-async fn transact<M: Mode>(
-    worker: &Worker,
-    context: &mut Context,
-    mode: M,
-    zipf: Zipf,
-    seed: u64,
-) -> Result<()> {
-    let Worker { database, options, measured, .. } = worker;
-    let RunOptions { isolation, variant, workload, operations, .. } = *options;
-    let of_transaction = TransactionOptions { isolation, ..TransactionOptions::default() };
-    let mut random = fastrand::Rng::with_seed(seed);
-    // Outside of the coroutine, whose frames stay in the caches.
-    let keys: Vec<Key> =
-        (0..operations).map(|_| Key::new(database.form, zipf.next(&mut random))).collect();
-    let what = (workload, variant.lookups());
-    loop {
-        let mut transaction = context.begin_in(mode, of_transaction);
-        let ended = match operate(&mut transaction, database, &keys, what).await {
-            Ok(()) => transaction.commit().await.map(|_| ()).map_err(YcsbError::from),
-            Err(error) => {
-                transaction.rollback().await;
-                Err(error)
-            }
-        };
-        match ended {
-            Err(YcsbError::Transaction(error)) if error.is_retryable() => {
-                measured.borrow_mut().aborts += 1;
-            }
-            ended => return ended,
-        }
-        context.wait_for_conflict().await;
-    }
 }
