@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal, stderr};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
@@ -41,6 +41,35 @@ pub fn table(
     });
     bar.finish_and_clear();
     Ok(result?)
+}
+
+/// A directory of this process for the files of an experiment, gone with them when this is dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes one below the directory for data; its name begins with `name`.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] if it cannot be made.
+    pub fn new(data: &Path, name: &str) -> Result<Scratch, BenchError> {
+        let path = data.join(format!("{name}-{}", std::process::id()));
+        let failed = |source| BenchError::Io { action: "create", path: path.clone(), source };
+        std::fs::create_dir_all(&path).map_err(failed)?;
+        Ok(Scratch(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("cannot remove {}: {error}", self.0.display());
+        }
+    }
 }
 
 /// A bar for the runs of a sweep of `points` points. It is drawn between runs, never during one.

@@ -44,7 +44,7 @@ impl Zipf {
     }
 }
 
-/// The key of a row that is inserted after those that the table has at first: none of theirs, in no order.
+/// The key of an inserted row: no row that the table has at first has it, and keys follow each other in no order.
 pub(crate) fn inserted_key(number: u64) -> u64 {
     1 << 63 | number.wrapping_mul(SCATTER) >> 1
 }

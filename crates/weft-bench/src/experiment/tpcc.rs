@@ -6,7 +6,6 @@
 //! specification are checked, and with `--durable` again in what is recovered from the log, which is not closed before.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weft_rt::io::DriverKind;
@@ -18,7 +17,7 @@ use weft_tpcc::{
 use weft_txn::{Durability, Isolation, LogDirectory, LogOptions, TransactionOptions};
 
 use crate::args::{TpccArgs, distinct};
-use crate::data;
+use crate::data::{self, Scratch};
 use crate::error::BenchError;
 use crate::report::{LatencyUs, Point};
 use crate::resident;
@@ -39,26 +38,9 @@ struct Case {
     batch: u32,
 }
 
-/// A directory for a log, gone when this is dropped.
-struct LogPlace(PathBuf);
-
-impl LogPlace {
-    fn new(data: &Path) -> Result<LogPlace, BenchError> {
-        let path = data.join(format!("tpcc-log-{}", std::process::id()));
-        let failed = |source| BenchError::Io { action: "create", path: path.clone(), source };
-        std::fs::create_dir_all(&path).map_err(failed)?;
-        Ok(LogPlace(path))
-    }
-
-    fn storage(&self) -> Storage {
-        Storage::Logged(LogOptions::new(LogDirectory::Os(self.0.clone())))
-    }
-}
-
-impl Drop for LogPlace {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
+/// Where the log lies.
+fn logged(scratch: &Scratch) -> Storage {
+    Storage::Logged(LogOptions::new(LogDirectory::Os(scratch.path().to_owned())))
 }
 
 /// Runs the sweep.
@@ -71,11 +53,11 @@ pub fn run(args: &TpccArgs) -> Result<Vec<Point>, BenchError> {
     let scale = Scale::of(args.warehouses, args.suppliers.iter().copied().max().unwrap_or(1));
     resident::require(scale.bytes() * 5 / 4, "TPC-C", "use fewer --warehouses")?;
     slab::keep_blocks(FREE_BLOCKS_BYTES);
-    let log = args.durable.then(|| LogPlace::new(&args.common.data)).transpose()?;
+    let log = args.durable.then(|| Scratch::new(&args.common.data, "tpcc-log")).transpose()?;
     let driver = if args.durable { DriverKind::default() } else { DriverKind::Blocking };
     let options = RuntimeOptions { workers, driver, ..RuntimeOptions::default() };
     let runtime = Runtime::new(&options)?;
-    let storage = || log.as_ref().map_or(Storage::Memory, LogPlace::storage);
+    let storage = || log.as_ref().map_or(Storage::Memory, logged);
     let database = open(&runtime, scale, args.common.seed, storage())?;
     let durability = Durability::Relaxed(LOAD_DELAY);
     let options = TransactionOptions { durability, ..TransactionOptions::default() };

@@ -5,7 +5,6 @@
 //! part (`--cached`), rows and index lie in files, and transactions per second are compared with the best of the blocking
 //! driver. At the end of each table the counters of all rows are compared with the updates that have committed.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weft_rt::io::DriverKind;
@@ -16,7 +15,7 @@ use weft_ycsb::{Database, Form, Measured, Place, RunOptions, Variant, Workload, 
 
 use super::tpcc::{compare_with_naive, isolation};
 use crate::args::{YcsbArgs, distinct};
-use crate::data;
+use crate::data::{self, Scratch};
 use crate::error::BenchError;
 use crate::report::{LatencyUs, Point};
 use crate::resident;
@@ -87,19 +86,19 @@ fn of_setup(
     let runtime = Runtime::new(&options)?;
     let (form, mut place) = (setup.form, None);
     let database = if setup.cached < 1.0 {
-        let directory = FilesPlace::new(&args.common.data)?;
+        let directory = Scratch::new(&args.common.data, "ycsb")?;
         let ledger = Ledger::new(PREPARE_BYTES);
-        let files = weft_ycsb::prepare(&runtime, form, &directory.0, ledger)?;
+        let files = weft_ycsb::prepare(&runtime, form, directory.path(), ledger)?;
         let memory = (files.bytes() as f64 * setup.cached) as u64;
         let ledger = Ledger::new(memory.max(MEMORY_BYTES_MIN));
-        let database = open(&runtime, form, Place::Files(files), ledger)?;
+        let database = Database::open(&runtime, form, Place::Files(files), ledger)?;
         place = Some(directory);
         database
     } else {
         resident::require(form.memory_bytes() * 5 / 4, "YCSB", "use fewer --rows")?;
         let bytes =
             resident::available_bytes().map_or(form.memory_bytes() * 4, |bytes| bytes / 10 * 9);
-        open(&runtime, form, Place::Memory, Ledger::new(bytes))?
+        Database::open(&runtime, form, Place::Memory, Ledger::new(bytes))?
     };
     let mut runs: Vec<Vec<Measured>> = cases.iter().map(|_| Vec::new()).collect();
     for round in 0..args.common.repeat {
@@ -123,33 +122,6 @@ fn of_setup(
     drop(database);
     drop(place);
     Ok(cases.iter().zip(runs).map(|(case, runs)| point(setup, case, runs)).collect())
-}
-
-fn open(
-    runtime: &Runtime,
-    form: Form,
-    place: Place,
-    ledger: Ledger,
-) -> Result<Database, BenchError> {
-    Ok(Database::open(runtime, form, place, ledger)?)
-}
-
-/// A directory for the files of a table, gone when this is dropped.
-struct FilesPlace(PathBuf);
-
-impl FilesPlace {
-    fn new(data: &Path) -> Result<FilesPlace, BenchError> {
-        let path = data.join(format!("ycsb-{}", std::process::id()));
-        let failed = |source| BenchError::Io { action: "create", path: path.clone(), source };
-        std::fs::create_dir_all(&path).map_err(failed)?;
-        Ok(FilesPlace(path))
-    }
-}
-
-impl Drop for FilesPlace {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
 }
 
 /// The tables, with each driver that has something to read.

@@ -62,7 +62,7 @@ pub struct Point {
     pub threads: u32,
     /// I/O depth per thread (requests in flight); for `prefetch` the batch size (coroutines).
     pub depth: u32,
-    /// Fraction of the pages (scan) or of the lookups (lookup) served from memory, or of what a query reads that fits there (inlj), 0 to 1.
+    /// Fraction of the pages (scan) or of the lookups (lookup) served from memory, or of what a query reads that fits there (inlj), or of a table and its index (ycsb), 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
     /// Size of a page or of one read, in bytes.
@@ -188,7 +188,7 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimum_gb_per_s: Option<f64>,
     /// Keys looked up per second / those of the variant `naive` with the same index and threads, for `probe`; transactions
-    /// per second of processor time / those of `naive` with the same settings, for `tpcc`.
+    /// per second of processor time / those of `naive` with the same settings, for `tpcc` and `ycsb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_to_naive: Option<f64>,
     /// Throughput divided by that of the blocking driver with the same threads, same run.
@@ -346,6 +346,7 @@ threads              worker threads
 depth                I/O depth per thread; prefetch: batch size (coroutines)
 cached               fraction of pages (scan) or lookups (lookup) served from memory, 0 to 1;
                      inlj: fraction of what a query reads that fits in memory
+                     ycsb: fraction of the table and its index that memory holds
 page_size            bytes per page or per read
 boundary             weak: next morsel starts when one ends; hard: when the whole batch has ended
 scale                scale factor of TPC-H, or of TPC-DS
@@ -393,7 +394,7 @@ reads                reads sent to the device
 reads_shared         lookups that waited for a read started by another
 optimum_gb_per_s     best throughput that device and memory bandwidth permit, 10^9 bytes/s
 ratio_to_naive       probe: keys per second / those of naive, same index and threads;
-                     tpcc: the same of transactions per second of processor time
+                     tpcc, ycsb: the same of transactions per second of processor time
 ratio_to_blocking    throughput / that of the blocking driver, same threads, same run
 ratio_to_fio         throughput / that of fio, same settings, same run
 resident_bytes_peak  largest resident memory of the process, bytes

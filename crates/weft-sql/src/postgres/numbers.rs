@@ -216,7 +216,7 @@ pub(crate) fn is_superuser(snapshot: &Snapshot, name: &str) -> bool {
     standing(snapshot, name) == Standing::Superuser
 }
 
-/// The roles with their numbers, those that there are without being made among them.
+/// The roles with their numbers, the predefined roles among them.
 pub(crate) fn roles(snapshot: &Snapshot) -> Vec<(i64, String)> {
     let names: BTreeMap<&str, &str> = snapshot
         .options()

@@ -1,4 +1,4 @@
-//! Functions of UUIDs: those that make them, of random numbers and of other values, and those that take them apart.
+//! Functions of UUIDs: constructors from random numbers and from other values, and functions that take UUIDs apart.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};

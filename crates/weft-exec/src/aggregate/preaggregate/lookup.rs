@@ -198,7 +198,7 @@ impl Preaggregation {
         new_strings.clear();
     }
 
-    /// Compares candidates with their rows' keys; those that differ are pending again, before all others.
+    /// Compares candidates with their rows' keys; candidates that differ are pending again, before all other rows.
     fn compare(&mut self, registers: &Registers, keys: &Keys, candidates: usize) {
         let found = &mut self.found;
         let same = &mut found.same[..candidates];
