@@ -1,6 +1,6 @@
 """Compares Weft with its peers on TPC-H in one run: loading from Parquet, size on disk, the 22 queries.
 
-    run.py --weft target/release/weft --scale 10 --data bench-data [--engines duckdb,datafusion,hyper]
+    run.py --weft-bench target/release/weft-bench --scale 10 --data bench-data [--engines duckdb,datafusion,hyper]
 
 All get the same Parquet files, threads and memory limit (Hyper takes no limit), one after the other, each
 in a process of its own and with a file in its own format (DataFusion reads the Parquet files). A cold run
@@ -37,12 +37,12 @@ TOLERANCE = 1e-4
 
 def run_weft(args: argparse.Namespace, database: pathlib.Path) -> dict:
     """Loads and queries with Weft."""
-    command = [args.weft, "bench", "tpch", "--scale", f"{args.scale:g}", "--data", args.data]
+    command = [args.weft_bench, "tpch", "--scale", f"{args.scale:g}", "--data", args.data]
     command += ["--db", database, "--threads", args.threads, "--memory-limit", args.memory_limit]
     command += ["--repeat", args.repeat, "--json"]
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit("weft failed")
+        sys.exit("weft-bench failed")
     found = {"name": "Weft", "queries": {}}
     for point in map(json.loads, done.stdout.splitlines()):
         if point["pattern"] == "load":
@@ -183,7 +183,7 @@ def print_queries(kind: str, engines: list[dict], names: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--weft", default=ROOT / "target/release/weft", type=pathlib.Path)
+    parser.add_argument("--weft-bench", default=ROOT / "target/release/weft-bench", type=pathlib.Path)
     parser.add_argument("--scale", default=1.0, type=float)
     parser.add_argument("--data", default=pathlib.Path("bench-data"), type=pathlib.Path)
     parser.add_argument("--engines", default="duckdb,datafusion,hyper", help="the others, separated by commas")

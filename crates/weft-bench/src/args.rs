@@ -1,4 +1,4 @@
-//! The options of `weft bench`: which experiment, and what all of them have.
+//! The options of `weft-bench`: which experiment, and what all of them have.
 
 mod all;
 mod database;
@@ -22,7 +22,8 @@ pub use database::{
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{
-    IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs, TpccArgs, YcsbArgs,
+    CoroutineArgs, IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs, TpccArgs,
+    YcsbArgs,
 };
 pub use values::Neighbour;
 
@@ -61,6 +62,10 @@ pub enum Experiment {
     /// CoroBase's figure 5.1: requests of ten keys looked up in a B+tree in memory, by each variant of the same code
     #[command(after_long_help = json_help())]
     Probe(ProbeArgs),
+    /// What a call of an awaited function costs one thread, whatever --threads says, when it suspends and when not: from an async fn of
+    /// Rust, from a generated coroutine, and boxed
+    #[command(after_long_help = json_help())]
+    Coroutine(CoroutineArgs),
     /// CoroBase's table 5.1 and figures 5.10 and 5.11: TPC-C, read-only, and with a query, by each variant of the same transactions;
     /// checks the twelve consistency conditions at the end
     #[command(after_long_help = json_help())]
@@ -114,6 +119,7 @@ impl Experiment {
             Experiment::All(_)
             | Experiment::Prefetch(_)
             | Experiment::Probe(_)
+            | Experiment::Coroutine(_)
             | Experiment::Tpcc(_)
             | Experiment::Ycsb(_)
             | Experiment::Data(_) => {
@@ -165,6 +171,7 @@ impl Experiment {
             Experiment::Lookup(args) => &args.common,
             Experiment::Prefetch(args) => &args.common,
             Experiment::Probe(args) => &args.common,
+            Experiment::Coroutine(args) => &args.common,
             Experiment::Tpcc(args) => &args.common,
             Experiment::Ycsb(args) => &args.common,
             Experiment::Tpch(args) => &args.suite.database.common,
@@ -190,6 +197,7 @@ impl Experiment {
             Experiment::Lookup(args) => &mut args.common,
             Experiment::Prefetch(args) => &mut args.common,
             Experiment::Probe(args) => &mut args.common,
+            Experiment::Coroutine(args) => &mut args.common,
             Experiment::Tpcc(args) => &mut args.common,
             Experiment::Ycsb(args) => &mut args.common,
             Experiment::Tpch(args) => &mut args.suite.database.common,

@@ -73,6 +73,25 @@ pub enum BenchError {
         /// What it has to be.
         expected: u64,
     },
+    /// Coroutines cannot be generated.
+    #[error(
+        "there is no code of coroutines for this processor, or no memory for it; use x86-64 or AArch64"
+    )]
+    NoCode,
+    /// A call gave something else than it must.
+    #[error(
+        "a call by {variant} gave {found:?} for key {key} where {expected:?} is right; please report it"
+    )]
+    WrongCall {
+        /// How it was called.
+        variant: &'static str,
+        /// What it was called with.
+        key: u64,
+        /// What it gave.
+        found: [u64; 2],
+        /// What it has to give.
+        expected: [u64; 2],
+    },
     /// More memory than there is.
     #[error("{purpose} would take {} of memory, {} are available; {advice}", in_units(*.bytes), in_units(*.available))]
     Memory {
@@ -190,7 +209,7 @@ fn of_tpcc(error: &TpccError) -> &'static str {
         TpccError::Transaction(_) | TpccError::Index(_) | TpccError::Buffer(_) => {
             "use fewer --warehouses or fewer --seconds"
         }
-        _ => "see weft bench tpcc --help",
+        _ => "see weft-bench tpcc --help",
     }
 }
 
@@ -201,7 +220,7 @@ fn of_ycsb(error: &YcsbError) -> &'static str {
         YcsbError::Transaction(_) | YcsbError::Index(_) | YcsbError::Buffer(_) => {
             "use fewer --rows or fewer --seconds"
         }
-        _ => "see weft bench ycsb --help",
+        _ => "see weft-bench ycsb --help",
     }
 }
 

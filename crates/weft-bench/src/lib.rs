@@ -4,6 +4,7 @@
 //! the [`report`]. Synchronous and asynchronous runs are interleaved in one process, so that what
 //! else the machine does meanwhile hits both.
 
+pub mod allocations;
 pub mod answer;
 pub mod args;
 pub mod data;
@@ -30,8 +31,8 @@ use args::{
 };
 pub use error::BenchError;
 use experiment::{
-    compile, compression, inlj, io, lookup, memory, neighbour, prefetch, probe, rate, scan, spill,
-    storage, suite, tpcc, ycsb,
+    compile, compression, coroutine, inlj, io, lookup, memory, neighbour, prefetch, probe, rate,
+    scan, spill, storage, suite, tpcc, ycsb,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
@@ -61,6 +62,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Lookup(lookup) => lookup::run(lookup, &machine)?,
         Experiment::Prefetch(prefetch) => prefetch::run(prefetch, &machine)?,
         Experiment::Probe(args) => probe::run(args, &machine)?,
+        Experiment::Coroutine(args) => coroutine::run(args)?,
         Experiment::Tpcc(args) => tpcc::run(args)?,
         Experiment::Ycsb(args) => ycsb::run(args)?,
         Experiment::Memory(memory) => {
@@ -226,7 +228,7 @@ fn write_report(
         ("seed".to_owned(), common.seed.to_string()),
         ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ];
-    let settings = Settings { command: format!("weft {command}"), entries };
+    let settings = Settings { command: format!("weft-bench {command}"), entries };
     let files = report::write(directory, machine, &settings, points)?;
     Ok(files.last().map(|page| page.display().to_string()).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The file that `weft bench io` reads from: sealed 4 KiB pages of random bytes, so that the same
+//! The file that `weft-bench io` reads from: sealed 4 KiB pages of random bytes, so that the same
 //! file serves raw reads, reads through swips, and fio.
 
 use std::fs::{self, File, OpenOptions, TryLockError};

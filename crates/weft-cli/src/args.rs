@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use weft_bench::args::BenchArgs;
 
 use crate::output::Mode;
 
@@ -27,10 +26,15 @@ pub struct Cli {
 /// What `weft` does besides SQL.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure what coroutines buy on this machine
-    Bench(BenchArgs),
     /// Serve a database to PostgreSQL's clients
     Serve(ServeArgs),
+    /// What the binary `weft-bench` does: an error that says so, and no database of this name.
+    #[command(hide = true, disable_help_flag = true)]
+    Bench {
+        /// Whatever comes after it.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 /// The options of `weft serve`.
@@ -268,8 +272,11 @@ mod tests {
     }
 
     #[test]
-    fn bench_is_a_command_and_dot_slash_bench_a_directory() {
-        assert!(parse("weft bench scan").unwrap().command.is_some());
+    fn bench_is_an_error_and_dot_slash_bench_a_directory() {
+        for line in ["weft bench", "weft bench tpch --scale 1", "weft bench --help"] {
+            let command = parse(line).unwrap().command;
+            assert!(matches!(command, Some(Command::Bench { .. })), "{line}: {command:?}");
+        }
         let cli = parse("weft ./bench").unwrap();
         assert!(cli.command.is_none());
         assert_eq!(cli.shell.directory, Some("./bench".into()));

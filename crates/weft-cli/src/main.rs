@@ -1,4 +1,4 @@
-//! The `weft` binary: the SQL shell, `weft serve` and `weft bench`.
+//! The `weft` binary: the SQL shell and `weft serve`.
 
 #![forbid(unsafe_code)]
 
@@ -33,10 +33,6 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(environment).format_target(false).format_timestamp(None).init();
     let cli = Cli::from_command_line();
     match cli.command {
-        Some(Command::Bench(args)) => match weft_bench::run(&args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error),
-        },
         Some(Command::Serve(args)) => match serve::run(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -44,6 +40,12 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Some(Command::Bench { .. }) => {
+            fail(
+                &"bench is a binary of its own, weft-bench; a database directory of this name is ./bench",
+            );
+            ExitCode::from(2)
+        }
         None => run_shell(&cli.shell),
     }
 }

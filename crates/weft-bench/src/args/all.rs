@@ -1,11 +1,11 @@
-//! The options of `weft bench all`, and what it consists of.
+//! The options of `weft-bench all`, and what it consists of.
 
 use clap::{Args, Parser};
 
 use super::values::scale_factor;
 use super::{BenchArgs, CommonArgs, Experiment, LookupArgs, ScanArgs};
 
-/// `weft bench all`.
+/// `weft-bench all`.
 #[derive(Args, Clone, Debug)]
 pub struct AllArgs {
     /// Options of every experiment.

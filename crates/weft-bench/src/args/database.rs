@@ -130,7 +130,7 @@ fn combinations<'a>(lists: &[(&'static str, &'a [String])]) -> Vec<Settings<'a>>
     )
 }
 
-/// `weft bench agg`, `join`, `sort` and `compression`.
+/// `weft-bench agg`, `join`, `sort` and `compression`.
 #[derive(Args, Clone, Debug)]
 pub struct SpillArgs {
     /// The database.
@@ -192,7 +192,7 @@ impl SuiteArgs {
     }
 }
 
-/// `weft bench tpch`.
+/// `weft-bench tpch`.
 #[derive(Args, Clone, Debug)]
 pub struct TpchArgs {
     /// The database.
@@ -204,7 +204,7 @@ pub struct TpchArgs {
     pub queries: Vec<u32>,
 }
 
-/// `weft bench tpcds`.
+/// `weft-bench tpcds`.
 #[derive(Args, Clone, Debug)]
 pub struct TpcdsArgs {
     /// The database.
@@ -241,7 +241,7 @@ fn chosen(suite: &Suite, numbers: &[u32]) -> Vec<&'static Query> {
     }
 }
 
-/// `weft bench memory`.
+/// `weft-bench memory`.
 #[derive(Args, Clone, Debug)]
 pub struct MemoryArgs {
     /// Options of every experiment.
@@ -257,7 +257,7 @@ pub struct MemoryArgs {
     pub memory_limit: Option<String>,
 }
 
-/// `weft bench storage`.
+/// `weft-bench storage`.
 #[derive(Args, Clone, Debug)]
 pub struct StorageArgs {
     /// Options of every experiment.
@@ -281,7 +281,7 @@ pub struct StorageArgs {
     pub memory_mib: u64,
 }
 
-/// `weft bench rate`.
+/// `weft-bench rate`.
 #[derive(Args, Clone, Debug)]
 pub struct RateArgs {
     /// Options of every experiment.
@@ -304,7 +304,7 @@ impl RateArgs {
     }
 }
 
-/// `weft bench compile`.
+/// `weft-bench compile`.
 #[derive(Args, Clone, Debug)]
 pub struct CompileArgs {
     /// Options of every experiment.
@@ -327,7 +327,7 @@ impl CompileArgs {
     }
 }
 
-/// `weft bench inlj`.
+/// `weft-bench inlj`.
 #[derive(Args, Clone, Debug)]
 pub struct InljArgs {
     /// Options of every experiment.
@@ -379,7 +379,7 @@ impl InljArgs {
     }
 }
 
-/// `weft bench data`.
+/// `weft-bench data`.
 #[derive(Args, Clone, Debug)]
 pub struct DataArgs {
     /// Options of every experiment.

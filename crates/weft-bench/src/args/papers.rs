@@ -7,7 +7,7 @@ use super::values::{boundary, page_size, percent, scale_factor, within};
 use super::{CommonArgs, DeviceArgs};
 use crate::size_class::SizeClass;
 
-/// `weft bench io`.
+/// `weft-bench io`.
 #[derive(Args, Clone, Debug)]
 pub struct IoArgs {
     /// Options of every experiment.
@@ -31,7 +31,7 @@ pub struct IoArgs {
     pub seconds: f64,
 }
 
-/// `weft bench scan`.
+/// `weft-bench scan`.
 #[derive(Args, Clone, Debug)]
 pub struct ScanArgs {
     /// Options of every experiment.
@@ -55,7 +55,7 @@ pub struct ScanArgs {
     pub morsel: u32,
 }
 
-/// `weft bench lookup`.
+/// `weft-bench lookup`.
 #[derive(Args, Clone, Debug)]
 pub struct LookupArgs {
     /// Options of every experiment.
@@ -106,7 +106,7 @@ impl TableArgs {
     }
 }
 
-/// `weft bench prefetch`.
+/// `weft-bench prefetch`.
 #[derive(Args, Clone, Debug)]
 pub struct PrefetchArgs {
     /// Options of every experiment.
@@ -122,7 +122,7 @@ pub struct PrefetchArgs {
     pub size: u64,
 }
 
-/// `weft bench probe`.
+/// `weft-bench probe`.
 #[derive(Args, Clone, Debug)]
 pub struct ProbeArgs {
     /// Options of every experiment.
@@ -159,7 +159,19 @@ impl ProbeArgs {
     }
 }
 
-/// `weft bench tpcc`.
+/// `weft-bench coroutine`.
+#[derive(Args, Clone, Debug)]
+pub struct CoroutineArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// Keys of a coroutine, each of which is a call; a list sweeps
+    #[arg(long, value_delimiter = ',', default_value = "128", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub keys: Vec<u32>,
+}
+
+/// `weft-bench tpcc`.
 #[derive(Args, Clone, Debug)]
 pub struct TpccArgs {
     /// Options of every experiment.
@@ -200,7 +212,7 @@ pub struct TpccArgs {
     pub seconds: f64,
 }
 
-/// `weft bench ycsb`.
+/// `weft-bench ycsb`.
 #[derive(Args, Clone, Debug)]
 pub struct YcsbArgs {
     /// Options of every experiment.

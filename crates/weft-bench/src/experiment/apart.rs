@@ -22,7 +22,7 @@ pub fn make(
     };
     let program = std::env::current_exe().map_err(failed(Path::new("this program")))?;
     let mut command = Command::new(&program);
-    command.args(["bench", "data", "--data"]).arg(&common.data);
+    command.args(["data", "--data"]).arg(&common.data);
     command.args(["--scale", &scale.to_string(), "--threads", &threads.to_string()]);
     if let Some(database) = database {
         command.args(["--load", "--db"]).arg(database);

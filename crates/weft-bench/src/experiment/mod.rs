@@ -3,6 +3,7 @@
 mod apart;
 pub mod compile;
 pub mod compression;
+pub mod coroutine;
 pub mod inlj;
 pub mod io;
 pub mod lookup;

@@ -49,13 +49,13 @@ macro_rules! text {
 const GROUPED: &str = text!("aggregation");
 const NUMBERED: &str = text!("row_number");
 
-/// `weft bench agg`: groups of about one row each, whose strings lie behind them.
+/// `weft-bench agg`: groups of about one row each, whose strings lie behind them.
 pub const AGGREGATION: Cases<'static> = Cases {
     experiment: "agg",
     cases: &[Case { name: "aggregation", sql: GROUPED, reference: GROUPED, inputs: &[Lineitem] }],
 };
 
-/// `weft bench join`: a large build side, and two large sides.
+/// `weft-bench join`: a large build side, and two large sides.
 pub const JOINS: Cases<'static> = Cases {
     experiment: "join",
     cases: &[
@@ -74,7 +74,7 @@ pub const JOINS: Cases<'static> = Cases {
     ],
 };
 
-/// `weft bench sort`: every row has its number.
+/// `weft-bench sort`: every row has its number.
 pub const SORT: Cases<'static> = Cases {
     experiment: "sort",
     cases: &[Case { name: "row_number", sql: NUMBERED, reference: NUMBERED, inputs: &[Lineitem] }],

@@ -7,11 +7,12 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 68] = [
+pub const COLUMNS: [&str; 71] = [
     "experiment",
     "pattern",
     "query",
     "variant",
+    "suspends",
     "batch",
     "workload",
     "warehouses",
@@ -48,6 +49,8 @@ pub const COLUMNS: [&str; 68] = [
     "latency_us_p999",
     "latency_us_max",
     "ns_per_op",
+    "ns_per_call",
+    "allocations_per_call",
     "overhead_ns",
     "bytes_read",
     "bytes_written",

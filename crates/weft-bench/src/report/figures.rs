@@ -122,6 +122,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "lookup" => "Index lookups: TPC-H Q14 (Figure 8)".to_string(),
         "inlj" => "Index-nested-loop joins: TPC-H Q4, Q5 and Q10 (Figure 10)".to_string(),
         "probe" => "Index probing in memory (CoroBase, Figure 5.1)".to_string(),
+        "coroutine" => "Calls of an awaited function".to_string(),
         "tpcc" => "TPC-C in memory (CoroBase, Table 5.1, Figures 5.10 and 5.11)".to_string(),
         "ycsb" => "YCSB (CoroBase, Figures 5.2 to 5.8)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),

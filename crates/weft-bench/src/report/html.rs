@@ -284,7 +284,7 @@ mod tests {
     fn page_of(points: &[Point]) -> String {
         let machine = Machine { cpu: "CPU <&> model".into(), ..Machine::default() };
         let entries = vec![("Seed".to_string(), "42".to_string())];
-        let settings = Settings { command: "weft bench".into(), entries };
+        let settings = Settings { command: "weft-bench".into(), entries };
         page(&machine, &settings, points, &figures::figures(points))
     }
 
@@ -306,7 +306,7 @@ mod tests {
         assert!(text.contains("with 1 thread at depth 512"));
         assert!(text.contains("not measured in this run"));
         assert!(text.contains("Partly simulated."));
-        assert!(text.contains("CPU &lt;&amp;&gt; model") && text.contains("weft bench"));
+        assert!(text.contains("CPU &lt;&amp;&gt; model") && text.contains("weft-bench"));
     }
 
     #[test]

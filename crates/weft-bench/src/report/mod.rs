@@ -73,7 +73,7 @@ pub enum ReportError {
     Json(#[source] serde_json::Error),
     /// A line of a file of points is not a point.
     #[error(
-        "line {line} is not a measured point: {source}; is this a points.jsonl of `weft bench`?"
+        "line {line} is not a measured point: {source}; is this a points.jsonl of `weft-bench`?"
     )]
     JsonLine {
         /// Number of the line, from 1.

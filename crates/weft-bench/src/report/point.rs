@@ -19,7 +19,7 @@ const FAILED: &str = "failed: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `tpcds`, `memory`, `storage`, `agg`,
-    /// `join`, `sort`, `compression`, `rate`, `inlj`, `probe`, `tpcc` or `ycsb`.
+    /// `join`, `sort`, `compression`, `rate`, `compile`, `inlj`, `probe`, `coroutine`, `tpcc` or `ycsb`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
@@ -30,9 +30,13 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<u32>,
     /// How index probes were made, for `probe`: `naive`, `ermia`, `amac-mk`, `coro-mk` or `coro-fn-mk`; how transactions were run, for
-    /// `tpcc` and `ycsb`: `naive`, `ermia`, `amac-mk`, `coro-mk`, `coro-fn-mk`, `corobase-fn`, `corobase`, `corobase-hard` or `hybrid`.
+    /// `tpcc` and `ycsb`: `naive`, `ermia`, `amac-mk`, `coro-mk`, `coro-fn-mk`, `corobase-fn`, `corobase`, `corobase-hard` or `hybrid`;
+    /// how a function was called, for `coroutine`: `async-fn`, `generated` or `boxed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
+    /// Whether each call suspended once, for `coroutine`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspends: Option<bool>,
     /// Lookups in flight at a time, for `probe`; transactions of a thread, for `tpcc` and `ycsb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
@@ -147,6 +151,12 @@ pub struct Point {
     /// Time per operation, nanoseconds (prefetch: one memory access).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns_per_op: Option<f64>,
+    /// Time per call, nanoseconds, for `coroutine`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns_per_call: Option<f64>,
+    /// Blocks of the heap that were allocated per call, for `coroutine`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocations_per_call: Option<f64>,
     /// What one suspension and resumption costs above the work itself, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_ns: Option<f64>,
@@ -325,14 +335,16 @@ pub fn schemes() -> impl Iterator<Item = String> {
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
 experiment           io | scan | lookup | prefetch | tpch | tpcds | memory | storage | agg | join |
-                     sort | compression | rate | inlj | probe | tpcc | ycsb
+                     sort | compression | rate | compile | inlj | probe | coroutine | tpcc | ycsb
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
 query                inlj: number of the query of TPC-H
 variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk;
                      tpcc, ycsb: naive | ermia | amac-mk | coro-mk | coro-fn-mk | corobase-fn |
-                     corobase | corobase-hard | hybrid
+                     corobase | corobase-hard | hybrid;
+                     coroutine: async-fn | generated | boxed
+suspends             coroutine: true if each call suspended once
 batch                probe: lookups in flight at a time; tpcc, ycsb: transactions of a thread
 workload             tpcc: tpcc | tpccr | tpcch; ycsb: read | update | rmw | mixed | insert | scan
 warehouses           tpcc: warehouses
@@ -380,6 +392,8 @@ latency_us           latency of a read, or of a transaction, in microseconds:
   p999                 99.9th percentile
   max                  slowest read
 ns_per_op            nanoseconds per operation (prefetch: per memory access)
+ns_per_call          coroutine: nanoseconds per call
+allocations_per_call  coroutine: blocks of the heap that were allocated per call
 overhead_ns          nanoseconds of one suspend-resume round above the work itself
 bytes_read           bytes read from the device
 bytes_written        bytes written to the device

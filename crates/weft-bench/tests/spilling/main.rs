@@ -26,7 +26,7 @@ struct Line {
 /// The least limit of a database.
 const LEAST: &str = "16MiB";
 
-/// Runs a command line, as if after `weft bench`.
+/// Runs what comes after `weft-bench` on a command line.
 fn run(words: &[&str]) -> Result<(), BenchError> {
     let line = Line::try_parse_from(["bench"].iter().chain(words)).expect("the options are known");
     weft_bench::run(&line.bench)

@@ -1,4 +1,4 @@
-//! `weft bench tpcds`, from its command lines to its points.
+//! `weft-bench tpcds`, from its command lines to its points.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -45,7 +45,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(trial).collect()
 }
 
-/// Runs `weft bench tpcds` with two threads and one repetition.
+/// Runs `weft-bench tpcds` with two threads and one repetition.
 fn run(line: &str, data: &Path) -> SuiteReport {
     let common = ["--threads", "2", "--repeat", "1", "--data", data.to_str().expect("text")];
     let words = ["bench", "tpcds"].into_iter().chain(line.split_whitespace()).chain(common);

@@ -95,9 +95,15 @@ fn devices_are_for_new_databases() {
 }
 
 #[test]
-fn bench_is_still_there() {
+fn the_experiments_are_another_binary() {
     let workplace = Workplace::new();
-    let ended = workplace.run(&["bench", "--help"]);
-    assert_eq!(ended.code, Some(0));
-    assert!(ended.stdout.contains("Usage: weft bench"), "{}", ended.stdout);
+    for words in [&["bench"][..], &["bench", "tpch", "--scale", "1"], &["bench", "--help"]] {
+        let ended = workplace.run(words);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{words:?}");
+        let is_said = ended.stderr.contains("weft-bench") && ended.stderr.contains("./bench");
+        assert!(is_said && ended.stderr.lines().count() == 1, "{words:?}: {}", ended.stderr);
+    }
+    assert!(!workplace.path().join("bench").exists());
+    assert_eq!(workplace.run(&["./bench", "-c", "SELECT 1"]).code, Some(0));
+    assert!(workplace.path().join("bench").exists());
 }

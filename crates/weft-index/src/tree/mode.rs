@@ -1,6 +1,6 @@
 //! How a descent waits for memory: the variants of CoroBase (section 5.1) are modes of one code.
 //!
-//! A tree is used in [`Coroutines`]. The others exist to be measured against it: `weft bench probe`.
+//! A tree is used in [`Coroutines`]. The others exist to be measured against it: `weft-bench probe`.
 
 use std::cell::Cell;
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! How pieces are compressed on their way to disk: one scale, from nothing to what is smallest (Spilly, section 4.4).
 //!
-//! The scale is the Pareto curve that `weft bench compression` measures on pages of TPC-H's rows, in the mean of its queries. ZSTD at levels
+//! The scale is the Pareto curve that `weft-bench compression` measures on pages of TPC-H's rows, in the mean of its queries. ZSTD at levels
 //! below -1 takes about as long as at that and saves less; beyond level 3 it takes three times as long and saves next to nothing more. LZ4 and ZSTD are the C libraries: `lz4_flex`
 //! took so much longer that a join which spilled with it was slower than with ZSTD.
 

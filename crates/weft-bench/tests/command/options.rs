@@ -31,6 +31,7 @@ fn impossible_options_are_refused() {
         ("io --seconds 1e300", "--seconds"),
         ("io --size 0", "--size"),
         ("prefetch --depth 0", "--depth"),
+        ("coroutine --keys 0", "--keys"),
         ("all --scale -1", "--scale"),
         ("tpch --queries 23", "--queries"),
         ("tpcds --queries 100", "--queries"),
@@ -38,6 +39,17 @@ fn impossible_options_are_refused() {
     ] {
         workplace.fail(line, 2, &[named]);
     }
+}
+
+#[test]
+fn the_binary_tells_its_name_and_its_experiments() {
+    let workplace = Workplace::new();
+    let help = workplace.succeed("--help");
+    for word in ["Usage: weft-bench <COMMAND>", "coroutine", "tpch", "--version"] {
+        assert!(help.contains(word), "{word:?} is not in: {help}");
+    }
+    assert!(workplace.succeed("--version").starts_with("weft-bench "));
+    workplace.fail(&format!("{SCAN} --device absent"), 1, &["weft-bench: "]);
 }
 
 #[test]

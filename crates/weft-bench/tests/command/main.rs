@@ -1,4 +1,4 @@
-//! `weft bench` as a user meets it: the binary with small data in a directory of the test's own.
+//! `weft-bench` as a user meets it: the binary with small data in a directory of the test's own.
 
 mod data_files;
 mod experiments;
@@ -32,10 +32,10 @@ impl Workplace {
         self.directory.path()
     }
 
-    /// The binary with `weft bench` and the words of `line`, to be run in the directory.
+    /// The binary with the words of `line`, to be run in the directory.
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-        command.arg("bench").args(line.split_whitespace()).current_dir(self.path());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-bench"));
+        command.args(line.split_whitespace()).current_dir(self.path());
         command.env_remove("WEFT_LOG");
         command
     }

@@ -96,6 +96,21 @@ fn prefetch_ends_where_plain_execution_does() {
 }
 
 #[test]
+fn generated_coroutines_allocate_nothing_per_call() {
+    let workplace = Workplace::new();
+    let points = workplace.points("coroutine --keys 1,16,16 --repeat 1");
+    check(&workplace, &points, "coroutine");
+    assert!(correct(&points));
+    assert_eq!(points.len(), 2 * 2 * 3);
+    for point in &points {
+        assert!(point["ns_per_call"].as_f64().unwrap() > 0.0, "{point}");
+        let expected = if point["variant"] == "boxed" { 1.0 } else { 0.0 };
+        assert_eq!(point["allocations_per_call"], expected, "{point}");
+    }
+    assert_eq!(points.iter().filter(|point| point["suspends"] == true).count(), 2 * 3);
+}
+
+#[test]
 fn ycsb_loses_no_update_in_memory_and_in_files() {
     let workplace = Workplace::new();
     let small = "--rows 20000 --seconds 0.02 --threads 1 --repeat 1 --batch 4,16";
