@@ -58,8 +58,6 @@ fn check_sql(statement: &Statement) -> Result<()> {
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateTrigger(_) => "CREATE TRIGGER",
-        Statement::Grant(_) => "GRANT",
-        Statement::Revoke(_) => "REVOKE",
         Statement::Use(_) => "USE",
         Statement::Analyze(_) => "ANALYZE",
         Statement::Vacuum(_) => "VACUUM",
