@@ -1,4 +1,5 @@
 //! Queries that begin with FROM: `FROM t SELECT a WHERE b` is `SELECT a FROM t WHERE b`, and without a select list, all columns are wanted.
+//! `TABLE t` is `FROM t`.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -33,6 +34,8 @@ struct Frame {
 pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     let mut frames = vec![Frame::default()];
     let mut place = 0;
+    // In a macro TABLE is the word before the query, and `ANALYZE TABLE t` is no query.
+    let makes_macro = tokens.iter().take(5).any(|word| is(word, "macro") || is(word, "function"));
     while place < tokens.len() {
         let mut frame = frames.last().copied().unwrap_or_default();
         let token = &tokens[place];
@@ -48,6 +51,15 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
                     frame.has_head = true;
                 } else if ["union", "except", "intersect"].iter().any(|word| is(token, word)) {
                     frame.has_select = false;
+                } else if is(token, "table")
+                    && !frame.has_select
+                    && !makes_macro
+                    && begins_table_query(tokens, place, frame)
+                {
+                    frame.has_select = true;
+                    let span = token.span;
+                    tokens[place] = word("FROM", span);
+                    tokens.splice(place..place, [word("SELECT", span), at(Token::Mul, span)]);
                 } else if is(token, "from")
                     && !frame.has_select
                     && begins_query(tokens, place, frame)
@@ -74,6 +86,19 @@ fn begins_query(tokens: &[TokenWithSpan], place: usize, frame: Frame) -> bool {
         _ if is(before, "distinct") => place > 1 && is(&tokens[place - 2], "union"),
         _ => BEFORE_QUERIES.iter().any(|word| is(before, word)),
     }
+}
+
+/// True if TABLE is the first word of a query, and the name of a table follows.
+fn begins_table_query(tokens: &[TokenWithSpan], place: usize, frame: Frame) -> bool {
+    let next = tokens.get(place + 1);
+    let is_named = next.is_some_and(|next| matches!(next.token, Token::Word(_)));
+    // `INSERT INTO TABLE t` and `DESCRIBE TABLE t` name a table, and are no queries.
+    let names_table = place.checked_sub(1).is_some_and(|before| {
+        let behind = |word: &str| is(&tokens[before], word);
+        ["into", "overwrite", "describe"].into_iter().any(behind)
+            || before == 0 && behind("analyze")
+    });
+    is_named && !names_table && begins_query(tokens, place, frame)
 }
 
 /// Puts the select list of the query that begins at a place before its FROM.
@@ -128,6 +153,11 @@ mod tests {
                 "SELECT * FROM ( SELECT DISTINCT a FROM t ) UNION ALL SELECT * FROM u",
             ),
             ("INSERT INTO t (a) FROM u", "INSERT INTO t ( a ) SELECT * FROM u"),
+            ("TABLE t ORDER BY a", "SELECT * FROM t ORDER BY a"),
+            ("TABLE t UNION ALL TABLE u", "SELECT * FROM t UNION ALL SELECT * FROM u"),
+            ("CREATE TABLE u AS TABLE t", "CREATE TABLE u AS SELECT * FROM t"),
+            ("INSERT INTO u TABLE t", "INSERT INTO u SELECT * FROM t"),
+            ("WITH c AS (TABLE t) TABLE c", "WITH c AS ( SELECT * FROM t ) SELECT * FROM c"),
             ("SELECT (FROM t SELECT max(a))", "SELECT ( SELECT max ( a ) FROM t )"),
         ] {
             assert_eq!(rewritten(sql), plain);
@@ -138,6 +168,10 @@ mod tests {
     fn other_words_stay() {
         for sql in [
             "DELETE FROM t",
+            "INSERT INTO TABLE t VALUES ( 1 )",
+            "DESCRIBE TABLE t",
+            "DROP TABLE t",
+            "CREATE MACRO f ( ) AS TABLE SELECT 1",
             "COPY t ( a ) FROM 'f'",
             "SELECT extract ( year FROM a ) FROM t WHERE a IS DISTINCT FROM b",
             "SELECT trim ( 'x' FROM a )",
