@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, UInt64Array};
+use datafusion::arrow::array::{
+    ArrayRef, BinaryViewArray, Float64Array, Int64Array, StringViewArray, UInt64Array,
+};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result as DfResult, exec_err};
 use datafusion::logical_expr::ScalarUDF;
@@ -12,6 +14,7 @@ use unicode_normalization::char::is_combining_mark;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::scalar::{Call, Kind, Rows, Scalar, Types, gives};
+use super::sha1;
 
 /// The functions.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
@@ -62,6 +65,18 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
             bar,
         ),
     ];
+    functions.push(Scalar::function(
+        &["sha1"],
+        |call| gives(call.takes(&[Kind::Bytes]), DataType::Utf8View),
+        |rows| {
+            let values = rows.column::<BinaryViewArray>(0)?;
+            rows.each::<String, StringViewArray>(|row| {
+                Ok(values.get(row).map(|bytes| {
+                    sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+                }))
+            })
+        },
+    ));
     functions.extend(similarities());
     functions.extend(sizes());
     functions
