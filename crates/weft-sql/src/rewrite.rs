@@ -20,7 +20,7 @@
 //! - Intervals of a number that is computed are products (`forms/intervals.rs`), and functions in FROM get names (`forms/unnests.rs`).
 //! - What is nested too deep is refused (`depth.rs`).
 //! - What is compared by IS DISTINCT FROM ends where AND or OR begins (`distinctness.rs`).
-//! - `json_each` in FROM is UNNEST of lists (`json/each.rs`).
+//! - `json_each` and `json_tree` in FROM are UNNEST of lists (`json/each.rs`).
 //! - COLLATE is a function of what is compared (`collations.rs`).
 //! - Comparisons are `comparisons.rs`' and `query_comparisons.rs`' business, patterns `patterns.rs`', powers `powers.rs`', functions `functions.rs`'. Joins with
 //!   USING and NATURAL wait for the catalog (`using_joins.rs`).

@@ -1,5 +1,6 @@
-//! `json_each(json[, path])` in FROM: a row for each element of an array or member of an object, and one for another value. It is put as
-//! UNNEST of lists, one for each of its columns, which functions here make.
+//! `json_each(json[, path])` in FROM: a row for each element of an array or member of an object, and one for another value.
+//! `json_tree(json[, path])`: a row for the value, followed by those of each element or member, and so on. They are put as
+//! UNNEST of lists, one for each of their columns, which functions here make.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,17 +26,20 @@ use super::functions::type_of;
 use super::texts::{json_texts, malformed, only_value};
 use crate::functions::call;
 
-/// A column, the name of the function that makes its lists, and the name of the column.
-const COLUMNS: [(Column, &str, &str); 8] = [
-    (Column::Key, "json_each_key", "key"),
-    (Column::Value, "json_each_value", "value"),
-    (Column::Type, "json_each_type", "type"),
-    (Column::Atom, "json_each_atom", "atom"),
-    (Column::Id, "json_each_id", "id"),
-    (Column::Parent, "json_each_parent", "parent"),
-    (Column::FullKey, "json_each_fullkey", "fullkey"),
-    (Column::Path, "json_each_path", "path"),
+/// A column, the names of the functions that make its lists for `json_each` and `json_tree`, and the name of the column.
+const COLUMNS: [(Column, [&str; 2], &str); 8] = [
+    (Column::Key, ["json_each_key", "json_tree_key"], "key"),
+    (Column::Value, ["json_each_value", "json_tree_value"], "value"),
+    (Column::Type, ["json_each_type", "json_tree_type"], "type"),
+    (Column::Atom, ["json_each_atom", "json_tree_atom"], "atom"),
+    (Column::Id, ["json_each_id", "json_tree_id"], "id"),
+    (Column::Parent, ["json_each_parent", "json_tree_parent"], "parent"),
+    (Column::FullKey, ["json_each_fullkey", "json_tree_fullkey"], "fullkey"),
+    (Column::Path, ["json_each_path", "json_tree_path"], "path"),
 ];
+
+/// The functions in FROM, in the order of the names of [`COLUMNS`].
+const NAMES: [&str; 2] = ["json_each", "json_tree"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Column {
@@ -52,16 +56,17 @@ enum Column {
     Path,
 }
 
-/// Puts `json_each(…)` in FROM as UNNEST.
+/// Puts `json_each(…)` and `json_tree(…)` in FROM as UNNEST.
 pub(crate) fn rewrite(factor: &mut TableFactor) {
     let (name, args, alias) = match &*factor {
         TableFactor::Table { name, alias, args: Some(args), .. } => (name, &args.args, alias),
         TableFactor::Function { name, args, alias, .. } => (name, args, alias),
         _ => return,
     };
-    if !name.to_string().eq_ignore_ascii_case("json_each") {
+    let name = name.to_string();
+    let Some(which) = NAMES.iter().position(|known| name.eq_ignore_ascii_case(known)) else {
         return;
-    }
+    };
     let values: Option<Vec<Expr>> = args
         .iter()
         .map(|arg| match arg {
@@ -72,7 +77,7 @@ pub(crate) fn rewrite(factor: &mut TableFactor) {
     let Some(values) = values else { return };
     let mut alias = alias.clone().unwrap_or_else(|| TableAlias {
         explicit: true,
-        name: Ident::new("json_each"),
+        name: Ident::new(NAMES[which]),
         columns: Vec::new(),
         at: None,
     });
@@ -84,7 +89,7 @@ pub(crate) fn rewrite(factor: &mut TableFactor) {
         alias: Some(alias),
         array_exprs: COLUMNS
             .iter()
-            .map(|(_, function, _)| call(function, values.clone()))
+            .map(|(_, functions, _)| call(functions[which], values.clone()))
             .collect(),
         with_offset: false,
         with_offset_alias: None,
@@ -94,7 +99,10 @@ pub(crate) fn rewrite(factor: &mut TableFactor) {
 
 /// The functions that make the lists.
 pub(crate) fn each_functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    COLUMNS.into_iter().map(|(column, name, _)| Arc::new(ScalarUDF::from(Each { column, name })))
+    COLUMNS.into_iter().flat_map(|(column, [each, tree], _)| {
+        [(each, false), (tree, true)]
+            .map(|(name, is_tree)| Arc::new(ScalarUDF::from(Each { column, name, is_tree })))
+    })
 }
 
 /// The lists of a column.
@@ -102,6 +110,15 @@ pub(crate) fn each_functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
 struct Each {
     column: Column,
     name: &'static str,
+    /// True of `json_tree`.
+    is_tree: bool,
+}
+
+impl Each {
+    /// The function in FROM.
+    fn from_name(&self) -> &'static str {
+        NAMES[usize::from(self.is_tree)]
+    }
 }
 
 impl Each {
@@ -135,7 +152,7 @@ impl ScalarUDFImpl for Each {
         if let Some(path) = args.arg_fields.get(1)
             && !(path.data_type().is_string() || path.data_type().is_null())
         {
-            return plan_err!("json_each takes a path that is a text");
+            return plan_err!("{} takes a path that is a text", self.from_name());
         }
         Ok(Arc::new(Field::new(self.name, self.return_type(&[])?, true)))
     }
@@ -175,7 +192,7 @@ impl Each {
                 known.push(false);
                 continue;
             };
-            let of = parts(texts.value(row), path)?;
+            let of = parts(texts.value(row), path, self.is_tree)?;
             lengths.push(of.len());
             known.push(true);
             for part in of {
@@ -188,9 +205,9 @@ impl Each {
                         _ => Some(compact(part.value)),
                     }),
                     Column::Id => numbers.append_value(part.id),
-                    Column::Parent => numbers.append_null(),
+                    Column::Parent => numbers.append_option(part.parent),
                     Column::FullKey => words.append_value(&part.full_key),
-                    Column::Path => words.append_value(path_text(path)),
+                    Column::Path => words.append_value(&part.path),
                 }
             }
         }
@@ -204,29 +221,77 @@ impl Each {
     }
 }
 
-/// A row of `json_each`.
+/// A row of `json_each` or `json_tree`.
 struct Part<'a> {
     key: Option<String>,
     value: &'a str,
     id: u64,
+    parent: Option<u64>,
     full_key: String,
+    path: String,
 }
 
-/// The parts of the value in a text that a path leads to.
-fn parts<'a>(text: &'a str, path: &str) -> DfResult<Vec<Part<'a>>> {
+/// Numbers the values of a text, which come in its order.
+struct Numbering<'a> {
+    text: &'a str,
+    /// Where the last value begins, and how many values and keys begin before it.
+    last: (usize, u64),
+}
+
+impl Numbering<'_> {
+    fn id(&mut self, value: &str) -> u64 {
+        let start = value.as_ptr().addr() - self.text.as_ptr().addr();
+        let (last, before) = self.last;
+        self.last = (start, before + values_before(&self.text[last..start]));
+        self.last.1
+    }
+}
+
+/// The parts of the value in a text that a path leads to; with `is_tree` also the value, and the parts of parts.
+fn parts<'a>(text: &'a str, path: &str, is_tree: bool) -> DfResult<Vec<Part<'a>>> {
     let fail = |error: JsonError| malformed(&error, text);
     let found = Path::parse(path).map_err(|problem| exec_datafusion_err!("{problem}"))?;
     if found.is_many() {
-        return Err(exec_datafusion_err!("json_each takes a path without wildcards, not {path}"));
+        let name = NAMES[usize::from(is_tree)];
+        return Err(exec_datafusion_err!("{name} takes a path without wildcards, not {path}"));
     }
     let Some(of) = found.find(text).map_err(fail)? else { return Ok(Vec::new()) };
     let base = path_text(path);
-    let id = |value: &str| {
-        let start = value.as_ptr().addr() - text.as_ptr().addr();
-        values_before(&text[..start])
+    let mut ids = Numbering { text, last: (0, 0) };
+    let id = ids.id(of);
+    let root = Part { key: None, value: of, id, parent: None, full_key: base.clone(), path: base };
+    // What is to come, in the opposite order; a part of `json_each` has no parts.
+    let mut pending = match is_tree {
+        true => vec![root],
+        false => children(&root).map_err(fail)?.unwrap_or_else(|| vec![root]),
     };
-    if let Some(members) = members(of).map_err(fail)? {
-        let part = |(key, value): (std::borrow::Cow<'a, str>, &'a str)| {
+    pending.reverse();
+    let mut parts = Vec::new();
+    while let Some(mut part) = pending.pop() {
+        part.id = ids.id(part.value);
+        if is_tree {
+            let inner = children(&part).map_err(fail)?.into_iter().flatten().rev();
+            let parent = Some(part.id);
+            pending.extend(inner.map(|inner| Part { parent, ..inner }));
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// The elements or members of a value, not numbered yet; `None` if it is neither an array nor an object.
+fn children<'a>(of: &Part<'a>) -> Result<Option<Vec<Part<'a>>>, JsonError> {
+    let base = &of.full_key;
+    let part = |key: String, value: &'a str, full_key: String| Part {
+        key: Some(key),
+        value,
+        id: 0,
+        parent: None,
+        full_key,
+        path: base.clone(),
+    };
+    if let Some(members) = members(of.value)? {
+        let member = |(key, value): (std::borrow::Cow<'a, str>, &'a str)| {
             let is_plain = !key.is_empty()
                 && key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
             let mut full_key = format!("{base}.");
@@ -234,18 +299,15 @@ fn parts<'a>(text: &'a str, path: &str) -> DfResult<Vec<Part<'a>>> {
                 true => full_key.push_str(&key),
                 false => write_quoted(&key, &mut full_key),
             }
-            Part { key: Some(key.into_owned()), value, id: id(value), full_key }
+            part(key.into_owned(), value, full_key)
         };
-        return Ok(members.into_iter().map(part).collect());
+        return Ok(Some(members.into_iter().map(member).collect()));
     }
-    if let Some(elements) = elements(of).map_err(fail)? {
-        let part = |(number, value): (usize, &'a str)| {
-            let full_key = format!("{base}[{number}]");
-            Part { key: Some(number.to_string()), value, id: id(value), full_key }
-        };
-        return Ok(elements.into_iter().enumerate().map(part).collect());
-    }
-    Ok(vec![Part { key: None, value: of, id: id(of), full_key: base }])
+    let Some(elements) = elements(of.value)? else { return Ok(None) };
+    let element = |(number, value): (usize, &'a str)| {
+        part(number.to_string(), value, format!("{base}[{number}]"))
+    };
+    Ok(Some(elements.into_iter().enumerate().map(element).collect()))
 }
 
 /// A path as it begins with `$`.
@@ -299,11 +361,17 @@ mod tests {
     fn values_are_numbered_in_the_order_of_the_text() {
         let text = r#"{"a b":1,"x":{"y":[1,2.5,-3]},"z":true}"#;
         let ids = |path: &str| -> Vec<u64> {
-            parts(text, path).unwrap().iter().map(|part| part.id).collect()
+            parts(text, path, false).unwrap().iter().map(|part| part.id).collect()
         };
         assert_eq!(ids("$"), [2, 4, 11]);
         assert_eq!(ids("$.x.y"), [7, 8, 9]);
-        assert_eq!(parts(text, "$").unwrap()[0].full_key, r#"$."a b""#);
+        assert_eq!(parts(text, "$", false).unwrap()[0].full_key, r#"$."a b""#);
+        let tree = parts(text, "$", true).unwrap();
+        let numbered: Vec<_> = tree.iter().map(|part| (part.id, part.parent)).collect();
+        let below = |id, parent| (id, Some(parent));
+        let root = [(0, None), below(2, 0), below(4, 0), below(6, 4)];
+        assert_eq!(numbered[..4], root);
+        assert_eq!(numbered[4..], [below(7, 6), below(8, 6), below(9, 6), below(11, 0)]);
         assert_eq!(path_text("/a/0"), "$.a[0]");
     }
 }
