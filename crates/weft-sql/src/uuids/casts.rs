@@ -24,6 +24,12 @@ use crate::types::{field_type_name, type_name};
 /// Functions whose result is one of their arguments.
 const CHOICES: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
 
+/// Functions that look for an element in a list.
+const SEARCHES: [&str; 2] = ["list_contains", "list_position"];
+
+/// Functions that compare the elements of two lists.
+const TWO_LISTS: [&str; 2] = ["list_has_any", "list_has_all"];
+
 /// Makes functions of casts to and from UUID. To be applied before those of JSON.
 #[derive(Debug)]
 pub(crate) struct UuidCasts;
@@ -69,7 +75,47 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
                 false => Transformed::no(call),
             })
         }
+        Expr::ScalarFunction(mut call)
+            if SEARCHES.contains(&call.func.name()) || TWO_LISTS.contains(&call.func.name()) =>
+        {
+            let has_lists = TWO_LISTS.contains(&call.func.name());
+            let changed = match call.args.as_mut_slice() {
+                [list, other] => compare_elements(list, other, has_lists, schema),
+                _ => false,
+            };
+            Ok(Transformed::new_transformed(Expr::ScalarFunction(call), changed))
+        }
         other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Makes UUIDs of the texts in a list that are compared with UUIDs, or of what they are compared with; returns whether something was
+/// changed. `other` is an element, or with `is_list` a list, too.
+fn compare_elements(list: &mut Expr, other: &mut Expr, is_list: bool, schema: &DFSchema) -> bool {
+    let (of_list, of_other) = match (list.to_field(schema), other.to_field(schema)) {
+        (Ok((_, of_list)), Ok((_, of_other))) => (of_list, of_other),
+        _ => return false,
+    };
+    let Some(item) = item_of(of_list.data_type()) else { return false };
+    let compared = if is_list { item_of(of_other.data_type()) } else { Some(&of_other) };
+    let Some(compared) = compared else { return false };
+    let is_text = |field: &Field| field.data_type().is_string() && !is_uuid(field);
+    if is_uuid(compared) && is_text(item) {
+        *list = OF_LIST.call(vec![std::mem::take(list)]);
+    } else if is_uuid(item) && is_text(compared) {
+        let of = if is_list { &OF_LIST } else { &OF };
+        *other = of.call(vec![std::mem::take(other)]);
+    } else {
+        return false;
+    }
+    true
+}
+
+/// The field of a list's elements.
+fn item_of(data_type: &DataType) -> Option<&FieldRef> {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) => Some(item),
+        _ => None,
     }
 }
 
