@@ -1,7 +1,8 @@
 //! The footer of a Parquet file, made sound: offsets lie within the file, statistics say what is true of all values, and an
-//! Arrow schema that cannot be decoded, or does not fit, is left out.
+//! Arrow schema that cannot be decoded, or does not fit, is left out. Of columns that share a name, those behind the first have others.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use parquet::file::metadata::{
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::{Statistics, ValueStatistics};
+use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type as SchemaType};
 
 use weft_remote::name_of_location;
 
@@ -161,9 +163,11 @@ fn sound_file(file: &FileMetaData, groups: &[RowGroupMetaData]) -> Result<FileMe
         let sum = rows.checked_add(group.num_rows()).filter(|_| group.num_rows() >= 0);
         rows = sum.ok_or("its row groups have an impossible number of rows")?;
     }
-    let descriptor = file.schema_descr();
+    let apart = columns_apart(file.schema_descr()).map_err(|error| error.to_string())?;
+    let is_renamed = apart.is_some();
+    let descriptor = apart.unwrap_or_else(|| file.schema_descr_ptr());
     let arrow = |metadata: Option<&Vec<KeyValue>>| -> Result<Schema, String> {
-        catch_unwind(AssertUnwindSafe(|| parquet_to_arrow_schema(descriptor, metadata)))
+        catch_unwind(AssertUnwindSafe(|| parquet_to_arrow_schema(&descriptor, metadata)))
             .map_err(|_| "its schema is damaged".to_owned())?
             .map_err(|error| error.to_string())
     };
@@ -171,7 +175,7 @@ fn sound_file(file: &FileMetaData, groups: &[RowGroupMetaData]) -> Result<FileMe
     match arrow(pairs.as_ref()) {
         Ok(schema) => {
             let plain = plain_schema(&schema);
-            if plain.fields() != schema.fields() {
+            if is_renamed || plain.fields() != schema.fields() {
                 set_arrow_schema(&mut pairs, Some(encode_arrow_schema(&plain)));
             }
         }
@@ -185,9 +189,57 @@ fn sound_file(file: &FileMetaData, groups: &[RowGroupMetaData]) -> Result<FileMe
         rows,
         file.created_by().map(str::to_owned),
         pairs,
-        file.schema_descr_ptr(),
+        descriptor,
         file.column_orders().cloned(),
     ))
+}
+
+/// The schema with another name for each column whose name another one before it has; `None` if there is no such column.
+fn columns_apart(schema: &SchemaDescriptor) -> ParquetResult<Option<SchemaDescPtr>> {
+    let fields = schema.root_schema().get_fields();
+    let mut seen = HashSet::new();
+    let is_new: Vec<bool> = fields.iter().map(|field| seen.insert(field.name())).collect();
+    if !is_new.contains(&false) {
+        return Ok(None);
+    }
+    let mut taken: HashSet<String> = seen.into_iter().map(str::to_owned).collect();
+    let apart = fields.iter().zip(is_new).map(|(field, is_new)| match is_new {
+        true => Ok(Arc::clone(field)),
+        false => {
+            let name = (1_usize..).map(|number| format!("{}_{number}", field.name()));
+            let name = name.into_iter().find(|name| taken.insert(name.clone()));
+            renamed(field, &name.unwrap_or_default()).map(Arc::new)
+        }
+    });
+    let fields = apart.collect::<ParquetResult<Vec<_>>>()?;
+    let root = SchemaType::group_type_builder(schema.root_schema().name()).with_fields(fields);
+    Ok(Some(Arc::new(SchemaDescriptor::new(Arc::new(root.build()?)))))
+}
+
+/// The type of a column under another name.
+fn renamed(column: &SchemaType, name: &str) -> ParquetResult<SchemaType> {
+    let info = column.get_basic_info();
+    let (logical, id) = (info.logical_type_ref().cloned(), info.has_id().then(|| info.id()));
+    match column {
+        SchemaType::PrimitiveType { physical_type, type_length, scale, precision, .. } => {
+            SchemaType::primitive_type_builder(name, *physical_type)
+                .with_repetition(info.repetition())
+                .with_converted_type(info.converted_type())
+                .with_logical_type(logical)
+                .with_length(*type_length)
+                .with_precision(*precision)
+                .with_scale(*scale)
+                .with_id(id)
+                .build()
+        }
+        SchemaType::GroupType { fields, .. } => SchemaType::group_type_builder(name)
+            .with_repetition(info.repetition())
+            .with_converted_type(info.converted_type())
+            .with_logical_type(logical)
+            .with_fields(fields.clone())
+            .with_id(id)
+            .build(),
+    }
 }
 
 fn set_arrow_schema(pairs: &mut Option<Vec<KeyValue>>, encoded: Option<String>) {
