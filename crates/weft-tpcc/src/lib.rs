@@ -6,8 +6,10 @@
 //! coroutines over single keys; a [`Variant`] says how they wait for memory and how many of them a worker runs at a time.
 //!
 //! Read in this order: `rows` (the tables), `random` (the numbers that the specification draws), `database`, `load`, `inputs` and
-//! `transactions`, `consistency` (the twelve conditions of clause 3.3.2), `run`.
+//! `transactions`, `consistency` (the twelve conditions of clause 3.3.2), `run`, `analytics`
+//! (the tables as relations, which the queries of the CH-benCHmark scan meanwhile).
 
+mod analytics;
 mod consistency;
 mod database;
 mod error;
@@ -19,6 +21,7 @@ mod run;
 mod transactions;
 mod variant;
 
+pub use analytics::Relation;
 pub use consistency::check;
 pub use database::{Database, Scale, Storage};
 pub use error::TpccError;

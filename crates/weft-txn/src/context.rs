@@ -188,6 +188,11 @@ impl Context {
         ParkingLot::global().park(slots.parking_key(blocker), must_wait).await;
     }
 
+    /// The state, which does not go back to the engine.
+    pub(crate) fn into_state(mut self) -> ContextState {
+        self.state.take().expect("it is in use")
+    }
+
     pub(crate) fn slot(&self) -> u32 {
         self.state.as_ref().expect("it is in use").slot
     }

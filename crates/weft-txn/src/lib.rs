@@ -48,6 +48,8 @@ mod scan;
 #[cfg(not(loom))]
 mod serial;
 #[cfg(not(loom))]
+mod snapshot;
+#[cfg(not(loom))]
 mod table;
 #[cfg(not(loom))]
 mod transaction;
@@ -61,6 +63,7 @@ pub use {
     error::{Result, TxnError},
     log::{LogDirectory, LogOptions},
     row_map::CHUNK_ROWS,
+    snapshot::Snapshot,
     table::{FrozenError, FrozenRow, FrozenRows, RowKeys, Table, TableForm},
     transaction::{Durability, Isolation, RowBytes, Transaction, TransactionOptions},
 };

@@ -1,13 +1,13 @@
-//! Scans: the rows whose keys are in a range, in the order of an index.
+//! Scans: the rows whose keys are in a range, in the order of an index; and those whose ids are, in their order.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use weft_index::{Direction, Mode};
 use weft_rt::prefetch_line;
 
 use crate::chain::Chain;
-use crate::error::Result;
+use crate::error::{Result, TxnError};
 use crate::table::{KeyRange, Table};
 use crate::transaction::{RowBytes, Transaction};
 
@@ -131,6 +131,45 @@ impl<M: Mode> Transaction<'_, M> {
             }
         }
         Ok(visited)
+    }
+
+    /// Gives each row with one of these ids to `visit`, without an index: for those who read most of a table.
+    ///
+    /// # Errors
+    /// [`TxnError`] of reading a frozen row, or if the transaction is serializable: rows that others add are not noticed.
+    pub async fn scan_rows(
+        &self,
+        table: &Arc<Table>,
+        ids: Range<u64>,
+        mut visit: impl FnMut(u64, &[u8]),
+    ) -> Result<()> {
+        self.open_operation(table)?;
+        if self.is_serializable() {
+            let reason = "its rows cannot be scanned by their ids in a serializable transaction: scan an index";
+            return Err(TxnError::Table { table: table.id(), reason: reason.into() });
+        }
+        let end = ids.end.min(table.row_end());
+        let mut start = ids.start;
+        let mut at_once = Vec::with_capacity(ROWS_AT_ONCE_MAX);
+        while start < end {
+            let next = end.min(start + ROWS_AT_ONCE_MAX as u64);
+            if M::PREFETCHES {
+                at_once.clear();
+                at_once.extend(start..next);
+                M::call(self.come_to_all(table, &at_once)).await;
+            }
+            for row in start..next {
+                let found = match self.read_newest(table, row) {
+                    Some(found) => found,
+                    None => M::call(self.read_present(table, row)).await?,
+                };
+                if let Some(bytes) = found {
+                    visit(row, &bytes);
+                }
+            }
+            start = next;
+        }
+        Ok(())
     }
 
     /// A scan has broken off at a row: what lies behind it was not read.

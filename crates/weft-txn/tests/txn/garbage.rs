@@ -1,5 +1,6 @@
 //! Versions go when nobody sees them, and what somebody sees stays.
 
+use weft_index::Coroutines;
 use weft_rt::io::DriverKind;
 use weft_rt::memory::Ledger;
 use weft_txn::{Engine, Isolation, TransactionOptions, TxnError};
@@ -200,5 +201,62 @@ fn leaks_and_mistakes_do_no_harm() {
         let mut transaction = context.begin(TransactionOptions::default());
         assert!(matches!(transaction.get(&table, &[0; 8]).await, Err(TxnError::Table { .. })));
         assert!(matches!(transaction.remove(&table, &[0; 8]).await, Err(TxnError::Table { .. })));
+    });
+}
+
+/// A snapshot sees the same rows whichever transactions read it, while rows change, come and go; what it needs goes with it.
+#[test]
+fn a_snapshot_is_read_by_many_transactions() {
+    with_rows(100, async |engine: Engine, table| {
+        let sum = async |snapshot: &weft_txn::Snapshot, mode| {
+            let mut context = engine.context().unwrap();
+            let transaction = snapshot.begin(&mut context, mode);
+            let mut rows = (0_u64, 0_u64);
+            for start in (0..table.row_end()).step_by(33) {
+                let visit = |_, row: &[u8]| rows = (rows.0 + 1, rows.1 + numbers(row).2);
+                transaction.scan_rows(&table, start..start + 33, visit).await.unwrap();
+            }
+            transaction.commit().await.unwrap();
+            rows
+        };
+        let before = engine.snapshot().unwrap();
+        let expected = sum(&before, Coroutines).await;
+        assert_eq!(expected.0, 100);
+        let mut context = engine.context().unwrap();
+        for round in 0..200_u64 {
+            let mut transaction = context.begin(options(Isolation::Snapshot));
+            set(&mut transaction, &table, round % 50, 1_000_000 + round).await.unwrap();
+            transaction.insert(&table, &bytes(1000 + round, 1, round)).await.unwrap();
+            if round < 40 {
+                assert!(transaction.remove(&table, &(50 + round).to_be_bytes()).await.unwrap());
+            }
+            transaction.commit().await.unwrap();
+            context.collect().await.unwrap();
+            assert_eq!(sum(&before, Coroutines).await, expected, "after {round} changes");
+        }
+        let after = engine.snapshot().unwrap();
+        assert!(after.at() > before.at());
+        assert_eq!(sum(&after, Coroutines).await.0, 260);
+        // A row that has changed since is not changed on top of the snapshot.
+        let mut other = engine.context().unwrap();
+        let mut late = before.begin(&mut other, Coroutines);
+        let conflict = set(&mut late, &table, 1, 7).await.unwrap_err();
+        assert!(matches!(conflict, TxnError::Conflict { .. }), "{conflict}");
+        late.rollback().await;
+        let with_both = engine.version_bytes();
+        drop((before, after));
+        for _ in 0..2 {
+            context.collect().await.unwrap();
+        }
+        drop((context, other));
+        engine.collect().await.unwrap();
+        assert!(
+            engine.version_bytes() < with_both,
+            "versions that only the snapshots had are freed"
+        );
+        let mut context = engine.context().unwrap();
+        let serializable = context.begin(options(Isolation::Serializable));
+        let refused = serializable.scan_rows(&table, 0..10, |_, _| ()).await.unwrap_err();
+        assert!(refused.to_string().contains("scan an index"), "{refused}");
     });
 }
