@@ -27,6 +27,6 @@ pub use database::{Database, Scale, Storage};
 pub use error::TpccError;
 pub use inputs::Kind;
 pub use load::load;
-pub use run::{Measured, RunOptions, run};
+pub use run::{Measured, RunOptions, run, run_until};
 pub use transactions::{FrameBytes, OperationBytes, frame_bytes};
 pub use variant::{Variant, Workload};

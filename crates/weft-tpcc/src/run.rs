@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
@@ -122,13 +124,28 @@ pub fn run(
     database: &Database,
     options: &RunOptions,
 ) -> std::result::Result<Measured, TpccError> {
+    run_until(runtime, database, options, &Arc::default())
+}
+
+/// As [`run`]; no transaction is begun any more once `stop` is true.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_until(
+    runtime: &Runtime,
+    database: &Database,
+    options: &RunOptions,
+    stop: &Arc<AtomicBool>,
+) -> std::result::Result<Measured, TpccError> {
     let (start, processor) = (Instant::now(), weft_rt::process_time());
     let workers: Vec<_> = (0..options.threads)
         .map(|worker| {
             let (database, mut options) = (database.clone(), *options);
+            let stop = Arc::clone(stop);
             options.seed ^= (worker as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            runtime
-                .spawn_on(worker, move || async move { work_in_variant(database, options).await })
+            runtime.spawn_on(worker, move || async move {
+                work_in_variant(database, options, stop).await
+            })
         })
         .collect();
     let mut all = Measured::new();
@@ -144,13 +161,17 @@ pub fn run(
     failed.map_or(Ok(all), Err)
 }
 
-async fn work_in_variant(database: Database, options: RunOptions) -> Result<Measured> {
+async fn work_in_variant(
+    database: Database,
+    options: RunOptions,
+    stop: Arc<AtomicBool>,
+) -> Result<Measured> {
     match options.variant {
-        Variant::Naive => work(database, options, Naive).await,
-        Variant::Ermia | Variant::CoroMk => work(database, options, Prefetching).await,
-        Variant::CoroBaseFn => work(database, options, Boxed(Coroutines)).await,
+        Variant::Naive => work(database, options, &stop, Naive).await,
+        Variant::Ermia | Variant::CoroMk => work(database, options, &stop, Prefetching).await,
+        Variant::CoroBaseFn => work(database, options, &stop, Boxed(Coroutines)).await,
         Variant::CoroBase | Variant::CoroBaseHard | Variant::Hybrid => {
-            work(database, options, Coroutines).await
+            work(database, options, &stop, Coroutines).await
         }
     }
 }
@@ -167,6 +188,7 @@ struct Worker {
 async fn work<M: Mode + 'static>(
     database: Database,
     options: RunOptions,
+    stop: &AtomicBool,
     mode: M,
 ) -> Result<Measured> {
     let batching = options.variant.batching(options.batch);
@@ -184,7 +206,7 @@ async fn work<M: Mode + 'static>(
     let next = || {
         let began = Instant::now();
         let elapsed = began - start;
-        if elapsed >= options.time {
+        if elapsed >= options.time || stop.load(Ordering::Relaxed) {
             return None;
         }
         let now = (epoch + elapsed).as_micros() as u64;

@@ -3,4 +3,5 @@
 mod crash;
 mod kill;
 mod mixes;
+mod relations;
 mod setup;
