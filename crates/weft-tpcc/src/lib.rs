@@ -7,7 +7,7 @@
 //!
 //! Read in this order: `rows` (the tables), `random` (the numbers that the specification draws), `database`, `load`, `inputs` and
 //! `transactions`, `consistency` (the twelve conditions of clause 3.3.2), `run`, `analytics`
-//! (the tables as relations, which the queries of the CH-benCHmark scan meanwhile).
+//! (the tables as relations, which queries scan meanwhile).
 
 mod analytics;
 mod consistency;

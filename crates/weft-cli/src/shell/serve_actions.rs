@@ -39,8 +39,7 @@ pub fn serve(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
         return Err(ShellError::Command(words));
     }
     let listen = word.map_or(Ok(ADDRESS), address)?;
-    let options =
-        ServerOptions { listen, flight: None, connections_max: CONNECTIONS_MAX, tls: None };
+    let options = ServerOptions { listen, connections_max: CONNECTIONS_MAX, tls: None };
     let server = Server::start(shell.open.session.database(), &options)?;
     let address = server.address();
     shell.server = Some(server);

@@ -116,7 +116,7 @@ struct Each {
 
 impl Each {
     /// The function in FROM.
-    fn from_name(&self) -> &'static str {
+    fn source_name(&self) -> &'static str {
         NAMES[usize::from(self.is_tree)]
     }
 }
@@ -152,7 +152,7 @@ impl ScalarUDFImpl for Each {
         if let Some(path) = args.arg_fields.get(1)
             && !(path.data_type().is_string() || path.data_type().is_null())
         {
-            return plan_err!("{} takes a path that is a text", self.from_name());
+            return plan_err!("{} takes a path that is a text", self.source_name());
         }
         Ok(Arc::new(Field::new(self.name, self.return_type(&[])?, true)))
     }
