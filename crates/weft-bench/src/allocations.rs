@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 thread_local! {
-    /// Blocks that this thread has allocated, those that were made anew with another size among them.
+    /// The number of blocks that this thread has allocated; a block that gets another size counts again.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 

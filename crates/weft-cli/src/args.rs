@@ -31,7 +31,7 @@ pub enum Command {
     /// What the binary `weft-bench` does: an error that says so, and no database of this name.
     #[command(hide = true, disable_help_flag = true)]
     Bench {
-        /// Whatever comes after it.
+        /// The words behind `bench`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },

@@ -133,7 +133,7 @@ impl<M: Mode> Transaction<'_, M> {
         Ok(visited)
     }
 
-    /// Gives each row with one of these ids to `visit`, without an index: for those who read most of a table.
+    /// Gives each row with one of these ids to `visit`, without an index: for queries that read most of a table.
     ///
     /// # Errors
     /// [`TxnError`] of reading a frozen row, or if the transaction is serializable: rows that others add are not noticed.
