@@ -242,11 +242,12 @@ impl Direct {
         &self.firsts
     }
 
-    /// Remembers the groups of the combinations that were unknown: those of their first rows, which have been found.
-    pub(super) fn learn(&mut self, tuples: &[Tuple], clusters: &Clusters) {
+    /// Remembers the groups of the combinations that were unknown, those of their first rows, which have been found, and gives them to
+    /// the other rows of these combinations. False, and nothing is done, if groups were forgotten after they were looked up.
+    pub(super) fn learn(&mut self, tuples: &mut [Tuple], clusters: &Clusters) -> bool {
         let table = &mut self.tables[self.current];
         if clusters.age() != table.age {
-            return;
+            return false;
         }
         for at in &self.firsts {
             let tuple = tuples[usize::from(*at)];
@@ -256,16 +257,10 @@ impl Direct {
                 table.numbers[combination] = Clusters::number(tuple);
             }
         }
-    }
-
-    /// Looks up the groups of the rows that were unknown once more; false if one still is.
-    pub(super) fn look_up_again(&self, tuples: &mut [Tuple]) -> bool {
-        let groups = &self.tables[self.current].groups;
-        self.unknown.iter().fold(true, |are_known, at| {
-            let tuple = groups[self.combined[usize::from(*at)] as usize];
-            tuples[usize::from(*at)] = tuple;
-            are_known & (tuple != Tuple::NONE)
-        })
+        for at in &self.unknown {
+            tuples[usize::from(*at)] = table.groups[self.combined[usize::from(*at)] as usize];
+        }
+        true
     }
 
     /// Bytes of the tables.

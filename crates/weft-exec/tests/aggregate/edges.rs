@@ -10,6 +10,7 @@ use weft_exec::aggregate::{
     Shape,
 };
 use weft_exec::program::{Constant, Program, Register};
+use weft_exec::query::PartitionMode;
 use weft_exec::{ExecError, Lane, Result};
 
 use crate::drive::{context, run};
@@ -94,6 +95,30 @@ fn what_does_not_fit_into_memory_is_an_error() {
             drop(aggregation);
             assert_eq!(context.ledger.used(), 0, "{kind}");
         }
+    }
+}
+
+/// Keys of few values are found by their places. So many groups do not fit into the hash table behind these: it forgets groups while a
+/// vector is looked up, in one range of the table or in all.
+#[test]
+fn groups_by_places_are_forgotten_in_the_middle_of_a_vector() {
+    const GROUPS: i128 = 60_000;
+    let keys: Vec<i128> = (0..4 * GROUPS).map(|row| row * 7_919 % GROUPS).collect();
+    for partition in [PartitionMode::Adaptive, PartitionMode::Always, PartitionMode::Never] {
+        let (mut program, table) = integers(Lane::I64, &keys);
+        let of_keys = vec![Keys::new(&mut program, vec![Register(0)])];
+        let sum = Aggregate::new(Function::Sum, vec![Register(0)], Lane::I64);
+        let key = [(Lane::I64, false)];
+        let aggregation = Aggregation::by_keys(&program, &key, of_keys, &[sum], vec![]);
+        let outputs = [(Output::Key(0), Lane::I64), (Output::Aggregate(0), Lane::I64)];
+        let mut context = context(1, 1 << 30);
+        context.partition = partition;
+        let mut groups =
+            run(&context, &program, &aggregation, &table, None, &outputs).expect("there is memory");
+        let number = |cell: &Cell| cell.as_ref().expect("no nulls").integer();
+        groups.sort_by_key(|group| number(&group[0]));
+        let sums = groups.iter().map(|group| (number(&group[0]), number(&group[1])));
+        assert!(sums.eq((0..GROUPS).map(|key| (key, 4 * key))), "{partition:?}");
     }
 }
 

@@ -24,15 +24,11 @@ impl Preaggregation {
         self.found.pending.extend_from_slice(self.direct.firsts());
         self.hash_pending(registers, keys);
         let missing = self.find(registers, keys, registers.values::<u64>(keys.hash));
-        if missing.is_none() {
-            let tuples = &mut self.found.tuples[..count];
-            self.direct.learn(tuples, &self.clusters);
-            if self.direct.look_up_again(tuples) {
-                self.add_found(registers, count, false)?;
-                return self.pay().await;
-            }
+        if missing.is_none() && self.direct.learn(&mut self.found.tuples[..count], &self.clusters) {
+            self.add_found(registers, count, false)?;
+            return self.pay().await;
         }
-        // Room is missing, which others may have to leave: rows that have a group are added before.
+        // Room is missing, which others may have to leave, or groups were forgotten: rows that have a group are added before.
         let mut is_left = [false; VECTOR_ROWS_MAX];
         self.direct.unknown().iter().for_each(|at| is_left[usize::from(*at)] = true);
         self.direct.firsts().iter().for_each(|at| is_left[usize::from(*at)] = false);
