@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::append::{append, write_segment};
+use crate::append::append;
 use crate::delete::truncate;
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
@@ -131,7 +131,7 @@ pub(crate) async fn alter(
         return Ok(Altered { version, taken: Vec::new(), freed: Vec::new(), has_old_indexes });
     }
     let origins: Vec<usize> = alteration.origins.iter().copied().flatten().collect();
-    let moved = with_columns(version, &with(Vec::new(), None), &origins, (space, access)).await?;
+    let moved = with_columns(version, &origins, (space, access)).await?;
     let version = with(moved.segments, moved.statistics);
     let taken = moved.taken.into_iter().map(Arc::new).collect();
     Ok(Altered { version, taken, freed: moved.freed, has_old_indexes })
@@ -189,10 +189,9 @@ struct Moved {
     freed: Vec<Extent>,
 }
 
-/// The directory of a table with some of its columns; `empty` is the table with these, without rows.
+/// The directory of a table with some of its columns.
 async fn with_columns(
     version: &TableVersion,
-    empty: &TableVersion,
     origins: &[usize],
     (space, access): (&Arc<Space>, &Access),
 ) -> Result<Moved> {
@@ -205,10 +204,8 @@ async fn with_columns(
             let chunks = origins.iter().map(|old| group.chunks[*old].clone()).collect();
             RowGroup { chunks, ..group.clone() }
         });
-        let (next, allocation) = write_segment(groups.collect(), empty, space, access).await?;
-        segments.push(Arc::new(next));
-        taken.push(allocation);
-        freed.push(segment.entry.stored.extent());
+        segments.push(Arc::new(Segment::unwritten(groups.collect(), &access.ledger)));
+        freed.extend(segment.stored());
     }
     freed.extend(version.stored_statistics.iter().map(Stored::extent));
     let Some(statistics) = version.statistics(access).await else {

@@ -16,12 +16,11 @@ use crate::deleted::Deleted;
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
 use crate::group_writer::{Encoding, WrittenGroup, no_hints};
-use crate::manifest::SegmentEntry;
 use crate::page_io::Wanted;
 use crate::pages::{PageKind, PageRun, Stored, units_of};
 use crate::row_group::{Block, RowGroup};
 use crate::schema::{TableSchema, scan_type};
-use crate::segment::{Segment, encode, occupied};
+use crate::segment::Segment;
 use crate::snapshot::Access;
 use crate::space::{Allocation, Space};
 use crate::statistics::Statistics;
@@ -185,7 +184,7 @@ fn settle(single: impl Iterator<Item = Join>, rows_max: u64) -> Vec<Join> {
     joins
 }
 
-/// Adds row groups to a table, on a worker. What is new is written when this returns. Rows before `first_own_row` stay in
+/// Adds row groups to a table, on a worker. The rows are written when this returns, the segments are not. Rows before `first_own_row` stay in
 /// segments of their own.
 pub(crate) async fn append(
     version: &TableVersion,
@@ -228,7 +227,7 @@ pub(crate) async fn append(
         if !(joinable || small) {
             break;
         }
-        freed.push(segment.entry.stored.extent());
+        freed.extend(segment.stored());
         let old = old.groups.iter().map(|group| Piece::Old(group.clone(), old.pages.clone()));
         pieces = old.chain(pieces).collect();
         segments.pop();
@@ -242,9 +241,7 @@ pub(crate) async fn append(
     }
     while !groups.is_empty() {
         let rest = groups.split_off(groups.len().min(SEGMENT_GROUPS_MAX));
-        let (segment, allocation) = write_segment(groups, version, space, access).await?;
-        segments.push(Arc::new(segment));
-        taken.push(Arc::new(allocation));
+        segments.push(Arc::new(Segment::unwritten(groups, &access.ledger)));
         groups = rest;
     }
     let statistics = match groups_statistics {
@@ -382,27 +379,6 @@ async fn write_statistics(
     let stored = run.push(&bytes, PageKind::Statistics);
     run.write(space).await?;
     Ok((stored, allocation))
-}
-
-pub(crate) async fn write_segment(
-    groups: Vec<RowGroup>,
-    version: &TableVersion,
-    space: &Arc<Space>,
-    access: &Access,
-) -> Result<(Segment, Allocation)> {
-    let bytes = encode(&groups, version.id, version.schema.columns.len());
-    let allocation = space.allocate(units_of(bytes.len())).await?;
-    let mut run = PageRun::new(allocation.extent(), [bytes.len()].into_iter());
-    let stored = run.push(&bytes, PageKind::Segment);
-    run.write(space).await?;
-    let entry = SegmentEntry {
-        stored,
-        row_groups: groups.len() as u32,
-        rows: groups.iter().map(|group| u64::from(group.live_rows())).sum(),
-        bytes: groups.iter().map(RowGroup::bytes).sum(),
-        extents: occupied(&groups, &stored),
-    };
-    Ok((Segment::loaded(entry, groups, &access.ledger), allocation))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Commits: all or nothing, durable when acknowledged, one after the other, or several at once as one generation.
 //!
-//! The order: data pages are written and made durable on all devices, and both copies of the new manifest
+//! The order: data pages and segments are written and made durable on all devices, and both copies of the new manifest
 //! under temporary names; then these get their names, and the directory is made durable. A failure before
 //! the names change leaves the old state. One while they change, or of a sync, leaves it open what a crash
 //! would find: no further commit is taken until the database is opened again. Temporary databases, which
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::{join, join_all};
 
 use crate::change::Change;
-use crate::combine::{combined, is_small};
+use crate::combine::{Deleted, Prospect, combined, small};
 use crate::core::Core;
 use crate::device;
 use crate::directory::off_worker;
@@ -89,38 +89,38 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     let mut draft = Draft::new(core.snapshot());
     let mut device = None;
     let mut committed = Vec::with_capacity(group.len());
-    let (small, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|of| is_small(&of.work));
+    let (together, others): (Vec<_>, Vec<_>) =
+        group.into_iter().partition(|of| small(&of.work).is_some());
     let others = others.into_iter().map(|waiting| vec![waiting]);
-    let mut parts: Vec<Vec<Waiting>> = others.rev().chain([small]).collect();
-    while let Some(mut part) = parts.pop() {
-        let work = match part.len() {
-            0 => continue,
-            1 => Some(std::mem::take(&mut part[0].work)),
-            _ => combined(part.iter().map(|of| &of.work))
-                .map(|changes| Work { changes, ..Work::default() }),
-        };
-        let error = match work {
-            None => None,
-            Some(work) => {
-                let mark = draft.mark(committed.is_empty());
-                match prepare(core, &mut draft, work).await {
-                    Ok(added) => {
-                        device = device.or(added);
-                        committed.extend(part.into_iter().map(|of| of.outcome));
-                        continue;
-                    }
-                    Err(error) => {
-                        draft.return_to(mark).await;
-                        Some(error)
-                    }
-                }
+    let mut parts: Vec<Vec<Waiting>> = others.rev().chain([together]).collect();
+    while let Some(part) = parts.pop() {
+        let (mut part, disputed) = promising(core, &draft, part).await;
+        if !disputed.is_empty() {
+            parts.push(disputed);
+        }
+        let work = match &mut part[..] {
+            [] => continue,
+            [of] => std::mem::take(&mut of.work),
+            all => {
+                let changes = all.iter().flat_map(|of| small(&of.work).into_iter().flatten());
+                Work { changes: combined(changes), ..Work::default() }
             }
         };
-        match (error, &part[..]) {
-            (Some(error), [of]) => of.outcome.set(Err(error)),
-            _ => {
-                let second = part.split_off(part.len() / 2);
-                parts.extend([second, part]);
+        let mark = draft.mark(committed.is_empty());
+        match prepare(core, &mut draft, work).await {
+            Ok(added) => {
+                device = device.or(added);
+                committed.extend(part.into_iter().map(|of| of.outcome));
+            }
+            Err(error) => {
+                draft.return_to(mark).await;
+                match &part[..] {
+                    [of] => of.outcome.set(Err(error)),
+                    _ => {
+                        let second = part.split_off(part.len() / 2);
+                        parts.extend([second, part]);
+                    }
+                }
             }
         }
     }
@@ -147,6 +147,28 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     committed.iter().for_each(|outcome| outcome.set(Ok(snapshot.clone())));
 }
 
+/// Of work that is to be tried together, what may succeed, and what is to be tried after it, as both delete a row. Work that deletes a row
+/// which is not there any more is told so.
+async fn promising(core: &Core, draft: &Draft, part: Vec<Waiting>) -> (Vec<Waiting>, Vec<Waiting>) {
+    let (mut good, mut disputed) = (Vec::with_capacity(part.len()), Vec::new());
+    let mut deleted = Deleted::default();
+    for of in part {
+        let prospect = match small(&of.work) {
+            Some(changes) => deleted.add(changes, draft, &core.access).await,
+            None => Prospect::Good,
+        };
+        match prospect {
+            Prospect::Good => good.push(of),
+            Prospect::Disputed => disputed.push(of),
+            Prospect::Lost(error) => {
+                let is_transaction = of.work.transaction.is_some();
+                of.outcome.set(Err(if is_transaction { as_conflict(error) } else { error }));
+            }
+        }
+    }
+    (good, disputed)
+}
+
 /// Puts the changes of one work on top of a draft; gives the device that is added.
 async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<Device>> {
     core.check_writable("change it")?;
@@ -166,6 +188,7 @@ async fn finish(core: &Core, draft: &mut Draft) -> Result<()> {
         keep(draft);
         return Ok(());
     }
+    draft.write_segments(&core.space).await?;
     if draft.has_index_work() {
         core.space.devices().iter().for_each(|device| device.mark_dirty());
     }

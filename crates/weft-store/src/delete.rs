@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
 
-use crate::append::write_segment;
 use crate::deleted::Deleted;
 use crate::error::{Result, StoreError};
 use crate::extent::Extent;
@@ -14,30 +13,27 @@ use crate::row_group::RowGroup;
 use crate::row_set::RowSet;
 use crate::segment::Segment;
 use crate::snapshot::Access;
-use crate::space::{Allocation, Space};
 use crate::table::TableVersion;
 
 /// A table with fewer rows.
 #[derive(Debug)]
 pub(crate) struct Shortened {
     pub(crate) version: TableVersion,
-    pub(crate) taken: Vec<Arc<Allocation>>,
     pub(crate) freed: Vec<Extent>,
 }
 
-/// Deletes rows, on a worker.
+/// Deletes rows, on a worker. The segments that are others then are not written.
 ///
 /// # Errors
 /// [`StoreError::Conflict`] if one of them is there no more: another statement deleted or updated it.
 pub(crate) async fn delete(
     version: &TableVersion,
     rows: &RowSet,
-    space: &Arc<Space>,
     access: &Access,
 ) -> Result<Shortened> {
     let columns = version.schema.columns.len();
     let mut segments = Vec::with_capacity(version.segments.len());
-    let (mut taken, mut freed) = (Vec::new(), Vec::new());
+    let mut freed = Vec::new();
     let mut found = 0;
     for segment in &version.segments {
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
@@ -62,11 +58,9 @@ pub(crate) async fn delete(
             segments.push(segment.clone());
             continue;
         }
-        freed.push(segment.entry.stored.extent());
+        freed.extend(segment.stored());
         if !groups.is_empty() {
-            let (segment, allocation) = write_segment(groups, version, space, access).await?;
-            segments.push(Arc::new(segment));
-            taken.push(Arc::new(allocation));
+            segments.push(Arc::new(Segment::unwritten(groups, &access.ledger)));
         }
     }
     if found < rows.len() {
@@ -74,7 +68,7 @@ pub(crate) async fn delete(
         return Err(StoreError::Conflict { table, change: "changed" });
     }
     let version = with_segments(version, segments);
-    Ok(Shortened { version, taken, freed })
+    Ok(Shortened { version, freed })
 }
 
 /// A row group without those of its rows whose bits are set, and how many are left; `None` if none is.
@@ -98,7 +92,7 @@ pub(crate) fn truncate(version: &TableVersion) -> Shortened {
     let (indexes, constraints) = (version.indexes.clone(), version.constraints.clone());
     let version = TableVersion::new(version.id, schema, next_row_id, Vec::new(), None)
         .with_keys(indexes, constraints);
-    Shortened { version, taken: Vec::new(), freed }
+    Shortened { version, freed }
 }
 
 fn with_segments(version: &TableVersion, segments: Vec<Arc<Segment>>) -> TableVersion {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::future::join_all;
+
 use crate::alter::{Alteration, Altered, alter};
 use crate::append::append;
 use crate::change::Change;
@@ -16,6 +18,7 @@ use crate::index::{Check, Constraints, ForeignKey, IndexDefinition, foreign};
 use crate::manifest::Manifest;
 use crate::row_set::RowSet;
 use crate::schema::TableSchema;
+use crate::segment::Segment;
 use crate::snapshot::{Access, Snapshot};
 use crate::space::{Allocation, Pin, Space};
 use crate::table::TableVersion;
@@ -39,6 +42,8 @@ pub(crate) struct Draft {
     pub(crate) index_work: Vec<(Arc<TableSchema>, IndexWork)>,
     /// Tables that have got rows, and the first of these.
     pub(crate) grown: Vec<(String, u64)>,
+    /// Rows that were deleted, with what their table was before: others may refer to them.
+    pub(crate) lost: Vec<(Arc<TableVersion>, RowSet)>,
     /// Tables that have lost rows, whose indexes are to be made anew.
     pub(crate) shrunk: BTreeSet<String>,
     /// Indexes that entries have left since they were written.
@@ -76,6 +81,7 @@ impl Draft {
             freed: Vec::new(),
             index_work: Vec::new(),
             grown: Vec::new(),
+            lost: Vec::new(),
             shrunk: BTreeSet::new(),
             unwritten: Vec::new(),
             has_dropped: false,
@@ -151,8 +157,8 @@ impl Draft {
             Change::Delete { table, expected, rows } => {
                 let version = self.check_identity(&table, expected)?;
                 match self.own {
-                    Some(_) => self.delete_own(table, &version, &rows, (space, access)).await,
-                    None => self.delete(table, &version, &rows, (space, access)).await,
+                    Some(_) => self.delete_own(table, &version, &rows, access).await,
+                    None => self.delete(table, &version, &rows, access).await,
                 }
             }
             Change::Truncate { table, expected } => {
@@ -194,9 +200,9 @@ impl Draft {
         table: String,
         version: &TableVersion,
         rows: &RowSet,
-        (space, access): (&Arc<Space>, &Access),
+        access: &Access,
     ) -> Result<()> {
-        let left = delete(version, rows, space, access).await?;
+        let left = delete(version, rows, access).await?;
         let work = Maintenance { version, access };
         let mut indexes = Vec::with_capacity(version.indexes.len());
         let mut is_shrunk = self.shrunk.contains(&table);
@@ -219,6 +225,7 @@ impl Draft {
         }
         let constraints = left.version.constraints.clone();
         let next = left.version.with_keys(indexes, constraints);
+        self.note_lost(version, rows);
         self.note_shortened(table.clone(), Shortened { version: next, ..left });
         if is_shrunk {
             self.shrunk.insert(table);
@@ -226,10 +233,18 @@ impl Draft {
         Ok(())
     }
 
+    /// What refers to deleted rows of a table is looked at, unless their keys are there again after all changes.
+    pub(crate) fn note_lost(&mut self, version: &TableVersion, rows: &RowSet) {
+        let is_child = |child: &Arc<TableVersion>| refers_to(child, version.id);
+        if self.tables.values().any(is_child) {
+            self.lost.push((Arc::new(version.copied()), rows.clone()));
+        }
+    }
+
     /// What refers to the rows of a table is looked at once more.
     pub(crate) fn check_children(&mut self, parent: u64) {
         for (name, version) in &self.tables {
-            if version.constraints.foreign_keys.iter().any(|key| key.parent == parent) {
+            if refers_to(version, parent) {
                 self.grown.push((name.clone(), 0));
             }
         }
@@ -237,14 +252,13 @@ impl Draft {
 
     /// A table has fewer rows; its indexes are to be made anew.
     pub(crate) fn shorten(&mut self, table: String, left: Shortened) {
+        self.check_children(left.version.id);
         self.note_shortened(table.clone(), left);
         self.shrunk.insert(table);
     }
 
     fn note_shortened(&mut self, table: String, left: Shortened) {
         self.freed.extend(left.freed);
-        self.taken.extend(left.taken);
-        self.check_children(left.version.id);
         self.tables.insert(table, Arc::new(left.version));
     }
 
@@ -491,6 +505,13 @@ impl Draft {
                 }
             }
         }
+        for (before, rows) in &self.lost {
+            for child in self.tables.values().filter(|child| refers_to(child, before.id)) {
+                if !foreign::are_keys_kept((before, rows), child, &self.tables, access).await? {
+                    foreign::check_rows(child, 0, &self.tables, access).await?;
+                }
+            }
+        }
         for (table, first_row) in &self.grown {
             if let Some(version) = self.tables.get(table) {
                 foreign::check_rows(version, *first_row, &self.tables, access).await?;
@@ -504,6 +525,7 @@ impl Draft {
         if !is_first {
             self.base = Arc::new(self.snapshot(self.base.generation, self.base.pin.clone()));
             self.grown.clear();
+            self.lost.clear();
             self.has_dropped = false;
         }
         Mark {
@@ -529,6 +551,7 @@ impl Draft {
         self.taken.truncate(mark.taken);
         self.freed.truncate(mark.freed);
         self.grown.clear();
+        self.lost.clear();
         self.shrunk.clear();
         self.unwritten = mark.unwritten.into_iter().chain(changed).collect();
         (self.base, self.devices, self.options) = (mark.base, mark.devices, mark.options);
@@ -650,6 +673,34 @@ impl Draft {
         Ok(())
     }
 
+    /// Writes the segments of tables that are not written yet, all at once, on a worker.
+    pub(crate) async fn write_segments(&mut self, space: &Arc<Space>) -> Result<()> {
+        let is_unwritten = |segment: &Arc<Segment>| segment.stored().is_none();
+        let unwritten: Vec<(String, usize)> = self
+            .tables
+            .iter()
+            .flat_map(|(name, version)| {
+                let segments = version.segments.iter().enumerate();
+                let numbers = segments.filter(|(_, segment)| is_unwritten(segment));
+                numbers.map(|(number, _)| (name.clone(), number))
+            })
+            .collect();
+        let writes = unwritten.iter().map(|(name, number)| {
+            let version = &self.tables[name];
+            version.segments[*number].write(version.id, version.schema.columns.len(), space)
+        });
+        // A write that goes on needs its space, so all of them are awaited.
+        let written = join_all(writes).await;
+        for ((name, number), written) in unwritten.into_iter().zip(written) {
+            let (segment, allocation) = written?;
+            self.taken.push(Arc::new(allocation));
+            let mut next = self.tables[&name].copied();
+            next.segments[number] = Arc::new(segment);
+            self.tables.insert(name, Arc::new(next));
+        }
+        Ok(())
+    }
+
     /// What is to be made durable.
     pub(crate) fn manifest(&self) -> Manifest {
         let tables = self.tables.iter();
@@ -692,4 +743,9 @@ impl Draft {
             pin,
         }
     }
+}
+
+/// Whether a foreign key of a table refers to the table of this identity.
+fn refers_to(child: &TableVersion, parent: u64) -> bool {
+    child.constraints.foreign_keys.iter().any(|key| key.parent == parent)
 }

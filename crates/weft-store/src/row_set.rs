@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
@@ -74,6 +75,21 @@ impl Part {
         }
     }
 
+    /// Calls `each` with the ids of a range.
+    fn each_within(&self, range: Range<usize>, mut each: impl FnMut(u16)) {
+        match self {
+            Part::Listed(ids) => {
+                let first = ids.partition_point(|id| usize::from(*id) < range.start);
+                let ids = ids[first..].iter().take_while(|id| usize::from(**id) < range.end);
+                ids.for_each(|id| each(*id));
+            }
+            Part::Bits(bits) => {
+                let ids = range.map(|id| id as u16).filter(|id| has_bit(bits, *id));
+                ids.for_each(each);
+            }
+        }
+    }
+
     /// The ids, ascending.
     fn ids(&self) -> Vec<u16> {
         match self {
@@ -140,19 +156,19 @@ impl RowSet {
     /// A bit for each of the `rows` from `first` on that is set if it is in the set; `None` if none is.
     pub(crate) fn among(&self, first: u64, rows: usize) -> Option<BooleanBuffer> {
         let end = first + rows as u64;
-        let mut bits = BooleanBufferBuilder::new(rows);
+        let mut bits = BooleanBufferBuilder::new(0);
         let mut any = false;
         for (number, part) in self.parts.range(first / PART_IDS..=(end - 1) / PART_IDS) {
             let part_first = number * PART_IDS;
-            let (from, to) = (first.max(part_first), end.min(part_first + PART_IDS));
-            bits.append_n((from - first) as usize - bits.len(), false);
-            for id in from..to {
-                let is_in = part.contains((id - part_first) as u16);
-                any |= is_in;
-                bits.append(is_in);
-            }
+            let (from, to) = (first.max(part_first) - part_first, end.min(part_first + PART_IDS));
+            part.each_within(from as usize..(to - part_first) as usize, |id| {
+                if !any {
+                    bits.append_n(rows, false);
+                    any = true;
+                }
+                bits.set_bit((part_first + u64::from(id) - first) as usize, true);
+            });
         }
-        bits.append_n(rows - bits.len(), false);
         any.then(|| bits.finish())
     }
 }

@@ -11,16 +11,16 @@ use crate::error::{Result, StoreError};
 use crate::extent::{Extent, coalesce};
 use crate::manifest::SegmentEntry;
 use crate::page_io::TURN;
-use crate::pages::{PageKind, Stored};
+use crate::pages::{PageKind, PageRun, Stored, units_of};
 use crate::row_group::RowGroup;
 use crate::snapshot::Access;
-use crate::space::Allocation;
+use crate::space::{Allocation, Space};
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
 
 /// Bytes of the shortest row group in a segment.
 const GROUP_ENTRY_BYTES: usize = 49;
 
-/// A segment: what the manifest says of it, and its row groups once they are loaded.
+/// A segment: what the manifest says of it, or will say, and its row groups once they are loaded.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) entry: SegmentEntry,
@@ -38,6 +38,9 @@ pub(crate) struct Loaded {
     /// What they take, if the budget had it.
     _memory: Option<Reservation>,
 }
+
+/// In place of where a segment is stored that is not written.
+const NOWHERE: Stored = Stored { device: 0, start: 0, bytes: 0, checksum: 0 };
 
 /// About what a block's entry takes in memory, in bytes.
 const BLOCK_MEMORY_BYTES: u64 = 200;
@@ -57,10 +60,44 @@ impl Segment {
         Segment { entry, loaded: OnceLock::new(), owned: Vec::new() }
     }
 
-    /// One whose row groups are known already.
-    pub(crate) fn loaded(entry: SegmentEntry, groups: Vec<RowGroup>, ledger: &Ledger) -> Segment {
+    /// One that only memory has so far: a commit writes it, once for all work that it makes durable.
+    pub(crate) fn unwritten(groups: Vec<RowGroup>, ledger: &Ledger) -> Segment {
+        let entry = SegmentEntry {
+            stored: NOWHERE,
+            row_groups: groups.len() as u32,
+            rows: groups.iter().map(|group| u64::from(group.live_rows())).sum(),
+            bytes: groups.iter().map(RowGroup::bytes).sum(),
+            extents: coalesce(groups.iter().map(|group| group.extent).collect()),
+        };
         let loaded = OnceLock::from(Arc::new(Loaded::new(groups, ledger)));
         Segment { entry, loaded, owned: Vec::new() }
+    }
+
+    /// Where it is written; `None` if it is not.
+    pub(crate) fn stored(&self) -> Option<Extent> {
+        (self.entry.stored != NOWHERE).then(|| self.entry.stored.extent())
+    }
+
+    /// Writes one that is not written, on a worker.
+    ///
+    /// # Errors
+    /// If there is no space, or a device fails.
+    pub(crate) async fn write(
+        &self,
+        table: u64,
+        columns: usize,
+        space: &Arc<Space>,
+    ) -> Result<(Segment, Allocation)> {
+        let loaded = self.loaded.get().expect("memory has what is not written");
+        let bytes = encode(&loaded.groups, table, columns);
+        let allocation = space.allocate(units_of(bytes.len())).await?;
+        let mut run = PageRun::new(allocation.extent(), [bytes.len()].into_iter());
+        let stored = run.push(&bytes, PageKind::Segment);
+        run.write(space).await?;
+        let extents = occupied(&loaded.groups, &stored);
+        let entry = SegmentEntry { stored, extents, ..self.entry.clone() };
+        let loaded = OnceLock::from(loaded.clone());
+        Ok((Segment { entry, loaded, owned: self.owned.clone() }, allocation))
     }
 
     /// The row groups, if they were loaded.

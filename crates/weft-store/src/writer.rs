@@ -34,8 +34,8 @@ const GROUP_BYTES_MAX: u64 = 64 << 20;
 const GROUP_BYTES_MIN: u64 = 1 << 20;
 
 /// Up to so many rows, of so many bytes, are not written before their commit.
-const LOOSE_ROWS_MAX: usize = 256;
-const LOOSE_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const LOOSE_ROWS_MAX: usize = 256;
+pub(crate) const LOOSE_BYTES_MAX: u64 = 64 << 10;
 
 /// How rows are written.
 #[derive(Clone, Debug)]

@@ -8,15 +8,22 @@ use arrow_buffer::BooleanBuffer;
 use weft_index::Keys;
 
 use crate::error::{Result, StoreError};
+use crate::fetch::fetch;
 use crate::index::definition::ForeignKey;
 use crate::index::maintain::Maintenance;
 use crate::index::new_rows::NewRows;
 use crate::index::version::IndexVersion;
+use crate::row_set::RowSet;
 use crate::snapshot::{Access, Snapshot};
 use crate::table::{TableVersion, get};
 
 /// Keys that are looked up at a time.
 const LOOKUP_KEYS: usize = 1_024;
+
+/// Deleted rows whose keys are looked up, at most: of more, all that refers to their table is looked at.
+const LOST_ROWS_MAX: u64 = 1_024;
+/// Row groups that are read at a time.
+const FETCH_DEPTH: usize = 16;
 
 type Tables = BTreeMap<String, Arc<TableVersion>>;
 
@@ -69,6 +76,43 @@ pub(crate) async fn check_rows(
         }
     }
     Ok(())
+}
+
+/// Whether all keys that deleted rows of a table had, and that a child's foreign keys refer to, are there after all changes, as those of
+/// rows that were updated are; on a worker. `false` where that is not asked: the rows are many, or the table was altered.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) async fn are_keys_kept(
+    (before, rows): (&TableVersion, &RowSet),
+    child: &TableVersion,
+    tables: &Tables,
+    access: &Access,
+) -> Result<bool> {
+    if rows.len() > LOST_ROWS_MAX {
+        return Ok(false);
+    }
+    let rows: Vec<u64> = rows.iter().collect();
+    for key in child.constraints.foreign_keys.iter().filter(|key| key.parent == before.id) {
+        let Some(parent) = parent_of(key, tables) else { return Ok(false) };
+        let Some(index) = parent.unique_index(&key.parent_columns) else { return Ok(false) };
+        if parent.identity() != before.identity() {
+            return Ok(false);
+        }
+        let definition = index.definition();
+        let failed = |source| definition.error(&parent.schema, source);
+        let numbers = definition.numbers();
+        let arrays = fetch(before, access, &rows, &numbers, FETCH_DEPTH).await?;
+        let (arrays, _) = without_nulls(arrays);
+        let mut keys = Keys::new();
+        definition.encoder(&parent.schema)?.encode(&arrays, &mut keys).map_err(failed)?;
+        let wanted: Vec<&[u8]> = (0..keys.len()).map(|number| keys.get(number)).collect();
+        let found = index.find(&wanted, parent, access).await?;
+        if found.iter().any(Option::is_none) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 struct Reference<'a> {

@@ -13,7 +13,7 @@ pub(crate) mod join;
 mod key_run;
 mod lookup;
 pub(crate) mod maintain;
-mod new_rows;
+pub(crate) mod new_rows;
 pub(crate) mod overlay;
 mod past;
 mod space;

@@ -6,6 +6,7 @@
 //! on top of what others have committed meanwhile, by one ordinary commit, or finds that the two do not go together
 //! (`rebase.rs`): snapshot isolation, in which the first one to commit wins.
 
+mod few;
 mod own;
 mod rebase;
 
@@ -238,10 +239,11 @@ impl Transaction {
         let _turn = self.changing.reserve(1).await?;
         let Moment { view, own } = self.end().ok_or(StoreError::TransactionEnded)?;
         let reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
-        let finished = Finished { view, own, reads };
+        let mut finished = Finished { view, own, reads, few: None };
         if !finished.has_changes() {
             return Ok(());
         }
+        finished.few = finished.few_changes(&self.core.access).await?;
         let work = Work { transaction: Some(finished), ..Work::default() };
         commit(&self.core, work).await.map(drop)
     }

@@ -186,10 +186,10 @@ impl Draft {
         table: String,
         version: &TableVersion,
         rows: &RowSet,
-        (space, access): (&Arc<Space>, &Access),
+        access: &Access,
     ) -> Result<()> {
-        let left = delete(version, rows, space, access).await?;
-        let mut next = owned(left.version, left.taken, version);
+        let left = delete(version, rows, access).await?;
+        let mut next = owned(left.version, Vec::new(), version);
         if let Some(statistics) = version.known_statistics() {
             next = next.with_statistics(statistics);
         }
@@ -218,7 +218,7 @@ impl Draft {
         if has_own {
             self.shrunk.insert(table.clone());
         }
-        self.check_children(version.id);
+        self.note_lost(version, rows);
         self.tables.insert(table, Arc::new(next.with_keys(indexes, version.constraints.clone())));
         Ok(())
     }
@@ -316,7 +316,6 @@ fn owned(
         let Some(segment) = Arc::get_mut(segment) else { continue };
         let groups: &[RowGroup] = segment.known().map_or(&[], |loaded| &loaded.groups);
         let extents = groups.iter().map(|group| group.extent);
-        let extents = extents.chain([segment.entry.stored.extent()]);
         segment.owned = extents.filter_map(|extent| known.get(&extent).cloned()).collect();
     }
     version

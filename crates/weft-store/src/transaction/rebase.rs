@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::change::Change;
 use crate::delete::truncate;
 use crate::draft::Draft;
 use crate::error::{Result, StoreError};
@@ -28,6 +29,8 @@ pub(crate) struct Finished {
     pub(crate) own: OwnChanges,
     /// Identities of the tables that have to be what they were.
     pub(crate) reads: BTreeSet<u64>,
+    /// What it comes to, if that is little, to be committed together with others.
+    pub(crate) few: Option<Vec<Change>>,
 }
 
 impl Finished {
@@ -115,7 +118,7 @@ fn by_id(snapshot: &Snapshot, id: u64) -> Option<&Arc<TableVersion>> {
 }
 
 /// Whether two versions of a table have one definition, apart from the table's name.
-fn is_alike(left: &TableVersion, right: &TableVersion) -> bool {
+pub(super) fn is_alike(left: &TableVersion, right: &TableVersion) -> bool {
     let definitions = |version: &TableVersion| -> Vec<_> {
         version.indexes.iter().map(|index| index.definition().clone()).collect()
     };
@@ -291,7 +294,7 @@ impl Rebase<'_> {
             draft.shorten(name.clone(), truncate(&version));
         } else if !own.deleted.is_empty() {
             let version = draft.tables[&name].clone();
-            draft.delete(name.clone(), &version, &own.deleted, (space, access)).await?;
+            draft.delete(name.clone(), &version, &own.deleted, access).await?;
         }
         let groups = own_groups(after, own, access).await?;
         if !groups.groups.is_empty() {
@@ -323,7 +326,7 @@ impl Rebase<'_> {
 }
 
 /// Whether a table has this index, by its tree.
-fn has_index(version: &TableVersion, index: &IndexVersion) -> bool {
+pub(super) fn has_index(version: &TableVersion, index: &IndexVersion) -> bool {
     version.indexes.iter().any(|of| Arc::ptr_eq(&of.handle, &index.handle))
 }
 

@@ -11,6 +11,7 @@ mod format;
 mod index_deletes;
 mod indexes;
 mod pieces;
+mod small_transactions;
 mod spill;
 mod support;
 mod transactions;
