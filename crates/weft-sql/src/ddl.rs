@@ -33,6 +33,7 @@ use crate::schemas::check_place;
 use crate::sequences::{self, OwnedSequences, drop_owned};
 use crate::spill_files::task_context;
 use crate::statement_option::StatementOption;
+use crate::storage_parameters;
 use crate::text_kinds::TextKind;
 use crate::types::stored_type;
 use crate::uuids::has_uuid;
@@ -92,6 +93,7 @@ impl Run {
         check_place(catalog.snapshot(), &create.name, &name)?;
         let sequences = OwnedSequences::take(catalog.snapshot(), &mut create, &name)?;
         let promised = keys::take_constraints(&mut create)?;
+        storage_parameters::take(&mut create)?;
         constraints::check_table(&create)?;
         let tag = if create.query.is_some() { "CREATE TABLE AS" } else { "CREATE TABLE" };
         if let Some(started) = exists(catalog, &name, create.or_replace, create.if_not_exists, tag)?

@@ -177,6 +177,7 @@ mod sliding_floats;
 mod spill_files;
 mod statement;
 mod statement_option;
+mod storage_parameters;
 mod struct_types;
 mod subqueries;
 mod suggest;

@@ -10,6 +10,7 @@ use crate::error::{ErrorKind, Result, SqlError};
 use crate::keys::declared::Name;
 use crate::run::{Run, Started};
 use crate::schemas::parts;
+use crate::storage_parameters;
 
 impl Run {
     /// CREATE INDEX.
@@ -139,7 +140,6 @@ fn check_clauses(create: &ast::CreateIndex) -> Result<()> {
     let others = [
         ("CREATE INDEX CONCURRENTLY", create.concurrently),
         ("NULLS NOT DISTINCT", create.nulls_distinct == Some(false)),
-        ("CREATE INDEX … WITH", !create.with.is_empty()),
         ("an index of some of the rows", create.predicate.is_some()),
         (
             "this option of CREATE INDEX",
@@ -148,7 +148,7 @@ fn check_clauses(create: &ast::CreateIndex) -> Result<()> {
     ];
     match others.into_iter().find(|(_, is_there)| *is_there) {
         Some((what, _)) => Err(SqlError::not_supported(what)),
-        None => Ok(()),
+        None => storage_parameters::check_of_index(&create.with),
     }
 }
 
