@@ -22,8 +22,8 @@ pub use database::{
 };
 pub use device::{DeviceArgs, DriverName, SimArgs};
 pub use papers::{
-    CoroutineArgs, IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs, TpccArgs,
-    YcsbArgs,
+    CoroutineArgs, HtapArgs, IoArgs, LookupArgs, PrefetchArgs, ProbeArgs, ScanArgs, TableArgs,
+    TpccArgs, YcsbArgs,
 };
 pub use values::Neighbour;
 
@@ -74,6 +74,10 @@ pub enum Experiment {
     /// holds a part of; checks at the end that no update is lost
     #[command(after_long_help = json_help())]
     Ycsb(YcsbArgs),
+    /// Transactions and analytics on the same tables: TPC-C while the 22 queries of the CH-benCHmark run, each alone and both at once;
+    /// checks consistency in snapshots meanwhile, and all answers at the end
+    #[command(after_long_help = json_help())]
+    Htap(HtapArgs),
     /// TPC-H on the database: loads it if needed, runs the 22 queries and checks their answers
     #[command(after_long_help = json_help())]
     Tpch(TpchArgs),
@@ -122,6 +126,7 @@ impl Experiment {
             | Experiment::Coroutine(_)
             | Experiment::Tpcc(_)
             | Experiment::Ycsb(_)
+            | Experiment::Htap(_)
             | Experiment::Data(_) => {
                 return vec![self.common().data.clone()];
             }
@@ -173,6 +178,7 @@ impl Experiment {
             Experiment::Probe(args) => &args.common,
             Experiment::Coroutine(args) => &args.common,
             Experiment::Tpcc(args) => &args.common,
+            Experiment::Htap(args) => &args.common,
             Experiment::Ycsb(args) => &args.common,
             Experiment::Tpch(args) => &args.suite.database.common,
             Experiment::Tpcds(args) => &args.suite.database.common,
@@ -199,6 +205,7 @@ impl Experiment {
             Experiment::Probe(args) => &mut args.common,
             Experiment::Coroutine(args) => &mut args.common,
             Experiment::Tpcc(args) => &mut args.common,
+            Experiment::Htap(args) => &mut args.common,
             Experiment::Ycsb(args) => &mut args.common,
             Experiment::Tpch(args) => &mut args.suite.database.common,
             Experiment::Tpcds(args) => &mut args.suite.database.common,

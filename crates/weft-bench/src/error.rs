@@ -92,6 +92,16 @@ pub enum BenchError {
         /// What it has to give.
         expected: [u64; 2],
     },
+    /// A snapshot violates what all transactions keep.
+    #[error(
+        "a snapshot has part of a transaction: that {condition} does not hold ({rows}); please report it"
+    )]
+    Condition {
+        /// What does not hold.
+        condition: &'static str,
+        /// What was found instead of 0.
+        rows: String,
+    },
     /// More memory than there is.
     #[error("{purpose} would take {} of memory, {} are available; {advice}", in_units(*.bytes), in_units(*.available))]
     Memory {

@@ -31,8 +31,8 @@ use args::{
 };
 pub use error::BenchError;
 use experiment::{
-    compile, compression, coroutine, inlj, io, lookup, memory, neighbour, prefetch, probe, rate,
-    scan, spill, storage, suite, tpcc, ycsb,
+    compile, compression, coroutine, htap, inlj, io, lookup, memory, neighbour, prefetch, probe,
+    rate, scan, spill, storage, suite, tpcc, ycsb,
 };
 use report::{Machine, Point, Settings};
 pub use size_class::SizeClass;
@@ -65,6 +65,7 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
         Experiment::Coroutine(args) => coroutine::run(args)?,
         Experiment::Tpcc(args) => tpcc::run(args)?,
         Experiment::Ycsb(args) => ycsb::run(args)?,
+        Experiment::Htap(args) => htap::run(args)?,
         Experiment::Memory(memory) => {
             let (points, outcome) = memory::run(memory, &machine)?;
             verdict = outcome.and(memory::check(&points));

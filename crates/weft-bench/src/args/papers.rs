@@ -212,6 +212,34 @@ pub struct TpccArgs {
     pub seconds: f64,
 }
 
+/// `weft-bench htap`.
+#[derive(Args, Clone, Debug)]
+pub struct HtapArgs {
+    /// Options of every experiment.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// How transactions run: as for `tpcc`
+    #[arg(long, default_value = "corobase", value_name = "VARIANT", value_parser = ["naive", "ermia", "coro-mk", "corobase-fn", "corobase", "corobase-hard", "hybrid"])]
+    pub variant: String,
+
+    /// Warehouses, of about 330 MiB of memory each with what transactions add
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32_767))]
+    pub warehouses: u16,
+
+    /// Transactions of a worker at a time, of the variants with batches
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub batch: u32,
+
+    /// Threads of the queries, beside those of the transactions
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub query_threads: u32,
+
+    /// Time of the run of transactions alone
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: f64,
+}
+
 /// `weft-bench ycsb`.
 #[derive(Args, Clone, Debug)]
 pub struct YcsbArgs {

@@ -4,6 +4,7 @@ mod apart;
 pub mod compile;
 pub mod compression;
 pub mod coroutine;
+pub mod htap;
 pub mod inlj;
 pub mod io;
 pub mod lookup;

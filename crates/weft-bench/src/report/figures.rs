@@ -124,6 +124,7 @@ pub fn experiment_title(experiment: &str) -> String {
         "probe" => "Index probing in memory (CoroBase, Figure 5.1)".to_string(),
         "coroutine" => "Calls of an awaited function".to_string(),
         "tpcc" => "TPC-C in memory (CoroBase, Table 5.1, Figures 5.10 and 5.11)".to_string(),
+        "htap" => "TPC-C beside the queries of the CH-benCHmark".to_string(),
         "ycsb" => "YCSB (CoroBase, Figures 5.2 to 5.8)".to_string(),
         "prefetch" => "Memory accesses: prefetching with coroutines".to_string(),
         "tpch" => "TPC-H: 22 queries, cold and hot".to_string(),

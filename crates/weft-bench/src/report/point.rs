@@ -19,14 +19,14 @@ const FAILED: &str = "failed: ";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Which experiment: `io`, `scan`, `lookup`, `prefetch`, `tpch`, `tpcds`, `memory`, `storage`, `agg`,
-    /// `join`, `sort`, `compression`, `rate`, `compile`, `inlj`, `probe`, `coroutine`, `tpcc` or `ycsb`.
+    /// `join`, `sort`, `compression`, `rate`, `compile`, `inlj`, `probe`, `coroutine`, `tpcc`, `ycsb` or `htap`.
     pub experiment: String,
     /// Access pattern: for `io` `sequential`, `random`, `random-swips` (through the buffer pool),
     /// `dram-sequential`, `dram-random` or `dram-latency`; for `prefetch` the variant measured; for
     /// the others the query, the column or what was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// The number of the query of TPC-H, for `inlj`.
+    /// The number of the query of TPC-H, for `inlj`; of the CH-benCHmark, for `htap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<u32>,
     /// How index probes were made, for `probe`: `naive`, `ermia`, `amac-mk`, `coro-mk` or `coro-fn-mk`; how transactions were run, for
@@ -43,7 +43,7 @@ pub struct Point {
     /// The mix of transactions, for `tpcc`: `tpcc`, `tpccr` or `tpcch`; what they do, for `ycsb`: `read`, `update`, `rmw`, `mixed`, `insert` or `scan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// Warehouses, for `tpcc`.
+    /// Warehouses, for `tpcc` and `htap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warehouses: Option<u32>,
     /// Suppliers that Q2* looks at, for `tpcch`.
@@ -335,11 +335,12 @@ pub fn schemes() -> impl Iterator<Item = String> {
 /// What each field of a point means, one per line, for `--help` and for readers of the files.
 pub const FIELD_HELP: &str = "\
 experiment           io | scan | lookup | prefetch | tpch | tpcds | memory | storage | agg | join |
-                     sort | compression | rate | compile | inlj | probe | coroutine | tpcc | ycsb
+                     sort | compression | rate | compile | inlj | probe | coroutine | tpcc | ycsb |
+                     htap
 pattern              io: sequential | random | random-swips (through the buffer pool), and of memory
                      dram-sequential | dram-random | dram-latency; prefetch: the variant;
                      others: the query, the column or what was done
-query                inlj: number of the query of TPC-H
+query                inlj: number of the query of TPC-H; htap: of the CH-benCHmark
 variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk;
                      tpcc, ycsb: naive | ermia | amac-mk | coro-mk | coro-fn-mk | corobase-fn |
                      corobase | corobase-hard | hybrid;
@@ -347,7 +348,7 @@ variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk;
 suspends             coroutine: true if each call suspended once
 batch                probe: lookups in flight at a time; tpcc, ycsb: transactions of a thread
 workload             tpcc: tpcc | tpccr | tpcch; ycsb: read | update | rmw | mixed | insert | scan
-warehouses           tpcc: warehouses
+warehouses           tpcc, htap: warehouses
 suppliers            tpcc: suppliers that Q2* looks at
 isolation            tpcc, ycsb: SI | SSN
 durable              tpcc: true if commits waited until they were durable
