@@ -36,7 +36,6 @@ mod numbers;
 mod paths;
 mod patterns;
 mod scalar;
-mod sha1;
 mod slices;
 mod structs;
 mod syntactic;

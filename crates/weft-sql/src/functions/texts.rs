@@ -9,12 +9,12 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result as DfResult, exec_err};
 use datafusion::logical_expr::ScalarUDF;
+use sha1::{Digest, Sha1};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::scalar::{Call, Kind, Rows, Scalar, Types, gives};
-use super::sha1;
 
 /// The functions.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
@@ -72,7 +72,7 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
             let values = rows.column::<BinaryViewArray>(0)?;
             rows.each::<String, StringViewArray>(|row| {
                 Ok(values.get(row).map(|bytes| {
-                    sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+                    Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
                 }))
             })
         },
