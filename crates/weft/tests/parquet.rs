@@ -1,11 +1,16 @@
-//! Parquet files that the workers read: damaged ones, many, some that change, with little memory, and reads that are broken off.
+//! Parquet files that the workers read: damaged ones, many, some that change, with columns that share a name, with little memory, and reads that are broken off.
 
 mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow::datatypes::{Field, Int64Type, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use support::{check, check_error, database, rows};
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
@@ -200,4 +205,51 @@ fn rows_come_in_the_order_of_the_files_to_one_thread() {
         pattern.display()
     );
     check(&session, &sql, &["7", "4999", "7", "4999", "7", "4999"]);
+}
+
+#[test]
+fn columns_that_share_a_name_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.parquet");
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), Some("y"), None]));
+    let others: ArrayRef = Arc::new(Int64Array::from(vec![10, 20, 30]));
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>([
+        Some(vec![Some(7), None]),
+        None,
+        Some(vec![]),
+    ]));
+    // The name that the second `a` would have is taken.
+    let columns = [("a", numbers), ("a", texts), ("a_1", others), ("a", lists)];
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))
+        .collect();
+    let columns = columns.into_iter().map(|(_, column)| column).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    for has_arrow_schema in [true, false] {
+        let options = ArrowWriterOptions::new().with_skip_arrow_metadata(!has_arrow_schema);
+        let file = fs::File::create(&path).unwrap();
+        let mut writer = ArrowWriter::try_new_with_options(file, batch.schema(), options).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        for engine in ["weft", "datafusion"] {
+            let database = open("256MiB");
+            let session = database.session().unwrap();
+            session.execute(&format!("SET engine = '{engine}'")).unwrap();
+            let of = |sql: &str| rows(&session, &sql.replace("FILE", &path.display().to_string()));
+            let described = of("DESCRIBE SELECT * FROM 'FILE'");
+            let names: Vec<&str> =
+                described.iter().filter_map(|row| row.split_whitespace().next()).collect();
+            assert_eq!(names, ["a", "a_2", "a_1", "a_3"]);
+            assert_eq!(
+                of("SELECT * FROM 'FILE'"),
+                ["1 x 10 [7, NULL]", "NULL y 20 NULL", "3 NULL 30 []"]
+            );
+            // Conditions and statistics are of the column that they name.
+            assert_eq!(of("SELECT a FROM 'FILE' WHERE a_2 = 'y' OR a_1 = 30"), ["NULL", "3"]);
+            assert_eq!(of("SELECT a_3[1], a_1 FROM 'FILE' WHERE a < 2"), ["7 10"]);
+            assert_eq!(of("SELECT max(a), max(a_2), max(a_1) FROM 'FILE'"), ["3 y 30"]);
+        }
+    }
 }
