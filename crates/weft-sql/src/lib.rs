@@ -221,7 +221,7 @@ pub use parameters::{Parameters, insert_of_rows, relation_names};
 pub use postgres::{
     Backend, Client, ClientSetting, OWNER, POSTGRES_TYPE, POSTGRES_VERSION, array_items,
 };
-pub use relation::{BatchReader, BatchSource, Relation};
+pub use relation::{BatchReader, BatchSource, Relation, SourceStatistics};
 pub use running::{ResultKind, Running};
 pub use session::Session;
 pub use settings::Setting;

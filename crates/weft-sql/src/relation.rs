@@ -40,6 +40,31 @@ const BATCHES_MAX: usize = 2;
 /// Batches, one after the other. To be read on a thread that may block.
 pub type BatchReader = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 
+/// What is known of a source's rows before they are read. Numbers may be estimates: joins are ordered by them, and no answer depends on them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceStatistics {
+    /// Rows.
+    pub rows: Option<u64>,
+    /// Distinct values of each column, by its number. Columns behind the last number are not known.
+    pub distinct_values: Vec<Option<u64>>,
+}
+
+impl SourceStatistics {
+    /// The same for DataFusion, of the columns of these numbers.
+    fn of_columns(&self, schema: &Schema, columns: impl Iterator<Item = usize>) -> Statistics {
+        let number = |known: Option<u64>| match known.map(usize::try_from) {
+            Some(Ok(number)) => Precision::Inexact(number),
+            _ => Precision::Absent,
+        };
+        let mut statistics = Statistics::new_unknown(schema);
+        statistics.num_rows = number(self.rows);
+        for (of_column, column) in statistics.column_statistics.iter_mut().zip(columns) {
+            of_column.distinct_count = number(self.distinct_values.get(column).copied().flatten());
+        }
+        statistics
+    }
+}
+
 /// Something that can be read as record batches.
 pub trait BatchSource: Send + Sync {
     /// The columns.
@@ -50,6 +75,11 @@ pub trait BatchSource: Send + Sync {
     /// # Errors
     /// If it cannot be read, or not once more.
     fn open(&self, columns: &[usize]) -> Result<BatchReader>;
+
+    /// What is known of the rows when a statement is planned: nothing, if the source does not say. To be had without reading rows.
+    fn statistics(&self) -> SourceStatistics {
+        SourceStatistics::default()
+    }
 }
 
 /// A relation of a session. Clones are the same one.
@@ -120,10 +150,21 @@ impl Relation {
         Arc::clone(&self.seen)
     }
 
+    /// The rows of batches in memory.
     fn rows(&self) -> Option<usize> {
         match &self.rows {
             Rows::InMemory(batches) => Some(batches.iter().map(RecordBatch::num_rows).sum()),
             Rows::Reader(_) => None,
+        }
+    }
+
+    fn statistics(&self) -> SourceStatistics {
+        match &self.rows {
+            Rows::InMemory(_) => SourceStatistics {
+                rows: self.rows().map(|rows| rows as u64),
+                ..SourceStatistics::default()
+            },
+            Rows::Reader(source) => source.statistics(),
         }
     }
 }
@@ -200,6 +241,11 @@ impl TableProvider for RelationTable {
 
     fn table_type(&self) -> TableType {
         TableType::Temporary
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let columns = 0..self.relation.seen.fields().len();
+        Some(self.relation.statistics().of_columns(&self.relation.seen, columns))
     }
 
     // Written out as `async_trait` would.
@@ -352,7 +398,8 @@ impl ExecutionPlan for RelationExec {
         _: &[Arc<Statistics>],
         args: &datafusion::physical_plan::statistics::StatisticsArgs,
     ) -> DfResult<Arc<Statistics>> {
-        let mut statistics = Statistics::new_unknown(&self.schema());
+        let columns = self.columns.iter().copied();
+        let mut statistics = self.relation.statistics().of_columns(&self.schema(), columns);
         if let Some(rows) = self.relation.rows() {
             statistics.num_rows = match args.partition() {
                 None => Precision::Exact(rows),

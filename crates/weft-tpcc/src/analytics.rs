@@ -16,7 +16,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use weft_index::Prefetching;
 use weft_txn::{Snapshot, Table};
 
-use crate::database::Database;
+use crate::database::{DISTRICTS, Database, SUPPLIERS};
 use crate::error::Result;
 use crate::rows::{
     Customer, District, History, Item, Nation, NewOrder, Order, OrderLine, Region, Row, Stock,
@@ -177,6 +177,47 @@ impl Relation {
     /// No row that a snapshot of now has has this id or a larger one.
     pub fn end(&self) -> u64 {
         self.table.row_end()
+    }
+
+    /// Rows, at most: as many as there have been.
+    pub fn rows(&self) -> u64 {
+        self.end()
+    }
+
+    /// About how many distinct values the column of a number has, if it is a key, or one of few values that the specification names.
+    pub fn distinct_values(&self, column: usize) -> Option<u64> {
+        /// Ends of names, with the number of values.
+        const FEW: [(&str, u64); 10] = [
+            ("_d_id", DISTRICTS as u64),
+            ("suppkey", SUPPLIERS as u64),
+            ("nationkey", 25),
+            ("n_name", 25),
+            ("regionkey", 5),
+            ("r_name", 5),
+            ("ol_number", 15),
+            ("ol_cnt", 11),
+            ("carrier_id", 10),
+            ("ol_quantity", 10),
+        ];
+        let name = self.schema.fields().get(column)?.name();
+        if let Some((_, values)) = FEW.iter().find(|(end, _)| name.ends_with(end)) {
+            return Some(*values);
+        }
+        let (_, key) = name
+            .rsplit_once("_id")
+            .and_then(|(key, _)| key.rsplit_once('_').or(Some(("", key))))?;
+        let scale = self.database.scale();
+        match key {
+            "w" => Some(scale.warehouses.into()),
+            "d" => Some(DISTRICTS.into()),
+            "c" => Some(scale.customers.into()),
+            "i" => Some(scale.items.into()),
+            "o" => {
+                let districts = u64::from(scale.warehouses) * u64::from(DISTRICTS);
+                Some(self.database.orders.row_end().div_ceil(districts))
+            }
+            _ => None,
+        }
     }
 
     /// The rows with these ids that a snapshot has, with the columns of these numbers in their order. To be called on a worker.

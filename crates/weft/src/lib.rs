@@ -80,7 +80,7 @@ pub use weft_sql::{
     Backend, BatchReader, BatchSource, CLIENT_ROWS, CancelHandle, Client, ClientSetting,
     CopyStream, ErrorKind, FunctionCode, OWNER, POSTGRES_TYPE, POSTGRES_VERSION, Parameters,
     Position, Relation, Result, ResultKind, Role, SPILL_LEVELS, SessionFunction, Setting,
-    Signature, SqlError as Error, Standing, Statement, StreamFormat, TransactionStatus, Value,
-    array_items, copy_stream, grouped, insert_of_rows, is_incomplete, quoted, relation_names,
-    spill_level_name, split_statements, type_name, uuid_bytes,
+    Signature, SourceStatistics, SqlError as Error, Standing, Statement, StreamFormat,
+    TransactionStatus, Value, array_items, copy_stream, grouped, insert_of_rows, is_incomplete,
+    quoted, relation_names, spill_level_name, split_statements, type_name, uuid_bytes,
 };

@@ -7,13 +7,14 @@
 //! that of another engine (DataFusion's) on the same snapshot.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
-use weft::{BatchReader, BatchSource, DatabaseOptions, Session};
+use weft::{BatchReader, BatchSource, DatabaseOptions, Session, SourceStatistics};
 use weft_rt::io::DriverKind;
 use weft_rt::memory::{Ledger, slab};
 use weft_rt::{Runtime, RuntimeOptions};
@@ -72,6 +73,12 @@ struct Scan {
 impl BatchSource for Scan {
     fn schema(&self) -> arrow::datatypes::SchemaRef {
         Arc::clone(self.relation.schema())
+    }
+
+    fn statistics(&self) -> SourceStatistics {
+        let columns = 0..self.relation.schema().fields().len();
+        let distinct_values = columns.map(|column| self.relation.distinct_values(column)).collect();
+        SourceStatistics { rows: Some(self.relation.rows()), distinct_values }
     }
 
     fn open(&self, columns: &[usize]) -> weft::Result<BatchReader> {
@@ -149,9 +156,36 @@ impl Analyst {
         Ok(())
     }
 
-    /// Compares the answers of both engines on one snapshot.
-    fn check_answers(&self, queries: &[(u32, String)]) -> Result<(), BenchError> {
+    /// Writes the tables of a snapshot, and the answers of queries on it, as Parquet files.
+    fn export(
+        &self,
+        queries: &[(u32, String)],
+        snapshot: &Arc<Snapshot>,
+        directory: &Path,
+    ) -> Result<(), BenchError> {
+        let relations = self.tables.relations();
+        let tables = relations.iter().map(|relation| {
+            (relation.name().to_owned(), format!("SELECT * FROM {}", relation.name()))
+        });
+        let answers = queries.iter().map(|(number, sql)| (format!("query_{number}"), sql.clone()));
+        for (name, sql) in tables.chain(answers) {
+            let file = directory.join(name).with_extension("parquet").display().to_string();
+            let file = file.replace('\'', "''");
+            self.query(&format!("COPY ({sql}) TO '{file}'"), snapshot)?;
+        }
+        Ok(())
+    }
+
+    /// Compares the answers of both engines on one snapshot, which is exported if that is wanted.
+    fn check_answers(
+        &self,
+        queries: &[(u32, String)],
+        export: Option<&Path>,
+    ) -> Result<(), BenchError> {
         let snapshot = self.snapshot()?;
+        if let Some(directory) = export {
+            self.export(queries, &snapshot, directory)?;
+        }
         for (number, sql) in queries {
             let mut answers = Vec::new();
             for engine in ["datafusion", "weft"] {
@@ -202,7 +236,8 @@ pub fn run(args: &HtapArgs) -> Result<Vec<Point>, BenchError> {
         workers: query_workers,
         session: database.session().map_err(WorkloadError::statement("opening a session"))?,
     };
-    let queries = queries();
+    let mut queries = queries();
+    queries.retain(|(number, _)| args.queries.is_empty() || args.queries.contains(number));
     let mut points = Vec::new();
     let bar = data::measuring("htap", 3 * args.common.threads().len(), &args.common);
     for threads in args.common.threads() {
@@ -245,7 +280,7 @@ pub fn run(args: &HtapArgs) -> Result<Vec<Point>, BenchError> {
     bar.finish_and_clear();
     let checked = tables.clone();
     runtime.block_on(move || async move { weft_tpcc::check(&checked).await })??;
-    analyst.check_answers(&queries)?;
+    analyst.check_answers(&queries, args.export.as_deref())?;
     points.iter_mut().for_each(|point| point.answer = Some("correct".to_owned()));
     Ok(points)
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::buffer::BooleanBuffer;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::default_table_source::{DefaultTableSource, source_as_provider};
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, ScalarValue, Statistics};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -92,8 +92,7 @@ impl Estimator {
     fn estimate_distinct(&self, plan: &LogicalPlan, column: &Column) -> f64 {
         let rows = self.rows(plan);
         let Some((scan, number)) = trace(plan, column) else { return rows };
-        let Some(table) = stored(scan) else { return rows };
-        let counted = table.learned().and_then(|statistics| statistics.distinct(number));
+        let counted = known_distinct(scan, number);
         // Some of the values are gone with the rows that conditions exclude.
         counted.map_or(rows, |distinct| (distinct as f64).clamp(1.0, rows))
     }
@@ -105,6 +104,10 @@ impl Estimator {
             Expr::Alias(alias) => self.expr_distinct(&alias.expr, plan),
             Expr::Cast(cast) => self.expr_distinct(&cast.expr, plan),
             Expr::Literal(..) => 1.0,
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Modulo, right }) => {
+                let values = self.expr_distinct(left, plan);
+                remainders(right).map_or(values, |remainders| values.min(remainders))
+            }
             other => {
                 let of = |column: &&Column| self.distinct(plan, column);
                 other.column_refs().iter().map(of).product::<f64>().min(self.rows(plan))
@@ -179,6 +182,18 @@ impl Estimator {
     }
 }
 
+/// The different remainders of numbers that are not negative, divided by a constant.
+fn remainders(divisor: &Expr) -> Option<f64> {
+    match divisor {
+        Expr::Cast(cast) => remainders(&cast.expr),
+        Expr::Literal(value, _) => match value.cast_to(&DataType::Float64) {
+            Ok(ScalarValue::Float64(Some(divisor))) => Some(divisor.abs().max(1.0)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// What a condition that no statistics tell about lets through.
 pub(super) fn guess(condition: &Expr) -> f64 {
     match condition {
@@ -204,10 +219,26 @@ fn table_rows(scan: &TableScan) -> f64 {
     if let Some(table) = stored(scan) {
         return table.rows() as f64;
     }
-    let provider = source_as_provider(&scan.source).ok();
-    let statistics = provider.and_then(|provider| provider.statistics());
+    let statistics = provided(scan);
     let rows = statistics.and_then(|statistics| statistics.num_rows.get_value().copied());
     rows.map_or(UNKNOWN_ROWS, |rows| rows as f64)
+}
+
+/// The distinct values of a table's column, as far as they were counted.
+fn known_distinct(scan: &TableScan, number: usize) -> Option<u64> {
+    match stored(scan) {
+        Some(table) => table.learned().and_then(|statistics| statistics.distinct(number)),
+        None => {
+            let statistics = provided(scan)?;
+            let column = statistics.column_statistics.get(number)?;
+            column.distinct_count.get_value().map(|distinct| *distinct as u64)
+        }
+    }
+}
+
+/// The statistics of what is no table of the store.
+fn provided(scan: &TableScan) -> Option<Statistics> {
+    source_as_provider(&scan.source).ok()?.statistics()
 }
 
 /// What conditions on a table let through together: as much as the zones of its row groups permit.
@@ -250,9 +281,7 @@ fn informed(scan: &TableScan, condition: &Expr) -> f64 {
         && let (Expr::Column(column), Expr::Literal(..)) | (Expr::Literal(..), Expr::Column(column)) =
             (left.as_ref(), right.as_ref())
         && let Some(number) = column_number(scan, column)
-        && let Some(distinct) = stored(scan)
-            .and_then(StoredTable::learned)
-            .and_then(|statistics| statistics.distinct(number))
+        && let Some(distinct) = known_distinct(scan, number)
     {
         return 1.0 / distinct.max(1) as f64;
     }
