@@ -36,7 +36,7 @@ use crate::statement_option::StatementOption;
 use crate::storage_parameters;
 use crate::text_kinds::TextKind;
 use crate::types::stored_type;
-use crate::uuids::has_uuid;
+use crate::uuids::{has_uuid, is_uuid};
 use crate::write::write_rows;
 
 /// What happens to the views that need what is dropped.
@@ -385,7 +385,7 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
             let message = "the name of a column cannot be empty";
             return Err(SqlError::new(ErrorKind::Semantic, message));
         }
-        if is_declared && has_uuid(field.data_type()) {
+        if is_declared && has_uuid(field) && !is_uuid(field) {
             let message = format!("column {}: UUID within another type", field.name());
             return Err(SqlError::not_supported(message)
                 .about(field.name())

@@ -79,7 +79,7 @@ impl ScalarUDFImpl for Fields {
                 ColumnarValue::Array(values) => Arc::clone(values),
             };
             let found = match (values.data_type(), key) {
-                (DataType::Map(..), Some(key)) if key.data_type().is_nested() => {
+                (DataType::Map(..), Some(key)) if is_compared(values.as_map(), key) => {
                     value_of(values.as_map(), key)?
                 }
                 _ => {
@@ -116,7 +116,13 @@ fn without(values: ArrayRef, nulls: Option<NullBuffer>) -> DfResult<ArrayRef> {
     Ok(make_array(values.to_data().into_builder().nulls(nulls).build()?))
 }
 
-/// The value of a key that is a list or a struct in each map.
+/// True of a key that DataFusion does not find: a list, a struct, or a text in another form than those of the maps.
+fn is_compared(maps: &MapArray, key: &ScalarValue) -> bool {
+    let (keys, key) = (maps.keys().data_type(), key.data_type());
+    key.is_nested() || (key.is_string() && keys.is_string() && key != *keys)
+}
+
+/// The value of a key that DataFusion does not find in each map.
 fn value_of(maps: &MapArray, key: &ScalarValue) -> DfResult<ArrayRef> {
     let key = key.cast_to(maps.keys().data_type())?.to_array()?;
     let compare = make_comparator(maps.keys().as_ref(), key.as_ref(), SortOptions::default())?;

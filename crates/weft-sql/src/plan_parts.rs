@@ -7,7 +7,7 @@ use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 
-use crate::uuids::{gives_uuid, has_uuid, is_uuid};
+use crate::uuids::{gives_uuid, has_uuid};
 
 /// Kinds of nodes, of expressions and of types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Parts {
 
     fn of_field(field: &Field) -> Parts {
         let parts = Parts::of_type(field.data_type());
-        if is_uuid(field) || has_uuid(field.data_type()) { parts | Parts::UUID } else { parts }
+        if has_uuid(field) { parts | Parts::UUID } else { parts }
     }
 
     fn of_type(data_type: &DataType) -> Parts {

@@ -19,30 +19,50 @@ pub(crate) fn rewrite_expressions(
     plan: LogicalPlan,
     rewrite: impl Fn(Expr, &DFSchema) -> DfResult<Transformed<Expr>>,
 ) -> DfResult<LogicalPlan> {
+    rewrite_nodes(plan, rewrite, |node| Ok(Transformed::no(node)))
+}
+
+/// As [`rewrite_expressions`]; each node is then given to `finish`, before those above it are looked at.
+///
+/// # Errors
+/// Those of `rewrite` and `finish`, and of types that do not fit any more.
+pub(crate) fn rewrite_nodes(
+    plan: LogicalPlan,
+    rewrite: impl Fn(Expr, &DFSchema) -> DfResult<Transformed<Expr>>,
+    finish: impl Fn(LogicalPlan) -> DfResult<Transformed<LogicalPlan>>,
+) -> DfResult<LogicalPlan> {
     let any_changed = Cell::new(false);
     let rewritten = plan.transform_up_with_subqueries(|plan| {
-        // The numbers of a LIMIT are not computed.
-        if matches!(plan, LogicalPlan::Limit(_)) {
-            return recompute(Transformed::no(plan), &any_changed);
-        }
-        if let LogicalPlan::Union(_) | LogicalPlan::SubqueryAlias(_) = &plan {
-            return recompute(Transformed::no(plan), &any_changed);
-        }
-        let schema = known_columns(&plan);
-        let names = NamePreserver::new(&plan);
-        let mapped = plan.map_expressions(|expr| {
-            // Wide tables have thousands of columns.
-            if is_plain(&expr) {
-                return Ok(Transformed::no(expr));
-            }
-            let name = names.save(&expr);
-            let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
-            Ok(rewritten.update_data(|expr| name.restore(expr)))
-        })?;
-        any_changed.set(any_changed.get() || mapped.transformed);
-        recompute(mapped, &any_changed)
+        let node = rewrite_node(plan, &rewrite, &any_changed)?;
+        let finished = node.transform_data(&finish)?;
+        any_changed.set(any_changed.get() || finished.transformed);
+        Ok(finished)
     })?;
     Ok(rewritten.data)
+}
+
+fn rewrite_node(
+    plan: LogicalPlan,
+    rewrite: &impl Fn(Expr, &DFSchema) -> DfResult<Transformed<Expr>>,
+    any_changed: &Cell<bool>,
+) -> DfResult<Transformed<LogicalPlan>> {
+    // The numbers of a LIMIT are not computed.
+    if let LogicalPlan::Limit(_) | LogicalPlan::Union(_) | LogicalPlan::SubqueryAlias(_) = &plan {
+        return recompute(Transformed::no(plan), any_changed);
+    }
+    let schema = known_columns(&plan);
+    let names = NamePreserver::new(&plan);
+    let mapped = plan.map_expressions(|expr| {
+        // Wide tables have thousands of columns.
+        if is_plain(&expr) {
+            return Ok(Transformed::no(expr));
+        }
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })?;
+    any_changed.set(any_changed.get() || mapped.transformed);
+    recompute(mapped, any_changed)
 }
 
 /// The columns that the expressions of a node may use.

@@ -9,11 +9,12 @@ use datafusion::logical_expr::LogicalPlan;
 
 use crate::error::Result;
 use crate::optimize::analyzed;
+use crate::uuids::shown_schema;
 
 /// The columns of a query with the types that its rows have.
 ///
 /// # Errors
 /// If its types cannot be coerced.
 pub(crate) fn result_schema(state: &SessionState, plan: &LogicalPlan) -> Result<Schema> {
-    Ok(analyzed(state, plan.clone(), || {})?.schema().as_arrow().clone())
+    Ok(shown_schema(analyzed(state, plan.clone(), || {})?.schema().as_arrow()))
 }

@@ -34,6 +34,7 @@ use crate::spill_files::task_context;
 use crate::statement::Parsed;
 use crate::transactions::SessionTransaction;
 use crate::unsupported;
+use crate::uuids::shown_rows;
 use crate::zoned_times;
 
 /// How often a statement begins anew because another one was faster to change the rows that it changes.
@@ -164,6 +165,7 @@ async fn attempt(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
     run.session.engine().ledger().trim_code_of_small();
     match start(run, 0).await? {
         Started::Rows(stream) => {
+            let stream = shown_rows(stream);
             // Types of all values may be others than those of a sample, with which the result was announced.
             if let Some(misfit) = reader.misfit.take()
                 && !reader.was_announced(&stream.schema())

@@ -22,6 +22,7 @@ use crate::session::Session;
 use crate::statement::{self, Parsed};
 use crate::text;
 use crate::types::{field_named, field_type_name};
+use crate::uuids::shown_schema;
 
 /// The types of a statement's parameters and of its columns.
 #[derive(Clone, Debug)]
@@ -182,7 +183,7 @@ async fn columns_of(
             let plan = catalog.plan(&state, *parsed).await?;
             let plan =
                 state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
-            Ok(Some(Arc::clone(plan.schema().inner())))
+            Ok(Some(Arc::new(shown_schema(plan.schema().as_arrow()))))
         }
         Parsed::Sql(parsed) if insert_of(&parsed).is_some_and(|of| of.returning.is_some()) => {
             match insert_of(&parsed) {

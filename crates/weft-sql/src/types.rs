@@ -23,6 +23,7 @@ use crate::statement::fold;
 use crate::struct_types;
 use crate::text::tokenize;
 use crate::text_kinds::TextKind;
+use crate::uuids::shown;
 
 /// Digits of a decimal number, at most.
 const DECIMAL_DIGITS_MAX: u64 = 38;
@@ -283,7 +284,7 @@ pub(crate) fn column_type_name(column: &Column) -> String {
 pub(crate) fn field_type_name(field: &Field) -> String {
     match TextKind::of_field(field) {
         Some(kind) => kind.name().to_owned(),
-        None => type_name(field.data_type()),
+        None => type_name(shown(field).data_type()),
     }
 }
 

@@ -29,6 +29,7 @@ use weft_remote::name_of_location;
 
 use super::guard::caught;
 use crate::postgres::POSTGRES_TYPE;
+use crate::uuids::WITHIN;
 
 /// A column chunk that expands by more than this factor, and beyond the memory limit, is refused.
 const EXPANSION_MAX: u64 = 1_000;
@@ -267,6 +268,7 @@ fn plain_field(field: &Arc<Field>) -> Arc<Field> {
     };
     let mut metadata = field.metadata().clone();
     metadata.remove(POSTGRES_TYPE);
+    metadata.remove(WITHIN);
     Arc::new(field.as_ref().clone().with_data_type(data_type).with_metadata(metadata))
 }
 

@@ -1,34 +1,82 @@
 //! Casts to and from UUID, and what has UUIDs among its values and texts beside them, which become UUIDs there: CASE, `coalesce` and
-//! their like, UNION, comparisons.
+//! their like, lists, UNION, comparisons. What is made of UUIDs is marked ([`Places`]) where DataFusion leaves the mark out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, DFSchema, Result as DfResult, not_impl_err, plan_err};
-use datafusion::logical_expr::expr::InSubquery;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{
+    Column, DFSchema, Result as DfResult, ScalarValue, not_impl_err, plan_err,
+};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, HigherOrderFunction, InSubquery, Lambda, ScalarFunction, WindowFunction,
+};
 use datafusion::logical_expr::{
-    Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery, TryCast, Union,
+    Cast, EmptyRelation, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery, TryCast,
+    Union, Unnest,
 };
 use datafusion::optimizer::AnalyzerRule;
 use weft_json::is_json;
 
-use super::functions::{BYTES, OF, OF_LIST, OF_LIST_OR_NULL, OF_OR_NULL, TEXT};
-use super::{is_uuid, uuid_field};
+use super::functions::{BYTES, OF, OF_OR_NULL, TEXT, made_at, no_uuid, unmarked as unmarked_value};
+use super::places::{Places, merged, unmarked, with_children};
+use super::{canonical, is_uuid};
+use crate::compared_types::compared;
 use crate::json::{json_as, json_value};
-use crate::plan_walk::{recompute_all, rewrite_expressions};
+use crate::plan_walk::rewrite_nodes;
 use crate::types::{field_type_name, type_name};
 
-/// Functions whose result is one of their arguments.
+/// What an argument of a function has to do with a type that several of them share.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    /// A value of the type.
+    Value,
+    /// A list of values of the type, or a map with such keys.
+    Holder,
+    /// Something else.
+    Other,
+}
+
+use Role::{Holder, Other, Value};
+
+/// Functions with arguments that share a type, what their arguments are, and what all behind these are.
+const SHARING: [(&[&str], &[Role], Role); 7] = [
+    (
+        &["coalesce", "nvl", "ifnull", "nullif", "greatest", "least", "make_array", "list_value"],
+        &[],
+        Value,
+    ),
+    (
+        &["list_append", "array_push_front", "list_contains", "list_position", "array_remove_all"],
+        &[Holder, Value],
+        Other,
+    ),
+    (&["array_remove", "array_remove_n", "array_positions"], &[Holder, Value], Other),
+    (&["list_prepend"], &[Value, Holder], Other),
+    (&["array_replace", "array_replace_all", "array_replace_n"], &[Holder, Value, Value], Other),
+    (&["list_resize", "array_resize"], &[Holder, Other, Value], Other),
+    (
+        &[
+            "list_concat",
+            "list_has_any",
+            "list_has_all",
+            "list_intersect",
+            "array_except",
+            "array_union",
+            "map_concat",
+        ],
+        &[],
+        Holder,
+    ),
+];
+
+/// Functions whose result is one of their arguments, though some do not take all types.
 const CHOICES: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
 
-/// Functions that look for an element in a list.
-const SEARCHES: [&str; 2] = ["list_contains", "list_position"];
-
-/// Functions that compare the elements of two lists.
-const TWO_LISTS: [&str; 2] = ["list_has_any", "list_has_all"];
+/// Functions of maps that are given a key.
+const BY_KEY: [&str; 4] = ["map_extract", "map_extract_value", "element_at", "map_contains"];
 
 /// Makes functions of casts to and from UUID. To be applied before those of JSON.
 #[derive(Debug)]
@@ -36,8 +84,7 @@ pub(crate) struct UuidCasts;
 
 impl AnalyzerRule for UuidCasts {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        let plan = rewrite_expressions(with_uuid_sides(plan)?, rewrite)?;
-        with_uuid_sides(plan)
+        rewrite_nodes(plan, rewrite, finish)
     }
 
     fn name(&self) -> &str {
@@ -50,73 +97,244 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
         Expr::Cast(Cast { expr, field }) => cast(*expr, field, false, schema),
         Expr::TryCast(TryCast { expr, field }) => cast(*expr, field, true, schema),
         Expr::Case(mut case) => {
-            let mut compared = false;
+            let mut changed = false;
             if let Some(operand) = &case.expr
-                && is_uuid_of(operand, schema)
+                && let Some(of_operand) = shape_of(operand, schema)
+                && !Places::of_shape(&of_operand).is_empty()
             {
                 for (when, _) in &mut case.when_then_expr {
-                    compared |= make_uuid(when, schema);
+                    if let Some(shape) =
+                        shape_of(when, schema).and_then(|of| merged(&of, &of_operand))
+                    {
+                        changed |= become_of(when, &shape, schema);
+                    }
                 }
             }
             let then = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
             let values = then.chain(case.else_expr.as_deref_mut()).collect();
-            let is_uuid = unify(values, schema);
-            let case = Expr::Case(case);
-            Ok(match is_uuid {
-                true => Transformed::yes(OF.call(vec![case])),
-                false => Transformed::new_transformed(case, compared),
-            })
+            let shape = unify(values, schema, &mut changed);
+            let mut case = Expr::Case(case);
+            if let Some(shape) = shape {
+                changed |= become_of(&mut case, &shape, schema);
+            }
+            Ok(Transformed::new_transformed(case, changed))
         }
-        Expr::ScalarFunction(mut call) if CHOICES.contains(&call.func.name()) => {
-            let is_uuid = unify(call.args.iter_mut().collect(), schema);
-            let call = Expr::ScalarFunction(call);
-            Ok(match is_uuid {
-                true => Transformed::yes(OF.call(vec![call])),
-                false => Transformed::no(call),
-            })
-        }
-        Expr::ScalarFunction(mut call)
-            if SEARCHES.contains(&call.func.name()) || TWO_LISTS.contains(&call.func.name()) =>
-        {
-            let has_lists = TWO_LISTS.contains(&call.func.name());
-            let changed = match call.args.as_mut_slice() {
-                [list, other] => compare_elements(list, other, has_lists, schema),
-                _ => false,
-            };
-            Ok(Transformed::new_transformed(Expr::ScalarFunction(call), changed))
-        }
+        Expr::ScalarFunction(call) => called(call, schema),
+        Expr::HigherOrderFunction(call) => called_with_lambdas(call, schema),
         other => Ok(Transformed::no(other)),
     }
 }
 
-/// Makes UUIDs of the texts in a list that are compared with UUIDs, or of what they are compared with; returns whether something was
-/// changed. `other` is an element, or with `is_list` a list, too.
-fn compare_elements(list: &mut Expr, other: &mut Expr, is_list: bool, schema: &DFSchema) -> bool {
-    let (of_list, of_other) = match (list.to_field(schema), other.to_field(schema)) {
-        (Ok((_, of_list)), Ok((_, of_other))) => (of_list, of_other),
-        _ => return false,
+/// A call whose texts beside UUIDs are UUIDs, too, and whose result is marked as what is made of UUIDs.
+fn called(mut call: ScalarFunction, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+    let mut changed = false;
+    let is_known = |names: &[&str]| {
+        let mut aliases = call.func.aliases().iter();
+        names.contains(&call.func.name()) || aliases.any(|alias| names.contains(&alias.as_str()))
     };
-    let Some(item) = item_of(of_list.data_type()) else { return false };
-    let compared = if is_list { item_of(of_other.data_type()) } else { Some(&of_other) };
-    let Some(compared) = compared else { return false };
-    let is_text = |field: &Field| field.data_type().is_string() && !is_uuid(field);
-    if is_uuid(compared) && is_text(item) {
-        *list = OF_LIST.call(vec![std::mem::take(list)]);
-    } else if is_uuid(item) && is_text(compared) {
-        let of = if is_list { &OF_LIST } else { &OF };
-        *other = of.call(vec![std::mem::take(other)]);
-    } else {
-        return false;
+    let mut chosen = None;
+    if let Some((_, roles, rest)) = SHARING.iter().find(|(names, ..)| is_known(names)) {
+        let is_choice = is_known(&CHOICES);
+        let roles = roles.iter().chain(std::iter::repeat(rest)).copied();
+        let common = share(&mut call.args, roles, schema, &mut changed);
+        chosen = common.filter(|_| is_choice);
+    } else if is_known(&BY_KEY) {
+        share(&mut call.args, [Holder, Value, Other].into_iter(), schema, &mut changed);
+    } else if call.func.name() == "get_field"
+        && let [map, Expr::Literal(key, _), ..] = &mut call.args[..]
+        && let Some(text) = key.try_as_str().flatten()
+        && let Some(DataType::Map(entries, _)) = shape_of(map, schema)
+        && Places::of_shape(entries.data_type()).within(0).is_whole()
+    {
+        let canonical = canonical(text).ok_or_else(|| no_uuid(text))?;
+        *key = ScalarValue::Utf8View(Some(canonical));
+        changed = true;
     }
-    true
+    if call.func.name() == "typeof"
+        && let [value] = &call.args[..]
+        && let Ok((_, field)) = value.to_field(schema)
+        && !Places::of_field(&field).is_empty()
+    {
+        let name = ScalarValue::Utf8View(Some(field_type_name(&field)));
+        return Ok(Transformed::yes(Expr::Literal(name, None)));
+    }
+    let func = Arc::clone(&call.func);
+    let shape = chosen.or_else(|| {
+        asked(&call.args, schema, |args| Expr::ScalarFunction(ScalarFunction { func, args }))
+    });
+    let mut call = Expr::ScalarFunction(call);
+    if let Some(shape) = shape {
+        changed |= become_of(&mut call, &shape, schema);
+    }
+    Ok(Transformed::new_transformed(call, changed))
 }
 
-/// The field of a list's elements.
-fn item_of(data_type: &DataType) -> Option<&FieldRef> {
-    match data_type {
-        DataType::List(item) | DataType::LargeList(item) => Some(item),
-        _ => None,
+/// Makes UUIDs of the texts in arguments that share a type with UUIDs, and returns the shape of that type.
+fn share(
+    args: &mut [Expr],
+    roles: impl Iterator<Item = Role>,
+    schema: &DFSchema,
+    changed: &mut bool,
+) -> Option<DataType> {
+    let roles: Vec<Role> = roles.take(args.len()).collect();
+    let shared = |arg: &Expr, role: Role| {
+        let shape = shape_of(arg, schema)?;
+        match (role, &shape) {
+            (_, DataType::Null) | (Value, _) => Some(shape),
+            (Holder, DataType::List(item) | DataType::LargeList(item)) => {
+                Some(item.data_type().clone())
+            }
+            (Holder, DataType::Map(entries, _)) => match entries.data_type() {
+                DataType::Struct(fields) => Some(fields.first()?.data_type().clone()),
+                _ => None,
+            },
+            _ => None,
+        }
+    };
+    let mut common = DataType::Null;
+    for (arg, role) in args.iter().zip(&roles).filter(|(_, role)| **role != Other) {
+        common = merged(&common, &shared(arg, *role)?)?;
     }
+    if Places::of_shape(&common).is_empty() {
+        return None;
+    }
+    for (arg, role) in args.iter_mut().zip(roles).filter(|(_, role)| *role != Other) {
+        let Some(shape) = shape_of(arg, schema) else { continue };
+        let whole = match (role, &shape) {
+            (Value, _) => common.clone(),
+            (_, DataType::List(_) | DataType::LargeList(_)) => {
+                with_children(&shape, |_, item| with_type(item, common.clone()))
+            }
+            (_, DataType::Map(..)) => with_children(&shape, |_, entries| {
+                let keyed = with_children(entries.data_type(), |number, field| match number {
+                    0 => with_type(field, common.clone()),
+                    _ => Arc::clone(field),
+                });
+                with_type(entries, keyed)
+            }),
+            _ => continue,
+        };
+        if let Some(whole) = merged(&shape, &whole) {
+            *changed |= become_of(arg, &whole, schema);
+        }
+    }
+    Some(common)
+}
+
+fn with_type(field: &FieldRef, data_type: DataType) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
+}
+
+/// A call with functions of elements: those are UUIDs where the lists have UUIDs.
+fn called_with_lambdas(
+    call: HigherOrderFunction,
+    schema: &DFSchema,
+) -> DfResult<Transformed<Expr>> {
+    let HigherOrderFunction { func, mut args } = call;
+    let Some((given, columns)) = stand_ins(&args, schema) else {
+        return Ok(Transformed::no(Expr::HigherOrderFunction(HigherOrderFunction { func, args })));
+    };
+    let mut known = schema.clone();
+    known.merge(&columns);
+    let undecided = given.iter().map(|arg| match arg {
+        Expr::Lambda(Lambda { params, .. }) => {
+            let body = Box::new(Expr::Literal(ScalarValue::Null, None));
+            Expr::Lambda(Lambda { params: params.clone(), body })
+        }
+        other => other.clone(),
+    });
+    let parameters = HigherOrderFunction::new(Arc::clone(&func), undecided.collect());
+    // A function that cannot tell takes no UUIDs.
+    let parameters = parameters.lambda_parameters(&known).unwrap_or_default();
+    let mut bodies = Vec::new();
+    let lambdas = args.iter_mut().filter_map(|arg| match arg {
+        Expr::Lambda(lambda) => Some(lambda),
+        _ => None,
+    });
+    for (lambda, fields) in lambdas.zip(parameters) {
+        let places: HashMap<&String, Places> = lambda
+            .params
+            .iter()
+            .zip(&fields)
+            .map(|(name, field)| (name, Places::of_shape(field.data_type())))
+            .collect();
+        let body = std::mem::take(lambda.body.as_mut());
+        let body = with_variables(body, |name| places.get(name).cloned())?;
+        let body = body.transform_up(|expr| {
+            compared(expr, schema)?.transform_data(|expr| rewrite(expr, schema))
+        })?;
+        bodies.push(shape_of(&body.data, schema));
+        *lambda.body = with_variables(body.data, |_| Some(Places::default()))?;
+    }
+    let mut known = columns.iter().map(|(_, field)| Arc::clone(field)).collect::<Vec<_>>();
+    let mut bodies = bodies.into_iter();
+    let given = given.into_iter().map(|arg| match arg {
+        Expr::Lambda(lambda) => {
+            let Some(Some(shape)) = bodies.next() else { return Expr::Lambda(lambda) };
+            let name = format!("body of {}", known.len());
+            known.push(Arc::new(Field::new(&name, shape, true)));
+            let body = Box::new(Expr::Column(Column::new_unqualified(name)));
+            Expr::Lambda(Lambda { params: lambda.params, body })
+        }
+        other => other,
+    });
+    let given: Vec<Expr> = given.collect();
+    let known = DFSchema::from_unqualified_fields(known.into(), HashMap::new())?;
+    let asked = Expr::HigherOrderFunction(HigherOrderFunction::new(Arc::clone(&func), given));
+    let shape = asked.to_field(&known).ok().map(|(_, field)| field.data_type().clone());
+    let mut call = Expr::HigherOrderFunction(HigherOrderFunction { func, args });
+    if let Some(shape) = shape.filter(|shape| !Places::of_shape(shape).is_empty()) {
+        become_of(&mut call, &shape, schema);
+    }
+    Ok(Transformed::yes(call))
+}
+
+/// An expression whose variables of lambdas have marks of other places, as a function tells for a name.
+fn with_variables(body: Expr, places: impl Fn(&String) -> Option<Places>) -> DfResult<Expr> {
+    let marked = body.transform_up(|expr| {
+        let Expr::LambdaVariable(mut variable) = expr else { return Ok(Transformed::no(expr)) };
+        if let (Some(field), Some(places)) = (&variable.field, places(&variable.name)) {
+            variable.field = Some(Arc::new(places.mark(field.as_ref().clone())));
+        }
+        Ok(Transformed::yes(Expr::LambdaVariable(variable)))
+    })?;
+    Ok(marked.data)
+}
+
+/// The arguments as columns whose types are the shapes of the arguments, but for constants and functions; `None` if none has UUIDs.
+fn stand_ins(args: &[Expr], schema: &DFSchema) -> Option<(Vec<Expr>, DFSchema)> {
+    let (mut given, mut fields, mut has_uuids) = (Vec::new(), Vec::new(), false);
+    for (number, arg) in args.iter().enumerate() {
+        if let Expr::Lambda(_) = arg {
+            given.push(arg.clone());
+            continue;
+        }
+        let (_, field) = arg.to_field(schema).ok()?;
+        let places = Places::of_field(&field);
+        has_uuids |= !places.is_empty();
+        if let (Expr::Literal(..), true) = (arg, places.is_empty()) {
+            given.push(arg.clone());
+            continue;
+        }
+        let name = format!("argument {number}");
+        let shape = places.shape(field.data_type());
+        fields.push(Field::new(&name, shape, field.is_nullable()));
+        given.push(Expr::Column(Column::new_unqualified(name)));
+    }
+    let columns = DFSchema::from_unqualified_fields(fields.into(), HashMap::new()).ok()?;
+    has_uuids.then_some((given, columns))
+}
+
+/// The shape of what a function gives for arguments of the shapes of these. `None` if they have no UUIDs, or the function does not take
+/// any type.
+fn asked(
+    args: &[Expr],
+    schema: &DFSchema,
+    call: impl FnOnce(Vec<Expr>) -> Expr,
+) -> Option<DataType> {
+    let (given, columns) = stand_ins(args, schema)?;
+    let (_, field) = call(given).to_field(&columns).ok()?;
+    Some(field.data_type().clone()).filter(|shape| !Places::of_shape(shape).is_empty())
 }
 
 /// A cast as a function, if it is one to or from UUID.
@@ -150,77 +368,60 @@ fn cast(
             binary if binary.is_binary() => Transformed::yes(BYTES.call(vec![inner])),
             _ => return plan_err!("UUID cannot be cast to {}", field_type_name(&to)),
         },
-        (false, false) => match to.data_type() {
-            DataType::List(item) if is_uuid(item) => {
-                let texts = DataType::new_list(DataType::Utf8View, true);
-                let inner = again(inner, Arc::new(Field::new("item", texts, true)));
-                let of = if is_lenient { &OF_LIST_OR_NULL } else { &OF_LIST };
-                Transformed::yes(of.call(vec![inner]))
+        (false, false) => {
+            let (had, has) = (Places::of_field(&from), Places::of_field(&to));
+            if had.is_empty() && has.is_empty() {
+                return Ok(Transformed::no(again(inner, to)));
             }
-            nested if has_uuid(nested) => {
-                let name = type_name(nested);
-                return not_impl_err!(
-                    "{name}: UUID is known in columns and lists, not further within"
-                );
+            if had.have_blobs(to.data_type()) || has.have_blobs(from.data_type()) {
+                let (from, to) = (field_type_name(&from), type_name(to.data_type()));
+                return not_impl_err!("{from} as {to}: UUIDs within a value are no BLOBs");
             }
-            _ => Transformed::no(again(inner, to)),
-        },
+            let plain = has.with_texts(&unmarked(to.data_type()));
+            let to = Arc::new(to.as_ref().clone().with_data_type(plain));
+            let inner = if had.is_empty() { inner } else { unmarked_value(inner) };
+            Transformed::yes(made_at(&has, again(inner, to), is_lenient))
+        }
     })
 }
 
-/// True of a type within which UUIDs lie.
-pub(crate) fn has_uuid(data_type: &DataType) -> bool {
-    let is_or_has = |field: &FieldRef| is_uuid(field) || has_uuid(field.data_type());
-    match data_type {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => is_or_has(item),
-        DataType::Struct(fields) => fields.iter().any(is_or_has),
-        _ => false,
+/// The shape of what an expression gives; `None` if it has no type yet.
+fn shape_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    let (_, field) = expr.to_field(schema).ok()?;
+    Some(Places::of_field(&field).shape(field.data_type()))
+}
+
+/// Makes UUIDs of the texts where a shape has UUIDs, and marks them; returns whether there was something to do.
+fn become_of(expr: &mut Expr, shape: &DataType, schema: &DFSchema) -> bool {
+    let Ok((_, field)) = expr.to_field(schema) else { return false };
+    let places = Places::of_shape(shape);
+    let is_done = places.is_empty() || places == Places::of_field(&field);
+    if is_done || field.data_type().is_null() || !places.are_texts(field.data_type()) {
+        return false;
     }
+    *expr = made_at(&places, std::mem::take(expr), false);
+    true
 }
 
-fn is_uuid_of(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.to_field(schema).is_ok_and(|(_, field)| is_uuid(&field))
-}
-
-/// Makes a UUID of a text; returns whether it was one.
-fn make_uuid(expr: &mut Expr, schema: &DFSchema) -> bool {
-    let is_plain = expr
-        .to_field(schema)
-        .is_ok_and(|(_, field)| field.data_type().is_string() && !is_uuid(&field));
-    if is_plain {
-        *expr = OF.call(vec![std::mem::take(expr)]);
-    }
-    is_plain
-}
-
-/// Makes UUIDs of texts if any of the values is a UUID, and returns whether one is: then all are UUIDs or NULL.
-fn unify(values: Vec<&mut Expr>, schema: &DFSchema) -> bool {
-    let mut any_uuid = false;
+/// Makes UUIDs of texts if any of the values has UUIDs there, and returns the shape of all if one has.
+fn unify(values: Vec<&mut Expr>, schema: &DFSchema, changed: &mut bool) -> Option<DataType> {
+    let mut common = DataType::Null;
     for value in &values {
-        let Ok((_, field)) = value.to_field(schema) else { return false };
-        any_uuid |= is_uuid(&field);
-        if !field.data_type().is_string() && !field.data_type().is_null() {
-            return false;
-        }
+        common = merged(&common, &shape_of(value, schema)?)?;
     }
-    if any_uuid {
-        for value in values {
-            make_uuid(value, schema);
-        }
+    if Places::of_shape(&common).is_empty() {
+        return None;
     }
-    any_uuid
+    for value in values {
+        *changed |= become_of(value, &common, schema);
+    }
+    Some(common)
 }
 
-/// Both sides of a comparison, as UUIDs if one of them is a UUID and the other a text; and whether one was changed.
+/// Both sides of a comparison, as UUIDs where one of them has UUIDs and the other texts; and whether one was changed.
 pub(crate) fn paired(mut left: Expr, mut right: Expr, schema: &DFSchema) -> (Expr, Expr, bool) {
-    let changed = match (is_uuid_of(&left, schema), is_uuid_of(&right, schema)) {
-        (true, false) => make_uuid(&mut right, schema),
-        (false, true) => make_uuid(&mut left, schema),
-        _ => false,
-    };
+    let mut changed = false;
+    unify(vec![&mut left, &mut right], schema, &mut changed);
     (left, right, changed)
 }
 
@@ -234,37 +435,40 @@ pub(crate) fn compared_subquery(
 ) -> DfResult<Transformed<InSubquery>> {
     let plan = &compared.subquery.subquery;
     let [column] = plan.schema().fields().as_ref() else { return Ok(Transformed::no(compared)) };
-    match (is_uuid_of(&compared.expr, schema), is_uuid(column)) {
-        (false, true) => {
-            let changed = make_uuid(&mut compared.expr, schema);
-            Ok(Transformed::new_transformed(compared, changed))
-        }
-        (true, false) if column.data_type().is_string() => {
-            let plan = with_uuids(plan.as_ref().clone(), &[0])?;
-            let subquery = Subquery { subquery: Arc::new(plan), ..compared.subquery };
-            Ok(Transformed::yes(InSubquery { subquery, ..compared }))
-        }
-        _ => Ok(Transformed::no(compared)),
+    let (places, data_type) = (Places::of_field(column), column.data_type());
+    let common =
+        shape_of(&compared.expr, schema).and_then(|shape| merged(&shape, &places.shape(data_type)));
+    let Some(common) = common else { return Ok(Transformed::no(compared)) };
+    let mut changed = become_of(&mut compared.expr, &common, schema);
+    let common = Places::of_shape(&common);
+    if common != places && common.are_texts(data_type) {
+        let plan = with_uuids(plan.as_ref().clone(), &[common])?;
+        compared.subquery = Subquery { subquery: Arc::new(plan), ..compared.subquery };
+        changed = true;
     }
+    Ok(Transformed::new_transformed(compared, changed))
 }
 
-/// A plan whose columns of these numbers, of texts, are UUIDs.
-fn with_uuids(plan: LogicalPlan, numbers: &[usize]) -> DfResult<LogicalPlan> {
-    let columns = plan.schema().iter().enumerate().map(|(number, (table, field))| {
+/// A plan whose columns have UUIDs at these places.
+fn with_uuids(plan: LogicalPlan, places: &[Places]) -> DfResult<LogicalPlan> {
+    let columns = plan.schema().iter().zip(places).map(|((table, field), places)| {
         let column = Expr::Column(Column::new(table.cloned(), field.name()));
-        match numbers.contains(&number) {
-            true => OF.call(vec![column]).alias_qualified(table.cloned(), field.name()),
-            false => column,
+        match Places::of_field(field) == *places {
+            true => column,
+            false => {
+                let made = made_at(places, column, false);
+                made.alias_qualified(table.cloned(), field.name())
+            }
         }
     });
     let columns: Vec<Expr> = columns.collect();
     LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
-/// The plan, with UUIDs in all inputs of a UNION where they are in one and texts in another, and on both sides of the keys of a join, as
-/// which INTERSECT and EXCEPT are planned.
-fn with_uuid_sides(plan: LogicalPlan) -> DfResult<LogicalPlan> {
-    let unified = plan.transform_up_with_subqueries(|node| match node {
+/// Marks the columns that a node makes of UUIDs, makes UUIDs of texts in all inputs of a UNION where UUIDs are in one, and on both sides
+/// of the keys of a join, as which INTERSECT and EXCEPT are planned.
+fn finish(node: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
+    match node {
         LogicalPlan::Union(union) => {
             with_uuid_columns(union)?.map_data(|union| Ok(LogicalPlan::Union(union)))
         }
@@ -272,50 +476,135 @@ fn with_uuid_sides(plan: LogicalPlan) -> DfResult<LogicalPlan> {
             let mut changed = false;
             for (left, right) in &mut join.on {
                 let (of_left, of_right) = (join.left.schema(), join.right.schema());
-                changed |= match (is_uuid_of(left, of_left), is_uuid_of(right, of_right)) {
-                    (true, false) => make_uuid(right, of_right),
-                    (false, true) => make_uuid(left, of_left),
-                    _ => false,
-                };
+                let shapes = shape_of(left, of_left).zip(shape_of(right, of_right));
+                if let Some(common) = shapes.and_then(|(left, right)| merged(&left, &right)) {
+                    changed |= become_of(left, &common, of_left);
+                    changed |= become_of(right, &common, of_right);
+                }
             }
             Ok(Transformed::new_transformed(LogicalPlan::Join(join), changed))
         }
+        LogicalPlan::Aggregate(aggregate) => {
+            let schema = Arc::clone(aggregate.input.schema());
+            let made = aggregate.aggr_expr.iter().map(|expr| made_of_uuids(expr, &schema));
+            let made: Vec<Option<Places>> = made.collect();
+            with_marks(LogicalPlan::Aggregate(aggregate), made)
+        }
+        LogicalPlan::Window(window) => {
+            let schema = Arc::clone(window.input.schema());
+            let made = window.window_expr.iter().map(|expr| made_of_uuids(expr, &schema));
+            let made: Vec<Option<Places>> = made.collect();
+            with_marks(LogicalPlan::Window(window), made)
+        }
+        LogicalPlan::Unnest(unnest) => {
+            let made = unnested(&unnest);
+            with_marks(LogicalPlan::Unnest(unnest), made)
+        }
         other => Ok(Transformed::no(other)),
-    })?;
-    if unified.transformed { recompute_all(unified.data) } else { Ok(unified.data) }
+    }
+}
+
+/// The places of UUIDs in what an aggregate or window function gives; `None` if that is not known.
+fn made_of_uuids(expr: &Expr, schema: &DFSchema) -> Option<Places> {
+    let shape = match expr {
+        Expr::Alias(alias) => return made_of_uuids(&alias.expr, schema),
+        Expr::AggregateFunction(call) => asked(&call.params.args, schema, |args| {
+            let AggregateFunction { func, mut params } = call.clone();
+            params.args = args;
+            Expr::AggregateFunction(AggregateFunction { func, params })
+        }),
+        Expr::WindowFunction(call) => asked(&call.params.args, schema, |args| {
+            let WindowFunction { fun, mut params } = call.as_ref().clone();
+            params.args = args;
+            Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
+        }),
+        _ => None,
+    };
+    shape.map(|shape| Places::of_shape(&shape))
+}
+
+/// The places of UUIDs in the columns of what takes lists and structs apart.
+fn unnested(unnest: &Unnest) -> Vec<Option<Places>> {
+    let fields = unnest.input.schema().iter().map(|(table, field)| {
+        let shape = Places::of_field(field).shape(field.data_type());
+        let plain = Places::default().mark(field.as_ref().clone());
+        (table.cloned(), Arc::new(plain.with_data_type(shape)))
+    });
+    let asked = DFSchema::new_with_metadata(fields.collect(), HashMap::new()).and_then(|schema| {
+        let empty = EmptyRelation { produce_one_row: false, schema: Arc::new(schema) };
+        let input = Arc::new(LogicalPlan::EmptyRelation(empty));
+        LogicalPlan::Unnest(Unnest { input, ..unnest.clone() }).recompute_schema()
+    });
+    let Ok(asked) = asked else { return Vec::new() };
+    let fields = asked.schema().fields().iter();
+    fields.map(|field| Some(Places::of_shape(field.data_type()))).collect()
+}
+
+/// The plan with marks of these places in its last columns.
+fn with_marks(plan: LogicalPlan, last: Vec<Option<Places>>) -> DfResult<Transformed<LogicalPlan>> {
+    let fields = plan.schema().fields();
+    let mut places: Vec<Places> = fields.iter().map(|field| Places::of_field(field)).collect();
+    let first = fields.len().saturating_sub(last.len());
+    let mut changed = false;
+    for ((place, field), made) in places[first..].iter_mut().zip(&fields[first..]).zip(last) {
+        if let Some(made) = made
+            && made != *place
+            && made.are_texts(field.data_type())
+        {
+            (*place, changed) = (made, true);
+        }
+    }
+    match changed {
+        true => Ok(Transformed::yes(with_uuids(plan, &places)?)),
+        false => Ok(Transformed::no(plan)),
+    }
 }
 
 fn with_uuid_columns(union: Union) -> DfResult<Transformed<Union>> {
     let Union { mut inputs, schema } = union;
-    let is_one = |number: &usize| {
-        let mut fields = inputs.iter().filter_map(|input| input.schema().fields().get(*number));
-        let mut others = fields.clone().map(|field| field.data_type());
-        fields.any(|field| is_uuid(field)) && others.all(|of| of.is_string() || of.is_null())
+    let shape = |number: usize| {
+        let mut common = DataType::Null;
+        for input in &inputs {
+            let field = input.schema().fields().get(number)?;
+            common = merged(&common, &Places::of_field(field).shape(field.data_type()))?;
+        }
+        Some(common)
     };
-    let uuids: Vec<usize> = (0..schema.fields().len()).filter(is_one).collect();
+    let places: Vec<Places> = (0..schema.fields().len())
+        .map(|number| shape(number).map(|shape| Places::of_shape(&shape)).unwrap_or_default())
+        .collect();
     let mut changed = false;
     for input in &mut inputs {
-        let is_text = |number: &&usize| {
-            let field = input.schema().field(**number);
-            field.data_type().is_string() && !is_uuid(field)
-        };
-        let texts: Vec<usize> = uuids.iter().filter(is_text).copied().collect();
-        if !texts.is_empty() {
-            *input = Arc::new(with_uuids(input.as_ref().clone(), &texts)?);
+        let fields = input.schema().fields();
+        let wanted: Vec<Places> = fields
+            .iter()
+            .zip(&places)
+            .map(|(field, places)| match places.are_texts(field.data_type()) {
+                true if !places.is_empty() && !field.data_type().is_null() => places.clone(),
+                _ => Places::of_field(field),
+            })
+            .collect();
+        if fields.iter().zip(&wanted).any(|(field, wanted)| Places::of_field(field) != *wanted) {
+            *input = Arc::new(with_uuids(input.as_ref().clone(), &wanted)?);
             changed = true;
         }
     }
-    changed |= uuids.iter().any(|number| !is_uuid(schema.field(*number)));
-    if !changed {
-        return Ok(Transformed::no(Union { inputs, schema }));
-    }
-    let fields = schema.iter().enumerate().map(|(number, (table, field))| {
-        let field = match uuids.contains(&number) {
-            true => Arc::new(uuid_field(field.name()).with_nullable(field.is_nullable())),
-            false => Arc::clone(field),
+    let fields = schema.iter().zip(&places).map(|((table, field), places)| {
+        let field = match places.is_empty() || Places::of_field(field) == *places {
+            true => Arc::clone(field),
+            false => {
+                changed = true;
+                let field = field.as_ref().clone();
+                let texts = places.with_texts(field.data_type());
+                Arc::new(places.mark(field.with_data_type(texts)))
+            }
         };
         (table.cloned(), field)
     });
-    let schema = DFSchema::new_with_metadata(fields.collect(), HashMap::new())?;
+    let fields = fields.collect();
+    if !changed {
+        return Ok(Transformed::no(Union { inputs, schema }));
+    }
+    let schema = DFSchema::new_with_metadata(fields, HashMap::new())?;
     Ok(Transformed::yes(Union { inputs, schema: Arc::new(schema) }))
 }

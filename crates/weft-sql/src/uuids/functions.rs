@@ -4,19 +4,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
-use arrow::array::{TimestampMicrosecondArray, UInt32Array};
-use arrow::compute::cast;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, ListArray, StringViewArray,
+    StructArray, TimestampMicrosecondArray, UInt32Array, UInt64Array, make_array,
+};
+use arrow::compute::{cast, nullif, take};
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::{
     DataFusionError, Result as DfResult, ScalarValue, exec_datafusion_err, plan_err,
 };
 use datafusion::functions::string::uuid;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 
+use super::places::Places;
 use super::{is_canonical, parse, uuid_field, written};
 use crate::types::{ZONE, field_type_name};
 
@@ -38,9 +41,12 @@ enum Does {
     Of,
     /// As [`Does::Of`], with NULL for what is none.
     OfOrNull,
-    /// The UUID of each text of a list.
-    OfList,
-    OfListOrNull,
+    /// The UUIDs of the texts at places within a value.
+    Within,
+    /// As [`Does::Within`], with NULL for what is none.
+    WithinOrNull,
+    /// The value, as one of texts.
+    Unmarked,
     /// A random UUID of version 4.
     Random,
     /// A UUID of version 7: of the time, greater than those before it.
@@ -56,17 +62,35 @@ pub(super) static OF: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| named("uuid_of
 /// The cast to UUID that gives NULL for what is none.
 pub(super) static OF_OR_NULL: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| named("try_uuid_of", Does::OfOrNull));
-/// The cast of lists of texts to lists of UUIDs.
-pub(super) static OF_LIST: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| named("uuids_of", Does::OfList));
-/// As [`OF_LIST`], with NULL for elements that are none.
-pub(super) static OF_LIST_OR_NULL: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| named("try_uuids_of", Does::OfListOrNull));
 /// The cast of a UUID to VARCHAR.
 pub(super) static TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| named("uuid_text", Does::Text));
 /// The cast of a UUID to BLOB.
 pub(super) static BYTES: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| named("uuid_bytes", Does::Bytes));
+
+/// What has UUIDs within its values as a value that has texts there.
+static UNMARKED: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| named("uuids_unmarked", Does::Unmarked));
+
+/// What an expression gives, with UUIDs made of its texts at some places; with `is_lenient`, what is none is NULL.
+pub(super) fn made_at(places: &Places, expr: Expr, is_lenient: bool) -> Expr {
+    let (name, does) = match (places.is_whole(), is_lenient) {
+        (true, false) => return OF.call(vec![expr]),
+        (true, true) => return OF_OR_NULL.call(vec![expr]),
+        (false, false) => ("uuids_of", Does::Within),
+        (false, true) => ("try_uuids_of", Does::WithinOrNull),
+    };
+    if places.is_empty() {
+        return expr;
+    }
+    ScalarUDF::from(UuidFunction { places: places.clone(), ..function(name, does) })
+        .call(vec![expr])
+}
+
+/// What an expression gives, without a mark of UUIDs within its values.
+pub(super) fn unmarked(expr: Expr) -> Expr {
+    UNMARKED.call(vec![expr])
+}
 
 /// The functions that statements call.
 pub(crate) fn uuid_functions() -> [Arc<ScalarUDF>; 4] {
@@ -84,6 +108,10 @@ pub(crate) fn gives_uuid(function: &str) -> bool {
 }
 
 fn named(name: &'static str, does: Does) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(function(name, does)))
+}
+
+fn function(name: &'static str, does: Does) -> UuidFunction {
     let (aliases, signature) = match does {
         Does::Random => {
             let aliases = ["gen_random_uuid", "uuidv4"].map(str::to_owned).to_vec();
@@ -92,7 +120,7 @@ fn named(name: &'static str, does: Does) -> Arc<ScalarUDF> {
         Does::Timed => (Vec::new(), Signature::nullary(Volatility::Volatile)),
         _ => (Vec::new(), Signature::any(1, Volatility::Immutable)),
     };
-    Arc::new(ScalarUDF::from(UuidFunction { name, aliases, does, signature }))
+    UuidFunction { name, aliases, does, places: Places::default(), signature }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -100,6 +128,8 @@ struct UuidFunction {
     name: &'static str,
     aliases: Vec<String>,
     does: Does,
+    /// Where within its argument the texts are that become UUIDs.
+    places: Places,
     signature: Signature,
 }
 
@@ -116,12 +146,15 @@ impl ScalarUDFImpl for UuidFunction {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+    fn return_type(&self, given: &[DataType]) -> DfResult<DataType> {
         Ok(match self.does {
             Does::Of | Does::OfOrNull | Does::Random | Does::Timed | Does::Text => {
                 DataType::Utf8View
             }
-            Does::OfList | Does::OfListOrNull => DataType::List(Arc::new(uuid_field("item"))),
+            Does::Within | Does::WithinOrNull | Does::Unmarked => match given {
+                [given] => self.places.with_texts(given),
+                _ => return plan_err!("{} has one argument", self.name),
+            },
             Does::Bytes => DataType::BinaryView,
             Does::Version => DataType::UInt32,
             Does::Time => DataType::Timestamp(TimeUnit::Microsecond, Some(ZONE.into())),
@@ -132,9 +165,8 @@ impl ScalarUDFImpl for UuidFunction {
         if let Some(given) = args.arg_fields.first() {
             let kind = given.data_type();
             let is_taken = match self.does {
-                Does::OfList | Does::OfListOrNull => {
-                    matches!(kind, DataType::List(_) | DataType::Null)
-                }
+                Does::Within | Does::WithinOrNull => self.places.are_texts(kind),
+                Does::Unmarked => true,
                 _ => kind.is_string() || is_binary(kind) || kind.is_null(),
             };
             if !is_taken {
@@ -148,18 +180,24 @@ impl ScalarUDFImpl for UuidFunction {
             }
         }
         let is_nullable = match self.does {
-            Does::Of | Does::OfList | Does::Text | Does::Bytes | Does::Version => {
-                args.arg_fields.iter().any(|field| field.is_nullable())
-            }
-            Does::OfOrNull | Does::OfListOrNull | Does::Time => true,
+            Does::Of
+            | Does::Within
+            | Does::WithinOrNull
+            | Does::Unmarked
+            | Does::Text
+            | Does::Bytes
+            | Does::Version => args.arg_fields.iter().any(|field| field.is_nullable()),
+            Does::OfOrNull | Does::Time => true,
             Does::Random | Does::Timed => false,
         };
         let field = uuid_field(self.name).with_nullable(is_nullable);
         Ok(Arc::new(match self.does {
             Does::Of | Does::OfOrNull | Does::Random | Does::Timed => field,
             _ => {
+                let given: Vec<DataType> =
+                    args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
                 let plain = field.with_metadata(Default::default());
-                plain.with_data_type(self.return_type(&[])?)
+                self.places.mark(plain.with_data_type(self.return_type(&given)?))
             }
         }))
     }
@@ -173,16 +211,14 @@ impl ScalarUDFImpl for UuidFunction {
                 let texts = numbers.map(|random| Some(written(timed(random))));
                 Ok(ColumnarValue::Array(Arc::new(texts.collect::<StringViewArray>())))
             }
-            // DataFusion leaves out the metadata of a list's items.
             does => match args.args.as_slice() {
                 [ColumnarValue::Scalar(value)] => {
-                    let computed = computed(does, &value.to_array()?)?;
-                    Ok(ColumnarValue::Scalar(match computed.as_list_opt::<i32>() {
-                        Some(list) => ScalarValue::List(Arc::new(list.clone())),
-                        None => ScalarValue::try_from_array(&computed, 0)?,
-                    }))
+                    let computed = computed(does, &self.places, &value.to_array()?)?;
+                    Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&computed, 0)?))
                 }
-                [ColumnarValue::Array(values)] => Ok(ColumnarValue::Array(computed(does, values)?)),
+                [ColumnarValue::Array(values)] => {
+                    Ok(ColumnarValue::Array(computed(does, &self.places, values)?))
+                }
                 _ => plan_err!("{} has one argument", self.name),
             },
         }
@@ -217,20 +253,15 @@ fn timed(random: u128) -> u128 {
         | (random & ((1 << VARIANT_SHIFT) - 1))
 }
 
-fn computed(does: Does, values: &ArrayRef) -> DfResult<ArrayRef> {
+fn computed(does: Does, places: &Places, values: &ArrayRef) -> DfResult<ArrayRef> {
     let numbers = || numbers(values);
     Ok(match does {
         Does::Text => cast(values, &DataType::Utf8View)?,
         Does::Of => canonical_texts(values, false)?,
         Does::OfOrNull => canonical_texts(values, true)?,
-        Does::OfList | Does::OfListOrNull => {
-            let list = DataType::new_list(DataType::Utf8View, true);
-            let lists = cast(values, &list)?;
-            let (_, offsets, items, nulls) = lists.as_list::<i32>().clone().into_parts();
-            let items = canonical_texts(&items, does == Does::OfListOrNull)?;
-            let item = Arc::new(uuid_field("item"));
-            Arc::new(arrow::array::ListArray::try_new(item, offsets, items, nulls)?)
-        }
+        Does::Within => canonical_at(places, values, false)?,
+        Does::WithinOrNull => canonical_at(places, values, true)?,
+        Does::Unmarked => Arc::clone(values),
         Does::Bytes => {
             let bytes = numbers()?.into_iter().map(|number| number.map(u128::to_be_bytes));
             Arc::new(bytes.collect::<BinaryViewArray>())
@@ -309,7 +340,55 @@ fn canonical_texts(values: &ArrayRef, is_lenient: bool) -> DfResult<ArrayRef> {
     Ok(Arc::new(canonical.collect::<DfResult<StringViewArray>>()?))
 }
 
-fn no_uuid(text: &str) -> DataFusionError {
+/// Values with UUIDs of the texts at some places. What no row has, such as the elements of a list that is NULL, is left out.
+fn canonical_at(places: &Places, values: &ArrayRef, is_lenient: bool) -> DfResult<ArrayRef> {
+    if places.is_whole() {
+        return canonical_texts(values, is_lenient);
+    }
+    if places.is_empty() {
+        return Ok(Arc::clone(values));
+    }
+    if let Some(structs) = values.as_struct_opt() {
+        let fields = structs.fields().iter().zip(structs.columns()).enumerate();
+        let columns = fields.map(|(number, (field, column))| {
+            let column = match structs.nulls() {
+                Some(nulls) => nullif(column, &BooleanArray::new(!nulls.inner(), None))?,
+                None => Arc::clone(column),
+            };
+            let column = canonical_at(&places.within(number), &column, is_lenient)?;
+            let field = field.as_ref().clone().with_data_type(column.data_type().clone());
+            Ok((Arc::new(field), column))
+        });
+        let columns: Vec<(FieldRef, ArrayRef)> = columns.collect::<DfResult<_>>()?;
+        let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = columns.into_iter().unzip();
+        let nulls = structs.nulls().cloned();
+        return Ok(Arc::new(StructArray::try_new(fields.into(), columns, nulls)?));
+    }
+    let has_all = |list: &ListArray| {
+        let (offsets, items) = (list.offsets(), list.values().len());
+        let (first, last) = (offsets.first().copied(), offsets.last().copied());
+        list.null_count() == 0 && first == Some(0) && last.map(|last| last as usize) == Some(items)
+    };
+    let values = match values.as_list_opt::<i32>() {
+        Some(list) if has_all(list) => Arc::clone(values),
+        _ => take(values, &UInt64Array::from_iter_values(0..values.len() as u64), None)?,
+    };
+    if let Some(list) = values.as_list_opt::<i32>() {
+        let (item, offsets, items, nulls) = list.clone().into_parts();
+        let items = canonical_at(&places.within(0), &items, is_lenient)?;
+        let item = Arc::new(item.as_ref().clone().with_data_type(items.data_type().clone()));
+        return Ok(Arc::new(ListArray::try_new(item, offsets, items, nulls)?));
+    }
+    let data = values.to_data();
+    let [items] = data.child_data() else { return Ok(values) };
+    let items = canonical_at(&places.within(0), &make_array(items.clone()), is_lenient)?;
+    let data_type = places.with_texts(values.data_type());
+    let made =
+        data.into_builder().data_type(data_type).child_data(vec![items.to_data()]).build()?;
+    Ok(make_array(made))
+}
+
+pub(super) fn no_uuid(text: &str) -> DataFusionError {
     let shown: String = text.chars().take(SHOWN_MAX).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };
     exec_datafusion_err!(

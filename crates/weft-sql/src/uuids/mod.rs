@@ -1,15 +1,18 @@
 //! The type UUID. A value is a text in the canonical form, of lower-case digits with hyphens, whose order of bytes is that of
-//! the UUIDs; the field's metadata says so ([`POSTGRES_TYPE`]). Whatever becomes a UUID passes [`parse`].
+//! the UUIDs; the field's metadata says so ([`POSTGRES_TYPE`]), or where within a column's values UUIDs lie ([`WITHIN`]). Whatever becomes
+//! a UUID passes [`parse`].
 
 mod casts;
 mod functions;
+mod places;
 
 use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
 
-pub(crate) use casts::{UuidCasts, compared_subquery, has_uuid, paired};
+pub(crate) use casts::{UuidCasts, compared_subquery, paired};
 pub(crate) use functions::{gives_uuid, uuid_functions};
+pub(crate) use places::{Places, WITHIN, shown, shown_rows, shown_schema};
 
 use crate::postgres::POSTGRES_TYPE;
 
@@ -29,6 +32,11 @@ const TEXT_BYTES: usize = DIGITS + HYPHENS.len();
 pub(crate) fn uuid_field(name: &str) -> Field {
     let metadata = HashMap::from([(POSTGRES_TYPE.to_owned(), NAME.to_owned())]);
     Field::new(name, DataType::Utf8View, true).with_metadata(metadata)
+}
+
+/// True if the field's values have UUIDs, or are UUIDs.
+pub(crate) fn has_uuid(field: &Field) -> bool {
+    !Places::of_field(field).is_empty()
 }
 
 /// True if the field's texts are UUIDs.
