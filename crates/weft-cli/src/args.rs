@@ -45,6 +45,9 @@ pub struct ServeArgs {
     /// The address and port to listen on; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
     pub listen: SocketAddr,
+    /// The address and port of Arrow Flight SQL, which is served there too
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub flight: Option<SocketAddr>,
     /// Clients at a time, at most
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub connections: usize,

@@ -25,11 +25,21 @@ pub fn run(args: &ServeArgs) -> Result<(), ShellError> {
     let open = Open::new(args.directory.as_deref(), &options)?;
     let files = args.tls_certificate.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| TlsFiles { certificate, key });
-    let options = ServerOptions { listen: args.listen, connections_max: args.connections, tls };
+    let options = ServerOptions {
+        listen: args.listen,
+        flight: args.flight,
+        connections_max: args.connections,
+        tls,
+    };
     let server = Server::start(open.session.database(), &options)?;
     let address = server.address();
+    let flight = server.flight_address();
+    let flight = flight.map_or_else(String::new, |flight| {
+        let scheme = if args.tls_key.is_some() { "grpc+tls" } else { "grpc" };
+        format!("Arrow Flight SQL is served at {scheme}://{flight}\n")
+    });
     let message = format!(
-        "Weft listens on {address}. Connect with: psql -h {} -p {}\n",
+        "{flight}Weft listens on {address}. Connect with: psql -h {} -p {}\n",
         address.ip(),
         address.port()
     );

@@ -71,6 +71,31 @@ fn salt(first: &str, second: &str) -> Vec<u8> {
     salt
 }
 
+/// Iterations of a verifier up to which the server checks a password against it: a verifier that a client has made may demand any number.
+const CHECKED_ITERATIONS_MAX: usize = 1_000_000;
+
+/// True if a role has this password. The check takes thousands of hashes, also if there is no such role.
+pub(crate) fn is_password(database: &Database, user: &str, password: &str) -> bool {
+    let secret = database.role(user).and_then(|role| parse(role.verifier.as_deref()?));
+    let (salt, iterations, expected) = match secret {
+        Some(ScramSecret::Verifier { salt, iterations, stored_key, .. }) => {
+            (salt, iterations, Some(stored_key))
+        }
+        _ => (salt(user, &NOBODY), ITERATIONS, None),
+    };
+    if !(1..=CHECKED_ITERATIONS_MAX).contains(&iterations) {
+        return false;
+    }
+    let salted = gen_salted_password(password, &salt, iterations);
+    let made = ScramSecret::verifier_from_salted_password(salt, salted, iterations);
+    let ScramSecret::Verifier { stored_key, .. } = made else { return false };
+    expected.is_some_and(|expected| {
+        // All bytes are looked at, so that the time tells nothing.
+        let differing = expected.iter().zip(&stored_key).fold(0, |bits, (a, b)| bits | (a ^ b));
+        expected.len() == stored_key.len() && differing == 0
+    })
+}
+
 /// The verifiers of a database.
 pub(crate) struct Verifiers(pub(crate) Database);
 

@@ -412,7 +412,8 @@ impl Connection {
         if has_password {
             session.log_in(&user);
         }
-        let Some(registration) = self.shared.register(&key, &session, &state) else {
+        let Some(registration) = self.shared.register(&key, Arc::new(session.clone()), &state)
+        else {
             return Err(fatal("53300", "sorry, too many clients already"));
         };
         // A second start-up message would come after this one was answered; it finds the first session.

@@ -1,6 +1,7 @@
 //! Listening: connections are accepted up to a number, and all of them end with the server.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ use weft::{Database, Session, Standing};
 
 use crate::auth::{make_verifiers, verifiers};
 use crate::connection::Connection;
+use crate::flight;
+use crate::flight::tokens::Tokens;
 use crate::messages;
 use crate::state::ClientState;
 use crate::tls;
@@ -49,7 +52,9 @@ pub struct ServerOptions {
     /// The address and port; port 0 is any that is free. On addresses that other machines reach, clients must have the
     /// password of a role.
     pub listen: SocketAddr,
-    /// Connections at a time, at most.
+    /// The address and port of Arrow Flight SQL, if it is served; the same holds for it.
+    pub flight: Option<SocketAddr>,
+    /// Connections at a time, at most; on the port of Flight as many, whose clients count among these once they have said who they are.
     pub connections_max: usize,
     /// The files of the certificate and its key, in PEM; without them, connections are not encrypted.
     pub tls: Option<TlsFiles>,
@@ -67,7 +72,7 @@ pub struct TlsFiles {
 impl Default for ServerOptions {
     fn default() -> ServerOptions {
         let listen = SocketAddr::from(([127, 0, 0, 1], 5432));
-        ServerOptions { listen, connections_max: 1000, tls: None }
+        ServerOptions { listen, flight: None, connections_max: 1000, tls: None }
     }
 }
 
@@ -102,7 +107,19 @@ pub enum ServerError {
 }
 
 /// Sessions by what a cancel request names them with.
-type Sessions = HashMap<(i32, Vec<u8>), (Session, Arc<ClientState>)>;
+type Sessions = HashMap<(i32, Vec<u8>), (Arc<dyn Cancel>, Arc<ClientState>)>;
+
+/// What runs the statements of a connection.
+pub(crate) trait Cancel: Send + Sync {
+    /// Cancels the statements that run.
+    fn cancel(&self);
+}
+
+impl Cancel for Session {
+    fn cancel(&self) {
+        Session::cancel(self);
+    }
+}
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -133,11 +150,20 @@ impl Shared {
         }
     }
 
+    /// A number that names no connection yet; most of it is random, as in those of PostgreSQL's clients.
+    pub(crate) fn next_pid(&self) -> i32 {
+        let mut pid = (RandomState::new().hash_one(0) >> 33) as i32;
+        while pid == 0 || self.sessions().keys().any(|(known, _)| *known == pid) {
+            pid = pid.wrapping_add(1) & i32::MAX;
+        }
+        pid
+    }
+
     /// Takes a place for a connection; `None` if there are too many.
     pub(crate) fn register(
         self: &Arc<Shared>,
         key: &SecretKey,
-        session: &Session,
+        session: Arc<dyn Cancel>,
         state: &Arc<ClientState>,
     ) -> Option<Registration> {
         let key = (state.pid, key.to_bytes().to_vec());
@@ -145,7 +171,7 @@ impl Shared {
         if sessions.len() >= self.connections_max {
             return None;
         }
-        sessions.insert(key.clone(), (session.clone(), Arc::clone(state)));
+        sessions.insert(key.clone(), (session, Arc::clone(state)));
         Some(Registration { shared: Arc::clone(self), key })
     }
 
@@ -206,22 +232,25 @@ impl CancelHandler for Shared {
 /// A running server. It ends when it is dropped.
 pub struct Server {
     address: SocketAddr,
+    flight: Option<(SocketAddr, Arc<Tokens>)>,
     runtime: Option<Runtime>,
     shared: Arc<Shared>,
 }
 
 impl Server {
-    /// Listens for PostgreSQL's clients.
+    /// Listens for PostgreSQL's clients, and for those of Flight SQL if they have an address.
     ///
     /// # Errors
     /// [`ServerError`] if other machines reach the address and there are no roles, if the certificate cannot be used, or if
     /// the system refuses the address or threads.
     pub fn start(database: &Database, options: &ServerOptions) -> Result<Server, ServerError> {
-        let is_reachable = !options.listen.ip().is_loopback();
+        let addresses = [Some(options.listen), options.flight];
+        let reachable = addresses.into_iter().flatten().find(|address| !address.ip().is_loopback());
         make_verifiers(database);
-        if is_reachable && !database.has_logins() {
-            return Err(ServerError::NoUsers(options.listen));
+        if let Some(address) = reachable.filter(|_| !database.has_logins()) {
+            return Err(ServerError::NoUsers(address));
         }
+        let is_reachable = reachable.is_some();
         let mut scram: ScramAuth = ScramAuth::new(verifiers(database));
         let tls = options.tls.as_ref().map(|files| tls::acceptor(files, &mut scram)).transpose()?;
         if is_reachable && tls.is_none() {
@@ -233,12 +262,17 @@ impl Server {
             .enable_all()
             .build()
             .map_err(ServerError::Threads)?;
-        let refused = |error| ServerError::Listen { address: options.listen, error };
-        let listener = {
-            let _entered = runtime.enter();
-            listen(options.listen).map_err(refused)?
+        let entered = runtime.enter();
+        let listen_on = |address| {
+            let refused = |error| ServerError::Listen { address, error };
+            let listener = listen(address).map_err(refused)?;
+            let address = listener.local_addr().map_err(refused)?;
+            Ok((listener, address))
         };
-        let address = listener.local_addr().map_err(refused)?;
+        let (listener, address) = listen_on(options.listen)?;
+        let flight = options.flight.map(listen_on).transpose()?;
+        let flight_tls = options.tls.as_ref().map(|files| tls::acceptor_for(files, b"h2"));
+        let flight_tls = flight_tls.transpose()?;
         let shared = Arc::new(Shared {
             database: database.clone(),
             keys: RandomPidSecretKeyGenerator::default(),
@@ -247,14 +281,24 @@ impl Server {
             connections_max: options.connections_max,
             sessions: Mutex::default(),
         });
+        let flight = flight.map(|(listener, address)| {
+            let limit = options.connections_max.saturating_add(CONNECTING_MAX);
+            (address, flight::serve(listener, &shared, flight_tls, limit))
+        });
+        drop(entered);
         runtime.spawn(accept(listener, Arc::clone(&shared), tls));
         runtime.spawn(watch(Arc::clone(&shared)));
-        Ok(Server { address, runtime: Some(runtime), shared })
+        Ok(Server { address, flight, runtime: Some(runtime), shared })
     }
 
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of Flight SQL, if it is served.
+    pub fn flight_address(&self) -> Option<SocketAddr> {
+        self.flight.as_ref().map(|(address, _)| *address)
     }
 
     /// How many clients are connected.
@@ -267,6 +311,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         for (session, _) in self.shared.sessions().values() {
             session.cancel();
+        }
+        if let Some((_, tokens)) = &self.flight {
+            tokens.end();
         }
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(SHUTDOWN_MAX);

@@ -32,7 +32,8 @@ pub(crate) struct ClientState {
 /// What a connection does.
 #[derive(Clone, Debug)]
 struct Activity {
-    is_active: bool,
+    /// Statements that go on: several at a time on connections of Flight SQL.
+    statements: usize,
     transaction: TransactionStatus,
     query: String,
     statement_started_us: Option<i64>,
@@ -50,7 +51,7 @@ impl ClientState {
     ) -> ClientState {
         let started_us = now_us();
         let activity = Activity {
-            is_active: false,
+            statements: 0,
             transaction: TransactionStatus::Idle,
             query: String::new(),
             statement_started_us: None,
@@ -80,7 +81,7 @@ impl ClientState {
     /// Notes that a statement begins; it has ended when what is returned is dropped.
     pub(crate) fn begin(self: &Arc<ClientState>, sql: &str) -> Busy {
         let mut activity = self.activity();
-        activity.is_active = true;
+        activity.statements += 1;
         activity.query = sql.chars().take(QUERY_MAX).collect();
         activity.statement_started_us = Some(now_us());
         activity.change();
@@ -100,7 +101,7 @@ impl ClientState {
     /// True if a timeout of the settings is over.
     pub(crate) fn is_overdue(&self) -> bool {
         let activity = self.activity().clone();
-        let (name, more) = match (activity.is_active, activity.transaction) {
+        let (name, more) = match (activity.statements > 0, activity.transaction) {
             (true, _) => ("statement_timeout", OVERTIME),
             (false, TransactionStatus::Idle) => ("idle_session_timeout", Duration::ZERO),
             (false, _) => ("idle_in_transaction_session_timeout", Duration::ZERO),
@@ -112,7 +113,7 @@ impl ClientState {
     /// The connection as `pg_stat_activity` has it.
     pub(crate) fn backend(&self) -> Backend {
         let activity = self.activity().clone();
-        let state = match (activity.is_active, activity.transaction) {
+        let state = match (activity.statements > 0, activity.transaction) {
             (true, _) => "active",
             (false, TransactionStatus::Idle) => "idle",
             (false, TransactionStatus::Transaction) => "idle in transaction",
@@ -150,7 +151,7 @@ pub(crate) struct Busy(Arc<ClientState>);
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut activity = self.0.activity();
-        activity.is_active = false;
+        activity.statements -= 1;
         activity.change();
     }
 }

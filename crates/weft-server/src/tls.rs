@@ -20,6 +20,18 @@ pub(crate) fn acceptor(
     files: &TlsFiles,
     scram: &mut ScramAuth,
 ) -> Result<TlsAcceptor, ServerError> {
+    let acceptor = acceptor_for(files, b"postgresql")?;
+    let pem =
+        std::fs::read(&files.certificate).map_err(|error| problem(&files.certificate, &error))?;
+    scram.configure_certificate(&pem).map_err(|error| problem(&files.certificate, &error))?;
+    Ok(acceptor)
+}
+
+/// What makes connections of a protocol encrypted ones.
+///
+/// # Errors
+/// As for [`acceptor`].
+pub(crate) fn acceptor_for(files: &TlsFiles, protocol: &[u8]) -> Result<TlsAcceptor, ServerError> {
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .map_err(|error| problem(&files.certificate, &error))?
         .collect::<Result<Vec<_>, _>>()
@@ -32,10 +44,7 @@ pub(crate) fn acceptor(
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .map_err(|error| problem(&files.certificate, &error))?;
-    config.alpn_protocols = vec![b"postgresql".to_vec()];
-    let pem =
-        std::fs::read(&files.certificate).map_err(|error| problem(&files.certificate, &error))?;
-    scram.configure_certificate(&pem).map_err(|error| problem(&files.certificate, &error))?;
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

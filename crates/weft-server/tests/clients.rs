@@ -17,7 +17,7 @@ fn server_with(connections_max: usize) -> Server {
     let options = DatabaseOptions::default().with("memory_limit", "256MB").with("threads", 2);
     let database = Database::in_memory(&options).expect("a database opens");
     let listen = "127.0.0.1:0".parse().expect("an address");
-    Server::start(&database, &ServerOptions { listen, connections_max, tls: None })
+    Server::start(&database, &ServerOptions { listen, flight: None, connections_max, tls: None })
         .expect("a port is free")
 }
 
@@ -365,7 +365,7 @@ fn too_many_clients_are_told_and_a_free_place_is_taken() {
 fn addresses_that_others_reach_demand_users() {
     let database = Database::in_memory(&DatabaseOptions::default()).expect("a database opens");
     let listen = "0.0.0.0:0".parse().expect("an address");
-    let options = ServerOptions { listen, connections_max: 1, tls: None };
+    let options = ServerOptions { listen, flight: None, connections_max: 1, tls: None };
     let refused = Server::start(&database, &options);
     assert!(matches!(refused, Err(ServerError::NoUsers(_))));
 }

@@ -70,6 +70,7 @@ impl DatabaseOptions {
 pub struct Database {
     engine: Arc<Engine>,
     path: Option<PathBuf>,
+    is_read_only: bool,
 }
 
 /// What a database has done since it was opened, and what it holds.
@@ -131,7 +132,8 @@ impl Database {
     pub fn open(path: impl AsRef<Path>, options: &DatabaseOptions) -> Result<Database> {
         let path = path.as_ref();
         let engine = Engine::open(&options.engine(Some(path)))?;
-        Ok(Database { engine, path: Some(path.to_owned()) })
+        let is_read_only = options.read_only;
+        Ok(Database { engine, path: Some(path.to_owned()), is_read_only })
     }
 
     /// Opens an empty database in a temporary directory, which is removed when the database is
@@ -140,7 +142,8 @@ impl Database {
     /// # Errors
     /// As for [`Database::open`].
     pub fn in_memory(options: &DatabaseOptions) -> Result<Database> {
-        Ok(Database { engine: Engine::open(&options.engine(None))?, path: None })
+        let engine = Engine::open(&options.engine(None))?;
+        Ok(Database { engine, path: None, is_read_only: false })
     }
 
     /// A new session.
@@ -150,6 +153,11 @@ impl Database {
     /// with does not fit.
     pub fn session(&self) -> Result<Session> {
         Session::new(self)
+    }
+
+    /// True if the database was opened to be read only.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     /// A role; `None` if there is none of the name.

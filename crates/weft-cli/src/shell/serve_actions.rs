@@ -1,4 +1,4 @@
-//! `.serve`: the open database behind PostgreSQL's protocol, while the shell goes on.
+//! `.serve`: the open database behind PostgreSQL's protocol, and Arrow Flight SQL, while the shell goes on.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -38,10 +38,13 @@ pub fn serve(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
         );
         return Err(ShellError::Command(words));
     }
-    let listen = word.map_or(Ok(ADDRESS), address)?;
-    let options = ServerOptions { listen, connections_max: CONNECTIONS_MAX, tls: None };
+    let (listen, flight) = addresses(words)?;
+    let options = ServerOptions { listen, flight, connections_max: CONNECTIONS_MAX, tls: None };
     let server = Server::start(shell.open.session.database(), &options)?;
     let address = server.address();
+    if let Some(flight) = server.flight_address() {
+        writeln!(shell.target, "Arrow Flight SQL is served at grpc://{flight}")?;
+    }
     shell.server = Some(server);
     let (host, port) = (address.ip(), address.port());
     writeln!(
@@ -51,6 +54,23 @@ pub fn serve(shell: &mut Shell, words: &[String]) -> Result<Flow, ShellError> {
     // A program that runs the shell waits for the address.
     shell.target.flush()?;
     Ok(Flow::Continue)
+}
+
+/// The address to listen on, and that of Flight SQL after `--flight`.
+fn addresses(words: &[String]) -> Result<(SocketAddr, Option<SocketAddr>), ShellError> {
+    let (mut listen, mut flight) = (None, None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (place, word) = match word.as_str() {
+            "--flight" => (&mut flight, words.next().map(String::as_str).unwrap_or_default()),
+            word => (&mut listen, word),
+        };
+        if place.replace(address(word)?).is_some() {
+            let words = "write one address, and one after --flight".to_owned();
+            return Err(ShellError::Command(words));
+        }
+    }
+    Ok((listen.unwrap_or(ADDRESS), flight))
 }
 
 /// `HOST:PORT`, `PORT` or `HOST`.
@@ -79,5 +99,20 @@ mod tests {
         assert_eq!(read("localhost:1"), "127.0.0.1:1");
         assert_eq!(read("[::1]:6000"), "[::1]:6000");
         assert!(address("nowhere:5432").is_err() && address("70000").is_err());
+    }
+
+    #[test]
+    fn flight_sql_has_an_address_of_its_own() {
+        let read = |words: &str| {
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            addresses(&words)
+        };
+        let at = |port| SocketAddr::new(ADDRESS.ip(), port);
+        assert_eq!(read("").unwrap(), (ADDRESS, None));
+        assert_eq!(read("1 --flight 2").unwrap(), (at(1), Some(at(2))));
+        assert_eq!(read("--flight 2").unwrap(), (ADDRESS, Some(at(2))));
+        for wrong in ["--flight", "1 2", "--flight 1 --flight 2", "--flight nowhere", "--other 1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

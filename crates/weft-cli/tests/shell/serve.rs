@@ -90,6 +90,27 @@ fn clients_and_the_shell_see_one_database() {
 }
 
 #[test]
+fn flight_sql_is_served_too() {
+    let workplace = Workplace::new();
+    let mut shell = Running::start(&workplace, &["db"]);
+    shell.write(".serve 0 --flight 0\n");
+    let line = shell.line();
+    let address = line.trim_end().strip_prefix("Arrow Flight SQL is served at grpc://");
+    let address = address.unwrap_or_else(|| panic!("no address: {line}"));
+    let mut stream = TcpStream::connect(address).expect("it is served");
+    // The server's part of HTTP/2 begins with a frame of settings, of kind 4.
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is read");
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).expect("it answers");
+    assert_eq!(head[3], 4);
+    assert!(ask(shell.port(), "SELECT 'here'").unwrap().contains("here"));
+    shell.write(".serve stop\n");
+    assert!(shell.line().contains("no more"));
+    assert!(TcpStream::connect(address).is_err());
+    shell.end();
+}
+
+#[test]
 fn what_other_machines_reach_needs_roles_with_passwords() {
     let workplace = Workplace::new();
     let refused = workplace.failing(".serve 0.0.0.0:0");
@@ -110,6 +131,7 @@ fn what_cannot_be_served_is_said() {
     let workplace = Workplace::new();
     assert!(workplace.failing(".serve stop").contains("no server runs"));
     assert!(workplace.failing(".serve nowhere").contains("nowhere is no address"));
+    assert!(workplace.failing(".serve 0 --flight").contains("no address"));
     let twice = workplace.failing(".serve 127.0.0.1:0\n.serve 127.0.0.1:0\n");
     assert!(twice.contains("already"), "{twice}");
 }
