@@ -91,8 +91,8 @@ static COMMANDS: &[Command] = commands! {
     "read" "FILE" 1..=1 File actions::read, "run a script";
     "schema" "[PATTERN]" 0..=1 Table catalog_actions::schema,
         "show tables and views as CREATE statements";
-    "serve" "[HOST:PORT] [--flight HOST:PORT] | stop" 0..=3 None serve_actions::serve,
-        "serve PostgreSQL's and Flight SQL's clients meanwhile";
+    "serve" "[ADDRESS] [--flight ADDRESS] | stop" 0..=3 None serve_actions::serve,
+        "serve network clients meanwhile";
     "settings" "[PATTERN]" 0..=1 None catalog_actions::settings, "show the database's settings";
     "shell" "COMMAND …" 1..=1 File actions::shell, "run a command of the operating system";
     "show" "" 0..=0 None settings_actions::show, "show the shell's own settings";
