@@ -38,7 +38,7 @@ use weft::{
 };
 
 use crate::commands::{self, Command};
-use crate::copy_in::{self, ClientRows, Message};
+use crate::copy_in::{self, ClientRows};
 use crate::copy_out;
 use crate::encode::{self, too_many_columns};
 use crate::error::{error, from_weft};
@@ -888,14 +888,11 @@ impl CopyHandler for Connection {
     {
         let mut copying = self.copying.lock().await;
         let Some(copy) = copying.as_mut() else { return Ok(()) };
-        match before(copy.deadline, copy.sender.send(Message::Data(data.data))).await {
-            // The statement may take no more: it has failed, or found the end of the data.
-            Ok(_) => Ok(()),
-            Err(error) => {
-                *copying = None;
-                Err(error)
-            }
+        let sent = before(copy.deadline, copy.sender.data(data.data)).await;
+        if sent.is_err() {
+            *copying = None;
         }
+        sent
     }
 
     async fn on_copy_done<C>(&self, client: &mut C, _: CopyDone) -> PgWireResult<()>
@@ -908,8 +905,7 @@ impl CopyHandler for Connection {
             return Err(error("08P01", "there is no COPY that could be done"));
         };
         let Copying { sender, mut result, deadline, _busy } = copy;
-        // The statement may take no more: what became of it comes below.
-        drop(before(deadline, sender.send(Message::End)).await?);
+        before(deadline, sender.end()).await?;
         while let Some(batch) = before(deadline, result.next()).await? {
             batch.map_err(|error| from_weft(&error, "", None))?;
         }
@@ -929,7 +925,7 @@ impl CopyHandler for Connection {
     {
         if let Some(Copying { sender, mut result, .. }) = self.copying.lock().await.take() {
             // It matters only that the statement does not end well.
-            drop(sender.send(Message::Failure(fail.message.clone())).await);
+            sender.fail(fail.message.clone()).await;
             while result.next().await.is_some() {}
         }
         error("57014", format!("COPY from stdin failed: {}", fail.message))

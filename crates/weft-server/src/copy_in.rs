@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{ArrayRef, AsArray, BinaryViewBuilder, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pgwire::api::Type;
 use tokio::sync::mpsc;
 use weft::{BatchReader, BatchSource, CopyStream, Error, ErrorKind, StreamFormat};
@@ -29,12 +29,51 @@ const BATCH_ROWS: usize = 8192;
 /// What messages call what the client sends.
 const NAME: &str = "STDIN";
 
+/// Bytes of rows that go on together: some clients send each row by a message of its own, and each would wake the reading thread.
+const GATHERED_BYTES: usize = 64 << 10;
+
 /// Where the messages of a client go.
-pub(crate) type Sender = mpsc::Sender<Message>;
+pub(crate) struct Sender {
+    messages: mpsc::Sender<Message>,
+    gathered: BytesMut,
+}
+
+impl Sender {
+    /// Sends what was gathered. If the statement takes no more, it has failed, or found the end of the data: its result tells.
+    async fn flush(&mut self) {
+        if !self.gathered.is_empty() {
+            let bytes = self.gathered.split().freeze();
+            drop(self.messages.send(Message::Data(bytes)).await);
+        }
+    }
+
+    /// Takes bytes of rows.
+    pub(crate) async fn data(&mut self, bytes: Bytes) {
+        if self.gathered.is_empty() && bytes.len() >= GATHERED_BYTES {
+            drop(self.messages.send(Message::Data(bytes)).await);
+            return;
+        }
+        self.gathered.extend_from_slice(&bytes);
+        if self.gathered.len() >= GATHERED_BYTES {
+            self.flush().await;
+        }
+    }
+
+    /// Says that the client has sent all rows.
+    pub(crate) async fn end(mut self) {
+        self.flush().await;
+        drop(self.messages.send(Message::End).await);
+    }
+
+    /// Says that the client breaks the COPY off, and why.
+    pub(crate) async fn fail(self, reason: String) {
+        drop(self.messages.send(Message::Failure(reason)).await);
+    }
+}
 
 /// What a client sends. The rows of one that goes without saying that they are over are not taken.
 #[derive(Debug)]
-pub(crate) enum Message {
+enum Message {
     /// Bytes of rows.
     Data(Bytes),
     /// The client has sent all rows.
@@ -66,7 +105,8 @@ impl ClientRows {
                 return Err(Error::new(ErrorKind::NotSupported, message));
             }
         }
-        let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+        let (messages, receiver) = mpsc::channel(MESSAGES_MAX);
+        let sender = Sender { messages, gathered: BytesMut::new() };
         let rows = ClientRows {
             options,
             schema: Arc::clone(schema),
