@@ -77,10 +77,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def weft(program: str, directory: pathlib.Path, memory: str):
-    server = Server("weft", "weft", "weft")
-    command = [program, "serve", str(directory / "weft"), "--listen", f"127.0.0.1:{server.port}"]
-    child = subprocess.Popen([*command, "--memory-limit", memory], stdout=subprocess.DEVNULL)
+def running(server: Server, command: list[str], **options):
+    """A server while it runs."""
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
     try:
         server.wait()
         yield server
@@ -89,7 +88,12 @@ def weft(program: str, directory: pathlib.Path, memory: str):
         child.wait()
 
 
-@contextlib.contextmanager
+def weft(program: str, directory: pathlib.Path, memory: str):
+    server = Server("weft", "weft", "weft")
+    command = [program, "serve", str(directory / "weft"), "--listen", f"127.0.0.1:{server.port}"]
+    return running(server, [*command, "--memory-limit", memory])
+
+
 def postgres(programs: str, directory: pathlib.Path, memory: str):
     server = Server("postgres", "postgres", "postgres")
     data = directory / "postgres"
@@ -113,13 +117,7 @@ def postgres(programs: str, directory: pathlib.Path, memory: str):
     command = [f"{programs}/postgres", "-D", str(data)]
     for name, value in settings.items():
         command += ["-c", f"{name}={value}"]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_user)
-    try:
-        server.wait()
-        yield server
-    finally:
-        child.terminate()
-        child.wait()
+    return running(server, command, **as_user)
 
 
 def transactions_per_second(server: Server, script: str, seconds: int) -> float:

@@ -38,6 +38,7 @@ use weft::{
 };
 
 use crate::commands::{self, Command};
+use crate::copy_channel;
 use crate::copy_in::{self, ClientRows};
 use crate::copy_out;
 use crate::encode::{self, too_many_columns};
@@ -70,7 +71,7 @@ struct Copying {
     /// The statement that takes its rows.
     result: QueryResult,
     /// Where its messages go.
-    sender: copy_in::Sender,
+    sender: copy_channel::Sender,
     deadline: Option<Instant>,
     _busy: Busy,
 }

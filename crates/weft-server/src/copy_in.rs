@@ -1,6 +1,6 @@
 //! `COPY … FROM STDIN`: what a client sends becomes the rows of a relation, which an INSERT takes.
 //!
-//! The bytes go through a channel of a few messages to the thread that reads the relation. The text and the binary format
+//! The bytes come through a channel (`copy_channel.rs`) to the thread that reads the relation. The text and the binary format
 //! are put as CSV there, which the reader of CSV files makes values of: it knows types, and tells lines where one does not
 //! fit.
 
@@ -10,18 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{ArrayRef, AsArray, BinaryViewBuilder, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use bytes::{Bytes, BytesMut};
 use pgwire::api::Type;
-use tokio::sync::mpsc;
 use weft::{BatchReader, BatchSource, CopyStream, Error, ErrorKind, StreamFormat};
 use weft_files::csv::{CsvStream, StreamOptions, is_native};
 
+use crate::copy_channel::{self, Incoming, Sender};
 use crate::copy_out::BINARY_HEADER;
 use crate::parameters;
 use crate::types::{sql_name, wire_type_of};
-
-/// Messages of the client that wait to be read, at most.
-const MESSAGES_MAX: usize = 4;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -29,64 +25,11 @@ const BATCH_ROWS: usize = 8192;
 /// What messages call what the client sends.
 const NAME: &str = "STDIN";
 
-/// Bytes of rows that go on together: some clients send each row by a message of its own, and each would wake the reading thread.
-const GATHERED_BYTES: usize = 64 << 10;
-
-/// Where the messages of a client go.
-pub(crate) struct Sender {
-    messages: mpsc::Sender<Message>,
-    gathered: BytesMut,
-}
-
-impl Sender {
-    /// Sends what was gathered. If the statement takes no more, it has failed, or found the end of the data: its result tells.
-    async fn flush(&mut self) {
-        if !self.gathered.is_empty() {
-            let bytes = self.gathered.split().freeze();
-            drop(self.messages.send(Message::Data(bytes)).await);
-        }
-    }
-
-    /// Takes bytes of rows.
-    pub(crate) async fn data(&mut self, bytes: Bytes) {
-        if self.gathered.is_empty() && bytes.len() >= GATHERED_BYTES {
-            drop(self.messages.send(Message::Data(bytes)).await);
-            return;
-        }
-        self.gathered.extend_from_slice(&bytes);
-        if self.gathered.len() >= GATHERED_BYTES {
-            self.flush().await;
-        }
-    }
-
-    /// Says that the client has sent all rows.
-    pub(crate) async fn end(mut self) {
-        self.flush().await;
-        drop(self.messages.send(Message::End).await);
-    }
-
-    /// Says that the client breaks the COPY off, and why.
-    pub(crate) async fn fail(self, reason: String) {
-        drop(self.messages.send(Message::Failure(reason)).await);
-    }
-}
-
-/// What a client sends. The rows of one that goes without saying that they are over are not taken.
-#[derive(Debug)]
-enum Message {
-    /// Bytes of rows.
-    Data(Bytes),
-    /// The client has sent all rows.
-    End,
-    /// The client breaks the COPY off, for this reason: the rows that came do not count.
-    Failure(String),
-}
-
 /// The rows that a client sends, once.
 pub(crate) struct ClientRows {
     options: CopyStream,
     schema: SchemaRef,
-    messages: Mutex<Option<mpsc::Receiver<Message>>>,
+    incoming: Mutex<Option<Incoming>>,
 }
 
 impl ClientRows {
@@ -105,12 +48,11 @@ impl ClientRows {
                 return Err(Error::new(ErrorKind::NotSupported, message));
             }
         }
-        let (messages, receiver) = mpsc::channel(MESSAGES_MAX);
-        let sender = Sender { messages, gathered: BytesMut::new() };
+        let (sender, incoming) = copy_channel::channel();
         let rows = ClientRows {
             options,
             schema: Arc::clone(schema),
-            messages: Mutex::new(Some(receiver)),
+            incoming: Mutex::new(Some(incoming)),
         };
         Ok((sender, rows))
     }
@@ -136,13 +78,12 @@ impl BatchSource for ClientRows {
     }
 
     fn open(&self, columns: &[usize]) -> weft::Result<BatchReader> {
-        let receiver = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(receiver) = receiver else {
+        let incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(incoming) = incoming else {
             let message = "what the client sent was read already";
             return Err(Error::new(ErrorKind::Internal, message));
         };
         let given = self.schema();
-        let incoming = Incoming { receiver, rest: Bytes::new(), is_over: false };
         let options = &self.options;
         let (source, quote, escape, null, delimiter): (Box<dyn Read + Send>, _, _, _, _) =
             match options.format {
@@ -231,29 +172,6 @@ pub(crate) fn columns(schema: &SchemaRef) -> String {
         }
     };
     schema.fields().iter().map(column).collect::<Vec<_>>().join(", ")
-}
-
-/// The bytes of the client's messages.
-struct Incoming {
-    receiver: mpsc::Receiver<Message>,
-    rest: Bytes,
-    is_over: bool,
-}
-
-impl Read for Incoming {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() && !self.is_over {
-            match self.receiver.blocking_recv() {
-                Some(Message::Data(bytes)) => self.rest = bytes,
-                Some(Message::End) => self.is_over = true,
-                Some(Message::Failure(reason)) => return Err(io::Error::other(reason)),
-                None => return Err(io::Error::other("the client is gone")),
-            }
-        }
-        let count = into.len().min(self.rest.len());
-        into[..count].copy_from_slice(&self.rest.split_to(count));
-        Ok(count)
-    }
 }
 
 /// Bytes of a source that are put in another form, a piece at a time.

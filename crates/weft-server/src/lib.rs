@@ -18,6 +18,7 @@ mod auth;
 mod binary;
 mod commands;
 mod connection;
+mod copy_channel;
 mod copy_in;
 mod copy_out;
 mod encode;

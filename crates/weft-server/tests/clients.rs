@@ -2,6 +2,7 @@
 //! one in the text format.
 
 mod hostile;
+mod noise;
 
 use std::error::Error;
 use std::time::Duration;

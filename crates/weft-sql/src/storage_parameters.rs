@@ -1,6 +1,6 @@
 //! Storage parameters behind CREATE TABLE and CREATE INDEX, such as `WITH (fillfactor = 90)`. Programs for PostgreSQL write them to say
-//! how full its pages are to be and when they are to be cleaned, which means nothing here: those that PostgreSQL has are passed over,
-//! others are an error.
+//! how full its pages are to be and when these are to be cleaned. A database has no such pages: the parameters that PostgreSQL has are
+//! passed over, and other parameters are an error.
 
 use datafusion::sql::sqlparser::ast::{CreateTable, CreateTableOptions, Expr, SqlOption};
 

@@ -147,8 +147,8 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     committed.iter().for_each(|outcome| outcome.set(Ok(snapshot.clone())));
 }
 
-/// Of work that is to be tried together, what may succeed, and what is to be tried after it, as both delete a row. Work that deletes a row
-/// which is not there any more is told so.
+/// Parts work that is to be tried together: work that may succeed, and work that deletes a row which this deletes, too, and is to be tried
+/// after it. Work that deletes a row which is not there any more gets its error.
 async fn promising(core: &Core, draft: &Draft, part: Vec<Waiting>) -> (Vec<Waiting>, Vec<Waiting>) {
     let (mut good, mut disputed) = (Vec::with_capacity(part.len()), Vec::new());
     let mut deleted = Deleted::default();

@@ -1,7 +1,5 @@
 //! The options of the experiments that redraw the papers' figures.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use weft_rt::Boundary;
 
@@ -236,10 +234,6 @@ pub struct HtapArgs {
     /// Which queries, such as 1,6,14 [default: all 22]
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=22))]
     pub queries: Vec<u32>,
-
-    /// Write the tables of the last snapshot, and the queries' answers on it, to this directory as Parquet files, for other engines
-    #[arg(long, value_name = "DIRECTORY")]
-    pub export: Option<PathBuf>,
 
     /// Threads of the queries, beside those of the transactions
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]

@@ -7,7 +7,6 @@
 //! that of another engine (DataFusion's) on the same snapshot.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -156,36 +155,9 @@ impl Analyst {
         Ok(())
     }
 
-    /// Writes the tables of a snapshot, and the answers of queries on it, as Parquet files.
-    fn export(
-        &self,
-        queries: &[(u32, String)],
-        snapshot: &Arc<Snapshot>,
-        directory: &Path,
-    ) -> Result<(), BenchError> {
-        let relations = self.tables.relations();
-        let tables = relations.iter().map(|relation| {
-            (relation.name().to_owned(), format!("SELECT * FROM {}", relation.name()))
-        });
-        let answers = queries.iter().map(|(number, sql)| (format!("query_{number}"), sql.clone()));
-        for (name, sql) in tables.chain(answers) {
-            let file = directory.join(name).with_extension("parquet").display().to_string();
-            let file = file.replace('\'', "''");
-            self.query(&format!("COPY ({sql}) TO '{file}'"), snapshot)?;
-        }
-        Ok(())
-    }
-
-    /// Compares the answers of both engines on one snapshot, which is exported if that is wanted.
-    fn check_answers(
-        &self,
-        queries: &[(u32, String)],
-        export: Option<&Path>,
-    ) -> Result<(), BenchError> {
+    /// Compares the answers of both engines on one snapshot.
+    fn check_answers(&self, queries: &[(u32, String)]) -> Result<(), BenchError> {
         let snapshot = self.snapshot()?;
-        if let Some(directory) = export {
-            self.export(queries, &snapshot, directory)?;
-        }
         for (number, sql) in queries {
             let mut answers = Vec::new();
             for engine in ["datafusion", "weft"] {
@@ -280,7 +252,7 @@ pub fn run(args: &HtapArgs) -> Result<Vec<Point>, BenchError> {
     bar.finish_and_clear();
     let checked = tables.clone();
     runtime.block_on(move || async move { weft_tpcc::check(&checked).await })??;
-    analyst.check_answers(&queries, args.export.as_deref())?;
+    analyst.check_answers(&queries)?;
     points.iter_mut().for_each(|point| point.answer = Some("correct".to_owned()));
     Ok(points)
 }

@@ -130,18 +130,15 @@ fn ycsb_loses_no_update_in_memory_and_in_files() {
 fn htap_checks_queries_on_snapshots_beside_transactions() {
     let workplace = Workplace::new();
     let small = "--warehouses 1 --seconds 0.2 --threads 1 --repeat 1";
-    let points = workplace.points(&format!("htap {small} --queries 1,5,12,22 --export ."));
+    let points = workplace.points(&format!("htap {small} --queries 1,5,12"));
     check(&workplace, &points, "htap");
     assert!(correct(&points));
     let of = |phase: &str| points.iter().filter(|point| point["pattern"] == phase).count();
     // All queries together, and each.
-    assert_eq!((of("queries alone"), of("queries beside transactions")), (5, 5));
+    assert_eq!((of("queries alone"), of("queries beside transactions")), (4, 4));
     for phase in ["transactions alone", "transactions beside queries"] {
         let mut transactions = points.iter().filter(|point| point["pattern"] == phase);
         assert!(transactions.next().unwrap()["txn_per_s"].as_f64().unwrap() > 0.0);
-    }
-    for file in ["order_line", "supplier", "query_1", "query_22"] {
-        assert!(workplace.path().join(file).with_extension("parquet").exists(), "{file}");
     }
 }
 

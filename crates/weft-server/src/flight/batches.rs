@@ -72,7 +72,7 @@ fn sent_entries(entries: &FieldRef) -> FieldRef {
     Arc::new(Field::clone(entries).with_data_type(DataType::Struct(fields.collect())))
 }
 
-/// Checks that columns are those that a client was told of.
+/// Checks that a result has the columns that its client was told of.
 ///
 /// # Errors
 /// `FailedPrecondition` if a table has changed meanwhile.

@@ -27,7 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that wait to be served, at most.
 const WAITING_MAX: usize = 64;
 
-/// A connection, with its place among those that are accepted.
+/// A connection, with its place among the accepted connections.
 pub(super) struct Incoming {
     socket: Socket,
     peer: Peer,

@@ -54,7 +54,7 @@ impl Cancel for RunningStatements {
     }
 }
 
-/// A statement's entry among those that run, until it is dropped.
+/// The entry of a statement among the running statements, which goes when the guard is dropped.
 pub(super) struct RunningGuard {
     session: Arc<FlightSession>,
     number: u64,

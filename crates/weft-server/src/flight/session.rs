@@ -217,7 +217,7 @@ impl FlightSession {
         let number = self.handles.next_number();
         self.running.add(number, ticket.clone(), result.cancel_handle());
         if self.is_ended() {
-            // The session may have ended before the statement was among those that end with it.
+            // The session may have ended before the statement was among its running statements, which it cancels.
             result.cancel_handle().cancel();
         }
         RunningGuard::new(self, number, self.state.begin(sql))

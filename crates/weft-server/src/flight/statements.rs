@@ -23,7 +23,7 @@ use super::upload::Upload;
 /// The relation that an INSERT of bound rows reads.
 const PARAMETERS: &str = "weft parameters";
 
-/// A statement that is planned, among those that run.
+/// A planned statement, which is among the running statements of its session.
 struct Started {
     result: QueryResult,
     deadline: Option<Instant>,

@@ -17,39 +17,25 @@ use prost::Message;
 use tonic::Code;
 
 use super::*;
+use crate::noise::noise;
 
 /// How long an answer may take before it counts as missing.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Numbers that are the same each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| if self.below(3) == 0 { 0 } else { self.below(256) as u8 }).collect()
-    }
-
-    /// A message with some of its bytes changed, or cut off.
-    fn damaged(&mut self, message: &[u8]) -> Vec<u8> {
-        let mut message = message.to_vec();
-        for _ in 0..=self.below(3) {
-            match (self.below(4), message.is_empty()) {
-                (0, _) => message.truncate(self.below(message.len() + 1)),
-                (_, false) => {
-                    let at = self.below(message.len());
-                    message[at] = self.below(256) as u8;
-                }
-                (_, true) => message = self.bytes(20),
+/// A message with some of its bytes changed, or cut off.
+fn damaged(random: &mut fastrand::Rng, message: &[u8]) -> Vec<u8> {
+    let mut message = message.to_vec();
+    for _ in 0..random.usize(1..4) {
+        match (random.u8(..4), message.is_empty()) {
+            (0, _) => message.truncate(random.usize(..=message.len())),
+            (_, false) => {
+                let at = random.usize(..message.len());
+                message[at] = random.u8(..);
             }
+            (_, true) => message = noise(random, 20),
         }
-        message
     }
+    message
 }
 
 /// Checks that the server answers, and that the places of all clients get free.
@@ -70,7 +56,7 @@ fn bytes_that_are_no_http_end_their_connection_only() {
     let (_database, server) = server_with(10);
     let address = server.flight_address().expect("Flight SQL is served");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    let mut numbers = Numbers(3);
+    let mut random = fastrand::Rng::with_seed(3);
     let mut attempts = vec![
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
         vec![0xff; 64],
@@ -82,10 +68,10 @@ fn bytes_that_are_no_http_end_their_connection_only() {
     ];
     attempts.extend((0..preface.len()).map(|length| preface[..length].to_vec()));
     for _ in 0..200 {
-        let count = numbers.below(100);
-        let noise = numbers.bytes(count);
-        attempts.push([&preface[..], b"\0\0\0\x04\0\0\0\0\0", &noise].concat());
-        attempts.push(noise);
+        let count = random.usize(..100);
+        let bytes = noise(&mut random, count);
+        attempts.push([&preface[..], b"\0\0\0\x04\0\0\0\0\0", &bytes].concat());
+        attempts.push(bytes);
     }
     for attempt in attempts {
         let mut socket = TcpStream::connect(address).expect("it connects");
@@ -107,7 +93,7 @@ fn random_messages_are_refused() {
     let (_database, server) = server_with(500);
     block_on(async {
         let mut client = FlightServiceClient::new(channel(&server).await);
-        let mut numbers = Numbers(5);
+        let mut random = fastrand::Rng::with_seed(5);
         let update = CommandStatementUpdate { query: "SELEC".to_owned(), transaction_id: None };
         let close =
             ActionClosePreparedStatementRequest { prepared_statement_handle: vec![1; 16].into() };
@@ -124,14 +110,14 @@ fn random_messages_are_refused() {
             "Unknown",
         ];
         for round in 0..500 {
-            let body = match numbers.below(2) {
+            let body = match random.usize(..2) {
                 0 => {
-                    let count = numbers.below(50);
-                    numbers.bytes(count)
+                    let count = random.usize(..50);
+                    noise(&mut random, count)
                 }
                 _ => {
-                    let one = numbers.below(2);
-                    numbers.damaged(&whole[one])
+                    let one = random.usize(..2);
+                    damaged(&mut random, &whole[one])
                 }
             };
             let descriptor = FlightDescriptor::new_cmd(body.clone());
@@ -140,7 +126,7 @@ fn random_messages_are_refused() {
                 1 => client.get_schema(descriptor).await.err(),
                 2 => client.do_get(Ticket::new(body)).await.err(),
                 3 => {
-                    let r#type = actions[numbers.below(actions.len())].to_owned();
+                    let r#type = actions[random.usize(..actions.len())].to_owned();
                     client.do_action(Action { r#type, body: body.into() }).await.err()
                 }
                 4 => {
@@ -196,17 +182,17 @@ fn damaged_batches_are_refused() {
         let whole: Vec<FlightData> = encoded.try_collect().await.expect("they are encoded");
         let mut inner = FlightServiceClient::new(channel(&server).await);
         assert!(inner.do_put(stream::iter(whole.clone())).await.is_ok());
-        let mut numbers = Numbers(9);
+        let mut random = fastrand::Rng::with_seed(9);
         let mut accepted = 1;
         for _ in 0..300 {
-            let mut damaged = whole.clone();
-            let at = numbers.below(damaged.len());
-            match numbers.below(3) {
-                0 => damaged[at].data_body = numbers.damaged(&whole[at].data_body).into(),
-                1 => damaged[at].data_header = numbers.damaged(&whole[at].data_header).into(),
-                _ => drop(damaged.remove(at)),
+            let mut messages = whole.clone();
+            let at = random.usize(..messages.len());
+            match random.usize(..3) {
+                0 => messages[at].data_body = damaged(&mut random, &whole[at].data_body).into(),
+                1 => messages[at].data_header = damaged(&mut random, &whole[at].data_header).into(),
+                _ => drop(messages.remove(at)),
             }
-            accepted += i64::from(inner.do_put(stream::iter(damaged)).await.is_ok());
+            accepted += i64::from(inner.do_put(stream::iter(messages)).await.is_ok());
         }
         // Each was taken as a whole or not at all, and a text is text.
         let rows = number(&mut client, "SELECT count(*) FROM t").await;

@@ -4,6 +4,8 @@ mod access;
 mod hostile;
 mod ingest;
 mod metadata;
+#[path = "../noise/mod.rs"]
+mod noise;
 mod statements;
 mod transactions;
 
@@ -28,7 +30,7 @@ const LONG: &str = "SELECT count(*) FROM generate_series(1, 1000000000000) AS v(
 /// A query of more rows than memory holds, which come one by one.
 const MANY: &str = "SELECT * FROM generate_series(1, 50000000) AS v(i)";
 
-/// How many clients have statements that run, but for whoever asks.
+/// How many clients have running statements, apart from the client that asks.
 const ACTIVE: &str = "SELECT count(*) FROM pg_stat_activity \
                       WHERE state = 'active' AND query NOT LIKE '%pg_stat_activity%'";
 

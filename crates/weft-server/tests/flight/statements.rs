@@ -198,7 +198,7 @@ fn a_query_is_cancelled_by_its_info() {
         let answer = refused(reading.await.expect("no panic"));
         assert_eq!(answer, (Code::Cancelled, "57014".to_owned()));
         assert_eq!(cancel(&mut client, &info).await, CancelStatus::NotCancellable);
-        // A ticket that nobody has used is of no use then.
+        // A cancelled ticket gives no rows, though no DoGet has used it.
         let info = client.execute("SELECT 1".to_owned(), None).await.expect("it is described");
         assert_eq!(cancel(&mut client, &info).await, CancelStatus::Cancelled);
         assert_eq!(refused(get(&mut client, &info).await).0, Code::NotFound);
@@ -275,7 +275,7 @@ fn a_server_ends_while_streams_are_open() {
         let client = connect(&server).await;
         let mut streams = Vec::new();
         for _ in 0..5 {
-            // Streams that nobody reads take the window of their connection.
+            // A stream whose client does not read takes the window of its connection.
             let mut client = connect(&server).await;
             let info = client.execute(MANY.to_owned(), None).await.expect("it is described");
             let mut stream = client.do_get(ticket(&info)).await.expect("it begins");

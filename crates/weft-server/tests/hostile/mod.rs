@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use weft_server::Server;
 
+use crate::noise::noise;
 use crate::server_with;
 
 /// How long an answer may take before it counts as missing.
@@ -178,22 +179,6 @@ fn whole() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Numbers that are the same each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        // Many zeros, as texts and lengths have them.
-        (0..count).map(|_| if self.below(3) == 0 { 0 } else { self.below(256) as u8 }).collect()
-    }
-}
-
 #[test]
 fn messages_that_are_cut_off_end_their_connection() {
     watch_panics();
@@ -261,24 +246,24 @@ fn parts_that_do_not_fill_their_message_are_an_error() {
 fn random_bytes_are_answered_or_end_their_connection() {
     watch_panics();
     let server = server_with(10);
-    let mut numbers = Numbers(7);
+    let mut random = fastrand::Rng::with_seed(7);
     let mut client = Raw::started(&server);
     for _ in 0..2000 {
-        let kind = b"PBEDCHQdcf"[numbers.below(10)];
-        let mut body = match numbers.below(3) {
+        let kind = b"PBEDCHQdcf"[random.usize(..10)];
+        let mut body = match random.usize(..3) {
             0 => {
-                let count = numbers.below(40);
-                numbers.bytes(count)
+                let count = random.usize(..40);
+                noise(&mut random, count)
             }
             _ => {
                 let whole = whole();
-                whole[numbers.below(whole.len())][5..].to_vec()
+                whole[random.usize(..whole.len())][5..].to_vec()
             }
         };
-        for _ in 0..numbers.below(3) {
+        for _ in 0..random.usize(..3) {
             if !body.is_empty() {
-                let at = numbers.below(body.len());
-                body[at] = numbers.below(256) as u8;
+                let at = random.usize(..body.len());
+                body[at] = random.u8(..);
             }
         }
         client.send(&message(kind, &body));
@@ -296,8 +281,8 @@ fn random_bytes_are_answered_or_end_their_connection() {
     // And without any form, from the first byte on.
     for _ in 0..100 {
         let mut client = Raw::silent(&server);
-        let count = 1 + numbers.below(64);
-        client.send(&numbers.bytes(count));
+        let count = 1 + random.usize(..64);
+        client.send(&noise(&mut random, count));
         drop(client.socket.shutdown(Shutdown::Write));
         client.wait_for_end();
     }
@@ -329,12 +314,12 @@ fn a_client_that_owes_a_password_may_send_nothing_else() {
         message(b'p', b"SCRAM-SHA-256\0\0\0\0\x03\xff\xff\xff"),
     ];
     attempts.extend((0..first_answer.len()).map(|length| message(b'p', &first_answer[..length])));
-    let mut numbers = Numbers(11);
+    let mut random = fastrand::Rng::with_seed(11);
     for _ in 0..50 {
-        let count = numbers.below(60);
-        let mut noise = message(b'p', &first_answer[..]);
-        noise.extend(message(b'p', &numbers.bytes(count)));
-        attempts.push(noise);
+        let count = random.usize(..60);
+        let mut bytes = message(b'p', &first_answer[..]);
+        bytes.extend(message(b'p', &noise(&mut random, count)));
+        attempts.push(bytes);
     }
     for attempt in attempts {
         let mut client = Raw::silent(&server);

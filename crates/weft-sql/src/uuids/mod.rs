@@ -4,6 +4,7 @@
 
 mod casts;
 mod functions;
+mod nodes;
 mod places;
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Small transactions of many sessions, whose commits are made durable together: of those that change one row one commits, and what
-//! is promised of keys and of rows that others refer to holds.
+//! Small transactions of many sessions, whose commits are made durable together: of several transactions that change one row one
+//! commits, keys stay unique, and foreign keys hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
