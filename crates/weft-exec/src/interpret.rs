@@ -14,8 +14,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_store::spill::thread_time;
-
 use crate::compile::{Tier, Tiered, Way};
 use crate::error::Result;
 use crate::expand::Expansion;
@@ -28,6 +26,7 @@ use crate::query::Context;
 use crate::registers::Registers;
 use crate::selection::Selection;
 
+use call_clock::call_time;
 use calls::Speed;
 
 /// Runs a program. One worker's.
@@ -413,10 +412,10 @@ impl Interpreter {
                         (self.next, self.awaited) = (Some(at), Awaited::Call);
                         return Ok(());
                     }
-                    let before = self.turn.map(|_| thread_time());
+                    let before = self.turn.map(|_| call_time());
                     kernels::run(step, &mut self.registers)?;
                     if let Some(before) = before {
-                        self.speeds[at].note(units, thread_time().saturating_sub(before));
+                        self.speeds[at].note(units, call_time().saturating_sub(before));
                     }
                 }
                 step => self.run_step(at, step)?,
@@ -529,6 +528,7 @@ fn skips(steps: &[Step]) -> Vec<usize> {
     skips
 }
 
+mod call_clock;
 mod calls;
 #[cfg(test)]
 mod tests;
