@@ -16,9 +16,11 @@ fn status(kind: ErrorKind) -> Status {
             Status::Integrity
         }
         // Of what lies beyond the statement itself; the SQLSTATE tells these apart.
-        ErrorKind::OutOfMemory | ErrorKind::Io | ErrorKind::Storage | ErrorKind::Conflict => {
-            Status::IO
-        }
+        ErrorKind::OutOfMemory
+        | ErrorKind::Io
+        | ErrorKind::Storage
+        | ErrorKind::Conflict
+        | ErrorKind::Deadlock => Status::IO,
         ErrorKind::TransactionAborted
         | ErrorKind::NoActiveTransaction
         | ErrorKind::ActiveTransaction

@@ -3,6 +3,7 @@
 //! Whoever uses the pages holds the [`PageTable`]. A buffer pool that has pages of it in memory holds
 //! the swips alone, so that it learns from the table's end that nobody will want its pages again.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -27,6 +28,8 @@ pub struct PageTable {
 pub(crate) struct Pages {
     ids: Box<[AtomicU64]>,
     pub(crate) swips: Box<[Swip]>,
+    /// What has the pages' space.
+    owner: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Pages {
@@ -65,8 +68,14 @@ impl PageTable {
         let ids: Vec<PageId> = ids.into_iter().collect();
         let swips = ids.iter().map(|&id| Swip::cold(id)).collect();
         let ids = ids.iter().map(|id| AtomicU64::new(id.to_bits())).collect();
-        let pages = Arc::new(Pages { ids, swips });
+        let pages = Arc::new(Pages { ids, swips, owner: OnceLock::new() });
         Arc::new(PageTable { pages, home: OnceLock::new(), check })
+    }
+
+    /// Has an owner of the pages' space live as long as the table does, and as a page of it is in memory, or on its way to a device. Only the
+    /// first one counts.
+    pub fn keep_alive(&self, owner: Arc<dyn Any + Send + Sync>) {
+        self.pages.owner.get_or_init(|| owner);
     }
 
     /// Number of pages.

@@ -294,6 +294,39 @@ impl BufferPool {
         Ok(())
     }
 
+    /// Keeps page number `page` of `table` in memory, whose bytes are `image`, header included: if they were not written to its device, the page
+    /// is dirty. False, and nothing happens, if there is no free frame, or another coroutine has begun to read the page.
+    ///
+    /// # Panics
+    /// If table or image have another size, or if another pool has pages of the table.
+    pub fn adopt(
+        &self,
+        table: &Arc<PageTable>,
+        page: usize,
+        (image, is_written): (&[u8], bool),
+    ) -> bool {
+        let swip = table.swip(page);
+        let SwipState::Cold(id) = swip.state() else { return false };
+        if id.is_vacant() {
+            return false;
+        }
+        let size = FrameSize::of_units(id.units());
+        let Some(frame) = self.cache.obtain_now(size) else { return false };
+        let (pin, mut buffer) = self.cache.begin(frame, table, page, id);
+        if !swip.change(SwipState::Cold(id), SwipState::Loading(pin.page())) {
+            return false;
+        }
+        buffer.copy_from_slice(image);
+        match is_written {
+            true => pin.loaded(buffer, false),
+            false => {
+                self.cache.note_changer();
+                pin.created(buffer);
+            }
+        }
+        true
+    }
+
     /// Page number `page` of `table`, if it is in memory and no coroutine holds it exclusively, to be read without a
     /// pin: no guard, no atomic exchange, and no promise but [`OptimisticPage::validate`].
     ///

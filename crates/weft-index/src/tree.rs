@@ -257,6 +257,7 @@ impl Tree {
             let memory = self.pool.ledger().reserve(numbers * NUMBER_BYTES).await?;
             let vacant = PageId::vacant(self.form.node_bytes);
             let table = PageTable::with_check((0..numbers).map(|_| vacant), check_node);
+            table.keep_alive(Arc::new(self.space.clone()));
             // Another may have been first.
             if cell.set(table).is_ok() {
                 locked(&self.memory).push(memory);

@@ -21,6 +21,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Io => "io",
         ErrorKind::Storage => "storage",
         ErrorKind::Conflict => "conflict",
+        ErrorKind::Deadlock => "deadlock",
         ErrorKind::TransactionAborted => "transaction_aborted",
         ErrorKind::NoActiveTransaction => "no_active_transaction",
         ErrorKind::ActiveTransaction => "active_transaction",

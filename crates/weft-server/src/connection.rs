@@ -410,6 +410,7 @@ impl Connection {
             settings.tell("ssl", if client.is_secure() { "on" } else { "off" });
         });
         session.set_client(Arc::clone(&state) as Arc<dyn weft::Client>);
+        session.wait_for_rows();
         if has_password {
             session.log_in(&user);
         }

@@ -54,6 +54,8 @@ pub enum ErrorKind {
     Storage,
     /// Another statement changed meanwhile what this one relies on: it may be run again, or the transaction that it ends.
     Conflict,
+    /// Transactions wait for each other's rows in a circle, which the statement would have closed.
+    Deadlock,
     /// A statement of the transaction has failed before: it can only be rolled back.
     TransactionAborted,
     /// There is no transaction that could be ended, or changed.
@@ -90,6 +92,7 @@ impl ErrorKind {
             ErrorKind::CheckViolation => "23514",
             ErrorKind::ForeignKeyViolation => "23503",
             ErrorKind::Conflict => "40001",
+            ErrorKind::Deadlock => "40P01",
             ErrorKind::TransactionAborted => "25P02",
             ErrorKind::NoActiveTransaction => "25P01",
             ErrorKind::ActiveTransaction => "25001",

@@ -131,6 +131,9 @@ impl Session {
             Err(is_planned) => return plans(is_planned, kept),
         };
         let transaction = self.transaction();
+        if transaction.as_ref().is_some_and(|transaction| !transaction.refresh_now()) {
+            return PointStart::Usual(Some(kept));
+        }
         let lookup = match self.prepared_lookup(plan, &kept.given, transaction.as_ref()) {
             Ok(lookup) => lookup,
             Err(is_planned) => return plans(is_planned, kept),

@@ -145,6 +145,7 @@ async fn attempt_with_types(run: &Run, reader: &mut Reader) -> Result<Option<u64
                 if error.kind() == ErrorKind::Conflict
                     && !reader.has_rows
                     && !run.control.is_final()
+                    && run.transaction.as_ref().is_none_or(|within| within.sees_commits())
                     && conflicts < CONFLICTS_MAX =>
             {
                 conflicts += 1;
@@ -260,16 +261,18 @@ fn note_unheard(was_heard: bool) {
 
 fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
     async move {
-        if let Some(kept) = &run.kept
-            && let Some(started) = run.execute_kept(kept).await?
-        {
-            return Ok(started);
+        if let Some(kept) = &run.kept {
+            run.refresh_transaction().await?;
+            if let Some(started) = run.execute_kept(kept).await? {
+                return Ok(started);
+            }
         }
         let parsed = run.session.parse(&run.sql, &run.parameters)?;
         if let Parsed::Transaction(statement) = parsed {
             return run.start_transaction_statement(statement);
         }
         run.check_transaction(&parsed)?;
+        run.refresh_transaction().await?;
         match parsed {
             Parsed::Sql(statement) => run.start_sql(*statement).await,
             Parsed::Execute { name, values } => {

@@ -1,7 +1,7 @@
 //! A session: its settings, its prepared statements, and the statements that it starts.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -88,7 +88,7 @@ use crate::temporary::{self, TemporaryNames, creates_temporary};
 use crate::text_casts::TextCasts;
 use crate::time_quantiles::of_times;
 use crate::timestamp_casts::TimestampCasts;
-use crate::transaction_statement::Modes;
+use crate::transaction_statement::{Level, Modes};
 use crate::transactions::{SessionTransaction, TransactionStatus};
 use crate::types::WeftTypes;
 use crate::union_constants::UNION_CONSTANTS;
@@ -126,6 +126,8 @@ pub struct Session {
     /// Who the session is for.
     connected: Connected,
     transaction: Mutex<Option<Arc<SessionTransaction>>>,
+    /// Its statements wait for rows that other transactions have changed.
+    waits_for_rows: AtomicBool,
     /// What its transactions are unless they say so.
     transaction_modes: Mutex<Modes>,
     /// Counts changes of `inner` that plans depend on: of settings, functions and relations.
@@ -183,6 +185,7 @@ impl Session {
             current: Mutex::default(),
             connected: Connected::default(),
             transaction: Mutex::default(),
+            waits_for_rows: AtomicBool::new(false),
             transaction_modes: Mutex::default(),
             version: AtomicU64::new(0),
             kept_plans: KeptPlans::default(),
@@ -322,6 +325,19 @@ impl Session {
     /// Tells the session who it is for: what functions and tables of PostgreSQL's catalog say of the connection.
     pub fn set_client(&self, client: Arc<dyn Client>) {
         self.connected.set(client);
+    }
+
+    /// Has the session's transactions be as PostgreSQL's are: read committed unless they say otherwise, and a statement that is to change a row
+    /// which another transaction has changed waits for the end of that. Without that, transactions have one snapshot, and the first
+    /// one to commit wins.
+    pub fn wait_for_rows(&self) {
+        self.waits_for_rows.store(true, Ordering::Release);
+        self.set_transaction_modes(Modes { level: Some(Level::ReadCommitted), is_read_only: None });
+    }
+
+    /// True if the session's statements wait for rows that other transactions have changed.
+    pub(crate) fn waits_for_rows(&self) -> bool {
+        self.waits_for_rows.load(Ordering::Acquire)
     }
 
     /// Has the session act for a role that has logged in: its statements may do what the role may. Without a role they may do

@@ -9,7 +9,9 @@ use crate::text;
 /// How a transaction isolates itself from others, as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// READ UNCOMMITTED, READ COMMITTED, REPEATABLE READ and SNAPSHOT: one snapshot for all statements.
+    /// READ COMMITTED and READ UNCOMMITTED: each statement sees what is committed when it begins.
+    ReadCommitted,
+    /// REPEATABLE READ and SNAPSHOT: one snapshot for all statements.
     Snapshot,
     Serializable,
 }
@@ -181,16 +183,14 @@ impl Words<'_> {
         if self.take("SERIALIZABLE") {
             return Ok(Level::Serializable);
         }
-        let is_other = self.take_both("REPEATABLE", "READ")
-            || self.take_both("READ", "COMMITTED")
-            || self.take_both("READ", "UNCOMMITTED")
-            || self.take("SNAPSHOT");
-        match is_other {
-            true => Ok(Level::Snapshot),
-            false => Err(self.expected(
-                "SERIALIZABLE, REPEATABLE READ, READ COMMITTED, READ UNCOMMITTED or SNAPSHOT",
-            )),
+        if self.take_both("REPEATABLE", "READ") || self.take("SNAPSHOT") {
+            return Ok(Level::Snapshot);
         }
+        if self.take_both("READ", "COMMITTED") || self.take_both("READ", "UNCOMMITTED") {
+            return Ok(Level::ReadCommitted);
+        }
+        let levels = "SERIALIZABLE, REPEATABLE READ, READ COMMITTED, READ UNCOMMITTED or SNAPSHOT";
+        Err(self.expected(levels))
     }
 
     fn end(&self) -> Result<()> {
@@ -241,8 +241,9 @@ mod tests {
         check("ROLLBACK TO Mark", Some(RollbackTo("mark".to_owned())));
         check("SAVEPOINT s", Some(Savepoint("s".to_owned())));
         check("RELEASE s", Some(Release("s".to_owned())));
-        let level = modes(Some(Level::Snapshot), None);
+        let level = modes(Some(Level::ReadCommitted), None);
         check("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", Some(SetTransaction(level)));
+        let level = modes(Some(Level::Snapshot), None);
         let sql = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SNAPSHOT";
         check(sql, Some(SetSession(level)));
         check("SELECT 1", None);

@@ -32,6 +32,8 @@ pub enum TransactionStatus {
 #[derive(Debug)]
 pub(crate) struct SessionTransaction {
     store: Arc<Transaction>,
+    /// Its statements wait for rows that other transactions have changed.
+    waits_for_rows: bool,
     is_read_only: bool,
     has_failed: AtomicBool,
     /// A statement has run in it, after which its modes are fixed.
@@ -43,10 +45,12 @@ impl SessionTransaction {
     pub(crate) fn begin(session: &Session, modes: Modes) -> SessionTransaction {
         let isolation = match modes.level {
             Some(Level::Serializable) => Isolation::Serializable,
+            Some(Level::ReadCommitted) => Isolation::ReadCommitted,
             Some(Level::Snapshot) | None => Isolation::Snapshot,
         };
         SessionTransaction {
             store: Arc::new(session.engine().store().begin(isolation)),
+            waits_for_rows: session.waits_for_rows() || isolation == Isolation::ReadCommitted,
             is_read_only: modes.is_read_only.unwrap_or(false),
             has_failed: AtomicBool::new(false),
             has_run: AtomicBool::new(false),
@@ -57,6 +61,7 @@ impl SessionTransaction {
     fn modes(&self) -> Modes {
         let level = match self.store.isolation() {
             Isolation::Serializable => Level::Serializable,
+            Isolation::ReadCommitted => Level::ReadCommitted,
             Isolation::Snapshot => Level::Snapshot,
         };
         Modes { level: Some(level), is_read_only: Some(self.is_read_only) }
@@ -80,6 +85,18 @@ impl SessionTransaction {
     /// If it has ended.
     pub(crate) fn snapshot(&self) -> Result<Arc<Snapshot>> {
         Ok(self.store.snapshot()?)
+    }
+
+    /// Has a statement that is about to begin see what is committed, if the transaction is read committed and that takes no waiting; false
+    /// if it does.
+    pub(crate) fn refresh_now(&self) -> bool {
+        // What has ended is told of by the statement.
+        self.store.refresh_now().unwrap_or(true)
+    }
+
+    /// True if a statement that is run again may see what others have committed meanwhile.
+    pub(crate) fn sees_commits(&self) -> bool {
+        self.store.isolation() == Isolation::ReadCommitted
     }
 
     /// Notes that a statement reads the table of this number.
@@ -180,16 +197,39 @@ impl Run {
         }
     }
 
-    /// Makes changes: of the session's transaction if it has one, durable ones else. Not if the statement was cancelled.
+    /// Has the statement, which is about to begin, see what is committed, if its transaction is read committed.
     ///
     /// # Errors
-    /// What is wrong with a change; [`ErrorKind::Cancelled`].
+    /// Those of the store.
+    pub(crate) async fn refresh_transaction(&self) -> Result<()> {
+        match &self.transaction {
+            Some(transaction) if transaction.status() == TransactionStatus::InTransaction => {
+                Ok(transaction.store.refresh().await?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes changes: of the session's transaction if it has one, durable ones else. Waits before for rows that other transactions have
+    /// changed, if the session's statements do. Not if the statement was cancelled.
+    ///
+    /// # Errors
+    /// What is wrong with a change; [`ErrorKind::Conflict`], [`ErrorKind::Deadlock`], [`ErrorKind::Cancelled`].
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<()> {
         self.keep_sequences().await?;
+        let store = self.session.engine().store();
+        let _locked = match &self.transaction {
+            Some(transaction) if transaction.waits_for_rows => {
+                transaction.store.lock_rows(&changes).await?;
+                None
+            }
+            None if self.session.waits_for_rows() => Some(store.lock_rows(&changes).await?),
+            _ => None,
+        };
         self.control.begin_commit()?;
         match &self.transaction {
             Some(transaction) => transaction.apply(changes).await?,
-            None => drop(self.session.engine().store().commit(changes).await?),
+            None => drop(store.commit(changes).await?),
         }
         // What it returns of the rows may still fail.
         self.control.note_final();

@@ -116,7 +116,7 @@ pub(crate) async fn alter(
     let is_same = alteration.origins.len() == version.schema.columns.len()
         && alteration.origins.iter().enumerate().all(|(new, old)| *old == Some(new));
     if let Some(groups) = rows {
-        let appended = append(&with(Vec::new(), None), groups, 0, space, access).await?;
+        let appended = append(&with(Vec::new(), None), groups, None, space, access).await?;
         let freed = [truncate(version).freed, appended.freed].concat();
         let (version, taken) = (appended.version, appended.taken);
         return Ok(Altered { version, taken, freed, has_old_indexes });

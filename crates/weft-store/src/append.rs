@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBufferBuilder;
-use weft_buffer::PageTable;
 use weft_codec::Block as Decoder;
 
 use crate::deleted::Deleted;
@@ -36,6 +35,9 @@ const SEGMENT_GROUPS_MAX: usize = 1024;
 /// Row groups that are longer, in encoded bytes, are not joined: their values are long.
 const JOIN_BYTES_MAX: u64 = 16 << 20;
 
+/// Row groups of so many encoded bytes stay in memory when they are written: the next commits read them, to join them with what they add.
+const KEPT_BYTES_MAX: u64 = 256 << 10;
+
 /// Row groups that one commit adds are joined if they have so few rows: those that partitions end with, and those that were cut
 /// very short by a lack of memory, as what is known of each of them would take much of that ever after. A load that rewrote all longer
 /// ones would take twice as long.
@@ -52,31 +54,17 @@ pub(crate) struct Appended {
 /// A row group of the table, or one to be added.
 #[derive(Debug)]
 enum Piece {
-    /// With the pages of its segment.
-    Old(RowGroup, Arc<PageTable>),
+    Old(RowGroup),
     New(WrittenGroup),
     /// Rows that are not written: the id of the first, how many there are, and their columns, some rows at a time.
     Loose(u64, u32, Vec<Vec<ArrayRef>>),
 }
 
 impl Piece {
-    /// The pages of its blocks, which have their numbers then.
-    fn pages(&mut self) -> Arc<PageTable> {
-        match self {
-            Piece::Old(_, pages) => pages.clone(),
-            Piece::Loose(..) => PageTable::new(std::iter::empty()),
-            Piece::New(written) => {
-                let group = &mut written.group;
-                group.number_pages(&mut 0);
-                PageTable::new(group.blocks().flat_map(|block| block.stored.pages()))
-            }
-        }
-    }
-
     /// The row group, if it is written.
     fn group(&self) -> Option<&RowGroup> {
         match self {
-            Piece::Old(group, _) => Some(group),
+            Piece::Old(group) => Some(group),
             Piece::New(written) => Some(&written.group),
             Piece::Loose(..) => None,
         }
@@ -86,14 +74,14 @@ impl Piece {
     fn first_row(&self) -> u64 {
         match self {
             Piece::Loose(first_row, ..) => *first_row,
-            Piece::Old(group, _) | Piece::New(WrittenGroup { group, .. }) => group.first_row,
+            Piece::Old(group) | Piece::New(WrittenGroup { group, .. }) => group.first_row,
         }
     }
 
     fn rows(&self) -> u32 {
         match self {
             Piece::Loose(_, rows, _) => *rows,
-            Piece::Old(group, _) | Piece::New(WrittenGroup { group, .. }) => group.rows,
+            Piece::Old(group) | Piece::New(WrittenGroup { group, .. }) => group.rows,
         }
     }
 }
@@ -184,12 +172,13 @@ fn settle(single: impl Iterator<Item = Join>, rows_max: u64) -> Vec<Join> {
     joins
 }
 
-/// Adds row groups to a table, on a worker. The rows are written when this returns, the segments are not. Rows before `first_own_row` stay in
-/// segments of their own.
+/// Adds row groups to a table, on a worker. The rows are written when this returns, the segments are not. A statement of a transaction
+/// gives the id of the transaction's first row: rows before it stay in segments of their own, and few rows behind it in memory, as long as there
+/// is room.
 pub(crate) async fn append(
     version: &TableVersion,
     groups: WrittenGroups,
-    first_own_row: u64,
+    first_own_row: Option<u64>,
     space: &Arc<Space>,
     access: &Access,
 ) -> Result<Appended> {
@@ -214,7 +203,8 @@ pub(crate) async fn append(
     while let (Some(segment), Some(first)) = (segments.last(), pieces.first()) {
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
         let old = segment.load(access, version.id, columns).await.map_err(at_table)?;
-        if old.groups.first().is_none_or(|group| group.first_row < first_own_row) {
+        let least = first_own_row.unwrap_or(0);
+        if old.groups.first().is_none_or(|group| group.first_row < least) {
             break;
         }
         let rows: u64 = pieces.iter().map(|piece| u64::from(piece.rows())).sum();
@@ -228,14 +218,16 @@ pub(crate) async fn append(
             break;
         }
         freed.extend(segment.stored());
-        let old = old.groups.iter().map(|group| Piece::Old(group.clone(), old.pages.clone()));
+        let old = old.groups.iter().map(|group| Piece::Old(group.clone()));
         pieces = old.chain(pieces).collect();
         segments.pop();
     }
     let mut taken = Vec::new();
     let mut groups = Vec::with_capacity(pieces.len());
     for join in settle(pieces.into_iter().map(Join::of), rows_max) {
-        let (group, allocation) = execute(join, version, space, access, &mut freed).await?;
+        let is_own = first_own_row.is_some();
+        let made = execute(join, version, (space, access), is_own, &mut freed).await;
+        let (group, allocation) = made?;
         groups.push(group);
         taken.extend(allocation);
     }
@@ -282,42 +274,49 @@ fn check_groups(version: &TableVersion, groups: &WrittenGroups, space: &Arc<Spac
 
 /// Makes one row group of those to be joined.
 async fn execute(
-    mut join: Join,
+    join: Join,
     version: &TableVersion,
-    space: &Arc<Space>,
-    access: &Access,
+    (space, access): (&Arc<Space>, &Access),
+    is_own: bool,
     freed: &mut Vec<Extent>,
 ) -> Result<(RowGroup, Option<Arc<Allocation>>)> {
     match &join.pieces[..] {
-        [Piece::Old(group, _)] => return Ok((group.clone(), None)),
+        [Piece::Old(group)] => return Ok((group.clone(), None)),
         [Piece::New(written)] => {
             return Ok((written.group.clone(), Some(written.allocation.clone())));
         }
         _ => {}
     }
-    let pages: Vec<Arc<PageTable>> = join.pieces.iter_mut().map(Piece::pages).collect();
     let hints = no_hints(version.schema.columns.len());
     let mut encoding = Encoding::new(&version.schema);
     for (column, hint) in hints.iter().enumerate() {
         let mut arrays = Vec::with_capacity(join.pieces.len());
-        for (piece, pages) in join.pieces.iter().zip(&pages) {
+        for piece in &join.pieces {
             if let Piece::Loose(_, _, batches) = piece {
                 arrays.extend(batches.iter().map(|columns| columns[column].clone()));
             }
             let Some(group) = piece.group() else { continue };
             let place =
                 format!("table {}, row group from row {}", version.schema.name, group.first_row);
-            let decoded = decode_column((group, pages), column, version, access, &mut arrays).await;
+            let decoded = decode_column(group, column, version, access, &mut arrays).await;
             decoded.map_err(|error| error.at(place))?;
         }
         encoding.add(arrays, hint).await?;
     }
-    let mut written = encoding.write(space).await?;
+    let (mut written, run) = encoding.place(space).await?;
+    let (pages, is_short) = (&written.group.pages, written.group.bytes() <= KEPT_BYTES_MAX);
+    let is_kept = is_own && is_short && access.source.keep(pages, (run.pages(), false));
+    if !is_kept {
+        let images = run.write(space).await?;
+        if is_short {
+            access.source.keep(pages, (&images, true));
+        }
+    }
     written.group.first_row = join.first_row;
     written.group.deleted = deleted_of(&join.pieces);
     assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
     freed.extend(join.pieces.iter().filter_map(|piece| match piece {
-        Piece::Old(group, _) => Some(group.extent),
+        Piece::Old(group) => Some(group.extent),
         Piece::New(_) | Piece::Loose(..) => None,
     }));
     Ok((written.group, Some(written.allocation)))
@@ -338,7 +337,7 @@ fn deleted_of(pieces: &[Piece]) -> Option<Deleted> {
 
 /// Adds what a row group has of a column to `arrays`.
 pub(crate) async fn decode_column(
-    (group, pages): (&RowGroup, &Arc<PageTable>),
+    group: &RowGroup,
     column: usize,
     version: &TableVersion,
     access: &Access,
@@ -347,7 +346,7 @@ pub(crate) async fn decode_column(
     let (source, column_of) = (&access.source, &version.schema.columns[column]);
     let blocks: Vec<&Block> = group.chunks[column].blocks.iter().collect();
     let data_type = scan_type(&column_of.data_type);
-    let read = source.visit(pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
+    let read = source.visit(&group.pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
         let decoded = Decoder::open(bytes).and_then(|block| block.decode_as(&data_type));
         let array = decoded.map_err(|error| source.undecodable(&blocks[at].stored, error))?;
         source.check_rows(blocks[at], array.len())?;

@@ -33,7 +33,8 @@ pub(crate) fn small(work: &Work) -> Option<&[Change]> {
         Some(transaction) => transaction.few.as_deref()?,
         None => &work.changes,
     };
-    (work.device.is_none() && changes.iter().all(is_small)).then_some(changes)
+    let is_small = changes.iter().all(is_small);
+    (work.device.is_none() && !work.is_checkpoint && is_small).then_some(changes)
 }
 
 /// What can be said of small work before it is tried.

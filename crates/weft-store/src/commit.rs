@@ -1,6 +1,6 @@
 //! Commits: all or nothing, durable when acknowledged, one after the other, or several at once as one generation.
 //!
-//! The order: data pages and segments are written and made durable on all devices, and both copies of the new manifest
+//! Those that change few rows are made durable by the journal (`journal.rs`), the others by a manifest. The order: data pages and segments are written and made durable on all devices, and both copies of the new manifest
 //! under temporary names; then these get their names, and the directory is made durable. A failure before
 //! the names change leaves the old state. One while they change, or of a sync, leaves it open what a crash
 //! would find: no further commit is taken until the database is opened again. Temporary databases, which
@@ -18,6 +18,7 @@ use crate::device;
 use crate::directory::off_worker;
 use crate::draft::Draft;
 use crate::error::{Result, StoreError};
+use crate::journal::{JournalError, Record};
 use crate::manifest_file;
 use crate::place::Place;
 use crate::snapshot::Snapshot;
@@ -32,6 +33,8 @@ pub(crate) struct Work {
     pub(crate) device: Option<PathBuf>,
     /// A transaction that has ended.
     pub(crate) transaction: Option<Finished>,
+    /// The manifest is to have everything.
+    pub(crate) is_checkpoint: bool,
 }
 
 /// Work that waits for its commit.
@@ -87,7 +90,10 @@ fn group_of(waiting: &mut Vec<Waiting>, outcome: &Arc<Outcome>) -> Vec<Waiting> 
 /// Commits what it can of a group, and says for each of it what became of it.
 async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     let mut draft = Draft::new(core.snapshot());
+    draft.unwritten = core.journal.changed_indexes();
     let mut device = None;
+    // What a journal is to have of it; none if it needs a manifest.
+    let mut record = core.sync.then(Record::default);
     let mut committed = Vec::with_capacity(group.len());
     let (together, others): (Vec<_>, Vec<_>) =
         group.into_iter().partition(|of| small(&of.work).is_some());
@@ -107,13 +113,17 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
             }
         };
         let mark = draft.mark(committed.is_empty());
-        match prepare(core, &mut draft, work).await {
+        let recorded = record.as_ref().map_or(0, Record::len);
+        match prepare(core, &mut draft, work, &mut record).await {
             Ok(added) => {
                 device = device.or(added);
                 committed.extend(part.into_iter().map(|of| of.outcome));
             }
             Err(error) => {
                 draft.return_to(mark).await;
+                if let Some(record) = &mut record {
+                    record.truncate(recorded);
+                }
                 match &part[..] {
                     [of] => of.outcome.set(Err(error)),
                     _ => {
@@ -127,7 +137,7 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
     if committed.is_empty() {
         return;
     }
-    if let Err(error) = finish(core, &mut draft).await {
+    if let Err(error) = finish(core, &mut draft, record).await {
         draft.take_back().await;
         match &committed[..] {
             [outcome] => outcome.set(Err(error)),
@@ -169,10 +179,31 @@ async fn promising(core: &Core, draft: &Draft, part: Vec<Waiting>) -> (Vec<Waiti
     (good, disputed)
 }
 
-/// Puts the changes of one work on top of a draft; gives the device that is added.
-async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<Device>> {
+/// Puts the changes of one work on top of a draft, and into the record of the commit if it can have them; gives the device that is
+/// added.
+async fn prepare(
+    core: &Core,
+    draft: &mut Draft,
+    mut work: Work,
+    record: &mut Option<Record>,
+) -> Result<Option<Device>> {
     core.check_writable("change it")?;
     let is_transaction = work.transaction.is_some();
+    if let Some(few) = work.transaction.as_mut().and_then(|transaction| transaction.few.take()) {
+        let mark = draft.mark(true);
+        let mut with_few = record.clone();
+        note(&mut with_few, &few, draft);
+        if put_together(core, draft, few, None).await.is_ok() {
+            *record = with_few;
+            return Ok(None);
+        }
+        // The transaction as a whole says why not.
+        draft.return_to(mark).await;
+    }
+    match is_transaction || work.device.is_some() || work.is_checkpoint {
+        true => *record = None,
+        false => note(record, &work.changes, draft),
+    }
     let put_together = put_together(core, draft, work.changes, work.transaction).await;
     put_together.map_err(|error| if is_transaction { as_conflict(error) } else { error })?;
     match work.device {
@@ -181,8 +212,39 @@ async fn prepare(core: &Core, draft: &mut Draft, work: Work) -> Result<Option<De
     }
 }
 
-/// Makes a draft durable.
-async fn finish(core: &Core, draft: &mut Draft) -> Result<()> {
+/// Adds changes that are about to be applied to the record of a commit, which has none if it cannot have them.
+fn note(record: &mut Option<Record>, changes: &[Change], draft: &Draft) {
+    if record.as_mut().is_some_and(|record| !record.add(changes, draft)) {
+        *record = None;
+    }
+}
+
+/// Makes a draft durable: by the journal, if that can have it.
+async fn finish(core: &Core, draft: &mut Draft, record: Option<Record>) -> Result<()> {
+    if let Some(record) = record
+        && core.journal.has_room(&record, &draft.freed)
+    {
+        let of = (&draft.base.database, draft.base.generation + 1);
+        match core.journal.append(&core.directory, of, record).await {
+            Ok(()) => {
+                core.journal.note(draft.leave_to_manifest());
+                keep(draft);
+                return Ok(());
+            }
+            Err(JournalError::InDoubt(error)) => {
+                core.halt(&error);
+                return Err(StoreError::InDoubt { source: Box::new(error) });
+            }
+            Err(JournalError::NotWritten(error)) => {
+                log::warn!("the journal cannot be written, a manifest is: {error}");
+            }
+        }
+    }
+    write_manifest(core, draft).await
+}
+
+/// Makes a draft durable by a manifest, which supersedes the journal.
+pub(crate) async fn write_manifest(core: &Core, draft: &mut Draft) -> Result<()> {
     draft.write_indexes().await?;
     if !core.sync {
         keep(draft);
@@ -192,7 +254,9 @@ async fn finish(core: &Core, draft: &mut Draft) -> Result<()> {
     if draft.has_index_work() {
         core.space.devices().iter().for_each(|device| device.mark_dirty());
     }
-    make_durable(core, draft).await
+    make_durable(core, draft).await?;
+    draft.freed.extend(core.journal.supersede());
+    Ok(())
 }
 
 /// Applies changes, and what transactions have changed.
@@ -240,7 +304,7 @@ async fn make_durable(core: &Core, draft: &mut Draft) -> Result<()> {
 }
 
 /// Makes a durable generation the current one.
-fn install(core: &Arc<Core>, mut draft: Draft) -> Arc<Snapshot> {
+pub(crate) fn install(core: &Arc<Core>, mut draft: Draft) -> Arc<Snapshot> {
     let freed = std::mem::take(&mut draft.freed);
     let generation = core.snapshot().generation + 1;
     let snapshot = Arc::new(draft.into_snapshot(core.space.pin(generation)));

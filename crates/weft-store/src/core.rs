@@ -7,7 +7,9 @@ use weft_rt::memory::Ledger;
 use crate::commit::Waiting;
 use crate::directory::Directory;
 use crate::error::{Result, StoreError};
+use crate::journal::Journal;
 use crate::lock::Lock;
+use crate::row_locks::RowLocks;
 use crate::snapshot::{Access, Snapshot};
 use crate::space::Space;
 
@@ -22,6 +24,10 @@ pub(crate) struct Core {
     pub(crate) sync: bool,
     /// One commits at a time: a budget of 1.
     pub(crate) committing: Ledger,
+    /// What makes small commits durable.
+    pub(crate) journal: Journal,
+    /// Rows that transactions have changed, and commits are changing.
+    pub(crate) row_locks: Arc<RowLocks>,
     /// Work that waits for its commit.
     waiting: Mutex<Vec<Waiting>>,
     /// Of the directory.
@@ -36,7 +42,7 @@ impl Core {
         directory: Directory,
         space: Arc<Space>,
         snapshot: Snapshot,
-        lock: Arc<Lock>,
+        (lock, journal): (Arc<Lock>, Journal),
         (read_only, sync): (bool, bool),
     ) -> Core {
         Core {
@@ -46,6 +52,8 @@ impl Core {
             read_only,
             sync,
             committing: Ledger::new(1),
+            journal,
+            row_locks: Arc::default(),
             waiting: Mutex::default(),
             lock,
             current: RwLock::new(Arc::new(snapshot)),

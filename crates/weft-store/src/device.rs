@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use weft_rt::io::{Access, File, IoBuf};
 
-use crate::FORMAT_VERSION;
 use crate::directory::{Directory, SECTOR_BYTES, off_worker, write_file};
 use crate::error::{Result, StoreError};
 use crate::file_header::{header_checksum, seal_header};
 use crate::place::{self, Place};
+use crate::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};
 
 /// How every data file begins.
 pub(crate) const MAGIC: [u8; 8] = *b"WEFTDATA";
@@ -56,7 +56,7 @@ fn check_header(bytes: &[u8], database: &DatabaseId, number: usize, path: &Path)
         return Err(wrong("its header is damaged; restore the database from a backup".into()));
     }
     let version = u32_at(bytes, 8);
-    if version != FORMAT_VERSION {
+    if !(FORMAT_VERSION_OLDEST..=FORMAT_VERSION).contains(&version) {
         let (path, supported) = (path.into(), FORMAT_VERSION);
         return Err(StoreError::FormatVersion { path, found: version, supported });
     }

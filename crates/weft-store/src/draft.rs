@@ -17,6 +17,7 @@ use crate::extent::Extent;
 use crate::index::foreign;
 use crate::index::maintain::{IndexWork, Maintenance};
 use crate::index::version::{IndexHandle, IndexVersion};
+use crate::journal::Since;
 use crate::manifest::Manifest;
 use crate::row_set::RowSet;
 use crate::schema::TableSchema;
@@ -48,8 +49,10 @@ pub(crate) struct Draft {
     pub(crate) lost: Vec<(Arc<TableVersion>, RowSet)>,
     /// Tables that have lost rows, whose indexes are to be made anew.
     pub(crate) shrunk: BTreeSet<String>,
-    /// Indexes that entries have left since they were written.
+    /// Indexes that have changed since they were written.
     pub(crate) unwritten: Vec<Arc<IndexHandle>>,
+    /// Indexes that were written for the manifest, which is not durable yet.
+    written: Vec<IndexVersion>,
     /// A table or index has gone.
     pub(crate) has_dropped: bool,
     /// What the transaction that it is a statement of has changed; none for a commit.
@@ -86,6 +89,7 @@ impl Draft {
             lost: Vec::new(),
             shrunk: BTreeSet::new(),
             unwritten: Vec::new(),
+            written: Vec::new(),
             has_dropped: false,
             own: None,
             base,
@@ -190,7 +194,7 @@ impl Draft {
         (space, access): (&Arc<Space>, &Access),
     ) -> Result<()> {
         let first_row = version.next_row_id;
-        let appended = append(version, groups, 0, space, access).await?;
+        let appended = append(version, groups, None, space, access).await?;
         self.freed.extend(appended.freed);
         self.taken.extend(appended.taken);
         self.follow(table, appended.version, first_row, access).await
@@ -215,7 +219,7 @@ impl Draft {
             };
             match removed {
                 Some((next, work)) => {
-                    self.unwritten.push(next.handle.clone());
+                    self.note_unwritten(&next.handle);
                     self.index_work.push((version.schema.clone(), work));
                     indexes.push(next);
                 }
@@ -287,20 +291,35 @@ impl Draft {
         Ok(())
     }
 
-    /// Writes indexes that entries have left and that were not written since, on a worker, before the draft is made durable.
+    fn note_unwritten(&mut self, handle: &Arc<IndexHandle>) {
+        if !self.unwritten.iter().any(|of| Arc::ptr_eq(of, handle)) {
+            self.unwritten.push(handle.clone());
+        }
+    }
+
+    /// Writes indexes that have changed since they were written, on a worker, before a manifest that names them.
     pub(crate) async fn write_indexes(&mut self) -> Result<()> {
         for handle in std::mem::take(&mut self.unwritten) {
-            let is_it = |index: &IndexVersion| Arc::ptr_eq(&index.handle, &handle);
-            let of = self.tables.iter().find_map(|(name, version)| {
-                Some((name.clone(), version.clone(), version.indexes.iter().position(is_it)?))
-            });
-            let Some((name, version, at)) = of else { continue };
+            let Some((name, version, at)) = self.index_of(&handle) else {
+                // The index is gone; no page of it may be on its way to a place that another one gets.
+                handle.settle_writes().await;
+                continue;
+            };
             let mut indexes = version.indexes.clone();
             indexes[at] = indexes[at].changed(&version.schema).await?;
+            self.written.push(indexes[at].clone());
             let next = version.copied().with_keys(indexes, version.constraints.clone());
             self.tables.insert(name, Arc::new(next));
         }
         Ok(())
+    }
+
+    /// The name and version of the table that has an index, and the index's position there.
+    fn index_of(&self, handle: &Arc<IndexHandle>) -> Option<(String, Arc<TableVersion>, usize)> {
+        let is_it = |index: &IndexVersion| Arc::ptr_eq(&index.handle, handle);
+        self.tables.iter().find_map(|(name, version)| {
+            Some((name.clone(), version.clone(), version.indexes.iter().position(is_it)?))
+        })
     }
 
     /// The table of a name, if it is the one expected.
@@ -341,8 +360,9 @@ impl Draft {
             match maintenance.add(index, first_row).await? {
                 None => indexes.push(index.clone()),
                 Some((next, work, freed)) => {
-                    // An index that rows come into is written.
-                    self.unwritten.retain(|handle| !Arc::ptr_eq(handle, &index.handle));
+                    if matches!(work, IndexWork::Added { .. }) {
+                        self.note_unwritten(&next.handle);
+                    }
                     indexes.push(next);
                     self.index_work.push((version.schema.clone(), work));
                     self.freed.extend(freed);
@@ -435,14 +455,37 @@ impl Draft {
 
     /// True if pages of indexes were written, which are not durable yet.
     pub(crate) fn has_index_work(&self) -> bool {
-        !self.index_work.is_empty()
+        !self.index_work.is_empty() || !self.written.is_empty()
     }
 
     /// The space that indexes take is theirs: what is durable, or may be, names it.
     pub(crate) fn settle_indexes(&mut self) {
-        for (_, work) in self.index_work.drain(..) {
-            work.settle();
+        self.index_work.drain(..).for_each(|(_, work)| work.settle());
+        self.written.drain(..).for_each(|index| index.settle());
+    }
+
+    /// What the next manifest is to see to, after a commit that the journal has.
+    pub(crate) fn leave_to_manifest(&mut self) -> Since {
+        for (_, work) in std::mem::take(&mut self.index_work) {
+            self.note_unwritten(&work.version().handle);
         }
+        let indexes = std::mem::take(&mut self.unwritten);
+        for handle in &indexes {
+            let Some((name, version, at)) = self.index_of(handle) else { continue };
+            let mut keys = version.indexes.clone();
+            keys[at] = keys[at].with_chunks_kept();
+            let next = version.copied().with_keys(keys, version.constraints.clone());
+            self.tables.insert(name, Arc::new(next));
+        }
+        Since { indexes, freed: std::mem::take(&mut self.freed) }
+    }
+
+    /// Goes on from what the journal's record of a generation has made of the draft.
+    pub(crate) fn advance(&mut self, generation: u64) {
+        self.base = Arc::new(self.snapshot(generation, self.base.pin.clone()));
+        self.grown.clear();
+        self.lost.clear();
+        self.has_dropped = false;
     }
 
     /// Writes the segments of tables that are not written yet, all at once, on a worker.

@@ -169,6 +169,14 @@ pub enum StoreError {
         /// What was asked for.
         action: &'static str,
     },
+    /// The last commits are in the journal alone, and a database that is only read cannot apply them.
+    #[error(
+        "the database at {path} was not closed, and its last commits have to be recovered: open it once for writing"
+    )]
+    NotRecovered {
+        /// The database.
+        path: PathBuf,
+    },
     /// There is no table of that name.
     #[error("there is no table {name}")]
     NoSuchTable {
@@ -208,6 +216,11 @@ pub enum StoreError {
         /// `changed`, `dropped`, `created`, or what else was done to it.
         change: &'static str,
     },
+    /// Transactions wait for rows of each other in a circle, which this one would close.
+    #[error(
+        "deadlock detected: a transaction that has changed a row which this statement is to change waits for this transaction"
+    )]
+    Deadlock,
     /// What was asked for is a transaction of its own.
     #[error("{what} cannot run within a transaction: COMMIT or ROLLBACK first")]
     NotInTransaction {

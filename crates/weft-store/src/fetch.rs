@@ -248,12 +248,8 @@ async fn read(
     let source = &access.source;
     let mut pieces: Vec<Vec<ArrayRef>> = projection.iter().map(|_| Vec::new()).collect();
     let mut satisfied: Vec<Vec<BooleanBuffer>> = conditions.iter().map(|_| Vec::new()).collect();
-    let visited = source.visit(
-        &part.segment.pages,
-        &blocks,
-        PageKind::Block,
-        Wanted::ByPoint,
-        |at, bytes| {
+    let visited =
+        source.visit(&group.pages, &blocks, PageKind::Block, Wanted::ByPoint, |at, bytes| {
             let wish = &wishes[at];
             let undecodable = |error| source.undecodable(&wish.block.stored, error);
             let block = Decoder::open(bytes).map_err(undecodable)?;
@@ -270,8 +266,7 @@ async fn read(
                 }
             }
             Ok(())
-        },
-    );
+        });
     visited.await.map_err(|(at, error)| {
         let column = match wishes[at].purpose {
             Purpose::Column(number) => projection[number],

@@ -110,11 +110,11 @@ impl<'a> Encoding<'a> {
         Ok(array)
     }
 
-    /// Writes it, on a worker.
+    /// Gives it a place; it is to be written there. Its space lives as long as a page of it is in memory.
     ///
     /// # Errors
     /// [`StoreError::DiskFull`], [`StoreError::File`].
-    pub(crate) async fn write(self, space: &Arc<Space>) -> Result<WrittenGroup> {
+    pub(crate) async fn place(self, space: &Arc<Space>) -> Result<(WrittenGroup, PageRun)> {
         let Encoding { rows, columns, .. } = self;
         assert!(rows > 0 && rows <= ROW_GROUP_ROWS_MAX, "a row group of {rows} rows");
         let blocks = || columns.iter().flat_map(|column| &column.blocks);
@@ -130,11 +130,20 @@ impl<'a> Encoding<'a> {
             let blocks = column.blocks.into_iter().map(store).collect();
             chunks.push(Chunk::new(column.block_rows as u32, blocks));
         }
+        let allocation = Arc::new(allocation);
+        let group = RowGroup::new((0, rows as u32), None, allocation.extent(), chunks);
+        group.pages.keep_alive(allocation.clone());
+        Ok((WrittenGroup { group, allocation }, run))
+    }
+
+    /// Writes it, on a worker.
+    ///
+    /// # Errors
+    /// As [`Encoding::place`].
+    async fn write(self, space: &Arc<Space>) -> Result<WrittenGroup> {
+        let (written, run) = self.place(space).await?;
         run.write(space).await?;
-        let extent = allocation.extent();
-        let (rows, chunks) = (rows as u32, chunks.into());
-        let group = RowGroup { first_row: 0, rows, deleted: None, extent, chunks };
-        Ok(WrittenGroup { group, allocation: Arc::new(allocation) })
+        Ok(written)
     }
 }
 

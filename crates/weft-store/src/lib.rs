@@ -32,6 +32,7 @@ pub mod fuzzing;
 mod group_rows;
 mod group_writer;
 mod index;
+mod journal;
 mod lock;
 mod manifest;
 mod manifest_file;
@@ -42,6 +43,7 @@ mod pieces;
 mod place;
 mod point;
 mod row_group;
+mod row_locks;
 mod row_set;
 mod scan;
 mod scan_group;
@@ -81,7 +83,7 @@ pub use schema::{COLUMNS_MAX, Column, TableSchema, scan_type};
 pub use sizes::human_bytes;
 pub use snapshot::Snapshot;
 pub use statistics::{SAMPLE_ROWS_MAX, Statistics};
-pub use store::{Store, StoreOptions, StoreStats};
+pub use store::{LockedRows, Store, StoreOptions, StoreStats};
 pub use table::{ColumnResidence, Table};
 pub use transaction::{Isolation, Transaction};
 pub use weft_codec::{Op, Predicate, Scalar, Zone};
@@ -89,4 +91,7 @@ pub use weft_index::IndexError;
 pub use writer::{PartitionWriter, TableWriter, WriterOptions, WrittenGroups};
 
 /// Version of the format of the files.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
+
+/// The oldest version that can be read: it differs in that it has no journal.
+pub(crate) const FORMAT_VERSION_OLDEST: u32 = 3;

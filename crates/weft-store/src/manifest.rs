@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::FORMAT_VERSION;
 use crate::device::{DEVICES_MAX, DatabaseId};
 use crate::directory::SECTOR_BYTES;
 use crate::extent::{Extent, coalesce};
@@ -18,6 +17,7 @@ use crate::index::version::IndexEntry;
 use crate::pages::Stored;
 use crate::schema::TableSchema;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
+use crate::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};
 
 const MAGIC: [u8; 8] = *b"WEFTMANI";
 const HEADER_BYTES: usize = 48;
@@ -119,7 +119,7 @@ impl Manifest {
                  {version})"
             )));
         }
-        if version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_OLDEST..=FORMAT_VERSION).contains(&version) {
             return Err(ManifestError::Version(version));
         }
         let body_bytes = u64_at(40);

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use weft_buffer::{BufferPool, Devices, PoolOptions};
 use weft_rt::Runtime;
-use weft_rt::io::File;
+use weft_rt::io::{Access as FileAccess, File};
 use weft_rt::memory::Ledger;
 
+use crate::commit::{install, write_manifest};
 use crate::core::Core;
 use crate::device::{self, DatabaseId};
 use crate::directory::{Directory, SECTOR_BYTES};
+use crate::draft::Draft;
 use crate::error::{Result, StoreError};
+use crate::journal::{self, Changes, Found, Journal};
 use crate::lock::Lock;
 use crate::manifest::Manifest;
 use crate::manifest_file;
@@ -34,7 +37,7 @@ pub(crate) async fn open(
     runtime: Arc<Runtime>,
     ledger: Ledger,
     lock: Lock,
-) -> Result<Core> {
+) -> Result<Arc<Core>> {
     let sync = !options.temporary;
     let mut manifest = match manifest_file::read(&directory).await? {
         Some(found) => {
@@ -66,7 +69,47 @@ pub(crate) async fn open(
     let access = Arc::new(Access { runtime, source, ledger, space: space.clone() });
     let pin = space.pin(manifest.generation);
     let snapshot = Snapshot::from_manifest(manifest, access, pin);
-    Ok(Core::new(directory, space, snapshot, Arc::new(lock), (options.read_only, sync)))
+    let of = (&snapshot.database, snapshot.generation);
+    let of_file = if options.read_only { FileAccess::Read } else { FileAccess::ReadWrite };
+    let found = journal::read(&directory, of, of_file).await?;
+    let found = match found {
+        Some(found) if found.is_empty() || options.read_only => {
+            if !found.is_empty() {
+                return Err(StoreError::NotRecovered { path: directory.path().into() });
+            }
+            (Journal::of(Some(found)), None)
+        }
+        found => (Journal::default(), found),
+    };
+    let (journal, to_apply) = found;
+    let keys = (Arc::new(lock), journal);
+    let core = Arc::new(Core::new(directory, space, snapshot, keys, (options.read_only, sync)));
+    if let Some(found) = to_apply {
+        recover(&core, &found).await?;
+    }
+    Ok(core)
+}
+
+/// Applies what the journal has to the database, and writes a manifest, on a worker.
+async fn recover(core: &Arc<Core>, found: &Found) -> Result<()> {
+    let mut draft = Draft::new(core.snapshot());
+    for (generation, body) in found.records() {
+        let damaged = |WireError(problem): WireError| found.damaged(*generation, problem);
+        let mut changes = Changes::of(body);
+        while let Some(change) = changes.next(&draft.tables).map_err(damaged)? {
+            let applied = draft.apply(change, &core.space, &core.access).await;
+            applied.map_err(|error| found.unapplied(*generation, error))?;
+        }
+        // What the changes come to together is what was checked when they were committed.
+        let checked = draft.remake_indexes(&core.access).await;
+        checked.map_err(|error| found.unapplied(*generation, error))?;
+        draft.advance(*generation);
+    }
+    let count = found.records().len();
+    log::info!("{}: {count} commits of the journal are recovered", core.directory.path().display());
+    write_manifest(core, &mut draft).await?;
+    install(core, draft);
+    Ok(())
 }
 
 /// The buffer pool of the database, and how it is read through.

@@ -16,6 +16,7 @@ use futures::future::join_all;
 use weft_buffer::{
     BufferError, BufferPool, PAGE_BYTES_MAX, PageGuard, PageId, PageTable, SwipState,
 };
+use weft_rt::io::IoBuf;
 use weft_rt::memory::Ledger;
 use weft_rt::yield_now;
 
@@ -186,6 +187,25 @@ impl PageSource {
             drop(held);
         }
         Ok(())
+    }
+
+    /// Keeps the pages of a row group in the pool as far as there is room, which lie one behind the other: dirty if they are not written. True
+    /// if it has all of them.
+    pub(crate) fn keep(
+        &self,
+        pages: &Arc<PageTable>,
+        (images, are_written): (&[IoBuf], bool),
+    ) -> bool {
+        let (mut page, mut are_kept) = (0, true);
+        for buffer in images {
+            let mut rest = &buffer[..];
+            while !rest.is_empty() {
+                let (image, behind) = rest.split_at(pages.id(page).bytes());
+                are_kept &= self.pool.adopt(pages, page, (image, are_written));
+                (page, rest) = (page + 1, behind);
+            }
+        }
+        are_kept
     }
 
     /// Brings the pages of blocks into the pool, without holding them: whoever visits these soon finds them

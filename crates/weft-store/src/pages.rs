@@ -169,11 +169,16 @@ impl PageRun {
         stored
     }
 
-    /// Writes all pages, on a worker, and returns when no request is in flight any more.
+    /// The pages, one behind the other.
+    pub(crate) fn pages(&self) -> &[IoBuf] {
+        &self.buffers
+    }
+
+    /// Writes all pages, on a worker, and returns when no request is in flight any more; gives the pages again.
     ///
     /// # Errors
     /// [`StoreError::DiskFull`] or the device's first error.
-    pub(crate) async fn write(self, space: &Space) -> Result<()> {
+    pub(crate) async fn write(self, space: &Space) -> Result<Vec<IoBuf>> {
         let device = space.device(self.extent.device).expect("the space was taken there");
         let mut offset = self.extent.offset();
         let writes = self.buffers.into_iter().map(|buffer| {
@@ -184,11 +189,11 @@ impl PageRun {
         let results = join_all(writes).await;
         device.mark_dirty();
         space.note_written(self.extent.bytes());
-        for (result, buffer) in results {
+        let written = results.into_iter().map(|(result, buffer)| {
             let needed_bytes = buffer.len() as u64;
-            result
-                .map_err(|error| StoreError::of_write(error, device.file.path(), needed_bytes))?;
-        }
-        Ok(())
+            let failed = |error| StoreError::of_write(error, device.file.path(), needed_bytes);
+            result.map_err(failed).map(|_| buffer)
+        });
+        written.collect()
     }
 }

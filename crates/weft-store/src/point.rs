@@ -176,7 +176,7 @@ impl Table {
     fn is_live(&self, row_id: u64) -> Option<bool> {
         let segments = self.version.segments.iter().map(|segment| segment.known());
         let segments: Vec<&Loaded> = segments.collect::<Option<_>>()?;
-        let Some((_, group)) = group_of(&segments, row_id) else { return Some(false) };
+        let Some(group) = group_of(&segments, row_id) else { return Some(false) };
         let row = (row_id - group.first_row) as usize;
         Some(group.deleted.as_ref().is_none_or(|deleted| deleted.live().value(row)))
     }
@@ -186,7 +186,7 @@ impl Table {
         let Some(segments) = segments.collect::<Option<Vec<&Loaded>>>() else {
             return Ok(ResidentRow::Unknown);
         };
-        let Some((segment, group)) = group_of(&segments, row_id) else {
+        let Some(group) = group_of(&segments, row_id) else {
             return Ok(ResidentRow::NoRow);
         };
         let row = (row_id - group.first_row) as u32;
@@ -198,7 +198,7 @@ impl Table {
             let chunk = &group.chunks[*column];
             let block = &chunk.blocks[(row / chunk.block_rows) as usize];
             let within = (row % chunk.block_rows) as usize;
-            match self.resident_value(segment, block, within, *column)? {
+            match self.resident_value(group, block, within, *column)? {
                 Some(value) => values.push(value),
                 None => return Ok(ResidentRow::Unknown),
             }
@@ -213,7 +213,7 @@ impl Table {
     /// A value of a block; `None` if the block is not in memory as one page, or decompressed.
     fn resident_value(
         &self,
-        segment: &Loaded,
+        group: &RowGroup,
         block: &Block,
         row: usize,
         column: usize,
@@ -231,7 +231,7 @@ impl Table {
         if block.page_count() != 1 {
             return Ok(None);
         }
-        let Some(page) = source.pool().try_fix(&segment.pages, block.first_page as usize) else {
+        let Some(page) = source.pool().try_fix(&group.pages, block.first_page as usize) else {
             return Ok(None);
         };
         let checked = stored.check(PageKind::Block, [&*page].into_iter());
@@ -259,14 +259,13 @@ fn value_at(block: &Decoder<'_>, row: usize, data_type: &DataType) -> weft_codec
     block.decode_selected(&selected.finish(), data_type)
 }
 
-/// The row group that has a row of this id, if one does, and its segment.
-fn group_of<'a>(segments: &[&'a Loaded], row_id: u64) -> Option<(&'a Loaded, &'a RowGroup)> {
+/// The row group that has a row of this id, if one does.
+fn group_of<'a>(segments: &[&'a Loaded], row_id: u64) -> Option<&'a RowGroup> {
     let ends_behind = |group: &RowGroup| group.end_row() > row_id;
     let ends_before = |segment: &&Loaded| !segment.groups.last().is_some_and(ends_behind);
     let segment: &'a Loaded = segments.get(segments.partition_point(ends_before))?;
     let number = segment.groups.partition_point(|group| !ends_behind(group));
-    let group = segment.groups.get(number).filter(|group| group.first_row <= row_id)?;
-    Some((segment, group))
+    segment.groups.get(number).filter(|group| group.first_row <= row_id)
 }
 
 /// Whether [`array_of`] makes arrays of this type.

@@ -1,5 +1,8 @@
 //! What the directory of a table knows of a row group: where each column's blocks lie, and their zones.
 
+use std::sync::Arc;
+
+use weft_buffer::PageTable;
 use weft_codec::Zone;
 
 use crate::deleted::Deleted;
@@ -16,8 +19,9 @@ const HAS_DELETED: u32 = 1;
 /// Bytes of the shortest block in a segment: its place and its zone.
 const BLOCK_ENTRY_BYTES: usize = 12 + 9;
 
-/// Rows that lie together: a chunk for each column, at most 65,536 rows. Their values never change, but rows may be deleted.
-#[derive(Clone, Debug, PartialEq)]
+/// Rows that lie together: a chunk for each column, at most 65,536 rows. Their values never change, but rows may be deleted: copies with other
+/// deleted rows share chunks and pages.
+#[derive(Clone, Debug)]
 pub(crate) struct RowGroup {
     /// Id of the first row; the others follow.
     pub(crate) first_row: u64,
@@ -27,7 +31,18 @@ pub(crate) struct RowGroup {
     /// What all its blocks occupy.
     pub(crate) extent: Extent,
     /// By column.
-    pub(crate) chunks: Box<[Chunk]>,
+    pub(crate) chunks: Arc<[Chunk]>,
+    /// The pages of all blocks, by their numbers.
+    pub(crate) pages: Arc<PageTable>,
+}
+
+impl PartialEq for RowGroup {
+    /// Pages follow from the chunks.
+    fn eq(&self, other: &RowGroup) -> bool {
+        (self.first_row, self.rows, self.extent) == (other.first_row, other.rows, other.extent)
+            && self.deleted == other.deleted
+            && self.chunks == other.chunks
+    }
 }
 
 /// A column of a row group.
@@ -46,7 +61,7 @@ pub(crate) struct Block {
     pub(crate) stored: Stored,
     pub(crate) rows: u32,
     pub(crate) zone: Zone,
-    /// Number of its first page in the segment.
+    /// Number of its first page in the row group.
     pub(crate) first_page: u32,
 }
 
@@ -97,6 +112,23 @@ impl Chunk {
 }
 
 impl RowGroup {
+    /// A row group with these chunks, whose pages it numbers.
+    pub(crate) fn new(
+        (first_row, rows): (u64, u32),
+        deleted: Option<Deleted>,
+        extent: Extent,
+        mut chunks: Vec<Chunk>,
+    ) -> RowGroup {
+        let mut next_page = 0_u32;
+        for block in chunks.iter_mut().flat_map(|chunk| &mut chunk.blocks) {
+            block.first_page = next_page;
+            next_page = next_page.saturating_add(block.page_count() as u32);
+        }
+        let blocks = chunks.iter().flat_map(|chunk| &chunk.blocks);
+        let pages = PageTable::new(blocks.flat_map(|block| block.stored.pages()));
+        RowGroup { first_row, rows, deleted, extent, chunks: chunks.into(), pages }
+    }
+
     /// The number of rows that are not deleted.
     pub(crate) fn live_rows(&self) -> u32 {
         self.rows - self.deleted.as_ref().map_or(0, Deleted::rows)
@@ -117,14 +149,6 @@ impl RowGroup {
         self.chunks.iter().flat_map(|chunk| &chunk.blocks)
     }
 
-    /// Numbers its pages, from `next_page` on.
-    pub(crate) fn number_pages(&mut self, next_page: &mut u32) {
-        for block in self.chunks.iter_mut().flat_map(|chunk| &mut chunk.blocks) {
-            block.first_page = *next_page;
-            *next_page = next_page.saturating_add(block.stored.pages().count() as u32);
-        }
-    }
-
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.u64(self.first_row);
         writer.u32(self.rows);
@@ -136,7 +160,7 @@ impl RowGroup {
         if let Some(deleted) = &self.deleted {
             deleted.write(writer);
         }
-        for chunk in &self.chunks {
+        for chunk in self.chunks.iter() {
             writer.u32(chunk.block_rows);
             for block in &chunk.blocks {
                 writer.u32((block.stored.start - self.extent.start) as u32);
@@ -147,7 +171,7 @@ impl RowGroup {
         }
     }
 
-    /// Reads a row group of a table with `columns` columns; its pages are not numbered yet.
+    /// Reads a row group of a table with `columns` columns.
     pub(crate) fn read(reader: &mut Reader<'_>, columns: usize) -> WireResult<RowGroup> {
         let (first_row, rows) = (reader.u64()?, reader.u32()?);
         if rows == 0 || rows as usize > ROW_GROUP_ROWS_MAX {
@@ -167,7 +191,7 @@ impl RowGroup {
         for _ in 0..columns {
             chunks.push(read_chunk(reader, rows, extent)?);
         }
-        Ok(RowGroup { first_row, rows, deleted, extent, chunks: chunks.into() })
+        Ok(RowGroup::new((first_row, rows), deleted, extent, chunks))
     }
 }
 

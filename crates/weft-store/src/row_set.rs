@@ -153,6 +153,12 @@ impl RowSet {
         })
     }
 
+    /// The last id.
+    pub(crate) fn last(&self) -> Option<u64> {
+        let (number, part) = self.parts.last_key_value()?;
+        part.ids().into_iter().next_back().map(|id| number * PART_IDS + u64::from(id))
+    }
+
     /// A bit for each of the `rows` from `first` on that is set if it is in the set; `None` if none is.
     pub(crate) fn among(&self, first: u64, rows: usize) -> Option<BooleanBuffer> {
         let end = first + rows as u64;
@@ -193,6 +199,7 @@ mod tests {
         assert_eq!(among((1 << 40) - 100_000, 200_000), Some(vec![100_000]));
         assert_eq!(among(200_000, 65_536), None);
         assert_eq!(set.iter().collect::<Vec<_>>(), ids);
+        assert_eq!((set.last(), RowSet::default().last()), (Some(1 << 40), None));
     }
 
     #[test]

@@ -349,7 +349,7 @@ impl<'a> GroupScan<'a> {
         mut work: impl FnMut(usize, &Decoder<'_>) -> weft_codec::Result<()>,
     ) -> Result<()> {
         let blocks: Vec<&Block> = keys.iter().map(|key| self.block(*key)).collect();
-        let (source, pages) = (&self.shared.source, &self.segment.pages);
+        let (source, pages) = (&self.shared.source, &self.group.pages);
         let read = source.visit(pages, &blocks, PageKind::Block, Wanted::ByScan, |at, bytes| {
             let undecodable = |error| source.undecodable(&blocks[at].stored, error);
             let decoder = Decoder::open(bytes).map_err(undecodable)?;
@@ -367,7 +367,7 @@ impl<'a> GroupScan<'a> {
             let left = block_ranges(chunk).filter(|(_, rows)| any(self.selection.as_ref(), rows));
             blocks.extend(left.map(|(number, _)| &chunk.blocks[number]));
         }
-        self.shared.source.prefetch(&self.segment.pages, &blocks).await;
+        self.shared.source.prefetch(&self.group.pages, &blocks).await;
     }
 
     /// The decoded blocks of all projected columns that have rows left, by column: the first row of each,

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use weft_buffer::PageTable;
 use weft_rt::memory::{Ledger, Reservation};
 use weft_rt::yield_now;
 
@@ -33,8 +32,6 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) groups: Box<[RowGroup]>,
-    /// The pages of all blocks, by their numbers.
-    pub(crate) pages: Arc<PageTable>,
     /// What they take, if the budget had it.
     _memory: Option<Reservation>,
 }
@@ -46,12 +43,10 @@ const NOWHERE: Stored = Stored { device: 0, start: 0, bytes: 0, checksum: 0 };
 const BLOCK_MEMORY_BYTES: u64 = 200;
 
 impl Loaded {
-    fn new(mut groups: Vec<RowGroup>, ledger: &Ledger) -> Loaded {
-        number_pages(&mut groups);
-        let blocks = || groups.iter().flat_map(RowGroup::blocks);
-        let memory = ledger.try_reserve(blocks().count() as u64 * BLOCK_MEMORY_BYTES);
-        let pages = PageTable::new(blocks().flat_map(|block| block.stored.pages()));
-        Loaded { groups: groups.into(), pages, _memory: memory }
+    fn new(groups: Vec<RowGroup>, ledger: &Ledger) -> Loaded {
+        let blocks = groups.iter().flat_map(RowGroup::blocks).count();
+        let memory = ledger.try_reserve(blocks as u64 * BLOCK_MEMORY_BYTES);
+        Loaded { groups: groups.into(), _memory: memory }
     }
 }
 
@@ -172,11 +167,6 @@ async fn decode(
     Ok(groups)
 }
 
-fn number_pages(groups: &mut [RowGroup]) {
-    let mut next_page = 0;
-    groups.iter_mut().for_each(|group| group.number_pages(&mut next_page));
-}
-
 /// What a segment occupies, sorted and joined.
 pub(crate) fn occupied(groups: &[RowGroup], stored: &Stored) -> Vec<Extent> {
     let groups = groups.iter().map(|group| group.extent);
@@ -204,9 +194,9 @@ mod tests {
             let stored = Stored { device: 2, start, bytes: 5_000, checksum: 77 };
             Block { stored, ..Block::unplaced(rows, zone(start as i64)) }
         };
-        let chunks = [Chunk::new(1024, vec![block(10, 1024), block(12, 6)])];
+        let chunks = vec![Chunk::new(1024, vec![block(10, 1024), block(12, 6)])];
         let extent = Extent { device: 2, start: 10, units: 4 };
-        vec![RowGroup { first_row: 90, rows: 1030, deleted: None, extent, chunks: chunks.into() }]
+        vec![RowGroup::new((90, 1030), None, extent, chunks)]
     }
 
     /// The row groups with two rows less, and their entry.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_buffer::BufferPool;
-use weft_rt::Runtime;
 use weft_rt::memory::Ledger;
+use weft_rt::{Runtime, WorkerRef};
 
 use crate::change::Change;
 use crate::commit::{Work, commit};
@@ -18,6 +18,8 @@ use crate::lock::Lock;
 use crate::manifest_file;
 use crate::open::{open, pool_bytes_min};
 use crate::place::Place;
+use crate::row_locks::LockOwner;
+use crate::row_set::RowSet;
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
 use crate::spill::{SpillArea, SpillDirectory, SpillPlace};
@@ -97,7 +99,7 @@ impl Store {
             let (directory, options, runtime) = for_core;
             open(directory, &options, runtime, ledger, lock).await
         });
-        let core = Arc::new(opened??);
+        let core = opened??;
         let spill = if temporary { spill.with_whole(directory) } else { spill };
         let store = Store { core, spill, area: Mutex::new(None) };
         for path in &options.devices {
@@ -130,6 +132,33 @@ impl Store {
     /// Begins a transaction on the database as the last commit left it. It is rolled back unless it is committed.
     pub fn begin(&self, isolation: Isolation) -> Transaction {
         Transaction::new(self.core.clone(), isolation)
+    }
+
+    /// Writes a manifest that has everything, if commits are in the journal alone: what is recovered after a crash is read from there.
+    /// On any executor.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub async fn checkpoint(&self) -> Result<()> {
+        if !self.core.journal.has_commits() {
+            return Ok(());
+        }
+        self.run(Work { is_checkpoint: true, ..Work::default() }).await.map(drop)
+    }
+
+    /// Locks the rows that changes delete, of a statement that is about to commit them, against transactions: waits for those that have changed
+    /// one of them to end. Any executor may wait; the rows are unlocked when what is returned is dropped.
+    ///
+    /// # Errors
+    /// Never [`StoreError::Deadlock`], as nothing waits for what the statement has.
+    pub async fn lock_rows(&self, changes: &[Change]) -> Result<LockedRows> {
+        let snapshot = self.core.snapshot();
+        let owner = self.core.row_locks.owner();
+        let wanted = deleted_rows(changes, |table| snapshot.tables.get(table).map(|of| of.id));
+        if !wanted.is_empty() {
+            owner.lock(&wanted).await?;
+        }
+        Ok(LockedRows { _owner: owner })
     }
 
     async fn run(&self, work: Work) -> Result<Arc<Snapshot>> {
@@ -306,6 +335,40 @@ impl Store {
             cache_hits: pool.hits,
             cache_misses: pool.misses,
             io_wait_ns: total.wait_ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Rows that no other transaction or statement changes as long as this lives.
+#[derive(Debug)]
+pub struct LockedRows {
+    _owner: LockOwner,
+}
+
+/// The rows that changes delete, by the identities of tables that `table_id` knows.
+pub(crate) fn deleted_rows(
+    changes: &[Change],
+    table_id: impl Fn(&str) -> Option<u64>,
+) -> Vec<(u64, RowSet)> {
+    let deleted = changes.iter().filter_map(|change| match change {
+        Change::Delete { table, rows, .. } => Some((table_id(table)?, rows.clone())),
+        _ => None,
+    });
+    deleted.collect()
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // A worker must not wait; what the journal has is applied when the database is opened again.
+        if WorkerRef::current().is_some() {
+            return;
+        }
+        let path = self.core.directory.path();
+        match weft_rt::sync::block_on(self.checkpoint()) {
+            Ok(()) => self.core.journal.remove(&self.core.directory),
+            Err(error) => {
+                log::warn!("{}: its last commits stay in its journal: {error}", path.display())
+            }
         }
     }
 }

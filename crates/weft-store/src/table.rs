@@ -200,7 +200,7 @@ impl TableVersion {
         let mut zones: Vec<Zone> = self.schema.columns.iter().map(|_| empty()).collect();
         let mut rows = 0;
         for group in directory.iter().flat_map(|segment| &segment.groups) {
-            for (zone, chunk) in zones.iter_mut().zip(&group.chunks) {
+            for (zone, chunk) in zones.iter_mut().zip(group.chunks.iter()) {
                 zone.merge(rows, chunk.zone(), group.rows.into());
                 // Values that bound the others, and NULLs, may be those of deleted rows.
                 zone.exact &= group.deleted.is_none();
@@ -349,12 +349,11 @@ impl Table {
     /// there are not take nothing.
     pub fn residence(&self, columns: &[usize]) -> ColumnResidence {
         let loaded = || self.version.segments.iter().filter_map(|segment| segment.known());
-        let groups =
-            || loaded().flat_map(|loaded| loaded.groups.iter().map(move |of| (loaded, of)));
+        let groups = || loaded().flat_map(|loaded| &loaded.groups);
         let blocks = || {
-            groups().flat_map(|(loaded, group)| {
+            groups().flat_map(|group| {
                 let chunks = columns.iter().filter_map(|column| group.chunks.get(*column));
-                chunks.flat_map(|chunk| &chunk.blocks).map(move |block| (loaded, block))
+                chunks.flat_map(|chunk| &chunk.blocks).map(move |block| (group, block))
             })
         };
         let (mut bytes, mut count) = (0, 0);
@@ -364,8 +363,8 @@ impl Table {
         });
         let step = (count as usize).div_ceil(SAMPLED_BLOCKS).max(1);
         let (mut sampled, mut hot) = (0_u32, 0_u32);
-        for (loaded, block) in blocks().step_by(step) {
-            let swip = loaded.pages.swip(block.first_page as usize);
+        for (group, block) in blocks().step_by(step) {
+            let swip = group.pages.swip(block.first_page as usize);
             sampled += 1;
             hot += u32::from(matches!(swip.state(), weft_buffer::SwipState::Hot(_)));
         }
@@ -459,7 +458,7 @@ pub(crate) async fn get(
     let blocks: Vec<&Block> = projection.iter().map(block_of).collect();
     let mut values = Vec::with_capacity(blocks.len());
     let read =
-        source.visit(&segment.pages, &blocks, PageKind::Block, Wanted::ByPoint, |at, bytes| {
+        source.visit(&group.pages, &blocks, PageKind::Block, Wanted::ByPoint, |at, bytes| {
             let within = row % group.chunks[projection[at]].block_rows;
             let value = Decoder::open(bytes).and_then(|block| block.value(within as usize));
             let undecodable = |error| source.undecodable(&blocks[at].stored, error);

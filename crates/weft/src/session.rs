@@ -40,6 +40,13 @@ impl Session {
         self.inner.set_client(client);
     }
 
+    /// Has the session's transactions be as PostgreSQL's are: read committed unless they say otherwise, and a statement that is to change a row
+    /// which another transaction has changed waits for the end of that. Without that, transactions have one snapshot, and the first
+    /// one to commit wins.
+    pub fn wait_for_rows(&self) {
+        self.inner.wait_for_rows();
+    }
+
     /// Has the session act for a role that has logged in: its statements may do what the role may, and `SET ROLE` has it act for roles
     /// that the role is a member of. A session without a role may do everything.
     pub fn log_in(&self, role: &str) {

@@ -153,6 +153,7 @@ impl Tree {
             let memory = self.pool.ledger().reserve(numbers as u64 * NUMBER_BYTES).await?;
             let id = |number: usize| ids.get(number).copied().flatten().unwrap_or(vacant);
             let table = PageTable::with_check((start..start + numbers).map(id), check_node);
+            table.keep_alive(std::sync::Arc::new(self.space.clone()));
             self.chunks[chunk].set(table).expect("the chunks of a new tree are unset");
             locked(&self.memory).push(memory);
             start += numbers;

@@ -88,6 +88,7 @@ _CLASSES: dict[str, tuple[type[Error], str]] = {
     "io": (OperationalError, "58030"),
     "storage": (OperationalError, "58000"),
     "conflict": (OperationalError, "40001"),
+    "deadlock": (OperationalError, "40P01"),
     "transaction_aborted": (OperationalError, "25P02"),
     "no_active_transaction": (ProgrammingError, "25P01"),
     "active_transaction": (ProgrammingError, "25001"),

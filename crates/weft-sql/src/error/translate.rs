@@ -241,6 +241,7 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         StoreError::Encode { .. } | StoreError::Mismatch { .. } => ErrorKind::Data,
         StoreError::TempDirectory { .. } => ErrorKind::Setting,
         StoreError::Conflict { .. } | StoreError::Serialization { .. } => ErrorKind::Conflict,
+        StoreError::Deadlock => ErrorKind::Deadlock,
         StoreError::TransactionEnded => ErrorKind::NoActiveTransaction,
         StoreError::NotInTransaction { .. } => ErrorKind::ActiveTransaction,
         StoreError::NoSuchSavepoint { .. } => ErrorKind::NoSavepoint,

@@ -67,11 +67,22 @@ impl Maintenance<'_> {
     ) -> Result<IndexWork> {
         let mut runs = Runs::new(self, &definition, first_row)?;
         let first = runs.next().await?;
-        self.make_of(definition, None, first, runs).await
+        self.make_of(definition, None, (first, runs), true).await
     }
 
-    /// Brings the rows from `first_row` on into an index; gives its next version, the work, and what the old
-    /// one does not need any more; `None` if there are no such rows.
+    /// Makes an index of the rows from `first_row` on for a transaction: no commit names it, and it is not written.
+    pub(crate) async fn make_own(
+        &self,
+        definition: Arc<IndexDefinition>,
+        first_row: u64,
+    ) -> Result<IndexWork> {
+        let mut runs = Runs::new(self, &definition, first_row)?;
+        let first = runs.next().await?;
+        self.make_of(definition, None, (first, runs), false).await
+    }
+
+    /// Brings the rows from `first_row` on into an index, without writing a tree that takes them; gives its next version, the work, and
+    /// what the old one does not need any more; `None` if there are no such rows.
     pub(crate) async fn add(
         &self,
         index: &IndexVersion,
@@ -85,7 +96,7 @@ impl Maintenance<'_> {
         let entries = opened.tree.len();
         let remake = (entries / REMAKE_SHARE_DIVISOR).max(REMAKE_ROWS_MIN);
         if run.len() as u64 >= remake || !runs.is_done() {
-            let work = self.make_of(definition, Some(&opened.tree), run, runs).await?;
+            let work = self.make_of(definition, Some(&opened.tree), (run, runs), true).await?;
             return Ok(Some((work.version().clone(), work, index.entry.extents.clone())));
         }
         if run.is_empty() {
@@ -95,18 +106,11 @@ impl Maintenance<'_> {
             self.check_new(&definition, &opened.tree, &run).await?;
         }
         let inserted = self.insert(&definition, opened, &run).await;
-        let changed = match inserted {
-            Ok(()) => index.changed(schema).await,
-            Err(error) => Err(error),
-        };
-        match changed {
-            Ok(version) => {
-                let work = IndexWork::Added { version: version.clone(), run };
-                Ok(Some((version, work, Vec::new())))
-            }
+        let work = IndexWork::Added { version: index.clone(), run };
+        match inserted {
+            Ok(()) => Ok(Some((index.clone(), work, Vec::new()))),
             Err(error) => {
-                let version = index.clone();
-                IndexWork::Added { version, run }.take_back(schema).await?;
+                work.take_back(schema).await?;
                 Err(error)
             }
         }
@@ -242,13 +246,13 @@ impl Maintenance<'_> {
         Ok(())
     }
 
-    /// Makes a tree of another one's entries and of runs.
+    /// Makes a tree of another one's entries and of runs, and writes it if it `is_written`.
     async fn make_of(
         &self,
         definition: Arc<IndexDefinition>,
         old: Option<&Tree>,
-        first: KeyRun,
-        mut runs: Runs<'_>,
+        (first, mut runs): (KeyRun, Runs<'_>),
+        is_written: bool,
     ) -> Result<IndexWork> {
         let form = definition.form();
         let space = IndexSpace::new(self.access.space.clone(), form.node_bytes);
@@ -266,7 +270,10 @@ impl Maintenance<'_> {
         }
         let kept = opened.clone();
         let made = match made {
-            Ok(()) => IndexVersion::made(definition, &self.version.schema, opened).await,
+            Ok(()) if is_written => {
+                IndexVersion::made(definition, &self.version.schema, opened).await
+            }
+            Ok(()) => Ok(IndexVersion::unwritten(definition, opened)),
             Err(error) => Err(error),
         };
         match made {

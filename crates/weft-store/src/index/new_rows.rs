@@ -1,9 +1,6 @@
 //! The rows that have come to a table, a row group at a time: from them keys are made.
 
-use std::sync::Arc;
-
 use arrow_array::{Array, ArrayRef, BooleanArray};
-use weft_buffer::PageTable;
 
 use crate::append::decode_column;
 use crate::error::{Result, StoreError};
@@ -77,7 +74,7 @@ impl<'a> NewRows<'a> {
             let skipped = self.first_row.saturating_sub(group.first_row) as usize;
             let mut arrays = Vec::with_capacity(columns.len());
             for column in columns {
-                let array = self.column((group, &loaded.pages), *column).await?;
+                let array = self.column(group, *column).await?;
                 arrays.push(array.slice(skipped, array.len() - skipped));
             }
             let first_row = group.first_row + skipped as u64;
@@ -95,11 +92,11 @@ impl<'a> NewRows<'a> {
         Ok(None)
     }
 
-    async fn column(&self, group: (&RowGroup, &Arc<PageTable>), column: usize) -> Result<ArrayRef> {
+    async fn column(&self, group: &RowGroup, column: usize) -> Result<ArrayRef> {
         let Maintenance { version, access } = self.work;
         let mut arrays = Vec::new();
         let decoded = decode_column(group, column, version, access, &mut arrays).await;
-        let first_row = group.0.first_row;
+        let first_row = group.first_row;
         decoded.map_err(|error| {
             error.at(format!("table {}, row group from row {first_row}", version.schema.name))
         })?;

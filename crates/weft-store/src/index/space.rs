@@ -24,9 +24,9 @@ pub(crate) struct IndexSpace {
 
 #[derive(Default)]
 struct Places {
-    /// Chunks that the manifest names.
+    /// Chunks that the database has, all of which the next manifest names.
     committed: Vec<Extent>,
-    /// Chunks that it does not name yet.
+    /// Chunks that go back with the tree unless a commit keeps them.
     taken: Vec<Allocation>,
     free: Vec<PageId>,
     /// Places that the committed tree needs, and the next one does not.
@@ -107,10 +107,16 @@ impl IndexSpace {
         coalesce(state.committed.iter().copied().chain(taken).collect())
     }
 
-    /// A commit is durable that names all chunks.
-    pub(crate) fn settle(&self) {
+    /// All chunks belong to the database: they are no longer given back with the tree.
+    pub(crate) fn keep_chunks(&self) {
         let state = &mut *self.state();
         state.committed.extend(state.taken.drain(..).map(|chunk| chunk.keep()));
+    }
+
+    /// A manifest is durable that names all chunks.
+    pub(crate) fn settle(&self) {
+        self.keep_chunks();
+        let state = &mut *self.state();
         state.free.append(&mut state.released);
     }
 

@@ -76,6 +76,18 @@ impl IndexHandle {
     }
 }
 
+impl IndexHandle {
+    /// Sees to it that no page of a tree that is to be forgotten is on its way to a device, on a worker; one that cannot be written keeps
+    /// the tree's places until the database is opened again.
+    pub(crate) async fn settle_writes(&self) {
+        let Some(Opened { tree, space }) = self.opened.get() else { return };
+        if let Err(error) = tree.settle_writes().await {
+            log::warn!("pages of an index that was given up stay where they are: {error}");
+            space.settle();
+        }
+    }
+}
+
 impl IndexEntry {
     pub(crate) fn write(&self, writer: &mut Writer) {
         self.definition.write(writer);
@@ -118,6 +130,13 @@ impl IndexVersion {
         let (root, extents) = write(&opened, &definition, schema).await?;
         let entry = IndexEntry { definition, root, extents };
         Ok(IndexVersion::of_tree(entry, OnceLock::from(opened)))
+    }
+
+    /// An index that was just made of a tree for a transaction: nothing on a device leads to it.
+    pub(crate) fn unwritten(definition: Arc<IndexDefinition>, opened: Opened) -> IndexVersion {
+        let root = PageId::vacant(definition.form().node_bytes);
+        let entry = IndexEntry { definition, root, extents: Vec::new() };
+        IndexVersion::of_tree(entry, OnceLock::from(opened))
     }
 
     pub(crate) fn definition(&self) -> &Arc<IndexDefinition> {
@@ -199,6 +218,14 @@ impl IndexVersion {
         let entry = IndexEntry { definition: self.entry.definition.clone(), root, extents };
         let (handle, moment) = (self.handle.clone(), self.moment.clone());
         Ok(IndexVersion { entry, handle, moment, overlay: None })
+    }
+
+    /// The same, whose tree's chunks belong to the database, although no manifest names all of them yet.
+    pub(crate) fn with_chunks_kept(&self) -> IndexVersion {
+        let Some(opened) = self.handle.opened.get() else { return self.clone() };
+        opened.space.keep_chunks();
+        let entry = IndexEntry { extents: opened.space.extents(), ..self.entry.clone() };
+        IndexVersion { entry, ..self.clone() }
     }
 
     /// A commit that names this version is durable.

@@ -15,12 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_rt::memory::{Ledger, Reservation};
 
+use crate::append::STATISTICS_ROWS_MIN;
 use crate::change::Change;
 use crate::commit::{Work, commit};
 use crate::core::Core;
 use crate::draft::Draft;
 use crate::error::{Result, StoreError};
+use crate::fetch::retain_live;
+use crate::row_locks::LockOwner;
+use crate::row_set::RowSet;
 use crate::snapshot::Snapshot;
+use crate::store::deleted_rows;
 
 pub(crate) use own::OwnChanges;
 pub(crate) use rebase::{Finished, as_conflict, rebase};
@@ -28,6 +33,9 @@ pub(crate) use rebase::{Finished, as_conflict, rebase};
 /// What a transaction promises about others that run at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
+    /// Each statement sees what was committed when it began, beside what the transaction itself has changed. Once that is much, or
+    /// other than rows, the transaction goes on with what it saw last.
+    ReadCommitted,
     /// It sees one snapshot, and no row is changed by it and another one at the same time.
     #[default]
     Snapshot,
@@ -47,6 +55,8 @@ pub struct Transaction {
     changing: Ledger,
     /// Identities of the tables that were read.
     reads: Mutex<BTreeSet<u64>>,
+    /// The rows of before that it has changed, and others wait for.
+    locks: LockOwner,
 }
 
 /// What the statements so far have made of it.
@@ -73,7 +83,8 @@ impl Transaction {
         let now = Moment { view: begin.clone(), own: OwnChanges::new(begin) };
         let state = State { now: Some(now), savepoints: Vec::new(), memory: None };
         let (state, changing, reads) = (Mutex::new(state), Ledger::new(1), Mutex::default());
-        Transaction { core, isolation, next_table_id, state, changing, reads }
+        let locks = core.row_locks.owner();
+        Transaction { core, isolation, next_table_id, state, changing, reads, locks }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -102,6 +113,108 @@ impl Transaction {
         if self.isolation == Isolation::Serializable && table < self.next_table_id {
             self.reads.lock().unwrap_or_else(PoisonError::into_inner).insert(table);
         }
+    }
+
+    /// Has a read committed transaction see what was committed by now, if that takes no waiting; false if it does.
+    ///
+    /// # Errors
+    /// [`StoreError::TransactionEnded`].
+    pub fn refresh_now(&self) -> Result<bool> {
+        if self.isolation != Isolation::ReadCommitted {
+            return Ok(true);
+        }
+        let newest = self.core.snapshot();
+        let mut state = self.state();
+        let now = state.now.as_mut().ok_or(StoreError::TransactionEnded)?;
+        if now.own.begin.generation == newest.generation {
+            return Ok(true);
+        }
+        let is_unchanged = Arc::ptr_eq(&now.view, &now.own.begin);
+        if is_unchanged {
+            let moment = Moment { view: newest.clone(), own: OwnChanges::new(newest) };
+            let before = std::mem::replace(now, moment);
+            drop(state);
+            drop(before);
+        }
+        Ok(is_unchanged)
+    }
+
+    /// Has a read committed transaction see what was committed by now, beside what it has changed, if that is few rows. On any
+    /// executor.
+    ///
+    /// # Errors
+    /// [`StoreError::Serialization`] if what it has changed does not go together with that;
+    /// [`StoreError::TransactionEnded`]; those of reading and writing.
+    pub async fn refresh(self: &Arc<Self>) -> Result<()> {
+        if self.refresh_now()? {
+            return Ok(());
+        }
+        let transaction = self.clone();
+        let runtime = &self.core.access.runtime;
+        runtime.spawn(move || async move { transaction.refresh_on_worker().await }).await?
+    }
+
+    async fn refresh_on_worker(&self) -> Result<()> {
+        let _turn = self.changing.reserve(1).await?;
+        let Moment { view, own } = self.now()?;
+        let finished = Finished { view, own, reads: BTreeSet::new(), few: None };
+        let Some(few) = finished.few_changes(&self.core.access).await? else { return Ok(()) };
+        let newest = self.core.snapshot();
+        let mut draft = Draft::within(newest.clone(), OwnChanges::new(newest));
+        if let Err(error) = self.change(&mut draft, few).await {
+            draft.take_back().await;
+            return Err(as_conflict(error));
+        }
+        let (view, own) = draft.into_view();
+        self.install(Moment { view: Arc::new(view), own })
+    }
+
+    /// Locks the rows that changes of a statement delete, before they are applied: waits for transactions that have changed one of them to
+    /// end. On any executor; dropped before, it has locked nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Deadlock`]; [`StoreError::Conflict`] if one of few rows is not there any more, as the statement sees it: run again in a
+    /// read committed transaction, it sees what has become of the row, in others it never will;
+    /// [`StoreError::TransactionEnded`]; those of reading.
+    pub async fn lock_rows(&self, changes: &[Change]) -> Result<()> {
+        let Moment { view, own } = self.now()?;
+        let mut wanted = deleted_rows(changes, |table| view.tables.get(table).map(|of| of.id));
+        for (table, rows) in &mut wanted {
+            let base = own.begin.tables.values().find(|version| version.id == *table);
+            let first_own_row = base.map_or(0, |base| base.next_row_id);
+            if rows.last().is_some_and(|row| row >= first_own_row) {
+                let mut of_before = RowSet::default();
+                let before = rows.iter().take_while(|row| *row < first_own_row);
+                before.for_each(|row| _ = of_before.insert(row));
+                *rows = of_before;
+            }
+        }
+        wanted.retain(|(_, rows)| !rows.is_empty());
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.locks.lock(&wanted).await?;
+        let newest = self.core.snapshot();
+        for (table, rows) in wanted {
+            let of = |snapshot: &Snapshot| {
+                snapshot.tables.values().find(|version| version.id == table).cloned()
+            };
+            let (Some(before), Some(now)) = (of(&own.begin), of(&newest)) else { continue };
+            if Arc::ptr_eq(&before, &now) || rows.len() >= STATISTICS_ROWS_MIN {
+                continue;
+            }
+            let (access, name) = (self.core.access.clone(), now.schema.name.clone());
+            let find = move || async move {
+                let mut live: Vec<u64> = rows.iter().collect();
+                retain_live(&now, &access, &mut live).await?;
+                Ok(live.len() as u64 == rows.len())
+            };
+            let are_live: Result<bool> = self.core.access.runtime.spawn(find).await?;
+            if !are_live? {
+                return Err(StoreError::Conflict { table: name, change: "changed" });
+            }
+        }
+        Ok(())
     }
 
     /// Applies changes for this transaction alone, all or none. On any executor; once begun, it goes on although
@@ -241,16 +354,20 @@ impl Transaction {
         let reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
         let mut finished = Finished { view, own, reads, few: None };
         if !finished.has_changes() {
+            self.locks.release();
             return Ok(());
         }
         finished.few = finished.few_changes(&self.core.access).await?;
         let work = Work { transaction: Some(finished), ..Work::default() };
-        commit(&self.core, work).await.map(drop)
+        let committed = commit(&self.core, work).await.map(drop);
+        self.locks.release();
+        committed
     }
 
     /// Ends the transaction without a trace; one that has ended already stays as it is.
     pub fn roll_back(&self) {
         drop(self.end());
+        self.locks.release();
     }
 
     /// Ends it, and gives what it was in the end.

@@ -102,7 +102,7 @@ impl Draft {
         let own = self.own(version.id);
         own.row_group_rows = own.row_group_rows.max(groups.row_group_rows);
         let first_own_row = own.first_row();
-        let appended = append(version, groups, first_own_row, space, access).await?;
+        let appended = append(version, groups, Some(first_own_row), space, access).await?;
         let mut next = owned(appended.version, appended.taken, version);
         let known = version.known_statistics();
         let statistics = match new {
@@ -148,7 +148,8 @@ impl Draft {
             let own_index = match (&overlay.own, is_shrunk) {
                 (_, true) => overlay.own.clone(),
                 (None, false) => {
-                    let made = work.make(index.definition().clone(), own.first_row()).await?;
+                    let made = work.make_own(index.definition().clone(), own.first_row());
+                    let made = made.await?;
                     Some(Box::new(self.followed(index, Some(made), &version)))
                 }
                 (Some(before), false) => {
@@ -251,14 +252,14 @@ impl Draft {
             for index in &version.indexes {
                 let definition = index.definition().clone();
                 if !own.shares(index) {
-                    let made = work.make(definition, 0).await?;
+                    let made = work.make_own(definition, 0).await?;
                     indexes.push(self.followed(index, Some(made), &version));
                     continue;
                 }
                 let overlay = index.overlaid(own.first_row());
                 let own_index = match version.next_row_id > own.first_row() {
                     true => {
-                        let made = work.make(definition, own.first_row()).await?;
+                        let made = work.make_own(definition, own.first_row()).await?;
                         Some(Box::new(self.followed(index, Some(made), &version)))
                     }
                     false => None,

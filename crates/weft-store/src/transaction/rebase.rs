@@ -384,6 +384,12 @@ async fn own_groups(
             let is_its = |of: &&Arc<Allocation>| of.extent() == group.extent;
             let allocation = segment.owned.iter().find(is_its).cloned();
             let allocation = allocation.expect("rows of a transaction lie in space of its own");
+            // Few rows are in memory alone.
+            let pool = access.source.pool();
+            pool.write_table(&group.pages).await.map_err(StoreError::Buffer)?;
+            if let Some(device) = access.space.device(group.extent.device) {
+                device.mark_dirty();
+            }
             groups.push(WrittenGroup { group: group.clone(), allocation });
         }
     }

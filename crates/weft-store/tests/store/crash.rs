@@ -218,6 +218,8 @@ fn found(store: &Store) -> Model {
 
 /// All bytes of the data files are a header, a table's or free.
 fn check_space(store: &Store) {
+    // Space that commits of the journal have freed waits for a manifest.
+    weft_rt::sync::block_on(store.checkpoint()).unwrap();
     let snapshot = store.snapshot();
     let used: u64 =
         snapshot.tables().map(|name| snapshot.table(name).unwrap().bytes_on_disk()).sum();
@@ -262,6 +264,9 @@ fn run(disk: &SimDisk, devices: usize, history: &[Step]) -> (Vec<Model>, bool) {
         }
         model = next;
         assert_eq!(found(&store), model);
+    }
+    if weft_rt::sync::block_on(store.checkpoint()).is_err() {
+        return (vec![model], false);
     }
     check_space(&store);
     (vec![model], true)
@@ -335,7 +340,8 @@ fn crash_everywhere(seed: u64, devices: usize) {
         let disk = SimDisk::new(SimOptions::testing(seed ^ n));
         disk.set_faults(SimFaults::none().crash_after_write(n));
         let (allowed, whole) = run(&disk, devices, &history());
-        assert!(!whole, "the power fails at {n}");
+        // The last one removes the journal of the database, which is closed.
+        assert!(!whole || n + 1 == mutations, "the power fails at {n}");
         let mut after = disk.crash(seed ^ n);
         if n % 5 == 0 {
             // The power fails again while the database is opened.

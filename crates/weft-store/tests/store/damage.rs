@@ -211,7 +211,7 @@ fn other_versions_are_named() {
         fixture.write(name, &newer);
         let message = fixture.read().unwrap_err().to_string();
         assert!(
-            message.contains("format version 77") && message.contains("version 3"),
+            message.contains("format version 77") && message.contains("version 4"),
             "{message}"
         );
         fixture.write(name, &manifest);

@@ -46,7 +46,7 @@ impl<'a> Bytes<'a> {
 
 fn check_beginning(bytes: &[u8], kind: &[u8; 8]) {
     assert_eq!(&bytes[..8], kind);
-    assert_eq!(&bytes[8..12], [3, 0, 0, 0]);
+    assert_eq!(&bytes[8..12], [4, 0, 0, 0]);
     let rest = checksum(&bytes[16..]).to_le_bytes();
     let crc = checksum(&[&bytes[..12], &rest].concat());
     assert_eq!(bytes[12..16], crc.to_le_bytes());

@@ -10,6 +10,7 @@ mod failures;
 mod format;
 mod index_deletes;
 mod indexes;
+mod journal;
 mod pieces;
 mod small_transactions;
 mod spill;

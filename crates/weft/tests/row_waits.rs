@@ -1,0 +1,224 @@
+//! Sessions whose statements wait for rows that other transactions have changed, as those of PostgreSQL do.
+//!
+//! Tried beside the cases here: waits by INSERT … ON CONFLICT DO UPDATE, by statements without a kept plan, by RETURNING.
+
+mod support;
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use support::{check, check_error, database};
+use weft::{Database, ErrorKind, Session, TransactionStatus};
+
+/// How long a statement that does not wait may take at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a statement is seen to wait.
+const WAITS: Duration = Duration::from_millis(100);
+
+/// A database with a table of keys and values, and sessions that wait for rows.
+fn waiting(count: usize) -> (Database, Vec<Session>) {
+    let database = database();
+    let sessions: Vec<Session> = (0..count).map(|_| database.session().unwrap()).collect();
+    sessions.iter().for_each(Session::wait_for_rows);
+    sessions[0].execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v INTEGER)").unwrap();
+    sessions[0].execute("INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)").unwrap();
+    (database, sessions)
+}
+
+fn run(session: &Session, statements: &[&str]) {
+    for sql in statements {
+        session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+}
+
+/// A statement on its way on another thread: its outcome, and the kind of its error.
+struct Waiting(mpsc::Receiver<Result<u64, ErrorKind>>);
+
+impl Waiting {
+    fn new(session: &Session, sql: &str) -> Waiting {
+        let (sender, receiver) = mpsc::channel();
+        let (session, sql) = (session.clone(), sql.to_owned());
+        std::thread::spawn(move || {
+            let done = session.execute(&sql);
+            sender.send(done.map_err(|error| error.kind())).ok();
+        });
+        Waiting(receiver)
+    }
+
+    /// Checks that the statement has not ended.
+    fn waits(self) -> Waiting {
+        let early = self.0.recv_timeout(WAITS);
+        assert!(early.is_err(), "the statement has not waited: {early:?}");
+        self
+    }
+
+    fn outcome(self) -> Result<u64, ErrorKind> {
+        self.0.recv_timeout(PATIENCE).expect("the statement ends")
+    }
+}
+
+#[test]
+fn statements_see_what_is_committed_when_they_begin() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    run(first, &["BEGIN"]);
+    check(first, "SELECT sum(v) FROM t", &["60"]);
+    run(second, &["UPDATE t SET v = 11 WHERE k = 1"]);
+    check(first, "SELECT sum(v) FROM t", &["61"]);
+    check(first, "SELECT v FROM t WHERE k = 1", &["11"]);
+    // Beside what it has changed itself.
+    run(first, &["UPDATE t SET v = 21 WHERE k = 2", "INSERT INTO t VALUES (4, 40)", "SAVEPOINT s"]);
+    run(first, &["DELETE FROM t WHERE k = 4", "INSERT INTO t VALUES (5, 50)"]);
+    run(second, &["UPDATE t SET v = 12 WHERE k = 1", "INSERT INTO t VALUES (6, 60)"]);
+    check(first, "SELECT k, v FROM t ORDER BY k", &["1 12", "2 21", "3 30", "5 50", "6 60"]);
+    check(second, "SELECT k, v FROM t ORDER BY k", &["1 12", "2 20", "3 30", "6 60"]);
+    check(first, "SELECT v FROM t WHERE k = 5", &["50"]);
+    run(second, &["DELETE FROM t WHERE k = 3"]);
+    run(first, &["ROLLBACK TO s"]);
+    check(first, "SELECT k, v FROM t ORDER BY k", &["1 12", "2 21", "4 40", "6 60"]);
+    run(first, &["COMMIT"]);
+    check(second, "SELECT k, v FROM t ORDER BY k", &["1 12", "2 21", "4 40", "6 60"]);
+    // One snapshot, where that is asked for.
+    run(first, &["BEGIN ISOLATION LEVEL REPEATABLE READ"]);
+    check(first, "SELECT v FROM t WHERE k = 1", &["12"]);
+    run(second, &["UPDATE t SET v = 13 WHERE k = 1"]);
+    check(first, "SELECT v FROM t WHERE k = 1", &["12"]);
+    run(first, &["COMMIT"]);
+}
+
+#[test]
+fn a_statement_waits_for_a_row_and_sees_what_has_become_of_it() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    let updates = [
+        "UPDATE t SET v = v + 1 WHERE k = 1",
+        "UPDATE t SET v = v + 1 WHERE v BETWEEN 1 AND 19",
+        "INSERT INTO t VALUES (1, 0) ON CONFLICT (k) DO UPDATE SET v = t.v + 1",
+    ];
+    for sql in updates {
+        for within in [false, true] {
+            run(
+                first,
+                &["UPDATE t SET v = 10 WHERE k = 1", "BEGIN", "UPDATE t SET v = 15 WHERE k = 1"],
+            );
+            if within {
+                run(second, &["BEGIN"]);
+            }
+            // Another row is not waited for.
+            run(second, &["UPDATE t SET v = 20 WHERE k = 2"]);
+            let update = Waiting::new(second, sql).waits();
+            run(first, &["COMMIT"]);
+            assert_eq!(update.outcome(), Ok(1), "{sql}");
+            if within {
+                run(second, &["COMMIT"]);
+            }
+            check(first, "SELECT v FROM t WHERE k = 1", &["16"]);
+        }
+    }
+    // Of a transaction that is rolled back nothing has become.
+    run(first, &["BEGIN", "DELETE FROM t WHERE k = 1"]);
+    let update = Waiting::new(second, updates[0]).waits();
+    run(first, &["ROLLBACK"]);
+    assert_eq!(update.outcome(), Ok(1));
+    check(first, "SELECT v FROM t WHERE k = 1", &["17"]);
+    // A row that is gone is not updated.
+    run(first, &["BEGIN", "DELETE FROM t WHERE k = 1"]);
+    let update = Waiting::new(second, updates[0]).waits();
+    run(first, &["COMMIT"]);
+    assert_eq!(update.outcome(), Ok(0));
+}
+
+#[test]
+fn a_transaction_of_one_snapshot_waits_and_fails() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    run(first, &["BEGIN", "UPDATE t SET v = 15 WHERE k = 1"]);
+    run(second, &["BEGIN ISOLATION LEVEL REPEATABLE READ"]);
+    let update = Waiting::new(second, "UPDATE t SET v = v + 1 WHERE k = 1").waits();
+    run(first, &["COMMIT"]);
+    assert_eq!(update.outcome(), Err(ErrorKind::Conflict));
+    assert_eq!(second.transaction_status(), TransactionStatus::Failed);
+    run(second, &["ROLLBACK", "BEGIN ISOLATION LEVEL SERIALIZABLE"]);
+    check(second, "SELECT v FROM t WHERE k = 1", &["15"]);
+    run(first, &["UPDATE t SET v = 16 WHERE k = 1"]);
+    check_error(second, "UPDATE t SET v = 0 WHERE k = 1", ErrorKind::Conflict);
+    run(second, &["ROLLBACK"]);
+}
+
+#[test]
+fn a_circle_of_waits_is_an_error_of_one_statement() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    run(first, &["BEGIN", "UPDATE t SET v = 1 WHERE k = 1"]);
+    run(second, &["BEGIN", "UPDATE t SET v = 2 WHERE k = 2"]);
+    let update = Waiting::new(first, "UPDATE t SET v = 1 WHERE k = 2").waits();
+    let error = check_error(second, "UPDATE t SET v = 2 WHERE k = 1", ErrorKind::Deadlock);
+    assert!(error.message().contains("deadlock detected"), "{error}");
+    run(second, &["ROLLBACK"]);
+    assert_eq!(update.outcome(), Ok(1));
+    run(first, &["COMMIT"]);
+    check(second, "SELECT k, v FROM t ORDER BY k", &["1 1", "2 1", "3 30"]);
+}
+
+#[test]
+fn a_statement_that_waits_can_be_cancelled() {
+    let (_database, sessions) = waiting(3);
+    let [first, second, third] = &sessions[..] else { unreachable!() };
+    run(first, &["BEGIN", "UPDATE t SET v = 1 WHERE k = 1"]);
+    run(second, &["BEGIN"]);
+    let update = Waiting::new(second, "UPDATE t SET v = 2 WHERE k = 1").waits();
+    second.cancel();
+    assert_eq!(update.outcome(), Err(ErrorKind::Cancelled));
+    run(second, &["ROLLBACK"]);
+    // A session that goes unlocks its rows.
+    let update = Waiting::new(third, "UPDATE t SET v = v + 1 WHERE k = 1").waits();
+    first.roll_back();
+    assert_eq!(update.outcome(), Ok(1));
+    check(second, "SELECT v FROM t WHERE k = 1", &["11"]);
+}
+
+#[test]
+fn no_update_of_many_sessions_is_lost_and_none_fails() {
+    const THREADS: usize = 6;
+    const ROUNDS: usize = 15;
+    let (_database, sessions) = waiting(THREADS);
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = sessions
+            .iter()
+            .enumerate()
+            .map(|(number, session)| {
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(number as u64);
+                    let mut failures = Vec::new();
+                    for _ in 0..ROUNDS {
+                        let within = random.bool();
+                        let own =
+                            format!("INSERT INTO t VALUES ({}, 0)", random.u32(1_000..1_000_000));
+                        let mut statements = vec![
+                            "UPDATE t SET v = v + 1 WHERE k = 1",
+                            "UPDATE t SET v = v + 1 WHERE k = 2",
+                        ];
+                        if within {
+                            statements.insert(1, &own);
+                            statements.insert(0, "BEGIN");
+                            statements.push("COMMIT");
+                        }
+                        for sql in statements {
+                            if let Err(error) = session.execute(sql) {
+                                failures.push(format!("{sql}: {error}"));
+                            }
+                        }
+                    }
+                    failures
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(failures.is_empty(), "{failures:?}");
+    let total = THREADS * ROUNDS;
+    let expected = [format!("{} {}", 10 + total, 20 + total)];
+    let sums = "SELECT (SELECT v FROM t WHERE k = 1), (SELECT v FROM t WHERE k = 2)";
+    check(&sessions[0], sums, &[expected[0].as_str()]);
+}
