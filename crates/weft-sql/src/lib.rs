@@ -107,6 +107,7 @@ mod known_lists;
 mod letter_case;
 mod limited_orders;
 mod locate;
+mod locking_reads;
 mod long_sums;
 mod macros;
 mod materialized;

@@ -259,7 +259,11 @@ fn note_unheard(was_heard: bool) {
     }
 }
 
-fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
+/// Starts a statement, which EXECUTE has begun if `depth` is not 0.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(crate) fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
     async move {
         if let Some(kept) = &run.kept {
             run.refresh_transaction().await?;
@@ -297,7 +301,8 @@ fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
 }
 
 impl Run {
-    async fn start_sql(&self, statement: DfStatement) -> Result<Started> {
+    async fn start_sql(&self, mut statement: DfStatement) -> Result<Started> {
+        self.lock_read_rows(&mut statement).await?;
         unsupported::check(&statement)?;
         let catalog = self
             .session

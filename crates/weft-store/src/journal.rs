@@ -468,3 +468,102 @@ impl From<WireError> for String {
         problem
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, StringViewArray};
+    use arrow_schema::DataType;
+
+    use super::*;
+    use crate::schema::{Column, TableSchema};
+
+    fn tables() -> BTreeMap<String, Arc<TableVersion>> {
+        let column = |name: &str, data_type| Column {
+            name: name.to_owned(),
+            data_type,
+            nullable: true,
+            default: None,
+            max_length: None,
+        };
+        let columns = vec![column("n", DataType::Int64), column("s", DataType::Utf8)];
+        let schema = Arc::new(TableSchema { name: "t".into(), columns });
+        let version = TableVersion::new(7, schema, 5, Vec::new(), None);
+        BTreeMap::from([("t".to_owned(), Arc::new(version))])
+    }
+
+    /// The body of a record with a change of each kind.
+    fn body() -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.u8(DELETE);
+        writer.str("t");
+        writer.u64(7);
+        writer.len(2);
+        writer.u64(1);
+        writer.u64(4);
+        writer.u8(APPEND);
+        writer.str("t");
+        writer.u64(7);
+        writer.u64(5);
+        writer.len(100);
+        writer.len(1);
+        let columns: [ArrayRef; 2] = [
+            Arc::new(Int64Array::from(vec![Some(3), None])),
+            Arc::new(StringViewArray::from(vec![None, Some("a text of more than twelve bytes")])),
+        ];
+        assert!(write_columns(&columns, &mut writer));
+        writer.u8(SET_OPTION);
+        writer.str("threads");
+        writer.option_str(Some("2"));
+        writer.0
+    }
+
+    fn read_all(body: &[u8]) -> WireResult<Vec<Change>> {
+        let (tables, mut changes) = (tables(), Changes::of(body));
+        std::iter::from_fn(|| changes.next(&tables).transpose()).collect()
+    }
+
+    #[test]
+    fn changes_come_back() {
+        let changes = read_all(&body()).unwrap();
+        let [
+            Change::Delete { rows, .. },
+            Change::Append { groups, .. },
+            Change::SetOption { name, value },
+        ] = &changes[..]
+        else {
+            panic!("{changes:?}");
+        };
+        assert_eq!(rows.iter().collect::<Vec<_>>(), [1, 4]);
+        assert_eq!((groups.rows(), groups.row_group_rows), (2, 100));
+        assert_eq!((name.as_str(), value.as_deref()), ("threads", Some("2")));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let good = body();
+        for at in 0..good.len() {
+            for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                read_all(&bad).ok();
+            }
+            read_all(&good[..at]).ok();
+        }
+        assert!(read_all(&good[1..]).is_err());
+    }
+
+    #[test]
+    fn a_record_is_told_from_other_bytes() {
+        let database = [3; 16];
+        let bytes = Record(body()).seal(&database, 9);
+        let (generation, found, len) = record_at(&bytes, &database).unwrap();
+        assert_eq!((generation, found, len), (9, &body()[..], bytes.len()));
+        assert!(record_at(&bytes, &[4; 16]).is_none(), "of another database");
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 4;
+            assert!(record_at(&bad, &database).is_none(), "byte {at}");
+            assert!(record_at(&bytes[..at], &database).is_none());
+        }
+    }
+}

@@ -130,6 +130,41 @@ fn a_statement_waits_for_a_row_and_sees_what_has_become_of_it() {
 }
 
 #[test]
+fn rows_that_are_read_for_update_are_waited_for() {
+    let (database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    for sql in [
+        "SELECT v FROM t WHERE k = 1 FOR UPDATE",
+        "SELECT a.v FROM t AS a WHERE a.k < 2 ORDER BY a.k LIMIT 1 FOR SHARE",
+    ] {
+        run(second, &["UPDATE t SET v = 10 WHERE k = 1"]);
+        run(first, &["BEGIN"]);
+        check(first, sql, &["10"]);
+        let update = Waiting::new(second, "UPDATE t SET v = v + 1 WHERE k = 1").waits();
+        run(first, &["UPDATE t SET v = 15 WHERE k = 1", "COMMIT"]);
+        assert_eq!(update.outcome(), Ok(1));
+        // Nothing is held outside of a transaction.
+        check(first, sql, &["16"]);
+        run(second, &["UPDATE t SET v = 17 WHERE k = 1"]);
+    }
+    run(first, &["BEGIN"]);
+    let error = check_error(first, "SELECT v FROM t FOR UPDATE NOWAIT", ErrorKind::NotSupported);
+    assert!(error.message().contains("NOWAIT"), "{error}");
+    run(first, &["ROLLBACK", "BEGIN"]);
+    let two = "SELECT a.v FROM t AS a JOIN t AS b USING (k) FOR UPDATE";
+    check_error(first, two, ErrorKind::NotSupported);
+    run(first, &["ROLLBACK", "BEGIN READ ONLY"]);
+    check_error(first, "SELECT v FROM t FOR UPDATE", ErrorKind::ReadOnlyTransaction);
+    run(first, &["ROLLBACK"]);
+    // Without waits, the first one to commit wins.
+    let alone = database.session().unwrap();
+    run(&alone, &["BEGIN"]);
+    check(&alone, "SELECT v FROM t WHERE k = 1 FOR UPDATE", &["17"]);
+    run(second, &["UPDATE t SET v = 18 WHERE k = 1"]);
+    check_error(&alone, "COMMIT", ErrorKind::Conflict);
+}
+
+#[test]
 fn a_transaction_of_one_snapshot_waits_and_fails() {
     let (_database, sessions) = waiting(2);
     let [first, second] = &sessions[..] else { unreachable!() };
