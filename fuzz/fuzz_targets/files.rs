@@ -24,6 +24,7 @@ fn schema() -> TableSchema {
         nullable: true,
         default: None,
         max_length: None,
+        kind: None,
     };
     let columns = types.into_iter().enumerate().map(column).collect();
     TableSchema { name: "t".into(), columns }

@@ -41,7 +41,7 @@ pub(crate) fn of_weft(error: &weft::Error) -> Error {
     if let Some(hint) = error.hint() {
         message.push_str(&format!("\nhint: {hint}"));
     }
-    of_status(status(error.kind()), error.kind().sqlstate(), message)
+    of_status(status(error.kind()), error.sqlstate(), message)
 }
 
 /// An error of the driver.

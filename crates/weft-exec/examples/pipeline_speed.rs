@@ -258,6 +258,7 @@ fn load(
         nullable: field.is_nullable(),
         default: None,
         max_length: None,
+        kind: None,
     };
     let columns = fields.fields().iter().map(column).collect();
     let schema = TableSchema { name: "t".into(), columns };

@@ -5,7 +5,7 @@ use weft::{Error, Position};
 
 /// An error of the database about a statement that begins at `start` of the client's text.
 pub(crate) fn from_weft(error: &Error, script: &str, start: Option<Position>) -> PgWireError {
-    let mut info = info(error.kind().sqlstate(), error.message());
+    let mut info = info(error.sqlstate(), error.message());
     info.hint = error.hint().map(str::to_owned);
     let start = start.unwrap_or(Position { line: 1, column: 1 });
     info.position = error.position().map(|position| {

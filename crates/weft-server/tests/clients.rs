@@ -134,6 +134,30 @@ fn uuids_go_both_ways_in_both_formats() {
 }
 
 #[test]
+fn enumerations_go_both_ways_as_texts() {
+    with_client(|client| async move {
+        let create = "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE t (e mood, n INT)";
+        client.batch_execute(create).await.expect("the table is made");
+        let insert = client.prepare("INSERT INTO t VALUES ($1, $2)").await.expect("it is parsed");
+        for (label, n) in [("ok", 1), ("sad", 2)] {
+            client.execute(&insert, &[&label, &n]).await.expect("the row is inserted");
+        }
+        let sql = "SELECT e FROM t WHERE e >= $1 ORDER BY e";
+        let rows = client.query(sql, &[&"sad"]).await.expect("the query runs");
+        let labels: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(labels, ["sad", "ok"]);
+        let error = client.execute(&insert, &[&"bad", &3]).await.expect_err("it is no label");
+        let state = error.as_db_error().map(|error| error.code().code().to_owned());
+        assert_eq!(state.as_deref(), Some("22P02"));
+        // As drivers ask for a type and its labels.
+        let sql = "SELECT e.enumlabel FROM pg_type t JOIN pg_enum e ON e.enumtypid = t.oid \
+                   WHERE t.oid = to_regtype('mood') ORDER BY e.enumsortorder";
+        let found = client.simple_query(sql).await.expect("it runs");
+        assert_eq!(texts(&found), [[Some("sad".to_owned())], [Some("ok".to_owned())]]);
+    });
+}
+
+#[test]
 fn dates_and_times_come_back_in_both_formats() {
     with_client(|client| async move {
         let sql = "SELECT DATE '1999-12-31' AS d, TIMESTAMP '2000-01-01 00:00:01.5' AS t, \

@@ -14,6 +14,7 @@ use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_expr::PhysicalExpr;
 use weft_store::{Column, TableSchema};
 
+use crate::enums::ENUM;
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::keys::Checks;
 use crate::optimize::analyzed;
@@ -54,8 +55,11 @@ impl Assignment {
         let pairs = source.fields().iter().zip(marked.fields());
         let casts = pairs
             .map(|(from, to)| {
+                let kind = TextKind::of_field(to);
+                // Texts of an enumeration are looked at whoever says that they are labels.
                 let same = from.data_type() == to.data_type()
-                    && TextKind::of_field(from) == TextKind::of_field(to);
+                    && TextKind::of_field(from) == kind
+                    && !matches!(kind, Some(TextKind::Enum(_)));
                 let cast = || {
                     plan_cast(state, from, to)
                         .map_err(|error| in_column(&error, &schema.name, to.name()))
@@ -104,17 +108,18 @@ impl Assignment {
     }
 }
 
-/// The schema of a table's rows, in which JSON and UUIDs are marked.
+/// The schema of a table's rows, in which JSON, UUIDs and enumerations are marked.
 pub(crate) fn marked_schema(schema: &TableSchema) -> SchemaRef {
     let arrow = schema.arrow_schema();
     let fields = arrow.fields().iter().zip(&schema.columns);
-    let fields = fields.map(|(field, column)| marked(field.as_ref().clone(), column.max_length));
+    let fields = fields.map(|(field, column)| marked(field.as_ref().clone(), column));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// A cast of a batch's column, after all rules that change what casts do.
 fn plan_cast(state: &SessionState, from: &Field, to: &Field) -> Result<Arc<dyn PhysicalExpr>> {
-    let from = from.clone().with_name(SOURCE).with_nullable(true);
+    let mut from = from.clone().with_name(SOURCE).with_nullable(true);
+    from.metadata_mut().remove(ENUM);
     let schema = Arc::new(Schema::new(vec![from]));
     let source = provider_as_source(Arc::new(EmptyTable::new(schema)));
     let scan = LogicalPlanBuilder::scan(TableReference::bare(SOURCE), source, None)?;
@@ -137,11 +142,7 @@ fn plan_cast(state: &SessionState, from: &Field, to: &Field) -> Result<Arc<dyn P
 /// An error of a value for a column.
 pub(crate) fn in_column(error: &SqlError, table: &str, column: &str) -> SqlError {
     let message = format!("column {column} of table {table}: {}", error.message());
-    let named = SqlError::new(error.kind(), message).about(column);
-    match error.hint() {
-        Some(hint) => named.with_hint(hint),
-        None => named,
-    }
+    error.clone().with_message(message).about(column)
 }
 
 /// NULL for a column that must have a value.

@@ -26,6 +26,7 @@ use crate::access::{Access, Need};
 use crate::attach::AttachedDatabases;
 use crate::control::units_of_files;
 use crate::definitions::{self, Kind, MARK};
+use crate::enums::with_types;
 use crate::error::{ErrorKind, Result, SqlError, internal, unknown_table};
 use crate::file_functions::{self, BoundFiles};
 use crate::files::{FileKind, FileSet, ReadOptions, is_name_of_file, looks_like_file};
@@ -87,6 +88,7 @@ impl StatementCatalog {
         context: ScanContext,
     ) -> StatementCatalog {
         let (relations, within, pending) = (Arc::default(), Vec::new(), None);
+        let state = with_types(state, &snapshot);
         let (state, bound, connected) = (Arc::new(state), Arc::default(), Connected::default());
         let (secrets, attached) = (None, AttachedDatabases::default());
         let access = Access::default();
@@ -148,7 +150,9 @@ impl StatementCatalog {
         let snapshot = self.attached.snapshot(name)?;
         let (relations, within, pending) = (Arc::default(), Vec::new(), None);
         let (bound, secrets, attached) = (Arc::default(), None, AttachedDatabases::default());
+        let state = Arc::new(with_types((*self.state).clone(), &snapshot));
         Some(StatementCatalog {
+            state,
             snapshot,
             relations,
             within,

@@ -22,6 +22,7 @@ use crate::comments;
 use crate::constraints;
 use crate::definitions::Kind;
 use crate::dependents::dependents;
+use crate::enums::{adopt_kinds, has_enum_within};
 use crate::error::{ErrorKind, Result, SqlError, internal, occurs_twice};
 use crate::file_places::Load;
 use crate::keys::{self, Checks};
@@ -34,7 +35,7 @@ use crate::sequences::{self, OwnedSequences, drop_owned};
 use crate::spill_files::task_context;
 use crate::statement_option::StatementOption;
 use crate::storage_parameters;
-use crate::text_kinds::TextKind;
+use crate::text_kinds::{TextKind, column_of};
 use crate::types::stored_type;
 use crate::uuids::{has_uuid, is_uuid};
 use crate::write::write_rows;
@@ -114,6 +115,7 @@ impl Run {
             true => table_schema(name, &result_schema(&state, &plan.input)?, declared)?,
             false => table_schema(name, plan.input.schema().as_arrow(), declared)?,
         };
+        adopt_kinds(catalog.snapshot(), &mut schema)?;
         let promised = keys::resolve(catalog, &mut schema, promised)?;
         check_defaults(catalog, &schema, &sequences.names()).await?;
         let checks = Checks::of(catalog, &schema, &promised.checks).await?;
@@ -208,6 +210,11 @@ impl Run {
             ast::ObjectType::Schema => {
                 return self.drop_schemas(catalog, names, if_exists, dependents);
             }
+            ast::ObjectType::Type if dependents == Dependents::Drop => {
+                return Err(SqlError::not_supported("DROP TYPE … CASCADE")
+                    .with_hint("drop the columns of the type first, or give them another type"));
+            }
+            ast::ObjectType::Type => return self.drop_types(catalog, names, if_exists),
             ast::ObjectType::Sequence => {
                 return self.drop_sequences(catalog, names, if_exists, dependents);
             }
@@ -345,7 +352,7 @@ impl Declared {
     fn of(column: &ast::ColumnDef) -> Result<Declared> {
         let name = &column.name.value;
         let max_length = match TextKind::named(&column.data_type) {
-            Some(kind) => Some(kind.length()),
+            Some(kind) => kind.length(),
             None => column_limit(&column.data_type).map_err(|error| error.about(name))?,
         };
         Ok(Declared { default: constraints::default_of(column), max_length })
@@ -396,9 +403,16 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
             DataType::Null => DataType::Utf8View,
             other => other,
         };
+        if is_declared && has_enum_within(field.data_type()) {
+            let message = format!("column {}: an ENUM within another type", field.name());
+            return Err(SqlError::not_supported(message)
+                .about(field.name())
+                .with_hint("write VARCHAR in its place: VARCHAR[]"));
+        }
+        let like = column_of(field);
         let (default, max_length) = match declared.next() {
             Some(declared) => (declared.default, declared.max_length),
-            None => (None, TextKind::of_field(field).map(TextKind::length)),
+            None => (None, like.max_length),
         };
         columns.push(Column {
             name: field.name().clone(),
@@ -406,6 +420,7 @@ fn table_schema(name: String, schema: &Schema, declared: Vec<Declared>) -> Resul
             nullable: !is_declared || field.is_nullable(),
             default,
             max_length,
+            kind: like.kind,
         });
     }
     Ok(TableSchema { name, columns })

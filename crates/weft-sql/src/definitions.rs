@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     SequenceAccess,
     /// The groups that a role is a member of.
     Membership,
+    /// A type, whose text is the type in words (`enums/marks.rs`).
+    Type,
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
             Kind::SchemaAccess => "schema_access",
             Kind::SequenceAccess => "sequence_access",
             Kind::Membership => "membership",
+            Kind::Type => "type",
         }
     }
 }

@@ -138,6 +138,8 @@ struct Details {
     subject: Option<String>,
     /// The key that violates a constraint.
     key: Option<ViolatedKey>,
+    /// Its SQLSTATE, where that of its kind says less.
+    sqlstate: Option<&'static str>,
 }
 
 /// A key that violates a constraint of the table that it belongs to.
@@ -152,8 +154,9 @@ pub(crate) struct ViolatedKey {
 impl SqlError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> SqlError {
-        let (hint, position, subject, key) = (None, None, None, None);
-        let details = Details { kind, message: message.into(), hint, position, subject, key };
+        let (message, hint, position) = (message.into(), None, None);
+        let (subject, key, sqlstate) = (None, None, None);
+        let details = Details { kind, message, hint, position, subject, key, sqlstate };
         SqlError { details: Arc::new(details) }
     }
 
@@ -175,6 +178,23 @@ impl SqlError {
     #[must_use]
     pub fn with_position(self, position: Position) -> SqlError {
         self.change(|details| details.position = Some(position))
+    }
+
+    /// The same with another message.
+    #[must_use]
+    pub(crate) fn with_message(self, message: impl Into<String>) -> SqlError {
+        self.change(|details| details.message = message.into())
+    }
+
+    /// The same with an SQLSTATE that says more than that of its kind.
+    #[must_use]
+    pub(crate) fn with_sqlstate(self, sqlstate: &'static str) -> SqlError {
+        self.change(|details| details.sqlstate = Some(sqlstate))
+    }
+
+    /// The five characters by which clients of SQL tell errors.
+    pub fn sqlstate(&self) -> &'static str {
+        self.details.sqlstate.unwrap_or_else(|| self.kind().sqlstate())
     }
 
     /// The same, about this name.

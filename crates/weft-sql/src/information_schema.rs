@@ -26,6 +26,7 @@ use crate::postgres::{OWNER, PG_CATALOG, postgres_type_name};
 use crate::result_types::result_schema;
 use crate::schemas;
 use crate::sequences::Sequence;
+use crate::text_kinds::column_of;
 use crate::types::column_type_name;
 
 /// The name of the schema.
@@ -247,7 +248,7 @@ pub(crate) async fn view_columns(
     let view = catalog.view(name, sql).await.ok()?;
     let plan = view.get_logical_plan()?;
     let schema = result_schema(&catalog.planning_state(), &plan).ok()?;
-    Some(schema.fields().iter().map(column_of).collect())
+    Some(schema.fields().iter().map(|field| column_of(field)).collect())
 }
 
 /// A column of a table or view.
@@ -309,17 +310,6 @@ fn time_digits(data_type: &DataType) -> Option<i32> {
         }
         DataType::Interval(_) => Some(9),
         _ => None,
-    }
-}
-
-/// The column of a view.
-fn column_of(field: &Arc<Field>) -> Column {
-    Column {
-        name: field.name().clone(),
-        data_type: field.data_type().clone(),
-        nullable: field.is_nullable(),
-        default: None,
-        max_length: None,
     }
 }
 

@@ -56,6 +56,7 @@ mod distinctness;
 mod duplicates;
 mod economy;
 mod engine;
+mod enums;
 mod error;
 mod exact_quantiles;
 mod exclusions;

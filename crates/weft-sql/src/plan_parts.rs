@@ -7,6 +7,7 @@ use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 
+use crate::enums::{ENUM, has_enum_within};
 use crate::uuids::{gives_uuid, has_uuid};
 
 /// Kinds of nodes, of expressions and of types.
@@ -38,6 +39,7 @@ impl Parts {
     const DECIMAL: Parts = Parts(1 << 17);
     const UNSIGNED: Parts = Parts(1 << 18);
     const UUID: Parts = Parts(1 << 19);
+    const ENUM: Parts = Parts(1 << 20);
     const ANY: Parts = Parts(u32::MAX);
 
     /// The parts of a plan and of the subqueries in it.
@@ -117,7 +119,9 @@ impl Parts {
 
     fn of_field(field: &Field) -> Parts {
         let parts = Parts::of_type(field.data_type());
-        if has_uuid(field) { parts | Parts::UUID } else { parts }
+        let parts = if has_uuid(field) { parts | Parts::UUID } else { parts };
+        let is_enum = field.metadata().contains_key(ENUM) || has_enum_within(field.data_type());
+        if is_enum { parts | Parts::ENUM } else { parts }
     }
 
     fn of_type(data_type: &DataType) -> Parts {
@@ -173,6 +177,7 @@ pub(crate) fn changed_by(rule: &str) -> Parts {
         | "eliminate_group_by_constant" => Parts::GROUPING,
         "json_casts" => Parts::CAST,
         "uuid_casts" => Parts::UUID,
+        "enum_casts" => Parts::ENUM,
         // The first of them may make casts of calls.
         "rounding_casts" | "narrowing_casts" | "timestamp_casts" | "text_casts" => {
             Parts::CAST | Parts::CALL

@@ -107,7 +107,7 @@ impl Relation {
         Relation::new(schema, Rows::InMemory(batches.into()))
     }
 
-    /// As [`Relation::of_batches`], of rows of the database's own: texts that are marked as JSON or UUIDs are that.
+    /// As [`Relation::of_batches`], of rows of the database's own: texts that are marked as JSON, UUIDs or enumerations are that.
     ///
     /// # Errors
     /// As for [`Relation::of_batches`].

@@ -14,7 +14,7 @@
 //! - IGNORE NULLS behind an argument that is a call is the outer function's (`null_treatments.rs`).
 //! - SEMI JOIN and ANTI JOIN are those of the left side. Joins that lack their condition are refused (`join_conditions.rs`).
 //! - ASOF and POSITIONAL joins get marks (`forms/joins`).
-//! - VALUES with subqueries are queries (`forms/value_rows.rs`), those with JSON or UUIDs have them in all rows (`value_kinds.rs`).
+//! - VALUES with subqueries are queries (`forms/value_rows.rs`), those with JSON, UUIDs or enumerations have them in all rows (`value_kinds.rs`).
 //! - Forms of PostgreSQL's clients are put in terms of others (`postgres/syntax.rs`).
 //! - TABLESAMPLE is a condition (`forms/samples`).
 //! - Intervals of a number that is computed are products (`forms/intervals.rs`), and functions in FROM get names (`forms/unnests.rs`).

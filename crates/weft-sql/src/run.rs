@@ -441,6 +441,8 @@ impl Run {
             Parsed::DropMacro { names, if_exists } => self.drop_macros(&catalog, &names, if_exists),
             Parsed::CreateSequence(create) => self.create_sequence(&catalog, &create),
             Parsed::AlterSequence(alter) => self.alter_sequence(&catalog, &alter),
+            Parsed::CreateType(create) => self.create_type(&catalog, *create).await,
+            Parsed::AlterType(alter) => self.alter_type(&catalog, &alter),
             Parsed::Access(statement) => self.start_access(&catalog, *statement),
             Parsed::SetVariable { name, query } => self.set_variable(&catalog, name, *query).await,
             Parsed::TableInfo { table } => self.table_info(&catalog, &table).await,

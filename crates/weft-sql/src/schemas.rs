@@ -19,6 +19,7 @@ use crate::catalog::{CATALOG, SCHEMA, StatementCatalog, relation_name};
 use crate::comments;
 use crate::ddl::Dependents;
 use crate::definitions::{self, Kind, stored_name};
+use crate::enums::enums_within;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::identifiers::quoted;
 use crate::information_schema::INFORMATION_SCHEMA;
@@ -238,6 +239,15 @@ impl Run {
                     changes.extend(found.drop(sequence));
                     changes.extend(acl::dropped(snapshot, Kind::SequenceAccess, sequence));
                 }
+            }
+            for ty in enums_within(snapshot, &name)? {
+                if dependents != Dependents::Drop {
+                    let message = format!("schema {name} is not empty: it has {ty}");
+                    return Err(SqlError::new(ErrorKind::Semantic, message)
+                        .about(&name)
+                        .with_hint("write DROP SCHEMA … CASCADE to drop what is in it"));
+                }
+                changes.push(Change::DropView { name: stored_name(Kind::Type, &ty) });
             }
             changes.extend(owned);
             changes.extend(inner.iter().flat_map(|name| comments::dropped(snapshot, name)));

@@ -28,6 +28,7 @@ use crate::distinct_groups::{DistinctGroups, DistinctOptions};
 use crate::duplicates::CountedDuplicates;
 use crate::economy::Economy;
 use crate::engine::Engine;
+use crate::enums::{EnumCasts, enum_functions};
 use crate::error::{ErrorKind, Result, SqlError, internal};
 use crate::exact_quantiles::exact_quantiles;
 use crate::exclusions;
@@ -215,18 +216,19 @@ impl Session {
         analyzer_rules.insert(1, Arc::new(DateTimes));
         analyzer_rules.insert(2, Arc::new(Nullif));
         analyzer_rules.insert(3, Arc::new(UuidCasts));
-        analyzer_rules.insert(4, Arc::new(JsonCasts::new()));
-        analyzer_rules.insert(5, Arc::new(MixedNumbers));
-        analyzer_rules.insert(6, Arc::new(RangeFrames));
-        analyzer_rules.insert(7, Arc::new(IntervalWindows::new()));
-        analyzer_rules.insert(8, Arc::new(WindowFilters));
-        analyzer_rules.insert(9, Arc::new(WindowArguments));
-        analyzer_rules.insert(10, Arc::new(NullArguments));
-        analyzer_rules.insert(11, Arc::new(Mended));
+        analyzer_rules.insert(4, Arc::new(EnumCasts));
+        analyzer_rules.insert(5, Arc::new(JsonCasts::new()));
+        analyzer_rules.insert(6, Arc::new(MixedNumbers));
+        analyzer_rules.insert(7, Arc::new(RangeFrames));
+        analyzer_rules.insert(8, Arc::new(IntervalWindows::new()));
+        analyzer_rules.insert(9, Arc::new(WindowFilters));
+        analyzer_rules.insert(10, Arc::new(WindowArguments));
+        analyzer_rules.insert(11, Arc::new(NullArguments));
+        analyzer_rules.insert(12, Arc::new(Mended));
         // After grouping() was resolved, which looks for the keys as they were written.
-        analyzer_rules.insert(13, Arc::new(DistinctGroups));
-        analyzer_rules.insert(14, Arc::new(GroupingSets::new()));
-        analyzer_rules.insert(15, Arc::new(RoundedDigits::new()));
+        analyzer_rules.insert(14, Arc::new(DistinctGroups));
+        analyzer_rules.insert(15, Arc::new(GroupingSets::new()));
+        analyzer_rules.insert(16, Arc::new(RoundedDigits::new()));
         analyzer_rules.insert(0, Arc::new(LongSums));
         analyzer_rules.push(Arc::new(Intervals::new()));
         analyzer_rules.push(Arc::new(RoundingCasts::new()));
@@ -251,7 +253,7 @@ impl Session {
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&engine.environment))
-            .with_type_planner(Arc::new(WeftTypes))
+            .with_type_planner(Arc::new(WeftTypes::default()))
             .with_expr_planners(vec![
                 Arc::new(IntervalProducts::new()),
                 Arc::new(ComparedTypes),
@@ -296,6 +298,7 @@ impl Session {
             .chain(hex_functions())
             .chain(json_functions())
             .chain(uuid_functions())
+            .chain(enum_functions())
             .chain(each_functions())
             .chain(pattern_functions())
             .chain(with_rows())

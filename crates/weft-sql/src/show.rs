@@ -7,6 +7,7 @@ use weft_store::{IndexDefinition, Snapshot, Table, TableSchema};
 use crate::access::Need;
 use crate::catalog::{StatementCatalog, relation_name};
 use crate::definitions;
+use crate::enums::type_statements;
 use crate::error::Result;
 use crate::identifiers::quoted;
 use crate::keys::{constraints_in_words, index_in_words};
@@ -15,7 +16,7 @@ use crate::run::{Run, Started, text_rows};
 use crate::schemas::written;
 use crate::sequences::identity_of;
 use crate::statement::parse_query;
-use crate::text_kinds::TextKind;
+use crate::text_kinds::column_of;
 use crate::types::column_type_name;
 
 const COLUMNS: [&str; 5] = ["column_name", "column_type", "nullable", "default", "key"];
@@ -103,13 +104,7 @@ impl Run {
         let state = catalog.planning_state();
         let plan = catalog.plan(&state, statement).await?;
         let schema = result_schema(&state, &plan)?;
-        let columns = schema.fields().iter().map(|field| weft_store::Column {
-            name: field.name().clone(),
-            data_type: field.data_type().clone(),
-            nullable: field.is_nullable(),
-            default: None,
-            max_length: TextKind::of_field(field).map(TextKind::length),
-        });
+        let columns = schema.fields().iter().map(|field| column_of(field));
         describe(&TableSchema { name: String::new(), columns: columns.collect() }, |_| None)
     }
 
@@ -158,7 +153,7 @@ fn describe(schema: &TableSchema, key: impl Fn(usize) -> Option<String>) -> Resu
     )
 }
 
-/// The statements that make a table and its indexes.
+/// The statements that make a table, the types of its columns and its indexes.
 fn create_table(snapshot: &Snapshot, table: &Table) -> String {
     let schema = table.schema();
     let mut lines: Vec<String> = schema
@@ -178,8 +173,10 @@ fn create_table(snapshot: &Snapshot, table: &Table) -> String {
         })
         .collect();
     lines.extend(constraints_in_words(snapshot, table).iter().map(|line| format!("    {line}")));
-    let mut text =
-        format!("CREATE TABLE {} (\n{}\n)", written(snapshot, &schema.name), lines.join(",\n"));
+    let mut text: String =
+        type_statements(table).iter().map(|statement| format!("{statement};\n")).collect();
+    let (name, lines) = (written(snapshot, &schema.name), lines.join(",\n"));
+    text.push_str(&format!("CREATE TABLE {name} (\n{lines}\n)"));
     for index in table.indexes().filter(|index| !index.is_constraint) {
         text.push_str(&format!(";\n{}", index_in_words(snapshot, schema, index)));
     }

@@ -204,6 +204,8 @@ async fn columns_of(
         | Parsed::DropMacro { .. }
         | Parsed::CreateSequence(_)
         | Parsed::AlterSequence(_)
+        | Parsed::CreateType(_)
+        | Parsed::AlterType(_)
         | Parsed::SetVariable { .. }
         | Parsed::ResetVariable { .. }
         | Parsed::Access(_)

@@ -11,6 +11,7 @@ use crate::change_statement::{self, ChangeStatement};
 use crate::char_length;
 use crate::copy_options::CopyOptions;
 use crate::copy_statement::{parse_copy, parse_explain_copy};
+use crate::enums::{self, AlterType, CreateType};
 use crate::error::{ErrorKind, Position, Result, SqlError, translate};
 use crate::exclusions;
 use crate::file_functions;
@@ -89,6 +90,10 @@ pub(crate) enum Parsed {
     CreateSequence(Box<CreateSequence>),
     /// `ALTER SEQUENCE name …`
     AlterSequence(Box<AlterSequence>),
+    /// `CREATE TYPE name AS ENUM (…)`
+    CreateType(Box<CreateType>),
+    /// `ALTER TYPE name …`
+    AlterType(Box<AlterType>),
     /// `SET VARIABLE name = expression`, as a query
     SetVariable { name: String, query: Box<ast::Query> },
     /// `RESET VARIABLE name`
@@ -118,6 +123,8 @@ impl Parsed {
             | Parsed::DropMacro { .. }
             | Parsed::CreateSequence(_)
             | Parsed::AlterSequence(_)
+            | Parsed::CreateType(_)
+            | Parsed::AlterType(_)
             | Parsed::AddDevice { .. } => true,
             Parsed::Access(statement) => statement.changes_data(),
             Parsed::Sql(statement) => match statement.as_ref() {
@@ -203,6 +210,12 @@ fn parse_within(
                 rewrite::statement(statement)?;
                 if let Some(statement) = inner_statement(statement) {
                     char_length::rewrite_casts(statement)?;
+                }
+            }
+            Parsed::CreateType(create) => {
+                if let Some(query) = create.query() {
+                    rewrite::query(query)?;
+                    char_length::rewrite_casts(query)?;
                 }
             }
             Parsed::Change(change) => {
@@ -313,6 +326,7 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     match (word(0), word(1), word(2)) {
         ("COPY", ..) => parse_copy(tokens),
         ("ALTER", "SEQUENCE", _) => sequences::parse_alter(tokens),
+        ("ALTER", "TYPE", _) => enums::parse_alter(tokens),
         ("ALTER", "DATABASE", "ADD") => parse_add_device(tokens),
         ("ALTER", "VIEW", _)
             if text::significant(&tokens).iter().any(|token| is(token, "RENAME")) =>
@@ -347,13 +361,16 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
         ("DROP", "MACRO" | "FUNCTION", _) => macros::parse_drop(tokens),
-        ("CREATE", ..) => match sequences::parse_create(&tokens)? {
-            Some(parsed) => Ok(parsed),
-            None => {
-                foreign::check("CREATE", word(1))?;
-                parse_datafusion(tokens)
+        ("CREATE", ..) => {
+            if let Some(parsed) = sequences::parse_create(&tokens)? {
+                return Ok(parsed);
             }
-        },
+            if let Some(parsed) = enums::parse_create(&tokens)? {
+                return Ok(parsed);
+            }
+            foreign::check("CREATE", word(1))?;
+            parse_datafusion(tokens)
+        }
         ("EXPLAIN", "COPY", _) => parse_explain_copy(tokens),
         ("EXPLAIN", "", "CODE") => parse_explain_code(sql, tokens),
         (first, second, _) => {

@@ -18,7 +18,7 @@ use crate::result_types::result_schema;
 use crate::run::{Run, Started};
 use crate::statement::{Parsed, parse_query};
 use crate::text::tokenize;
-use crate::text_kinds::TextKind;
+use crate::text_kinds::column_of;
 use crate::types::column_type_name;
 
 /// Parses `PRAGMA table_info('t')` and `PRAGMA table_info(t)`.
@@ -106,13 +106,6 @@ impl Run {
         let state = catalog.planning_state();
         let plan = catalog.plan(&state, statement).await?;
         let schema = result_schema(&state, &plan)?;
-        let columns = schema.fields().iter().map(|field| Column {
-            name: field.name().clone(),
-            data_type: field.data_type().clone(),
-            nullable: field.is_nullable(),
-            default: None,
-            max_length: TextKind::of_field(field).map(TextKind::length),
-        });
-        Ok(columns.collect())
+        Ok(schema.fields().iter().map(|field| column_of(field)).collect())
     }
 }

@@ -10,12 +10,14 @@ use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+    ArrayElemTypeDef, DataType as SqlType, EnumMember, ExactNumberInfo, TimezoneInfo,
 };
 
 use weft_store::Column;
 
+use crate::catalog::relation_name;
 use crate::constraints::ADD_SEQUENCE;
+use crate::enums::{EnumType, Enums};
 use crate::error::SqlError;
 use crate::grammar::{expect_eof, parser, syntax};
 use crate::identifiers::quoted;
@@ -32,18 +34,67 @@ const DECIMAL_DIGITS_MAX: u64 = 38;
 pub(crate) const ZONE: &str = "UTC";
 
 /// Plans the names that DataFusion does not know, or knows otherwise.
-#[derive(Debug)]
-pub(crate) struct WeftTypes;
+#[derive(Debug, Default)]
+pub(crate) struct WeftTypes {
+    /// The types that were made.
+    enums: Enums,
+}
+
+impl WeftTypes {
+    /// The same with types that were made.
+    pub(crate) fn with(enums: Enums) -> WeftTypes {
+        WeftTypes { enums }
+    }
+}
 
 impl TypePlanner for WeftTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> DfResult<Option<FieldRef>> {
         if let Some(kind) = TextKind::named(sql_type) {
             return Ok(Some(Arc::new(kind.field("item"))));
         }
+        if let SqlType::Custom(name, _) = sql_type
+            && let Ok(name) = relation_name(name)
+            && let Some(ty) = self.enums.get(&name)
+        {
+            return Ok(Some(Arc::new(ty.field("item"))));
+        }
+        if let SqlType::Enum(members, _) = sql_type {
+            return Ok(Some(Arc::new(declared_enum(members)?.field("item"))));
+        }
         let Some(data_type) = plan(sql_type).map_err(DataFusionError::from)? else {
             return Ok(None);
         };
         Ok(Some(Arc::new(Field::new("item", data_type, true))))
+    }
+}
+
+/// The type of labels that are declared with a column.
+fn declared_enum(members: &[EnumMember]) -> Result<EnumType, SqlError> {
+    let label = |member: &EnumMember| match member {
+        EnumMember::Name(label) => Ok(label.clone()),
+        EnumMember::NamedValue(label, _) => {
+            Err(SqlError::not_supported(format!("a number of the label '{label}' of an ENUM")))
+        }
+    };
+    EnumType::new(None, members.iter().map(label).collect::<Result<_, _>>()?)
+}
+
+/// True of the name of a type that was made.
+pub(crate) fn is_made_name(sql_type: &SqlType) -> bool {
+    matches!(sql_type, SqlType::Custom(name, _) if !is_known_name(&name.to_string()))
+}
+
+/// True if a name is that of a type in all databases, or may not be that of another one.
+pub(crate) fn is_known_name(name: &str) -> bool {
+    let parsed = tokenize(name).map(|tokens| parser(tokens).parse_data_type());
+    match parsed {
+        Ok(Ok(parsed)) => match &parsed {
+            SqlType::Custom(name, _) => {
+                custom(&name.to_string()).is_some() || instead_of(&parsed).is_some()
+            }
+            _ => true,
+        },
+        _ => false,
     }
 }
 
@@ -169,7 +220,7 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
         Some(other) => error.with_hint(format!("write {other}")),
         None => error.with_hint(
             "types are BOOLEAN, TINYINT to BIGINT and UNSIGNED, HUGEINT, DECIMAL(p, s), REAL, DOUBLE, \
-             VARCHAR, UUID, JSON, BLOB, DATE, TIME, TIMESTAMP, INTERVAL, STRUCT(name type), MAP(type, type) and type[]",
+             VARCHAR, UUID, JSON, ENUM('a', 'b'), BLOB, DATE, TIME, TIMESTAMP, INTERVAL, STRUCT(name type), MAP(type, type) and type[]",
         ),
     }
 }
@@ -177,7 +228,6 @@ fn unknown_type(sql_type: &SqlType) -> SqlError {
 /// What stands for a type that there is not.
 fn instead_of(sql_type: &SqlType) -> Option<&'static str> {
     Some(match sql_type {
-        SqlType::Enum(..) => "VARCHAR and CHECK (c IN ('a', 'b'))",
         SqlType::Bit(_) | SqlType::BitVarying(_) => "VARCHAR or BLOB",
         SqlType::Int128 | SqlType::Int256 | SqlType::UInt128 | SqlType::UInt256 => "HUGEINT",
         SqlType::UHugeInt => "HUGEINT",
@@ -273,8 +323,8 @@ fn nested_type(data_type: &DataType) -> DataType {
 /// What people call the type of a column, with its greatest length.
 pub(crate) fn column_type_name(column: &Column) -> String {
     let name = type_name(&column.data_type);
-    match (TextKind::of_length(column.max_length), column.max_length) {
-        (Some(kind), _) => kind.name().to_owned(),
+    match (TextKind::of_column(column), column.max_length) {
+        (Some(kind), _) => kind.name().into_owned(),
         (None, Some(length)) => format!("{name}({length})"),
         (None, None) => name,
     }
@@ -283,7 +333,7 @@ pub(crate) fn column_type_name(column: &Column) -> String {
 /// What people call the type of a field.
 pub(crate) fn field_type_name(field: &Field) -> String {
     match TextKind::of_field(field) {
-        Some(kind) => kind.name().to_owned(),
+        Some(kind) => kind.name().into_owned(),
         None => type_name(shown(field).data_type()),
     }
 }

@@ -50,11 +50,6 @@ fn check_sql(statement: &Statement) -> Result<()> {
             return Err(SqlError::not_supported("ALTER VIEW … AS")
                 .with_hint("write CREATE OR REPLACE VIEW … AS"));
         }
-        Statement::CreateType { .. } => {
-            return Err(SqlError::not_supported("CREATE TYPE").with_hint(
-                "write the type itself; for an ENUM a column VARCHAR CHECK (c IN ('a', 'b'))",
-            ));
-        }
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateTrigger(_) => "CREATE TRIGGER",

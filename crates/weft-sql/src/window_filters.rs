@@ -13,7 +13,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::plan_walk::rewrite_expressions;
 
 /// Aggregates that pass over rows for which their first argument is null.
-const PASS_OVER_NULLS: [&str; 40] = [
+const PASS_OVER_NULLS: [&str; 42] = [
     "any_value",
     "approx_distinct",
     "approx_median",
@@ -28,6 +28,8 @@ const PASS_OVER_NULLS: [&str; 40] = [
     "count",
     "covar_pop",
     "covar_samp",
+    "enum_max",
+    "enum_min",
     "kurtosis",
     "kurtosis_pop",
     "max",

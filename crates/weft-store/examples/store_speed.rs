@@ -25,6 +25,7 @@ fn schema() -> TableSchema {
         nullable: true,
         default: None,
         max_length: None,
+        kind: None,
     };
     let columns = vec![
         column("orderkey", DataType::Int64),

@@ -271,6 +271,7 @@ mod tests {
             nullable: false,
             default: Some("'x'".into()),
             max_length: Some(20),
+            kind: Some("a kind".into()),
         };
         let schema = TableSchema { name: "t".into(), columns: vec![column] };
         let extent = |start, units| Extent { device: 1, start, units };

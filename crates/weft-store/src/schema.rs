@@ -19,6 +19,9 @@ const NULLABLE: u8 = 1;
 /// Flag of a column whose values have a greatest length.
 const LIMITED: u8 = 2;
 
+/// Flag of a column whose values are of a kind.
+const OF_KIND: u8 = 4;
+
 /// A table's name and columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSchema {
@@ -42,6 +45,8 @@ pub struct Column {
     /// Characters of a text, or bytes of a binary value, at most. The store keeps it; who writes rows
     /// sees to it.
     pub max_length: Option<u32>,
+    /// What the values are beside their type, such as one of some labels, in words of who writes rows and sees to it. The store keeps it.
+    pub kind: Option<String>,
 }
 
 /// The type in which values of a column leave: strings and binary as views, else the column's own.
@@ -103,10 +108,14 @@ impl TableSchema {
             let known = write_type(writer, &column.data_type);
             assert!(known, "schemas are checked when their tables are made");
             let limited = if column.max_length.is_some() { LIMITED } else { 0 };
-            writer.u8(if column.nullable { NULLABLE } else { 0 } | limited);
+            let of_kind = if column.kind.is_some() { OF_KIND } else { 0 };
+            writer.u8(if column.nullable { NULLABLE } else { 0 } | limited | of_kind);
             writer.option_str(column.default.as_deref());
             if let Some(max_length) = column.max_length {
                 writer.u32(max_length);
+            }
+            if let Some(kind) = &column.kind {
+                writer.str(kind);
             }
         }
     }
@@ -119,7 +128,7 @@ impl TableSchema {
             let name = reader.str()?;
             let data_type = read_type(reader)?;
             let flags = reader.u8()?;
-            if flags & !(NULLABLE | LIMITED) != 0 {
+            if flags & !(NULLABLE | LIMITED | OF_KIND) != 0 {
                 return wrong(format!("unknown flags {flags} of column {name}"));
             }
             columns.push(Column {
@@ -128,6 +137,7 @@ impl TableSchema {
                 nullable: flags & NULLABLE != 0,
                 default: reader.option_str()?,
                 max_length: (flags & LIMITED != 0).then(|| reader.u32()).transpose()?,
+                kind: (flags & OF_KIND != 0).then(|| reader.str()).transpose()?,
             });
         }
         Ok(TableSchema { name, columns })

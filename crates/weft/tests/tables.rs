@@ -407,6 +407,50 @@ fn rows_that_are_inserted_while_a_table_is_altered_fit_it() {
 }
 
 #[test]
+fn enumerations_survive_being_reopened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let options = DatabaseOptions { create: true, ..DatabaseOptions::default() };
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    session.execute("CREATE TYPE mood AS ENUM ('sad', 'ok', 'it''s fine')").unwrap();
+    session.execute("CREATE TABLE t (e mood, f ENUM ('b', 'a'), PRIMARY KEY (e))").unwrap();
+    session.execute("INSERT INTO t VALUES ('it''s fine', 'b'), ('sad', 'a')").unwrap();
+    session.execute("ALTER TYPE mood ADD VALUE 'meh' BEFORE 'ok'").unwrap();
+    session.execute("INSERT INTO t VALUES ('meh', NULL)").unwrap();
+    drop((session, database));
+    let database = Database::open(&path, &options).unwrap();
+    let session = database.session().unwrap();
+    check(&session, "SELECT e, f FROM t ORDER BY e", &["sad a", "meh NULL", "it's fine b"]);
+    check(&session, "SELECT f FROM t WHERE f IS NOT NULL ORDER BY f", &["b", "a"]);
+    check(&session, "SELECT enum_range('ok'::mood, NULL)", &["[ok, it's fine]"]);
+    let made = "CREATE TYPE IF NOT EXISTS mood AS ENUM('sad', 'meh', 'ok', 'it''s fine');\n\
+                CREATE TABLE t (\n    e mood NOT NULL,\n    f ENUM('b', 'a'),\n    \
+                CONSTRAINT t_pkey PRIMARY KEY (e)\n)";
+    check(&session, "SHOW CREATE TABLE t", &[&format!("t {made}")]);
+    for sql in [
+        "INSERT INTO t VALUES ('bad', 'a')",
+        "SELECT e FROM t WHERE e = 'bad'",
+        "SELECT 'bad'::mood",
+        "INSERT INTO t VALUES ('ok', 'c')",
+    ] {
+        let error = check_error(&session, sql, ErrorKind::Data);
+        assert_eq!(error.sqlstate(), "22P02", "{sql}");
+    }
+    check_error(&session, "DROP TYPE mood", ErrorKind::Semantic);
+    drop((session, database));
+    // Another database has the labels, but not the type.
+    let other = Database::open(directory.path().join("other"), &options).unwrap();
+    let session = other.session().unwrap();
+    session.execute(&format!("ATTACH '{}' AS first", path.display())).unwrap();
+    check(&session, "SELECT e FROM first.t ORDER BY e LIMIT 2", &["sad", "meh"]);
+    session.execute("CREATE TABLE copied AS SELECT e FROM first.t").unwrap();
+    check(&session, "SELECT e FROM copied ORDER BY e DESC LIMIT 1", &["it's fine"]);
+    let kind = "SELECT typeof(e) FROM copied LIMIT 1";
+    check(&session, kind, &["ENUM('sad', 'meh', 'ok', 'it''s fine')"]);
+}
+
+#[test]
 fn altered_tables_survive_being_reopened() {
     let directory = tempfile::tempdir().unwrap();
     let (path, options) = (directory.path().join("my.weft"), DatabaseOptions::default());

@@ -152,6 +152,7 @@ impl Storage<'_> {
             nullable: false,
             default: None,
             max_length: None,
+            kind: None,
         });
         let schema = TableSchema { name: "lineitem".to_owned(), columns: columns.collect() };
         let writer = store.writer(&schema, WriterOptions::default())?;

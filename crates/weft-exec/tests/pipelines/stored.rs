@@ -55,6 +55,7 @@ fn load(batch: &RecordBatch, workers: usize, seed: u64) -> (Arc<Runtime>, Ledger
         nullable: field.is_nullable(),
         default: None,
         max_length: None,
+        kind: None,
     };
     let columns = batch.schema().fields().iter().map(column).collect();
     let schema = TableSchema { name: "t".into(), columns };

@@ -45,7 +45,7 @@ pub(super) fn from_weft(error: &Error) -> Status {
     if let Some(hint) = error.hint() {
         message.push_str(&format!("\nhint: {hint}"));
     }
-    with_sqlstate(code(error.kind()), error.kind().sqlstate(), &message)
+    with_sqlstate(code(error.kind()), error.sqlstate(), &message)
 }
 
 /// An error with an SQLSTATE, whose message is cut where clients would not take it.

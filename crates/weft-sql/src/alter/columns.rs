@@ -181,7 +181,7 @@ impl Target<'_> {
                 format!("drop the foreign key first, and add it again: DROP CONSTRAINT {key}"),
             ));
         }
-        let kinds = [old.max_length, new.max_length].map(TextKind::of_length);
+        let kinds = [&old, &new].map(TextKind::of_column);
         let is_kind_there = kinds.iter().any(Option::is_some);
         let is_other_kind = kinds[0] != kinds[1];
         let is_within = match (old.max_length, new.max_length) {
@@ -198,6 +198,7 @@ impl Target<'_> {
         }
         let column = &mut self.columns[place];
         (column.column.data_type, column.column.max_length) = (new.data_type, new.max_length);
+        column.column.kind = new.kind;
         column.value = match (is_kept, using, &column.value) {
             (_, Some(using), _) => Value::Using(Box::new(using)),
             (true, None, Value::Kept) => Value::Kept,

@@ -228,8 +228,8 @@ fn check_columns(schema: &TableSchema) -> Result<()> {
 fn changed_defaults(schema: &TableSchema, old: &TableSchema) -> TableSchema {
     let is_changed = |column: &&weft_store::Column| {
         !old.columns.iter().any(|old| {
-            (&old.default, &old.data_type, old.max_length)
-                == (&column.default, &column.data_type, column.max_length)
+            (&old.default, &old.data_type, old.max_length, &old.kind)
+                == (&column.default, &column.data_type, column.max_length, &column.kind)
         })
     };
     let columns = schema.columns.iter().filter(is_changed).cloned().collect();

@@ -10,7 +10,7 @@ use crate::catalog::StatementCatalog;
 use crate::error::Result;
 use crate::run::{Run, Started};
 use crate::statement::parse_query;
-use crate::text_kinds::TextKind;
+use crate::text_kinds::column_of;
 use crate::types::column_type_name;
 
 impl Run {
@@ -24,18 +24,8 @@ impl Run {
         let statement = DfStatement::Statement(Box::new(Statement::Query(Box::new(query))));
         let state = catalog.planning_state();
         let plan = catalog.plan(&state, statement).await?;
-        let columns: Vec<Column> = plan
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| Column {
-                name: field.name().clone(),
-                data_type: field.data_type().clone(),
-                nullable: true,
-                default: None,
-                max_length: TextKind::of_field(field).map(TextKind::length),
-            })
-            .collect();
+        let columns: Vec<Column> =
+            plan.schema().fields().iter().map(|field| column_of(field)).collect();
         let summary = parse_query(&summary_of(&text, &columns))?;
         let statement = DfStatement::Statement(Box::new(Statement::Query(Box::new(summary))));
         let plan = catalog.plan(&state, statement).await?;

@@ -28,6 +28,7 @@ use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type as SchemaType
 use weft_remote::name_of_location;
 
 use super::guard::caught;
+use crate::enums::ENUM;
 use crate::postgres::POSTGRES_TYPE;
 use crate::uuids::WITHIN;
 
@@ -269,6 +270,7 @@ fn plain_field(field: &Arc<Field>) -> Arc<Field> {
     let mut metadata = field.metadata().clone();
     metadata.remove(POSTGRES_TYPE);
     metadata.remove(WITHIN);
+    metadata.remove(ENUM);
     Arc::new(field.as_ref().clone().with_data_type(data_type).with_metadata(metadata))
 }
 

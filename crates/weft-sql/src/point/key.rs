@@ -12,6 +12,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use weft_json::is_json;
 
+use crate::enums::EnumType;
 use crate::uuids::{canonical, is_uuid};
 use crate::value::Value;
 
@@ -37,6 +38,12 @@ pub(super) fn key_part(value: &Value, field: &Field) -> Option<KeyPart> {
         // What is no UUID is an error, which the planner finds.
         (Value::Text(value), DataType::Utf8View) if is_uuid(field) => {
             Arc::new(StringViewArray::from_iter_values([canonical(value)?]))
+        }
+        // What is no label is an error, too.
+        (Value::Text(value), DataType::Utf8View)
+            if EnumType::of_field(field).is_some_and(|ty| !ty.has(value)) =>
+        {
+            return None;
         }
         (Value::Text(value), DataType::Utf8View) => {
             Arc::new(StringViewArray::from_iter_values([value]))

@@ -14,6 +14,7 @@ use crate::access::PREDEFINED;
 use crate::access::roles::{Standing, standing};
 use crate::catalog::SCHEMA;
 use crate::definitions::{self, Kind};
+use crate::enums::{self, EnumType};
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::postgres::PG_CATALOG;
 use crate::postgres::defined::DEFINED;
@@ -52,6 +53,9 @@ const CONSTRAINTS_FROM: i64 = (1 << 31) + (1 << 30);
 /// The first of the numbers of macros.
 const MACROS_FROM: i64 = (1 << 31) + (1 << 30) + (1 << 29);
 
+/// The first of the numbers of types that were made. Only the catalog's own types have numbers beside them.
+const TYPES_FROM: i64 = VIEWS_FROM;
+
 /// How many numbers views have among them, macros, roles, schemas, indexes and constraints.
 const NUMBERS_OF_NAMES: i64 = 1 << 29;
 
@@ -68,6 +72,14 @@ pub(crate) fn schemas(snapshot: &Snapshot) -> Vec<(String, i64)> {
     let made: Vec<&str> = definitions::names(snapshot, Kind::Schema).collect();
     let oids = of_names(made.iter().copied(), SCHEMAS_FROM);
     own.chain(made.into_iter().map(str::to_owned).zip(oids)).collect()
+}
+
+/// The types that were made, with their numbers.
+pub(crate) fn enums(snapshot: &Snapshot) -> Vec<(i64, Arc<EnumType>)> {
+    let names: Vec<&str> = definitions::names(snapshot, Kind::Type).collect();
+    let oids = of_names(names.iter().copied(), TYPES_FROM);
+    let types = oids.into_iter().zip(names);
+    types.filter_map(|(oid, name)| Some((oid, enums::find(snapshot, name)?))).collect()
 }
 
 /// The number of the access method of tables.

@@ -25,10 +25,12 @@ use crate::postgres::keys::{
 };
 use crate::postgres::numbers::{
     BTREE_OID, DATABASE_OID, HEAP_OID, Numbered, OWNER, OWNER_OID, PG_CATALOG_OID, RelationKind,
-    catalog_oid, is_superuser, relations, roles, schemas,
+    catalog_oid, enums, is_superuser, relations, roles, schemas,
 };
 use crate::postgres::procedures::{ProcedureKind, procedures};
-use crate::postgres::types::{PgType, TYPES, by_oid, type_of_column, type_of_field};
+use crate::postgres::types::{
+    PgType, TYPES, by_oid, enum_of_column, type_of_column, type_of_field,
+};
 use crate::schemas::parts;
 
 /// The number of `pg_class` among the tables of the catalog.
@@ -199,7 +201,9 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
                 plain_type(found, &mut rows)?;
                 array_type(found, &mut rows)?;
             }
+            enum_types(catalog.snapshot(), &mut rows)?;
         }
+        "pg_enum" => enum_labels(catalog.snapshot(), &mut rows)?,
         "pg_views" => {
             for view in relations(catalog.snapshot()) {
                 let Some(sql) = view.view() else { continue };
@@ -240,14 +244,21 @@ async fn columns(catalog: &StatementCatalog, of: &Numbered) -> Vec<(Column, (i64
                     nullable: field.is_nullable(),
                     default: None,
                     max_length: None,
+                    kind: None,
                 };
                 (column, type_of_field(field))
             });
             return typed.collect();
         }
     };
+    let enums = enums(catalog.snapshot());
     let typed = columns.into_iter().map(|column| {
-        let data_type = type_of_column(&column);
+        let made = enum_of_column(&column).filter(|ty| ty.name().is_some());
+        let made = made.and_then(|made| enums.iter().find(|(_, ty)| ty.name() == made.name()));
+        let data_type = match made {
+            Some((oid, _)) => (*oid, -1),
+            None => type_of_column(&column),
+        };
         (column, data_type)
     });
     typed.collect()
@@ -726,6 +737,60 @@ fn array_type(found: &PgType, rows: &mut Rows) -> Result<()> {
         ("typtypmod", (-1).into()),
         ("typcollation", collation_of(found).into()),
     ])
+}
+
+/// The types that were made.
+fn enum_types(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    let schemas = schemas(snapshot);
+    for (oid, ty) in enums(snapshot) {
+        let (schema, name) = parts(snapshot, ty.name().unwrap_or_default());
+        let schema = schemas.iter().find(|(known, _)| known == schema);
+        rows.push([
+            ("oid", oid.into()),
+            ("typname", name.into()),
+            ("typnamespace", schema.map_or(0, |(_, oid)| *oid).into()),
+            ("typowner", OWNER_OID.into()),
+            ("typlen", (-1_i16).into()),
+            ("typbyval", false.into()),
+            ("typtype", "e".into()),
+            ("typcategory", "E".into()),
+            ("typispreferred", false.into()),
+            ("typisdefined", true.into()),
+            ("typdelim", ",".into()),
+            ("typsubscript", "-".into()),
+            ("typelem", 0_i64.into()),
+            ("typarray", 0_i64.into()),
+            ("typinput", "enum_in".into()),
+            ("typoutput", "enum_out".into()),
+            ("typreceive", "enum_recv".into()),
+            ("typsend", "enum_send".into()),
+            ("typmodin", "-".into()),
+            ("typmodout", "-".into()),
+            ("typanalyze", "-".into()),
+            ("typalign", "i".into()),
+            ("typstorage", "x".into()),
+            ("typtypmod", (-1).into()),
+            ("typcollation", 0_i64.into()),
+        ])?;
+    }
+    Ok(())
+}
+
+/// The labels of the types that were made, with numbers of their own.
+fn enum_labels(snapshot: &Snapshot, rows: &mut Rows) -> Result<()> {
+    let mut oid = 0;
+    for (of, ty) in enums(snapshot) {
+        for (place, label) in (1_u16..).zip(ty.labels()) {
+            oid += 1;
+            rows.push([
+                ("oid", i64::from(oid).into()),
+                ("enumtypid", of.into()),
+                ("enumsortorder", f32::from(place).into()),
+                ("enumlabel", label.as_str().into()),
+            ])?;
+        }
+    }
+    Ok(())
 }
 
 /// The name of a type's function, which older types have without an underscore.

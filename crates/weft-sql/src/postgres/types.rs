@@ -1,9 +1,12 @@
 //! PostgreSQL's types, by their numbers: which of them stands for a type of Weft, and what it is called.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field};
 use weft_json::is_json;
 use weft_store::Column;
 
+use crate::enums::EnumType;
 use crate::text_kinds::{TextKind, declared_length};
 use crate::types::stored_type;
 
@@ -107,7 +110,7 @@ pub(crate) fn oid_named(name: &str) -> Option<i64> {
 /// The number and the modifier of the type of a column.
 pub(crate) fn type_of_column(column: &Column) -> (i64, i32) {
     let length = declared_length(column.max_length).and_then(|length| i32::try_from(length).ok());
-    if let Some(kind) = TextKind::of_length(column.max_length) {
+    if let Some(kind) = TextKind::of_column(column) {
         return type_of_field(&kind.field(""));
     }
     match (type_of(&column.data_type), length) {
@@ -116,8 +119,21 @@ pub(crate) fn type_of_column(column: &Column) -> (i64, i32) {
     }
 }
 
+/// The enumeration that a column has values of.
+pub(crate) fn enum_of_column(column: &Column) -> Option<Arc<EnumType>> {
+    match TextKind::of_column(column) {
+        Some(TextKind::Enum(ty)) => Some(ty),
+        _ => None,
+    }
+}
+
 /// The name that the catalog has for the type of a column.
 pub(crate) fn postgres_type_name(column: &Column) -> String {
+    if let Some(ty) = enum_of_column(column)
+        && let Some(name) = ty.name()
+    {
+        return name.rsplit('.').next().unwrap_or(name).to_owned();
+    }
     match by_oid(type_of_column(column).0) {
         Some((found, true)) => format!("_{}", found.name),
         Some((found, false)) => found.name.to_owned(),

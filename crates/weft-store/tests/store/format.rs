@@ -255,6 +255,7 @@ fn the_files_are_as_they_are_described() {
         nullable: true,
         default: Some("'x'".into()),
         max_length: Some(2_500_000),
+        kind: None,
     });
     let mut random = fastrand::Rng::with_seed(1);
     let mut text = |len: usize| (0..len).map(|_| random.alphanumeric()).collect::<String>();

@@ -25,7 +25,14 @@ pub fn ample() -> Ledger {
 
 /// A column that may hold NULL.
 pub fn column(name: &str, data_type: DataType) -> Column {
-    Column { name: name.into(), data_type, nullable: true, default: None, max_length: None }
+    Column {
+        name: name.into(),
+        data_type,
+        nullable: true,
+        default: None,
+        max_length: None,
+        kind: None,
+    }
 }
 
 /// A schema of these columns.

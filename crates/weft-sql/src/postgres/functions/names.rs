@@ -14,7 +14,7 @@ use crate::postgres::functions::{
     Arguments, Definition, Surroundings, define, number, number_type, text, text_type, texts_type,
     truth, truth_type,
 };
-use crate::postgres::numbers::{Numbered, relations, roles, schemas};
+use crate::postgres::numbers::{Numbered, enums, relations, roles, schemas};
 use crate::postgres::procedures::{Procedure, macros};
 use crate::postgres::types::{by_oid, format_type, oid_named};
 
@@ -44,11 +44,15 @@ pub(crate) fn functions() -> Vec<Definition> {
         define("to_regclass", (1, 1), number_type, |around, arguments| {
             number(arguments.text(0).and_then(|name| relation_named(around, &name)))
         }),
-        define("to_regtype", (1, 1), number_type, |_, arguments| {
-            number(arguments.text(0).and_then(|name| oid_named(&name)))
+        define("to_regtype", (1, 1), number_type, |around, arguments| {
+            number(arguments.text(0).and_then(|name| type_named(around, &name)))
         }),
-        define("format_type", (1, 2), text_type, |_, arguments| {
-            text(arguments.number(0).map(|oid| format_type(oid, arguments.number(1))))
+        define("format_type", (1, 2), text_type, |around, arguments| {
+            let name = |oid| match enum_numbered(around, oid) {
+                Some(name) => name,
+                None => format_type(oid, arguments.number(1)),
+            };
+            text(arguments.number(0).map(name))
         }),
         define("pg_table_is_visible", (1, 1), truth_type, |around, arguments| {
             let Some(oid) = arguments.number(0) else { return truth(None) };
@@ -118,9 +122,36 @@ fn regclass(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarVa
     either(arguments, |name| relation_named(around, name), name_of, "relation")
 }
 
-fn regtype(_: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
-    let name_of = |oid| by_oid(oid).map(|_| format_type(oid, None));
-    either(arguments, oid_named, name_of, "type")
+fn regtype(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
+    let name_of = |oid| {
+        let own = by_oid(oid).map(|_| format_type(oid, None));
+        own.or_else(|| enum_numbered(around, oid))
+    };
+    either(arguments, |name| type_named(around, name), name_of, "type")
+}
+
+/// The number of a type, also of one that was made.
+fn type_named(around: &Surroundings, name: &str) -> Option<i64> {
+    if let Some(oid) = oid_named(name) {
+        return Some(oid);
+    }
+    let parts = split_name(name);
+    let name = match &parts[..] {
+        [name] => name.clone(),
+        [schema, name] if schema == SCHEMA || schema == "public" => name.clone(),
+        parts => parts.join("."),
+    };
+    let all = enums(&*around.snapshot().ok()?);
+    all.into_iter().find(|(_, ty)| ty.name() == Some(name.as_str())).map(|(oid, _)| oid)
+}
+
+/// What SQL calls a type that was made, of this number.
+fn enum_numbered(around: &Surroundings, oid: i64) -> Option<String> {
+    if by_oid(oid).is_some() {
+        return None;
+    }
+    let all = enums(&*around.snapshot().ok()?);
+    all.into_iter().find(|(known, _)| *known == oid).map(|(_, ty)| ty.to_string())
 }
 
 fn regnamespace(around: &Surroundings, arguments: &Arguments<'_>) -> Result<ScalarValue> {
