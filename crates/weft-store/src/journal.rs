@@ -484,6 +484,7 @@ mod tests {
             nullable: true,
             default: None,
             max_length: None,
+            kind: None,
         };
         let columns = vec![column("n", DataType::Int64), column("s", DataType::Utf8)];
         let schema = Arc::new(TableSchema { name: "t".into(), columns });
