@@ -91,9 +91,9 @@ impl Journal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The journal of a database whose manifest is the newest there is.
-    pub(crate) fn of(found: Option<Found>) -> Journal {
-        let file = found.map(|found| found.file);
+    /// The journal of a database that is being opened: what was found in its file counts until the next manifest.
+    pub(crate) fn of(found: Option<&Found>) -> Journal {
+        let file = found.map(|found| found.file.clone());
         Journal(Mutex::new(State { file, ..State::default() }))
     }
 

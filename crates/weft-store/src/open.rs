@@ -72,16 +72,11 @@ pub(crate) async fn open(
     let of = (&snapshot.database, snapshot.generation);
     let of_file = if options.read_only { FileAccess::Read } else { FileAccess::ReadWrite };
     let found = journal::read(&directory, of, of_file).await?;
-    let found = match found {
-        Some(found) if found.is_empty() || options.read_only => {
-            if !found.is_empty() {
-                return Err(StoreError::NotRecovered { path: directory.path().into() });
-            }
-            (Journal::of(Some(found)), None)
-        }
-        found => (Journal::default(), found),
-    };
-    let (journal, to_apply) = found;
+    let journal = Journal::of(found.as_ref());
+    let to_apply = found.filter(|found| !found.is_empty());
+    if to_apply.is_some() && options.read_only {
+        return Err(StoreError::NotRecovered { path: directory.path().into() });
+    }
     let keys = (Arc::new(lock), journal);
     let core = Arc::new(Core::new(directory, space, snapshot, keys, (options.read_only, sync)));
     if let Some(found) = to_apply {

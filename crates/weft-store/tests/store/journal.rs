@@ -141,6 +141,7 @@ fn a_database_that_is_only_read_is_recovered_first() {
     assert!(matches!(error, StoreError::NotRecovered { .. }));
     assert!(error.to_string().contains("open it once for writing"), "{error}");
     drop(fixture.open(&crashed, false).unwrap());
+    assert!(!crashed.join("JOURNAL").exists(), "a closed database has no journal");
     assert_eq!(rows(&fixture.open(&crashed, true).unwrap()).len(), 10);
 }
 
