@@ -58,7 +58,16 @@ pub(crate) async fn open(
     }
     let known = manifest.devices.clone();
     let devices = open_devices(&directory, &mut manifest, options).await?;
-    if known != manifest.devices && !options.read_only {
+    // Records follow the manifest as it is on the disk.
+    let of = (&manifest.database, manifest.generation);
+    let of_file = if options.read_only { FileAccess::Read } else { FileAccess::ReadWrite };
+    let found = journal::read(&directory, of, of_file).await?;
+    let journal = Journal::of(found.as_ref());
+    let to_apply = found.filter(|found| !found.is_empty());
+    if to_apply.is_some() && options.read_only {
+        return Err(StoreError::NotRecovered { path: directory.path().into() });
+    }
+    if known != manifest.devices && !options.read_only && to_apply.is_none() {
         manifest.generation += 1;
         manifest_file::prepare(&directory, &manifest, sync).await?;
         manifest_file::publish(&directory, sync)?;
@@ -69,14 +78,6 @@ pub(crate) async fn open(
     let access = Arc::new(Access { runtime, source, ledger, space: space.clone() });
     let pin = space.pin(manifest.generation);
     let snapshot = Snapshot::from_manifest(manifest, access, pin);
-    let of = (&snapshot.database, snapshot.generation);
-    let of_file = if options.read_only { FileAccess::Read } else { FileAccess::ReadWrite };
-    let found = journal::read(&directory, of, of_file).await?;
-    let journal = Journal::of(found.as_ref());
-    let to_apply = found.filter(|found| !found.is_empty());
-    if to_apply.is_some() && options.read_only {
-        return Err(StoreError::NotRecovered { path: directory.path().into() });
-    }
     let keys = (Arc::new(lock), journal);
     let core = Arc::new(Core::new(directory, space, snapshot, keys, (options.read_only, sync)));
     if let Some(found) = to_apply {

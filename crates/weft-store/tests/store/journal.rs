@@ -146,6 +146,39 @@ fn a_database_that_is_only_read_is_recovered_first() {
 }
 
 #[test]
+fn a_database_whose_device_was_moved_is_recovered() {
+    let kept = tempfile::tempdir().unwrap();
+    let runtime = runtime(DriverKind::Auto, 1);
+    let of = |name: &str| kept.path().join(name);
+    let open = |name: &str, device: &str| {
+        let devices = vec![of(device)];
+        let options = StoreOptions { create: true, devices, ..StoreOptions::default() };
+        Store::open(&Directory::Os(of(name)), &options, runtime.clone(), ample()).unwrap()
+    };
+    let store = open("db", "ssd");
+    load(&store, &number_table("t"), &[numbers(0..2_000)]);
+    append(&store, &number_table("t"), &[numbers(2_000..2_010)]);
+    for (from, to) in [("db", "crashed"), ("ssd", "other")] {
+        std::fs::create_dir_all(of(to)).unwrap();
+        for entry in std::fs::read_dir(of(from)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.path().is_file() {
+                std::fs::copy(entry.path(), of(to).join(entry.file_name())).unwrap();
+            }
+        }
+    }
+    drop(store);
+    std::fs::remove_dir_all(of("ssd")).unwrap();
+    for _ in 0..2 {
+        let store = open("crashed", "other");
+        let table = store.snapshot().table("t").unwrap();
+        let found = column_of::<Int64Type>(&everything(&table).unwrap(), 0);
+        assert_eq!(found, (0..2_010).collect::<Vec<_>>());
+        assert_eq!(store.devices(), [of("other")]);
+    }
+}
+
+#[test]
 fn a_record_that_is_not_whole_is_the_end_or_damage() {
     let fixture = Fixture::new();
     (0..4).for_each(|n| fixture.add(10 * n..10 * n + 10));
