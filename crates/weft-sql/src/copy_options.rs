@@ -5,9 +5,10 @@ use datafusion::common::parsers::CompressionTypeVariant;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::file_options::{self, OptionValue};
 use crate::files::{FileKind, ReadOptions};
+use crate::sizes::parse_bytes;
 
 /// Names that COPY knows.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "format",
     "header",
     "delimiter",
@@ -25,6 +26,7 @@ const NAMES: [&str; 19] = [
     "overwrite_or_ignore",
     "append",
     "per_thread_output",
+    "file_size_bytes",
     "filename_pattern",
     "write_partition_columns",
 ];
@@ -45,6 +47,8 @@ pub(crate) struct CopyOptions {
     pub(crate) before: Before,
     /// Each thread writes files of its own, into a directory.
     pub(crate) per_thread: bool,
+    /// Bytes after which the rows go on in another file of the directory.
+    pub(crate) file_bytes: Option<u64>,
     /// How files in directories are called: `{i}` is a number, `{uuid}` a random identifier.
     pub(crate) filename_pattern: Option<String>,
     /// The columns of `partition_by` are in the files, too.
@@ -104,6 +108,12 @@ impl CopyOptions {
             "overwrite_or_ignore" => self.set_before(Before::Replace, flag(name, value)?)?,
             "append" => self.set_before(Before::Keep, flag(name, value)?)?,
             "per_thread_output" => self.per_thread = flag(name, value)?,
+            "file_size_bytes" => {
+                let option = format!("the COPY option {name}");
+                let bytes = parse_bytes(&option, needed()?, None);
+                let bad = |error: SqlError| SqlError::new(ErrorKind::Semantic, error.message());
+                self.file_bytes = Some(bytes.map_err(bad)?);
+            }
             "write_partition_columns" => self.keeps_partition_columns = flag(name, value)?,
             "filename_pattern" => {
                 let pattern = needed()?;
@@ -126,7 +136,8 @@ impl CopyOptions {
                     .with_hint(
                         "options: FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, \
                          COMPRESSION_LEVEL, ROW_GROUP_SIZE, PARTITION_BY, WRITE_PARTITION_COLUMNS, OVERWRITE, \
-                         OVERWRITE_OR_IGNORE, APPEND, PER_THREAD_OUTPUT, FILENAME_PATTERN, and those of read_csv",
+                         OVERWRITE_OR_IGNORE, APPEND, PER_THREAD_OUTPUT, FILE_SIZE_BYTES, FILENAME_PATTERN, \
+                         and those of read_csv",
                     ));
                 }
             }

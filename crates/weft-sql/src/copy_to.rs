@@ -31,8 +31,12 @@ use crate::csv_values::CsvForm;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::files::{FileKind, kind_of};
 use crate::run::{Run, Started};
+use crate::sized_files::with_size;
 use crate::spill_files::task_context;
 use crate::text_casts::{cast_to, has_text_of_its_own};
+
+/// How files of a size are called, as DuckDB calls them.
+const SIZED_NAMES: &str = "data_{i}";
 
 impl Run {
     /// Starts COPY TO.
@@ -75,7 +79,12 @@ impl Run {
             Some(form) => form.quoted(input, &partition_by)?,
             None => input,
         };
-        let is_directory = !partition_by.is_empty() || options.per_thread;
+        if options.file_bytes.is_some() && kind == FileKind::Arrow {
+            let message = "the COPY option FILE_SIZE_BYTES is for Parquet, CSV and JSON";
+            return Err(SqlError::new(ErrorKind::NotSupported, message));
+        }
+        let is_sized = options.file_bytes.is_some();
+        let is_directory = !partition_by.is_empty() || options.per_thread || is_sized;
         let target = match is_remote(&path) {
             true => {
                 let uploads = catalog.context().remote.upload(&path, is_directory)?;
@@ -88,17 +97,24 @@ impl Run {
         if options.per_thread {
             let files = execution.target_partitions.max(1);
             execution.minimum_parallel_output_files = ConfigNonZeroUsize::try_new(files)?;
+        } else if is_sized {
+            execution.minimum_parallel_output_files = ConfigNonZeroUsize::try_new(1)?;
         }
-        if matches!(target, Target::Remote(_)) {
-            let limit = self.session.engine().ledger().limit();
-            execution.objectstore_writer_buffer_size = part_bytes(limit);
+        if is_sized {
+            execution.soft_max_rows_per_output_file = ConfigNonZeroUsize::try_new(usize::MAX)?;
         }
+        let limit = self.session.engine().ledger().limit();
+        execution.objectstore_writer_buffer_size = match target {
+            Target::Remote(_) => part_bytes(limit),
+            Target::Local(_) => buffer_bytes(limit),
+        };
         let mut written =
             write_options(kind, &options, told.map(|(_, compression)| compression), form)?;
         if is_directory {
             written.insert("single_file_output".to_owned(), "false".to_owned());
         }
-        let names = options.filename_pattern.as_deref().filter(|_| is_directory);
+        let names = options.filename_pattern.as_deref().or(is_sized.then_some(SIZED_NAMES));
+        let names = names.filter(|_| is_directory);
         let extension = extension(kind, &options)?;
         let names = names.map(|pattern| FileNames::new(pattern, extension, target.taken()));
         let names = names.map(Arc::new);
@@ -107,7 +123,10 @@ impl Run {
         }
         let url = target.url()?;
         let copy = CopyTo::new(Arc::new(input), url, partition_by, file_type(kind), written);
-        let physical = self.physical(&state, &LogicalPlan::Copy(copy)).await?;
+        let mut physical = self.physical(&state, &LogicalPlan::Copy(copy)).await?;
+        if let Some(bytes) = options.file_bytes {
+            physical = with_size(physical, bytes)?;
+        }
         let run = self.clone();
         let work = async move {
             let rows = write(&state, physical).await?;
@@ -211,6 +230,11 @@ impl RemoteTarget {
 /// Bytes of a part of an object, with this memory limit: stores take no smaller ones, and some parts are on their way at once.
 fn part_bytes(limit_bytes: u64) -> usize {
     (limit_bytes / 64).clamp(5 << 20, 10 << 20) as usize
+}
+
+/// Bytes that are gathered before they are written to a file of this machine: there may be many files at once.
+fn buffer_bytes(limit_bytes: u64) -> usize {
+    (limit_bytes / 256).clamp(64 << 10, 1 << 20) as usize
 }
 
 /// The extension of files in directories.

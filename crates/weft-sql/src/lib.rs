@@ -172,6 +172,7 @@ mod settings;
 mod show;
 mod signature;
 mod signed_ranks;
+mod sized_files;
 mod sizes;
 mod sliding_floats;
 mod spill_files;
