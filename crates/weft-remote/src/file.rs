@@ -20,6 +20,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use tokio::sync::OnceCell;
 use weft_rt::cancel::CancelToken;
 
+use crate::cache::FileKey;
 use crate::error::{Failure, RemoteError, Result};
 use crate::reader::RemoteReader;
 use crate::remote::Shared;
@@ -39,12 +40,14 @@ pub struct RemoteFile {
 
 /// What clones of a file share.
 pub(crate) struct FileInner {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     url: RemoteUrl,
     path: PathBuf,
     origin: Origin,
     /// Its place in the store that DataFusion sees, its size, time and tag.
     object: ObjectMeta,
+    /// The version that blocks of the cache are of; `None` of a file that is not kept.
+    pub(crate) key: Option<FileKey>,
     /// A page whose server does not know ranges, whole.
     whole: OnceCell<Arc<File>>,
 }
@@ -146,12 +149,13 @@ impl FileInner {
         meta: ObjectMeta,
     ) -> FileInner {
         let location = location_of(&url);
-        let (path, key) = (PathBuf::from(url.name()), meta.location.clone());
+        let (path, place) = (PathBuf::from(url.name()), meta.location.clone());
         FileInner {
             shared: Arc::clone(shared),
+            key: FileKey::of(&url, &meta),
             url,
             path,
-            origin: Origin::Object { store, key },
+            origin: Origin::Object { store, key: place },
             object: ObjectMeta { location, ..meta },
             whole: OnceCell::new(),
         }
@@ -178,7 +182,10 @@ impl FileInner {
         let is_told = page.bytes.is_some();
         let origin = Origin::Page { web: web.clone(), page: page.clone() };
         let whole = OnceCell::new();
-        let mut inner = FileInner { shared: Arc::clone(shared), url, path, origin, object, whole };
+        // A page whose size is not told is fetched as a whole by every statement.
+        let key = FileKey::of(&url, &object).filter(|_| is_told);
+        let shared = Arc::clone(shared);
+        let mut inner = FileInner { shared, url, path, origin, object, key, whole };
         if !is_told {
             let Answer::All(bytes) = web.get(&(0..1), &page).await? else {
                 let problem = "the server does not tell its size";
@@ -196,11 +203,21 @@ impl FileInner {
         &self.object.location
     }
 
-    fn name(&self) -> &str {
+    /// Bytes of the file.
+    pub(crate) fn size(&self) -> u64 {
+        self.object.size
+    }
+
+    /// True if all of it is in a temporary file.
+    pub(crate) fn is_here(&self) -> bool {
+        self.whole.get().is_some()
+    }
+
+    pub(crate) fn name(&self) -> &str {
         self.url.name()
     }
 
-    fn system(&self, error: &std::io::Error) -> RemoteError {
+    pub(crate) fn system(&self, error: &std::io::Error) -> RemoteError {
         RemoteError::new(self.name(), Failure::System, format!("a temporary file: {error}"))
     }
 
@@ -213,6 +230,14 @@ impl FileInner {
             let problem = format!("it ends at byte {}, before {}", self.object.size, range.end);
             return Err(RemoteError::new(self.name(), Failure::Changed, problem));
         }
+        match self.kept_blocks(&range) {
+            Some(kept) => self.fetch_through(kept, range).await,
+            None => self.fetch_remote(range).await,
+        }
+    }
+
+    /// Bytes of the file, from where it is. On the threads of requests.
+    pub(crate) async fn fetch_remote(&self, range: Range<u64>) -> Result<Bytes> {
         if range.end - range.start <= PART_BYTES {
             return self.fetch_part(range).await;
         }
@@ -244,6 +269,7 @@ impl FileInner {
                 }
             },
         };
+        self.shared.cache.note_network(bytes.len() as u64);
         Ok(bytes)
     }
 
@@ -290,6 +316,7 @@ impl FileInner {
         while let Some(more) = bytes.next().await {
             let more = more?;
             length += more.len() as u64;
+            self.shared.cache.note_network(more.len() as u64);
             // A few kilobytes into the system's cache.
             file.write_all(&more).map_err(failed)?;
         }

@@ -7,6 +7,7 @@
 //! - [`RemoteFile::read`] gives a range of bytes to any executor: requests run on threads of the crate, which wake the futures that await them.
 //!   [`RemoteReader`] is the same for threads that block, with requests ahead of the reader.
 //! - [`Place`] is a file here or elsewhere, for code that reads both.
+//! - Blocks of files may be kept on a disk of this machine, for all statements ([`CacheOptions`]).
 //! - [`Uploads`] write objects, which appear when all of them are whole, or not at all.
 //!
 //! **API boundary:** the crate knows bytes, and neither formats of files nor SQL. No text that it makes has a secret in it: errors,
@@ -14,8 +15,10 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod error;
 mod file;
+mod file_cache;
 mod list;
 mod place;
 mod profile;
@@ -29,6 +32,7 @@ mod upload;
 mod url;
 mod web;
 
+pub use cache::{CacheOptions, CacheStats};
 pub use error::{Failure, RemoteError, Result};
 pub use file::RemoteFile;
 pub use list::{Found, RemoteFiles};

@@ -11,6 +11,7 @@ use object_store::path::Path;
 use weft_rt::cancel::CancelToken;
 use weft_rt::memory::Ledger;
 
+use crate::cache::{Cache, CacheOptions, CacheStats};
 use crate::file::FileInner;
 use crate::list::RemoteFiles;
 use crate::requests::{RequestOptions, Requests};
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) requests: Arc<Requests>,
     pub(crate) stores: Stores,
     pub(crate) secrets: Secrets,
+    pub(crate) cache: Cache,
     pub(crate) ledger: Ledger,
     /// Where pages are put whose servers do not know ranges.
     pub(crate) directory: PathBuf,
@@ -58,6 +60,7 @@ impl Remote {
             requests: Arc::default(),
             stores: Stores::default(),
             secrets: Secrets::default(),
+            cache: Cache::default(),
             ledger,
             directory,
             files: Mutex::default(),
@@ -80,6 +83,24 @@ impl Remote {
     /// How requests are made.
     pub fn options(&self) -> RequestOptions {
         self.shared.requests.options()
+    }
+
+    /// How blocks of files are kept from now on.
+    ///
+    /// # Errors
+    /// If the directory cannot be made.
+    pub fn set_cache(&self, options: CacheOptions) -> std::io::Result<()> {
+        self.shared.cache.set_options(options)
+    }
+
+    /// How blocks of files are kept.
+    pub fn cache(&self) -> CacheOptions {
+        self.shared.cache.options()
+    }
+
+    /// What the cache has, and has done.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.shared.cache.stats()
     }
 
     /// Requests that were made since the database was opened.

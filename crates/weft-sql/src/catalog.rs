@@ -31,6 +31,7 @@ use crate::file_functions::{self, BoundFiles};
 use crate::files::{FileKind, FileSet, ReadOptions, is_name_of_file, looks_like_file};
 use crate::forms;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
+use crate::kept_blocks;
 use crate::letter_case;
 use crate::macros;
 use crate::once::{evaluated_once, mark};
@@ -382,6 +383,9 @@ impl StatementCatalog {
             let Some(secrets) = &self.secrets else { return Ok(None) };
             self.access.check_all("list secrets")?;
             return secret_statement::table(secrets.secrets()).map(Some);
+        }
+        if name == kept_blocks::RELATION {
+            return self.secrets.as_ref().map(kept_blocks::table).transpose();
         }
         // Behind the user's own, as on PostgreSQL's search path.
         table_named(self, name).await

@@ -13,7 +13,7 @@ use url::Url;
 use weft_exec::compile::{CompileMode, Compiling};
 use weft_exec::spill::{Levels, Spilling};
 use weft_jit::JitCompiler;
-use weft_remote::{Remote, STORE_URL};
+use weft_remote::{CacheOptions, Remote, STORE_URL};
 use weft_rt::background;
 use weft_rt::io::sim::SimDisk;
 use weft_rt::memory::{Ledger, heap, kept, slab};
@@ -210,6 +210,32 @@ fn budget(limit_bytes: u64) -> Ledger {
     }
 }
 
+/// How files elsewhere are kept, where no directory is said: beside the database.
+fn with_directory(cache: CacheOptions, database: Option<&Path>) -> CacheOptions {
+    let beside = || {
+        let name = database?.file_name()?.to_string_lossy().into_owned();
+        Some(database?.with_file_name(format!("{name}.cache")))
+    };
+    CacheOptions { directory: cache.directory.or_else(beside), ..cache }
+}
+
+/// Has what is read of files elsewhere kept so from now on.
+///
+/// # Errors
+/// [`ErrorKind::Setting`] without a directory, [`ErrorKind::Io`] if it cannot be made.
+fn keep_remote(remote: &Remote, cache: &CacheOptions) -> Result<()> {
+    if cache.directory.is_none() && cache.bytes_max > 0 {
+        let message = "cache_size needs a directory, which a database in memory does not have";
+        return Err(SqlError::new(ErrorKind::Setting, message)
+            .with_hint("say where before: SET cache_directory = '…'"));
+    }
+    remote.set_cache(cache.clone()).map_err(|error| {
+        let directory = cache.directory.as_deref().unwrap_or(Path::new(""));
+        let message = format!("cannot use the cache_directory '{}': {error}", directory.display());
+        SqlError::new(ErrorKind::Io, message)
+    })
+}
+
 impl Engine {
     /// Looks whether a database can be opened with these settings.
     ///
@@ -226,7 +252,8 @@ impl Engine {
     /// opened, [`ErrorKind::Io`] if the system refuses threads or files.
     pub fn open(options: &EngineOptions) -> Result<Arc<Engine>> {
         let given = DatabaseSettings::at_open(&options.settings, options.sim.clone())?;
-        let (settings, session_defaults) = (given.database, given.session);
+        let (mut settings, session_defaults) = (given.database, given.session);
+        settings.cache = with_directory(settings.cache, options.path.as_deref());
         let temp_directory = settings.temp_directory.as_deref().map(temp_directory).transpose()?;
         let ledger = budget(settings.memory_limit_bytes);
         let runtime = Runtime::new(&RuntimeOptions {
@@ -263,6 +290,7 @@ impl Engine {
         };
         let remote = Remote::new(ledger.clone(), directory);
         remote.set_options(settings.requests);
+        keep_remote(&remote, &settings.cache)?;
         let elsewhere = Url::parse(STORE_URL).map_err(|error| internal(&error.to_string()))?;
         environment.register_object_store(&elsewhere, remote.store());
         let executor = RwLock::new(Arc::new(Executor::new(settings.threads)?));
@@ -371,6 +399,10 @@ impl Engine {
             }
             "max_temp_size" => self.spilling.area().set_limit(changed.max_temp_bytes),
             "http_retries" | "http_timeout" => self.remote.set_options(changed.requests),
+            "cache_directory" | "cache_size" => {
+                changed.cache = with_directory(changed.cache, self.path());
+                keep_remote(&self.remote, &changed.cache)?;
+            }
             "io_bandwidth_limit" => self.runtime.limit_bandwidth(changed.io_bandwidth_limit),
             "partition" | "spill_compression" | "spill_mode" => {
                 self.spilling.set_options(changed.spilling);

@@ -100,6 +100,7 @@ mod join_order;
 mod join_promises;
 mod json;
 mod json_files;
+mod kept_blocks;
 mod kept_projections;
 mod keys;
 mod known_aggregates;

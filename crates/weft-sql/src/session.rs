@@ -953,7 +953,7 @@ fn scope(name: &str) -> Result<Scope> {
     Ok(match name {
         "memory_limit" | "threads" | "max_temp_size" | "partition" | "spill_compression"
         | "spill_mode" | "io_bandwidth_limit" | "io_driver" | "temp_directory" | "http_retries"
-        | "http_timeout" => Scope::Database,
+        | "http_timeout" | "cache_directory" | "cache_size" => Scope::Database,
         "batch_size" | "compile" | "engine" | "index_join" | "index_join_tuples" | "index_scan"
         | "io_depth" | "timezone" => Scope::Session,
         "datafusion.execution.target_partitions" => return Err(renamed(name, "threads")),

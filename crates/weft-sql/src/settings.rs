@@ -14,7 +14,7 @@ use weft_exec::compile::CompileMode;
 use weft_exec::query::PartitionMode;
 use weft_exec::source::OUTER_TUPLES;
 use weft_exec::spill::{SpillCompression, SpillMode, SpillOptions};
-use weft_remote::RequestOptions;
+use weft_remote::{CacheOptions, RequestOptions};
 use weft_rt::IO_DEPTH_MAX;
 use weft_rt::io::DriverKind;
 use weft_rt::io::sim::SimDisk;
@@ -36,8 +36,13 @@ pub struct Setting {
 }
 
 /// Weft's settings: name and description, in the order of SHOW ALL.
-pub(crate) const SETTINGS: [(&str, &str); 19] = [
+pub(crate) const SETTINGS: [(&str, &str); 21] = [
     ("batch_size", "rows that operators pass on at a time; of the session"),
+    (
+        "cache_directory",
+        "where what is read of object stores and web servers is kept: beside the database where nothing else is said; of the database",
+    ),
+    ("cache_size", "bytes that may be kept there, or 0 for none; of the database"),
     (
         "compile",
         "when pipelines are compiled: auto (where that pays, as measured), always (before they begin), or never; of the session",
@@ -142,6 +147,8 @@ pub(crate) struct DatabaseSettings {
     pub(crate) io_bandwidth_limit: Option<u64>,
     /// How files elsewhere are asked for.
     pub(crate) requests: RequestOptions,
+    /// What is kept of them.
+    pub(crate) cache: CacheOptions,
 }
 
 /// The settings of a session, beside those in DataFusion's configuration.
@@ -193,6 +200,7 @@ impl Default for DatabaseSettings {
             spilling: SpillOptions::default(),
             io_bandwidth_limit: None,
             requests: RequestOptions::default(),
+            cache: CacheOptions::default(),
         }
     }
 }
@@ -230,7 +238,8 @@ impl DatabaseSettings {
                 "io_driver" => {}
                 "temp_directory" => database.temp_directory = Some(PathBuf::from(value)),
                 "memory_limit" | "threads" | "max_temp_size" | "partition" | "http_retries"
-                | "http_timeout" | "spill_compression" | "spill_mode" | "io_bandwidth_limit" => {
+                | "http_timeout" | "spill_compression" | "spill_mode" | "io_bandwidth_limit"
+                | "cache_directory" | "cache_size" => {
                     database.set(name, value)?;
                 }
                 "batch_size" | "compile" | "engine" | "index_join" | "index_join_tuples"
@@ -281,6 +290,17 @@ impl DatabaseSettings {
                 self.spilling.mode = parse_mode(name, value, SpillMode::ALL, SpillMode::name)?;
             }
             "io_bandwidth_limit" => self.io_bandwidth_limit = parse_limit(name, value)?,
+            "cache_directory" if value.trim().is_empty() => {
+                let message = "cache_directory cannot be '': give the path of a directory";
+                return Err(SqlError::new(ErrorKind::Setting, message));
+            }
+            "cache_directory" => self.cache.directory = Some(PathBuf::from(value)),
+            "cache_size" if value.trim() == "0" => self.cache.bytes_max = 0,
+            "cache_size" => {
+                let bytes = parse_bytes(name, value, None);
+                let bytes = bytes.map_err(|error| error.with_hint("to keep nothing: 0"))?;
+                self.cache.bytes_max = bytes;
+            }
             "http_retries" => self.requests.retries = parse_count(name, value, 0, 100)?,
             "http_timeout" => {
                 let seconds = parse_count(name, value, 1, 86_400)? as u64;
@@ -316,6 +336,8 @@ impl DatabaseSettings {
             "io_bandwidth_limit" => self.io_bandwidth_limit = default.io_bandwidth_limit,
             "http_retries" => self.requests.retries = default.requests.retries,
             "http_timeout" => self.requests.timeout = default.requests.timeout,
+            "cache_directory" => self.cache.directory = None,
+            "cache_size" => self.cache.bytes_max = 0,
             "threads" => self.threads = default.threads,
             other => self.set(other, "")?,
         }
@@ -396,6 +418,12 @@ pub(crate) fn show(
 ) -> Option<String> {
     Some(match name {
         "batch_size" => session.batch_rows.to_string(),
+        "cache_directory" => {
+            let directory = database.cache.directory.as_ref();
+            directory.map(|directory| directory.display().to_string()).unwrap_or_default()
+        }
+        "cache_size" if database.cache.bytes_max == 0 => "0".to_owned(),
+        "cache_size" => human_bytes(database.cache.bytes_max),
         "compile" => session.compile.name().to_owned(),
         "engine" => session.engine.name().to_owned(),
         "http_retries" => database.requests.retries.to_string(),

@@ -240,3 +240,169 @@ fn little_memory_is_enough() {
     let stats = database.stats();
     assert!(stats.memory_peak <= stats.memory_limit, "{} bytes", stats.memory_peak);
 }
+
+/// Bytes that came from the cache and from the network so far.
+fn bytes_read(session: &Session) -> (u64, u64) {
+    let found = rows(session, "SELECT bytes_from_cache, bytes_from_network FROM weft_cache");
+    let (cache, network) = found[0].split_once(' ').unwrap();
+    (cache.parse().unwrap(), network.parse().unwrap())
+}
+
+fn open_with_cache(engine: &str, directory: &std::path::Path, bytes_max: &str) -> Database {
+    let options = DatabaseOptions::default().with("threads", 2).with("engine", engine);
+    let options = options.with("cache_directory", directory.display().to_string());
+    Database::in_memory(&options.with("cache_size", bytes_max)).unwrap()
+}
+
+#[test]
+fn what_was_read_once_comes_from_the_cache() {
+    let (server, directory) = served();
+    let local = |name: &str| directory.path().join(name).display().to_string();
+    let cache = directory.path().join("cache");
+    let database = open_with_cache("auto", &cache, "100MB");
+    let session = database.session().unwrap();
+    for kind in ["plain", "no-ranges", "no-head"] {
+        for name in ["t.parquet", "t.csv", "t.csv.gz", "t.ndjson", "t.arrow"] {
+            let url = server.url(kind, name);
+            same_rows(&session, &url, &local(name));
+            let ((_, before), bytes) = (bytes_read(&session), server.bytes());
+            same_rows(&session, &url, &local(name));
+            assert_eq!(bytes_read(&session).1, before, "{url}");
+            // One byte tells the size where HEAD is not known.
+            assert!(server.bytes() - bytes < 100, "{url}: {}", server.bytes() - bytes);
+        }
+    }
+    // Another process finds what this one has kept.
+    for engine in ENGINES {
+        let database = open_with_cache(engine, &cache, "100MB");
+        let session = database.session().unwrap();
+        same_rows(&session, &server.url("plain", "t.parquet"), &local("t.parquet"));
+        let (from_cache, from_network) = bytes_read(&session);
+        assert!(from_cache > 0 && from_network == 0, "{engine}: {from_cache}, {from_network}");
+    }
+    // Off again, all comes from the server.
+    session.execute("SET cache_size = 0").unwrap();
+    let bytes = server.bytes();
+    same_rows(&session, &server.url("plain", "t.csv"), &local("t.csv"));
+    assert!(server.bytes() > bytes + 1000);
+}
+
+#[test]
+fn the_cache_never_gives_an_old_version() {
+    let (server, directory) = served();
+    for engine in ENGINES {
+        let database = open_with_cache(engine, &directory.path().join("cache"), "100MB");
+        let session = database.session().unwrap();
+        for (name, options) in [("c.csv", ""), ("c.parquet", "(FORMAT parquet)")] {
+            let path = directory.path().join(name);
+            let url = server.url("plain", name);
+            for turn in 0..3 {
+                // Of the same size, but with other rows.
+                let sql = format!("SELECT value * 10 + {turn} AS n FROM range(1000, 5000)");
+                session
+                    .execute(&format!("COPY ({sql} AS r(value)) TO '{}' {options}", path.display()))
+                    .unwrap();
+                server.put(name, fs::read(&path).unwrap());
+                for _ in 0..2 {
+                    let wanted = format!("SELECT min(n), max(n), sum(n) FROM '{url}'");
+                    let expected = wanted.replace(&url, &path.display().to_string());
+                    assert_eq!(rows(&session, &wanted), rows(&session, &expected), "{url} {turn}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cache_keeps_its_limit_and_little_memory_is_enough_with_it() {
+    let (server, directory) = served();
+    let cache = directory.path().join("cache");
+    let options = DatabaseOptions::default().with("threads", 2).with("memory_limit", "24MiB");
+    let options = options.with("cache_directory", cache.display().to_string());
+    let database = Database::in_memory(&options.with("cache_size", "600KB")).unwrap();
+    let session = database.session().unwrap();
+    for name in ["t.parquet", "t.csv", "t.ndjson", "t.arrow"] {
+        let local = directory.path().join(name).display().to_string();
+        same_rows(&session, &server.url("plain", name), &local);
+        let kept = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+        let bytes = kept.map(|kept| kept.len()).sum::<u64>();
+        assert!(bytes <= 600_000, "{bytes} bytes are kept");
+    }
+    check(&session, "SELECT bytes_evicted > 0, problem FROM weft_cache", &["true NULL"]);
+    let stats = database.stats();
+    assert!(stats.memory_peak <= stats.memory_limit, "{} bytes", stats.memory_peak);
+}
+
+#[test]
+fn damaged_blocks_and_a_missing_directory_cost_no_answer() {
+    let (server, directory) = served();
+    let cache = directory.path().join("cache");
+    let local = directory.path().join("t.parquet").display().to_string();
+    let database = open_with_cache("auto", &cache, "100MB");
+    let session = database.session().unwrap();
+    let url = server.url("plain", "t.parquet");
+    same_rows(&session, &url, &local);
+    for entry in fs::read_dir(&cache).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        let place = bytes.len() / 2;
+        bytes[place] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    }
+    same_rows(&session, &url, &local);
+    fs::remove_dir_all(&cache).unwrap();
+    fs::write(&cache, "no directory").unwrap();
+    same_rows(&session, &url, &local);
+    check(&session, "SELECT problem IS NOT NULL FROM weft_cache", &["true"]);
+    let error = session.execute("SET cache_size = '1GB'").unwrap_err();
+    assert!(error.to_string().contains("cache_directory"), "{error}");
+}
+
+#[test]
+fn two_databases_share_a_directory_of_blocks() {
+    let (server, directory) = served();
+    let cache = directory.path().join("cache");
+    let names = ["t.parquet", "t.csv", "t.ndjson", "t.arrow"];
+    thread::scope(|scope| {
+        for turn in 0..2 {
+            let (server, directory, cache) = (&server, &directory, &cache);
+            scope.spawn(move || {
+                // Too small for all files, so that each removes blocks of the other.
+                let database = open_with_cache("auto", cache, "700KB");
+                let session = database.session().unwrap();
+                for number in 0..8 {
+                    let name = names[(number + turn) % names.len()];
+                    let local = directory.path().join(name).display().to_string();
+                    same_rows(&session, &server.url("plain", name), &local);
+                }
+                check(&session, "SELECT problem FROM weft_cache", &["NULL"]);
+            });
+        }
+    });
+}
+
+#[test]
+fn the_cache_lies_beside_its_database_and_is_off_unless_it_is_wanted() {
+    let (server, directory) = served();
+    let path = directory.path().join("db");
+    let database = Database::open(&path, &DatabaseOptions::default().with("threads", 2)).unwrap();
+    let session = database.session().unwrap();
+    let sql = format!("SELECT sum(n) FROM '{}'", server.url("plain", "t.parquet"));
+    let beside = directory.path().join("db.cache");
+    rows(&session, &sql);
+    check(&session, "SELECT directory, bytes_max, blocks FROM weft_cache", &["NULL 0 0"]);
+    assert!(!beside.exists());
+    check(&session, "SELECT current_setting('cache_size')", &["0"]);
+    check(&session, "SELECT current_setting('cache_directory')", &[&beside.display().to_string()]);
+    session.execute("SET cache_size = '10MB'").unwrap();
+    rows(&session, &sql);
+    assert!(fs::read_dir(&beside).unwrap().count() > 0);
+    session.execute("RESET cache_size").unwrap();
+    check(&session, "SELECT bytes_max FROM weft_cache", &["0"]);
+    let error = session.execute("SET cache_size = 'much'").unwrap_err();
+    assert!(error.to_string().contains("cache_size cannot be 'much'"), "{error}");
+    let memory = open("auto", "256MiB");
+    let session = memory.session().unwrap();
+    let error = check_error(&session, "SET cache_size = '1GB'", ErrorKind::Setting);
+    assert!(error.hint().is_some_and(|hint| hint.contains("cache_directory")), "{error}");
+}

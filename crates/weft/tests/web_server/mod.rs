@@ -1,6 +1,7 @@
 //! A web server for tests: it has files in memory, and faults by the names of directories.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
@@ -37,6 +38,8 @@ pub struct WebServer {
 struct Shared {
     files: Mutex<HashMap<String, Vec<u8>>>,
     requests: AtomicUsize,
+    /// Bytes of files that were sent.
+    bytes: AtomicUsize,
     /// Requests that failed, by what they asked for.
     failures: Mutex<HashMap<String, usize>>,
     is_over: AtomicBool,
@@ -50,6 +53,7 @@ impl WebServer {
         let shared = Arc::new(Shared {
             files: Mutex::default(),
             requests: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             failures: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
@@ -79,6 +83,11 @@ impl WebServer {
     /// Requests so far.
     pub fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of files that were sent so far.
+    pub fn bytes(&self) -> usize {
+        self.shared.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -144,8 +153,9 @@ impl Shared {
                 None => ("200 OK", 0..bytes.len()),
             };
             let part = &bytes[part.start.min(bytes.len())..part.end.min(bytes.len())];
-            let tag =
-                format!("ETag: \"{}\"", bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+            let mut hasher = DefaultHasher::new();
+            bytes.hash(&mut hasher);
+            let tag = format!("ETag: \"{:x}\"", hasher.finish());
             let mut headers = vec![tag];
             headers.extend(told);
             if is_head {
@@ -154,6 +164,7 @@ impl Shared {
                 answer(&mut writer, status, &headers, &part[..part.len() / 2], Some(part.len()));
                 return;
             } else {
+                self.bytes.fetch_add(part.len(), Ordering::Relaxed);
                 answer(&mut writer, status, &headers, part, None);
             }
         }
