@@ -17,6 +17,7 @@ mod names;
 mod source;
 mod union;
 mod whole;
+pub mod xlsx;
 
 pub use error::{FilesError, Result};
 pub use input::{Compression, Encoding, Input};

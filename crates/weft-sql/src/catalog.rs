@@ -410,6 +410,7 @@ impl StatementCatalog {
         let found = SpawnedTask::spawn_blocking(move || match files.kind {
             FileKind::Json => files.json_table(&options, &key, &context, None),
             FileKind::Arrow => files.arrow_table(&options, &key, &context),
+            FileKind::Xlsx => files.xlsx_table(&options, &key, &context),
             _ => files.csv_table(&options, &key, &context).map(|(table, _)| table),
         });
         found.await.map_err(|error| internal(&error.to_string()))?

@@ -67,7 +67,8 @@ impl Run {
         let targets = target_columns(&table, columns)?;
         let mut read = options.read.clone();
         let told = kind_of(Path::new(&path)).map(|(kind, _)| kind);
-        if !matches!(read.kind.or(told), Some(FileKind::Parquet | FileKind::Arrow)) {
+        if !matches!(read.kind.or(told), Some(FileKind::Parquet | FileKind::Arrow | FileKind::Xlsx))
+        {
             read.compression = options.text_compression()?;
         }
         let remote = &catalog.context().remote;
@@ -88,7 +89,7 @@ impl Run {
                 let provider = files.json_table(&read, &path, catalog.context(), columns)?;
                 (mapping, provider)
             }
-            FileKind::Parquet | FileKind::Arrow => {
+            FileKind::Parquet | FileKind::Arrow | FileKind::Xlsx => {
                 let provider = catalog.plain_files(&path, &files, &read).await?;
                 let mapping = named_mapping(&files, &provider.schema(), &table, &targets)?;
                 (mapping, provider)

@@ -65,6 +65,11 @@ impl Run {
                 .about(path));
             }
         };
+        if kind == FileKind::Xlsx {
+            let message = format!("cannot write '{path}': workbooks are read, and not written");
+            return Err(SqlError::new(ErrorKind::NotSupported, message)
+                .with_hint("write CSV, which spreadsheets open: TO 'file.csv'"));
+        }
         let input = match kind {
             FileKind::Parquet => with_types(input, logical_type)?,
             FileKind::Csv | FileKind::Tsv => {
@@ -240,7 +245,7 @@ fn buffer_bytes(limit_bytes: u64) -> usize {
 /// The extension of files in directories.
 fn extension(kind: FileKind, options: &CopyOptions) -> Result<String> {
     let of_compression = match kind {
-        FileKind::Parquet | FileKind::Arrow => "",
+        FileKind::Parquet | FileKind::Arrow | FileKind::Xlsx => "",
         _ => match options.text_compression()? {
             None | Some(CompressionTypeVariant::UNCOMPRESSED) => "",
             Some(CompressionTypeVariant::GZIP) => ".gz",
@@ -270,7 +275,8 @@ fn file_type(kind: FileKind) -> Arc<dyn FileType> {
         FileKind::Parquet => Arc::new(ParquetFormatFactory::new()),
         FileKind::Csv | FileKind::Tsv => Arc::new(CsvFormatFactory::new()),
         FileKind::Json => Arc::new(JsonFormatFactory::new()),
-        FileKind::Arrow => Arc::new(ArrowFormatFactory::new()),
+        // Workbooks are refused before.
+        FileKind::Arrow | FileKind::Xlsx => Arc::new(ArrowFormatFactory::new()),
     };
     format_as_file_type(factory)
 }
@@ -280,7 +286,7 @@ fn csv_form(kind: FileKind, options: &CopyOptions) -> Option<CsvForm> {
     let delimiter = match kind {
         FileKind::Csv => b',',
         FileKind::Tsv => b'\t',
-        FileKind::Parquet | FileKind::Json | FileKind::Arrow => return None,
+        FileKind::Parquet | FileKind::Json | FileKind::Arrow | FileKind::Xlsx => return None,
     };
     let read = &options.read;
     let quote = read.quote.unwrap_or(b'"');
@@ -321,7 +327,7 @@ fn write_options(
                 put("max_row_group_size", rows.to_string());
             }
         }
-        FileKind::Arrow => {}
+        FileKind::Arrow | FileKind::Xlsx => {}
         FileKind::Csv | FileKind::Tsv | FileKind::Json => {
             let compression = options.text_compression()?.or(told);
             if let Some(compression) = compression {

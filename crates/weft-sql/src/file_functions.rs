@@ -44,12 +44,13 @@ enum Reads {
 }
 
 /// The functions, by name.
-const FUNCTIONS: [(&str, Reads); 15] = [
+const FUNCTIONS: [(&str, Reads); 16] = [
     ("read_csv", Reads::Tables(Some(FileKind::Csv))),
     ("read_csv_auto", Reads::Tables(Some(FileKind::Csv))),
     ("read_parquet", Reads::Tables(Some(FileKind::Parquet))),
     ("parquet_scan", Reads::Tables(Some(FileKind::Parquet))),
     ("read_arrow", Reads::Tables(Some(FileKind::Arrow))),
+    ("read_xlsx", Reads::Tables(Some(FileKind::Xlsx))),
     ("read_json", Reads::Tables(Some(FileKind::Json))),
     ("read_json_auto", Reads::Tables(Some(FileKind::Json))),
     ("read_ndjson", Reads::Tables(Some(FileKind::Json))),
@@ -310,6 +311,10 @@ impl Call {
             Reads::Sniffed => Some(FileKind::Csv),
             Reads::Whole(_) | Reads::Names => None,
         };
+        // A name with options may tell that it is a workbook's.
+        let told = crate::files::kind_of(std::path::Path::new(&self.function));
+        let told = told.map(|(kind, _)| kind).filter(|_| self.reads == Reads::Tables(None));
+        let kind = kind.or(told.filter(|kind| *kind == FileKind::Xlsx));
         let mut options = ReadOptions { kind, ..ReadOptions::default() };
         if kind == Some(FileKind::Json) {
             options.json.layout = self.function.contains("ndjson").then_some(Layout::Lines);
@@ -322,16 +327,17 @@ impl Call {
                 options.kind = Some(FileKind::named(format)?);
                 continue;
             }
-            let is_taken = !matches!(self.reads, Reads::Whole(_) | Reads::Names);
+            let is_taken = !matches!(self.reads, Reads::Whole(_) | Reads::Names)
+                && (told.is_none_or(|kind| kind == FileKind::Xlsx)
+                    || !file_options::is_of_workbooks(name));
             if !is_taken || !file_options::set(&mut options, name, value)? {
-                return Err(file_options::unknown(name, &self.function, kind));
+                return Err(file_options::unknown(name, &self.function, kind.or(told)));
             }
         }
         if options.kind.is_none()
             && matches!(self.reads, Reads::Tables(None))
             && options.has_csv_options()
         {
-            let told = crate::files::kind_of(std::path::Path::new(&self.function));
             options.kind = told.is_none().then_some(FileKind::Csv);
         }
         Ok(options)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use weft_files::csv::{ColumnKey, TimeFormat};
 use weft_files::json::Layout;
+use weft_files::xlsx::CellRange;
 use weft_files::{Encoding, FilesError};
 use weft_remote::{Failure, RemoteError};
 
@@ -66,6 +67,17 @@ const OF_CSV: [&str; 33] = [
     "null",
 ];
 
+/// Options of workbooks.
+const OF_XLSX: [&str; 7] = [
+    "all_varchar",
+    "empty_as_varchar",
+    "header",
+    "ignore_errors",
+    "range",
+    "sheet",
+    "stop_at_empty",
+];
+
 /// The value of an option.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OptionValue {
@@ -80,9 +92,16 @@ pub(crate) enum OptionValue {
     Fields(Vec<(String, OptionValue)>),
 }
 
-/// True for the name of an option of text files.
+/// True for the name of an option of files.
 pub(crate) fn is_name(name: &str) -> bool {
-    OF_FILES.iter().chain(&OF_CSV).chain(&OF_JSON).any(|known| name.eq_ignore_ascii_case(known))
+    let mut known = OF_FILES.iter().chain(&OF_CSV).chain(&OF_JSON).chain(&OF_XLSX);
+    known.any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// True for the name of an option that no files but workbooks have.
+pub(crate) fn is_of_workbooks(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    OF_XLSX.contains(&lower.as_str()) && !OF_CSV.contains(&lower.as_str())
 }
 
 /// Sets an option of files; false if there is none of this name.
@@ -101,6 +120,19 @@ pub(crate) fn set(options: &mut ReadOptions, name: &str, value: &OptionValue) ->
         "hive_partitioning" => options.hive = Some(flag(name, value)?),
         "hive_types_autocast" => options.hive_as_text = !flag(name, value)?,
         "union_by_name" => options.union_by_name = flag(name, value)?,
+        other
+            if is_of_workbooks(other)
+                && options.kind.is_some_and(|kind| kind != FileKind::Xlsx) =>
+        {
+            return Ok(false);
+        }
+        "sheet" => options.xlsx.sheet = Some(text(name, value)?),
+        "range" => options.xlsx.range = Some(CellRange::parse(&text(name, value)?)?),
+        "stop_at_empty" => options.xlsx.stop_at_empty = Some(flag(name, value)?),
+        "empty_as_varchar" => options.xlsx.empty_as_text = flag(name, value)?,
+        _ if options.kind == Some(FileKind::Xlsx) && !OF_XLSX.contains(&lower.as_str()) => {
+            return Ok(false);
+        }
         _ if options.kind == Some(FileKind::Json) => return set_json(options, &lower, value),
         "maximum_object_size" | "records" => return set_json(options, &lower, value),
         "columns" => {
@@ -217,6 +249,9 @@ pub(crate) fn unknown(name: &str, function: &str, kind: Option<FileKind>) -> Sql
     }
     if kind == Some(FileKind::Json) {
         known.extend(OF_JSON);
+    }
+    if kind == Some(FileKind::Xlsx) {
+        known.extend(OF_XLSX);
     }
     known.sort_unstable();
     SqlError::new(ErrorKind::NotSupported, format!("{function} has no option {name}"))

@@ -30,7 +30,7 @@ use crate::parquet_files::{ElsewhereFiles, ParquetFiles};
 const FILE: &str = "file";
 
 /// Extensions and what they mean, as error messages list them.
-const KNOWN: &str = ".parquet, .csv, .tsv, .psv, .txt, .dat, .json, .ndjson, .jsonl, .arrow, .feather, .ipc (CSV and \
+const KNOWN: &str = ".parquet, .csv, .tsv, .psv, .txt, .dat, .json, .ndjson, .jsonl, .arrow, .feather, .ipc, .xlsx (CSV and \
                      JSON also with .gz, .bz2, .xz or .zst)";
 
 /// A format of files.
@@ -42,6 +42,8 @@ pub(crate) enum FileKind {
     Tsv,
     Json,
     Arrow,
+    /// A workbook of Excel's.
+    Xlsx,
 }
 
 impl FileKind {
@@ -56,11 +58,12 @@ impl FileKind {
             "tsv" => FileKind::Tsv,
             "json" | "ndjson" | "jsonl" => FileKind::Json,
             "arrow" | "ipc" | "feather" => FileKind::Arrow,
+            "xlsx" | "xlsm" => FileKind::Xlsx,
             _ => {
                 return Err(SqlError::new(
                     ErrorKind::NotSupported,
                     format!(
-                        "there is no file format {name}: it is parquet, csv, tsv, json or arrow"
+                        "there is no file format {name}: it is parquet, csv, tsv, json, arrow or xlsx"
                     ),
                 ));
             }
@@ -75,6 +78,7 @@ impl FileKind {
             FileKind::Tsv => "tsv",
             FileKind::Json => "json",
             FileKind::Arrow => "arrow",
+            FileKind::Xlsx => "xlsx",
         }
     }
 
@@ -85,6 +89,7 @@ impl FileKind {
             "tsv" | "tab" => FileKind::Tsv,
             "json" | "ndjson" | "jsonl" => FileKind::Json,
             "arrow" | "ipc" | "feather" => FileKind::Arrow,
+            "xlsx" | "xlsm" => FileKind::Xlsx,
             _ => return None,
         };
         Some(kind)
@@ -126,6 +131,8 @@ pub(crate) struct ReadOptions {
     pub(crate) csv: weft_files::csv::CsvOptions,
     /// What else is said of JSON files.
     pub(crate) json: weft_files::json::JsonOptions,
+    /// What else is said of workbooks.
+    pub(crate) xlsx: weft_files::xlsx::XlsxOptions,
     /// The name of a column for the names of files.
     pub(crate) filename: Option<String>,
     /// Whether parts `key=value` of paths are columns; where it is not said, if all files have the same keys.
@@ -401,6 +408,13 @@ pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> SqlError {
 }
 
 fn unknown_kind(name: &str) -> SqlError {
+    let lower = name.to_ascii_lowercase();
+    if let Some(other) = [".xls", ".xlsb", ".ods"].iter().find(|other| lower.ends_with(*other)) {
+        let message =
+            format!("cannot read '{name}': of workbooks, .xlsx is read, and {other} is not");
+        return SqlError::new(ErrorKind::NotSupported, message)
+            .with_hint("save it as .xlsx, or as CSV");
+    }
     SqlError::new(
         ErrorKind::NotSupported,
         format!("cannot tell the format of '{name}' from its name"),

@@ -211,6 +211,7 @@ mod whole_tables;
 mod window_arguments;
 mod window_filters;
 mod write;
+mod xlsx_files;
 mod yielding;
 mod zoned_times;
 

@@ -68,6 +68,31 @@ def test_partitions_are_written_as_directories(shell, store):
     assert shell.rows(f"{copy}, OVERWRITE)", counted) == [{"c": 1000}]
 
 
+def test_files_of_a_size_are_written(shell, store):
+    base = f"s3://{BUCKET}/sized"
+    rows = "SELECT value AS n, md5(value::VARCHAR) AS s FROM generate_series(1, 20000) AS g(value)"
+    counted = f"SELECT count(*) AS c, sum(n) AS n FROM read_csv('{base}/data_*.csv')"
+    copied = shell.rows(f"COPY ({rows}) TO '{base}' (FORMAT csv, FILE_SIZE_BYTES '200KB')", counted)
+    assert copied == [{"c": 20000, "n": 200010000}]
+    found = store.list_objects_v2(Bucket=BUCKET, Prefix="sized/")["Contents"]
+    assert len(found) > 2 and all(one["Size"] < 260000 for one in found)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
+def test_what_was_read_is_kept_until_it_changes(shell, tmp_path, name):
+    url = f"s3://{BUCKET}/kept/{name}"
+    on = [f"SET cache_directory = '{tmp_path}'", "SET cache_size = '10MB'"]
+    counts = "SELECT bytes_from_cache > 0 AS cache, bytes_from_network > 0 AS network FROM weft_cache"
+    shell.run(f"COPY ({ROWS}) TO '{url}'")
+    assert shell.rows(*on, f"{SUMS} '{url}'") == EXPECTED
+    # Another process reads it from the disk.
+    assert shell.rows(*on, f"CREATE TABLE r AS {SUMS} '{url}'", counts) == [{"cache": True, "network": False}]
+    shell.run(f"COPY (SELECT n + 1 AS n, s, p FROM ({ROWS}) AS t) TO '{url}'")
+    changed = [{**EXPECTED[0], "n": 501500}]
+    assert shell.rows(*on, f"{SUMS} '{url}'") == changed
+    assert shell.rows(*on, f"{SUMS} '{url}'") == changed
+
+
 def test_large_objects_are_written_in_parts(shell, store):
     url = f"s3://{BUCKET}/large.parquet"
     rows = "SELECT value AS n, md5(value::VARCHAR) AS s FROM generate_series(1, 600000) AS g(value)"

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     ReferentialAction, TableConstraint,
 };
 
+use super::included::included;
 use crate::catalog::relation_name;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::statement::fold;
@@ -18,8 +19,8 @@ pub(crate) struct Declared {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// PRIMARY KEY or UNIQUE.
-    Key { columns: Vec<Name>, is_primary: bool },
+    /// PRIMARY KEY or UNIQUE, with the columns that entries of its index have beside the key.
+    Key { columns: Vec<Name>, included: Vec<Name>, is_primary: bool },
     /// CHECK, of a column if it was declared with that.
     Check { sql: String, column: Option<Name> },
     /// FOREIGN KEY or REFERENCES; without columns of the parent, its primary key counts.
@@ -86,12 +87,12 @@ fn of_column(
     let (inner, kind) = match option {
         ColumnOption::PrimaryKey(key) => {
             check_timing(key.characteristics.as_ref())?;
-            (&key.name, Kind::Key { columns, is_primary: true })
+            (&key.name, Kind::Key { columns, included: Vec::new(), is_primary: true })
         }
         ColumnOption::Unique(key) => {
             check_timing(key.characteristics.as_ref())?;
             check_nulls(&key.nulls_distinct)?;
-            (&key.name, Kind::Key { columns, is_primary: false })
+            (&key.name, Kind::Key { columns, included: Vec::new(), is_primary: false })
         }
         ColumnOption::Check(check) => {
             check_enforced(check.enforced)?;
@@ -108,14 +109,14 @@ fn of_table(constraint: &TableConstraint) -> Result<Declared> {
     let (name, kind) = match constraint {
         TableConstraint::PrimaryKey(key) => {
             check_timing(key.characteristics.as_ref())?;
-            let columns = columns_of(&key.columns)?;
-            (&key.name, Kind::Key { columns, is_primary: true })
+            let (columns, included) = (columns_of(&key.columns)?, included(&key.index_options)?);
+            (&key.name, Kind::Key { columns, included, is_primary: true })
         }
         TableConstraint::Unique(key) => {
             check_timing(key.characteristics.as_ref())?;
             check_nulls(&key.nulls_distinct)?;
-            let columns = columns_of(&key.columns)?;
-            (&key.name, Kind::Key { columns, is_primary: false })
+            let (columns, included) = (columns_of(&key.columns)?, included(&key.index_options)?);
+            (&key.name, Kind::Key { columns, included, is_primary: false })
         }
         TableConstraint::Check(check) => {
             check_enforced(check.enforced)?;

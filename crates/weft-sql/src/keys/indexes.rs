@@ -24,7 +24,8 @@ impl Run {
         let table = catalog.stored(&relation_name(&create.table_name)?, Need::Owner)?;
         let columns = create.columns.iter().map(|column| key_column(table.schema(), column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let included = included(table.schema(), &columns, &create.include)?;
+        let included: Vec<Name> = create.include.iter().map(Name::of).collect();
+        let included = included_columns(table.schema(), &columns, &included)?;
         let snapshot = catalog.snapshot();
         let name = match &create.name {
             Some(name) => relation_name(name)?,
@@ -173,18 +174,24 @@ fn key_column(schema: &TableSchema, column: &ast::IndexColumn) -> Result<IndexCo
 }
 
 /// The columns that entries have beside their keys.
-fn included(schema: &TableSchema, key: &[IndexColumn], names: &[ast::Ident]) -> Result<Vec<usize>> {
+///
+/// # Errors
+/// [`ErrorKind::Semantic`] for columns that there are not, and for those that are in the index already.
+pub(super) fn included_columns(
+    schema: &TableSchema,
+    key: &[IndexColumn],
+    names: &[Name],
+) -> Result<Vec<usize>> {
     let mut included = Vec::with_capacity(names.len());
-    for ident in names {
-        let name = Name::of(ident);
+    for name in names {
         let Some(number) = name.find(schema) else {
             let message = format!("table {} has no column {}", schema.name, name.text);
-            return Err(SqlError::new(ErrorKind::Semantic, message).about(name.text));
+            return Err(SqlError::new(ErrorKind::Semantic, message).about(&name.text));
         };
         if included.contains(&number) || key.iter().any(|of| of.column == number) {
             let message = format!("column {} is in the index already", name.text);
             return Err(SqlError::new(ErrorKind::Semantic, message)
-                .about(name.text)
+                .about(&name.text)
                 .with_hint("INCLUDE names other columns than the key, each once"));
         }
         included.push(number);

@@ -6,6 +6,7 @@
 mod check_tables;
 mod checks;
 mod declared;
+mod included;
 mod indexes;
 mod words;
 
@@ -21,6 +22,8 @@ use crate::schemas::parts;
 pub(crate) use checks::Checks;
 pub(crate) use declared::{Declared, take_constraints};
 use declared::{Kind, Name};
+pub(crate) use included::rewrite as rewrite_included;
+use indexes::included_columns;
 pub(crate) use words::{constraints_in_words, included_in_words, index_in_words};
 
 /// What a table promises, with its columns' numbers.
@@ -95,7 +98,7 @@ pub(crate) fn resolve_more(
         declared.into_iter().partition(|one| matches!(one.kind, Kind::Foreign { .. }));
     for Declared { name, kind } in others.into_iter().chain(references) {
         match kind {
-            Kind::Key { columns, is_primary } => {
+            Kind::Key { columns, included, is_primary } => {
                 let columns = numbers(schema, &columns)?;
                 if is_primary {
                     let mut indexes = kept.iter().chain(&promised.indexes);
@@ -108,9 +111,9 @@ pub(crate) fn resolve_more(
                 let suffix = if is_primary { "pkey" } else { "key" };
                 let of = if is_primary { &[][..] } else { &columns[..] };
                 let name = names.name(name, schema, of, suffix);
-                let columns = columns.into_iter().map(ascending).collect();
+                let columns: Vec<IndexColumn> = columns.into_iter().map(ascending).collect();
+                let included = included_columns(schema, &columns, &included)?;
                 let (is_unique, is_constraint) = (true, true);
-                let included = Vec::new();
                 promised.indexes.push(IndexDefinition {
                     name,
                     columns,

@@ -17,7 +17,8 @@ pub(crate) fn constraints_in_words(snapshot: &Snapshot, table: &Table) -> Vec<St
     for index in table.indexes().filter(|index| index.is_constraint) {
         let kind = if index.is_primary { "PRIMARY KEY" } else { "UNIQUE" };
         let columns = names(schema, index.columns.iter().map(|of| &of.column));
-        words.push(format!("CONSTRAINT {} {kind} ({columns})", quoted(&index.name)));
+        let included = included_in_words(schema, index);
+        words.push(format!("CONSTRAINT {} {kind} ({columns}){included}", quoted(&index.name)));
     }
     for check in &table.constraints().checks {
         words.push(format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.sql));

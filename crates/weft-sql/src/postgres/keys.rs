@@ -103,7 +103,8 @@ fn of_table(snapshot: &Snapshot, indexes: &[Numbered], table: &Table) -> Vec<Con
             true => (ConstraintKind::Primary, "PRIMARY KEY"),
             false => (ConstraintKind::Unique, "UNIQUE"),
         };
-        let sql = format!("{word} ({})", names(schema, numbers.clone()));
+        let included = included_in_words(schema, index);
+        let sql = format!("{word} ({}){included}", names(schema, numbers.clone()));
         let is_it = |known: &&Numbered| known.index().is_some_and(|(_, of)| of.name == index.name);
         found.push(Constraint {
             columns: numbers.map(attribute).collect(),

@@ -35,7 +35,7 @@ const SHORT_PART: u64 = 8;
 #[derive(Clone)]
 pub(super) struct ParquetFiles {
     schema: SchemaRef,
-    properties: WriterProperties,
+    properties: Arc<WriterProperties>,
     skips_arrow_schema: bool,
 }
 
@@ -49,7 +49,7 @@ impl ParquetFiles {
         if !skips_arrow_schema {
             options.arrow_schema(config.output_schema());
         }
-        let properties = WriterPropertiesBuilder::try_from(&options)?.build();
+        let properties = Arc::new(WriterPropertiesBuilder::try_from(&options)?.build());
         Ok(ParquetFiles { schema: get_writer_schema(config), properties, skips_arrow_schema })
     }
 
@@ -121,7 +121,7 @@ impl ParquetFile {
     fn begin(files: &ParquetFiles, lane: &mut Lane) -> DfResult<ParquetFile> {
         let buffer = SharedBuffer::new(0);
         let options = ArrowWriterOptions::new()
-            .with_properties(files.properties.clone())
+            .with_properties(files.properties.as_ref().clone())
             .with_skip_arrow_metadata(files.skips_arrow_schema);
         let schema = Arc::clone(&files.schema);
         let writer = ArrowWriter::try_new_with_options(buffer.clone(), schema, options)?;
