@@ -27,7 +27,7 @@ impl Run {
             return Ok(());
         }
         if let Some(lock) = locks.iter().find(|lock| lock.nonblock.is_some()) {
-            return Err(SqlError::not_supported(&lock.to_string())
+            return Err(SqlError::not_supported(lock.to_string())
                 .with_hint("write FOR UPDATE, which waits, or set statement_timeout"));
         }
         let sql = self.update_that_locks(query)?;
