@@ -5,7 +5,7 @@
 //! gone through twice: for the types of its columns, and for the rows.
 //!
 //! Whatever the file says, what is in memory is bounded: parts are streams, an element or a text of XML has an end within
-//! [`archive::EVENT_BYTES_MAX`], shared texts count against the reader's limit, and what unpacks to a multiple of its size
+//! `archive::EVENT_BYTES_MAX`, shared texts count against the reader's limit, and what unpacks to a multiple of its size
 //! that no sheet has is an error.
 
 mod archive;
