@@ -480,8 +480,11 @@ impl Draft {
         Since { indexes, freed: std::mem::take(&mut self.freed) }
     }
 
-    /// Goes on from what the journal's record of a generation has made of the draft.
+    /// Goes on from what the journal's record of a generation has made of the draft, which is not taken back any more: what that would
+    /// need, as memory for keys that came into indexes, is given back.
     pub(crate) fn advance(&mut self, generation: u64) {
+        let Since { indexes, freed } = self.leave_to_manifest();
+        (self.unwritten, self.freed) = (indexes, freed);
         self.base = Arc::new(self.snapshot(generation, self.base.pin.clone()));
         self.grown.clear();
         self.lost.clear();

@@ -146,6 +146,29 @@ fn a_database_that_is_only_read_is_recovered_first() {
 }
 
 #[test]
+fn many_commits_are_recovered_with_little_memory() {
+    const COMMITS: u64 = 200;
+    let fixture = Fixture::new();
+    fixture.add(0..100);
+    for n in 0..COMMITS {
+        let mut gone = RowSet::default();
+        assert!(gone.insert(n));
+        let number = 100 + n as i64;
+        let groups =
+            write(&fixture.store, &number_table("t"), &[numbers(number..number + 1)]).unwrap();
+        let delete = Change::Delete { table: "t".into(), expected: None, rows: gone };
+        let add = Change::Append { table: "t".into(), expected: None, groups };
+        fixture.store.commit_blocking(vec![delete, add]).unwrap();
+    }
+    let crashed = fixture.crashed("crashed");
+    let ledger = weft_rt::memory::Ledger::new(16 << 20);
+    let directory = Directory::Os(crashed);
+    let runtime = fixture.runtime.clone();
+    let store = Store::open(&directory, &StoreOptions::default(), runtime, ledger).unwrap();
+    assert_eq!(rows(&store), (200..300).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_database_whose_device_was_moved_is_recovered() {
     let kept = tempfile::tempdir().unwrap();
     let runtime = runtime(DriverKind::Auto, 1);
