@@ -1,6 +1,6 @@
 //! Bytes of files that are elsewhere, kept in a directory of this machine: blocks of a fixed size, a file each, for all statements.
 //!
-//! A range that is read is widened to whole blocks; those that are kept are read from the disk, runs of the others from the network,
+//! A range that is read is widened to whole blocks; kept blocks are read from the disk, runs of the others from the network,
 //! and then kept. A block belongs to one version of one file ([`FileKey`]): its address, its size, and its tag or else its time, as the
 //! store told them to the statement that reads, with its credentials. A file that has changed has another key, so nothing of the old
 //! version is ever returned; a file whose server tells neither tag nor time is not kept.
@@ -139,7 +139,7 @@ pub(crate) struct Blocks {
     counts: Arc<Counts>,
 }
 
-/// A block that somebody is fetching, until this is dropped.
+/// A block that a reader is fetching, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     blocks: Arc<Blocks>,
@@ -281,7 +281,7 @@ impl OpenIndex<'_> {
         self.get().remove(name);
     }
 
-    /// Adds a block that was written; now and then, also those that other processes have written.
+    /// Adds a block that was written; now and then, also blocks of other processes.
     fn insert(mut self, name: BlockName, file_bytes: u64) {
         let (directory, bytes_max) = (self.blocks.directory.clone(), self.blocks.bytes_max);
         let index = self.get();
@@ -440,7 +440,7 @@ mod tests {
         blocks.write(&key, 0, &block(0));
         let kept = fs::read_dir(&place).unwrap().next().unwrap().unwrap();
         let (name, bytes) = (kept.file_name(), fs::read(kept.path()).unwrap());
-        // A file in the place of the directory refuses whoever runs the test.
+        // A file in the place of the directory refuses every user, root among them.
         fs::remove_dir_all(&place).unwrap();
         fs::write(&place, b"").unwrap();
         blocks.write(&key, 1, &block(1));

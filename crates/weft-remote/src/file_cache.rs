@@ -96,7 +96,7 @@ impl FileInner {
         Ok(())
     }
 
-    /// Fetches blocks, those that lie beside each other by one request, and keeps them.
+    /// Fetches blocks, neighbouring blocks by one request, and keeps them.
     async fn fetch_runs<C: Into<Option<Claim>>>(
         &self,
         kept: &Kept,

@@ -56,7 +56,7 @@ impl Assignment {
         let casts = pairs
             .map(|(from, to)| {
                 let kind = TextKind::of_field(to);
-                // Texts of an enumeration are looked at whoever says that they are labels.
+                // Texts of an enumeration are looked at even where the plan says that they are labels.
                 let same = from.data_type() == to.data_type()
                     && TextKind::of_field(from) == kind
                     && !matches!(kind, Some(TextKind::Enum(_)));

@@ -58,7 +58,7 @@ pub(crate) fn with_size(
     Ok(changed.data)
 }
 
-/// How the files of a sink of DataFusion's are written, if it is one of those that can be divided.
+/// How the files of a sink of DataFusion's are written, if it is a sink whose files can be divided.
 fn format_of(sink: &dyn DataSink) -> DfResult<Option<(FileSinkConfig, Format)>> {
     if let Some(sink) = sink.downcast_ref::<ParquetSink>() {
         let files = ParquetFiles::new(sink.config(), sink.parquet_options())?;

@@ -1,6 +1,6 @@
 //! Commits: all or nothing, durable when acknowledged, one after the other, or several at once as one generation.
 //!
-//! Those that change few rows are made durable by the journal (`journal.rs`), the others by a manifest. The order: data pages and segments are written and made durable on all devices, and both copies of the new manifest
+//! Commits that change few rows are made durable by the journal (`journal.rs`), the others by a manifest. The order of a manifest: data pages and segments are written and made durable on all devices, and both copies of the new manifest
 //! under temporary names; then these get their names, and the directory is made durable. A failure before
 //! the names change leaves the old state. One while they change, or of a sync, leaves it open what a crash
 //! would find: no further commit is taken until the database is opened again. Temporary databases, which

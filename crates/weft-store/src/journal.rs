@@ -32,7 +32,7 @@ use crate::index::version::IndexHandle;
 use crate::row_set::RowSet;
 use crate::schema::scan_type;
 use crate::table::TableVersion;
-use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
+use crate::wire::{Reader, WireResult, Writer, wrong};
 use crate::writer::WrittenGroups;
 
 /// The file's name.
@@ -460,12 +460,6 @@ impl Found {
             place: format!("the record of commit {generation}"),
             problem,
         }
-    }
-}
-
-impl From<WireError> for String {
-    fn from(WireError(problem): WireError) -> String {
-        problem
     }
 }
 

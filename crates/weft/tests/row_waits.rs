@@ -1,6 +1,4 @@
 //! Sessions whose statements wait for rows that other transactions have changed, as those of PostgreSQL do.
-//!
-//! Tried beside the cases here: waits by INSERT … ON CONFLICT DO UPDATE, by statements without a kept plan, by RETURNING.
 
 mod support;
 

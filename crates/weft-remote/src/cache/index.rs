@@ -30,7 +30,7 @@ struct Entry {
 }
 
 impl Index {
-    /// The blocks in a directory, those that were written first in front.
+    /// The blocks in a directory, in the order in which they were written.
     pub(super) fn scan(directory: &Path) -> Index {
         let mut index = Index::default();
         index.rescan(directory);

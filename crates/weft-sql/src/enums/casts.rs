@@ -25,9 +25,7 @@ use super::{EnumType, extremes::extreme, has_enum_within};
 use crate::json::{json_as, json_value};
 use crate::plan_walk::rewrite_nodes;
 use crate::types::field_type_name;
-
-/// Functions that give one of their arguments.
-const CHOICES: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
+use crate::uuids::CHOICES;
 
 /// Aggregate and window functions that give a value of their first argument.
 const OF_FIRST: [&str; 9] =

@@ -1,4 +1,4 @@
-//! Functions of enumerations. Those that a statement calls (`enum_code(e)`) learn of the type from the field of their argument, and are
+//! Functions of enumerations. The functions that a statement calls (`enum_code(e)`) learn of the type from the field of their argument, and are
 //! replaced (`casts.rs`) by functions that have the type in them, or by constants.
 
 use std::sync::{Arc, LazyLock};

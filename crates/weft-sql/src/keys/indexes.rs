@@ -176,7 +176,7 @@ fn key_column(schema: &TableSchema, column: &ast::IndexColumn) -> Result<IndexCo
 /// The columns that entries have beside their keys.
 ///
 /// # Errors
-/// [`ErrorKind::Semantic`] for columns that there are not, and for those that are in the index already.
+/// [`ErrorKind::Semantic`] for columns that there are not, and for columns that are in the index already.
 pub(super) fn included_columns(
     schema: &TableSchema,
     key: &[IndexColumn],

@@ -174,7 +174,7 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// Puts the row group behind those that are written.
+    /// Puts the row group behind the row groups that are written.
     async fn end_group(&mut self) -> DfResult<()> {
         let Some(RowGroup { columns, .. }) = self.group.take() else { return Ok(()) };
         let mut tasks = Vec::with_capacity(columns.len());

@@ -69,7 +69,7 @@ const SHARING: [(&[&str], &[Role], Role); 7] = [
 ];
 
 /// Functions whose result is one of their arguments, though some do not take all types.
-const CHOICES: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
+pub(crate) const CHOICES: [&str; 6] = ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least"];
 
 /// Functions of maps that are given a key.
 const BY_KEY: [&str; 4] = ["map_extract", "map_extract_value", "element_at", "map_contains"];

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
 
-pub(crate) use casts::{UuidCasts, compared_subquery, paired};
+pub(crate) use casts::{CHOICES, UuidCasts, compared_subquery, paired};
 pub(crate) use functions::{gives_uuid, uuid_functions};
 pub(crate) use places::{Places, WITHIN, shown, shown_rows, shown_schema};
 

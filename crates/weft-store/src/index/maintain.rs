@@ -65,9 +65,7 @@ impl Maintenance<'_> {
         definition: Arc<IndexDefinition>,
         first_row: u64,
     ) -> Result<IndexWork> {
-        let mut runs = Runs::new(self, &definition, first_row)?;
-        let first = runs.next().await?;
-        self.make_of(definition, None, (first, runs), true).await
+        self.make_from(definition, first_row, true).await
     }
 
     /// Makes an index of the rows from `first_row` on for a transaction: no commit names it, and it is not written.
@@ -76,9 +74,18 @@ impl Maintenance<'_> {
         definition: Arc<IndexDefinition>,
         first_row: u64,
     ) -> Result<IndexWork> {
+        self.make_from(definition, first_row, false).await
+    }
+
+    async fn make_from(
+        &self,
+        definition: Arc<IndexDefinition>,
+        first_row: u64,
+        is_written: bool,
+    ) -> Result<IndexWork> {
         let mut runs = Runs::new(self, &definition, first_row)?;
         let first = runs.next().await?;
-        self.make_of(definition, None, (first, runs), false).await
+        self.make_of(definition, None, (first, runs), is_written).await
     }
 
     /// Brings the rows from `first_row` on into an index, without writing a tree that takes them; gives its next version, the work, and
