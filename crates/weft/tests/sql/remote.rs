@@ -1,15 +1,12 @@
 //! Files of web servers, over plain HTTP: with ranges and without, from servers that fail, hang, cut answers short and refuse.
 
-mod support;
-mod web_server;
-
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
+use crate::web_server::WebServer;
 use tempfile::TempDir;
-use web_server::WebServer;
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
 /// Rows of the files.

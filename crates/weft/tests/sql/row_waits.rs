@@ -1,11 +1,9 @@
 //! Sessions whose statements wait for rows that other transactions have changed, as those of PostgreSQL do.
 
-mod support;
-
 use std::sync::mpsc;
 use std::time::Duration;
 
-use support::{check, check_error, database};
+use crate::support::{check, check_error, database};
 use weft::{Database, ErrorKind, Session, TransactionStatus};
 
 /// How long a statement that does not wait may take at most.

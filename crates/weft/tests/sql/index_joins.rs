@@ -1,14 +1,10 @@
 //! Joins that look rows up in indexes: what EXPLAIN says of the choice, the same rows as by hash joins for random data and joins,
 //! little memory, cancellation, damage.
 
-#![forbid(unsafe_code)]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{check, check_error, database, rows};
 use fastrand::Rng;
-use support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
 /// A table `o` of orders, and `l` of four lines for each, with an index of the lines by order.

@@ -1,13 +1,11 @@
 //! Queries over files and other leaves that DataFusion reads: pipelines execute all above them, and what does not fit into memory
 //! spills.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, DatabaseStats, ErrorKind, Session};
 

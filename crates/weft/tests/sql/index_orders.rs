@@ -1,9 +1,7 @@
 //! First rows of orders, and least and greatest values, that come from the ends of indexes: the same as of scans.
 
-mod support;
-
+use crate::support::{check, check_error, database, rows};
 use fastrand::Rng;
-use support::{check, check_error, database, rows};
 use weft::{ErrorKind, Session};
 
 fn run(session: &Session, statements: &[&str]) {

@@ -1,7 +1,5 @@
 //! Statements that are cancelled at any time, with all that they have in memory.
 
-#![forbid(unsafe_code)]
-
 use std::time::{Duration, Instant};
 
 use weft::{Database, DatabaseOptions, ErrorKind, Session};

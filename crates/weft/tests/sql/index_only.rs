@@ -1,12 +1,10 @@
 //! Indexes that include columns, statements by key without parameters, and INSERT … ON CONFLICT, against a model: random changes, transactions,
 //! savepoints, readers of earlier snapshots, and the database opened again.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
 /// The columns of a row behind its id.

@@ -1,8 +1,6 @@
 //! UPDATE and DELETE that look rows up in indexes: they read few rows, and change those that they would find by a scan.
 
-mod support;
-
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use weft::{ErrorKind, Session};
 
 /// Pages of the table that a statement looks at.

@@ -1,17 +1,15 @@
 //! Parquet files that the workers read: damaged ones, many, some that change, with columns that share a name, with little memory, and reads that are broken off.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::{check, check_error, database, rows};
 use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
 use arrow::datatypes::{Field, Int64Type, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use support::{check, check_error, database, rows};
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 

@@ -1,13 +1,11 @@
 //! Point queries whose plans are kept: the same rows as in the usual way, whatever has changed since they were planned.
 
-mod support;
-
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use crate::support::{check, check_error, database, rows};
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
-use support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, Prepared, Session, Value};
 
 /// Executions after which a plan is kept.

@@ -1,11 +1,9 @@
 //! COPY and files queried in place: every format out and in again, options, errors with places.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use weft::{ErrorKind, Session};
 
 const DEFINITION: &str =

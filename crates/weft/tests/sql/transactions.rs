@@ -1,11 +1,9 @@
 //! Transactions of several sessions: what they see of each other, what does not go together, and what becomes of those that fail
 //! or are given up.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, Session, TransactionStatus};
 
 /// Two sessions of a database with a table of keys and values.

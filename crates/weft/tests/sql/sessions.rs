@@ -1,11 +1,9 @@
 //! Sessions without tables: results, errors with places, settings, parameters, cancellation.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{check, check_error, database, rows};
 use futures::StreamExt;
-use support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, Position, ResultKind, Value};
 
 #[test]

@@ -1,13 +1,9 @@
 //! Weft's own engine as its users see it: the setting, EXPLAIN, errors, cancellation, and what it does when memory is
 //! short.
 
-#![forbid(unsafe_code)]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
 fn by_pipelines(memory_limit: &str) -> Database {

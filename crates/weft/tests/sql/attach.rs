@@ -1,10 +1,8 @@
 //! Attached databases: what statements of one database read of another.
 
-mod support;
-
 use std::path::Path;
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use tempfile::TempDir;
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 

@@ -1,11 +1,9 @@
 //! Changes of rows by key whose plans are kept: they leave and return the same rows, and tell of the same errors, as in the usual way.
 
-mod support;
-
 use std::sync::Barrier;
 
+use crate::support::{check, check_error, database};
 use fastrand::Rng;
-use support::{check, check_error, database};
 use weft::{Database, ErrorKind, Prepared, Session, Value};
 
 /// Executions after which a plan is kept.

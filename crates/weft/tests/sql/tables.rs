@@ -1,10 +1,8 @@
 //! Tables and views: definitions, rows, types, errors, what survives being reopened.
 
-mod support;
-
 use std::thread;
 
-use support::{check, check_error, database, rows};
+use crate::support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, ResultKind, Session};
 
 #[test]
