@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Reset { name: String },
     /// SHOW of one of them.
     Show { name: String },
-    /// DISCARD ALL, DEALLOCATE ALL, UNLISTEN *, CLOSE ALL, VACUUM and the like: there is nothing of it here.
+    /// DISCARD ALL, DEALLOCATE ALL, UNLISTEN *, CLOSE ALL and the like: there is nothing of it here.
     Discard { tag: &'static str },
 }
 
@@ -93,8 +93,6 @@ pub(crate) fn parse(sql: &str) -> Option<Command> {
         }
         "discard" => discard("DISCARD ALL"),
         "deallocate" if is(1, "all") => discard("DEALLOCATE ALL"),
-        // What is stored is stored as well as it can be; there is nothing to collect.
-        "vacuum" => discard("VACUUM"),
         "unlisten" => discard("UNLISTEN"),
         "close" if is(1, "all") => discard("CLOSE CURSOR ALL"),
         "set" => parse_set(sql),

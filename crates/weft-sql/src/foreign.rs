@@ -3,9 +3,8 @@
 use crate::error::SqlError;
 
 /// The first words of a statement, and what does the same here.
-const STATEMENTS: [(&str, &str); 16] = [
+const STATEMENTS: [(&str, &str); 14] = [
     ("ANALYZE", "statistics are kept up to date by themselves"),
-    ("CHECKPOINT", "each statement is durable when it ends"),
     ("CLUSTER", "CREATE TABLE … AS SELECT … ORDER BY makes a sorted table"),
     ("EXPORT", "write COPY table TO 'file.parquet' for each table"),
     ("IMPORT", "write COPY table FROM 'file.parquet' for each table"),
@@ -13,7 +12,10 @@ const STATEMENTS: [(&str, &str); 16] = [
     ("KILL", "Ctrl-C in the shell stops a statement"),
     ("LOAD", "there are no extensions; to load a file, write COPY table FROM 'file'"),
     ("LOCK", "each statement sees one state of the database: nothing needs to be locked"),
-    ("OPTIMIZE", "tables are kept in order by themselves"),
+    (
+        "OPTIMIZE",
+        "VACUUM table writes what is left of changed rows anew; the database does so by itself",
+    ),
     ("PIVOT", "write PIVOT table ON column USING sum(value) GROUP BY key"),
     (
         "PRAGMA",
@@ -22,7 +24,6 @@ const STATEMENTS: [(&str, &str); 16] = [
     ("REFRESH", "views are always up to date"),
     ("RENAME", "write ALTER TABLE old RENAME TO new"),
     ("UNPIVOT", "write UNPIVOT table ON a, b INTO NAME n VALUE v"),
-    ("VACUUM", "space that a statement frees is used again by itself"),
 ];
 
 /// Refuses a statement that begins with these words, if it is one of another database.

@@ -201,6 +201,7 @@ mod union_constants;
 mod unsupported;
 mod using_joins;
 mod uuids;
+mod vacuum;
 mod value;
 mod value_kinds;
 mod value_types;

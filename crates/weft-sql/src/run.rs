@@ -450,6 +450,8 @@ impl Run {
             Parsed::CheckTables { table } => self.check_tables(&catalog, table.as_ref()).await,
             Parsed::ShowIndexes { table } => self.show_indexes(&catalog, table.as_ref()),
             Parsed::Reindex { name, is_table } => self.reindex(&catalog, &name, is_table),
+            Parsed::Vacuum { tables } => self.vacuum(&catalog, &tables),
+            Parsed::Checkpoint => Ok(self.checkpoint()),
             Parsed::DescribeTable { table } => self.describe_table(&catalog, &table).await,
             Parsed::DescribeQuery { query } => self.describe_query(&catalog, *query).await,
             Parsed::Summarize { query } => self.summarize(&catalog, *query).await,

@@ -198,6 +198,8 @@ async fn columns_of(
         | Parsed::CopyTo { .. }
         | Parsed::AddDevice { .. }
         | Parsed::Reindex { .. }
+        | Parsed::Vacuum { .. }
+        | Parsed::Checkpoint
         | Parsed::Set { .. }
         | Parsed::Reset { .. }
         | Parsed::Prepare { .. }

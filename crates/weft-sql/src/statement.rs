@@ -37,6 +37,7 @@ use crate::table_info;
 use crate::temporary::TemporaryNames;
 use crate::text::{self, DIALECT};
 use crate::transaction_statement::{self, TransactionStatement};
+use crate::vacuum;
 use crate::variables;
 
 /// A parsed statement.
@@ -61,6 +62,10 @@ pub(crate) enum Parsed {
     ShowTables,
     /// `REINDEX [INDEX] index` or `REINDEX TABLE table`
     Reindex { name: ast::ObjectName, is_table: bool },
+    /// `VACUUM [table, …]`
+    Vacuum { tables: Vec<ast::ObjectName> },
+    /// `CHECKPOINT`
+    Checkpoint,
     /// `CHECK TABLE table`, or all tables: `PRAGMA integrity_check`
     CheckTables { table: Option<ast::ObjectName> },
     /// `SHOW INDEXES [FROM table]`
@@ -121,6 +126,7 @@ impl Parsed {
             Parsed::Change(_)
             | Parsed::CopyFrom { .. }
             | Parsed::Reindex { .. }
+            | Parsed::Vacuum { .. }
             | Parsed::DropMacro { .. }
             | Parsed::CreateSequence(_)
             | Parsed::AlterSequence(_)
@@ -360,6 +366,8 @@ fn parse_tokens(sql: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         ("DESCRIBE" | "DESC", ..) => parse_describe(tokens, 1),
         ("SUMMARIZE", ..) => parse_summarize(tokens),
         ("REINDEX", ..) => parse_reindex(tokens),
+        ("VACUUM", ..) => vacuum::parse_vacuum(tokens),
+        ("CHECKPOINT", "", _) => Ok(Parsed::Checkpoint),
         ("PREPARE", ..) => parse_prepare(sql, tokens),
         ("EXECUTE" | "DEALLOCATE", ..) => parse_execute(tokens),
         ("DROP", "MACRO" | "FUNCTION", _) => macros::parse_drop(tokens),

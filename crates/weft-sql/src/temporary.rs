@@ -115,6 +115,12 @@ impl TemporaryNames<'_> {
                 self.name(table);
                 Ok(())
             }
+            Parsed::Vacuum { tables } => {
+                for table in tables {
+                    self.name(table);
+                }
+                Ok(())
+            }
             Parsed::CopyTo { query, .. }
             | Parsed::DescribeQuery { query }
             | Parsed::Summarize { query }

@@ -160,8 +160,13 @@ impl SessionTransaction {
             return Err(SqlError::new(ErrorKind::ReadOnlyTransaction, message)
                 .with_hint("end it, and write BEGIN or START TRANSACTION READ WRITE"));
         }
-        if matches!(statement, Parsed::AddDevice { .. }) {
-            let message = "ALTER DATABASE cannot run within a transaction";
+        let alone = match statement {
+            Parsed::AddDevice { .. } => Some("ALTER DATABASE"),
+            Parsed::Vacuum { .. } => Some("VACUUM"),
+            _ => None,
+        };
+        if let Some(what) = alone {
+            let message = format!("{what} cannot run within a transaction");
             return Err(SqlError::new(ErrorKind::ActiveTransaction, message)
                 .with_hint("COMMIT or ROLLBACK first"));
         }

@@ -55,7 +55,6 @@ fn check_sql(statement: &Statement) -> Result<()> {
         Statement::CreateTrigger(_) => "CREATE TRIGGER",
         Statement::Use(_) => "USE",
         Statement::Analyze(_) => "ANALYZE",
-        Statement::Vacuum(_) => "VACUUM",
         Statement::Call(_) => "CALL",
         _ => return check_queries(statement),
     };

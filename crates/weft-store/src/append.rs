@@ -3,12 +3,13 @@
 //! Many small commits must make neither many small row groups nor rewrite the last one each time: as in a
 //! binary counter, a row group is joined with the one before it while that is less than twice as long. A row
 //! is so rewritten at most some 16 times, and a table has some 16 short row groups at most. The segments of
-//! the directory are treated alike. Row ids do not change.
+//! the directory are treated alike. Row ids do not change; deleted rows are left out of what is joined.
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBufferBuilder;
+use arrow_select::filter::filter;
 use weft_codec::Block as Decoder;
 
 use crate::deleted::Deleted;
@@ -22,6 +23,7 @@ use crate::schema::{TableSchema, scan_type};
 use crate::segment::Segment;
 use crate::snapshot::Access;
 use crate::space::{Allocation, Space};
+use crate::sparse_ids::first_and_distances;
 use crate::statistics::Statistics;
 use crate::table::TableVersion;
 use crate::writer::WrittenGroups;
@@ -33,7 +35,10 @@ pub(crate) const STATISTICS_ROWS_MIN: u64 = 1024;
 const SEGMENT_GROUPS_MAX: usize = 1024;
 
 /// Row groups that are longer, in encoded bytes, are not joined: their values are long.
-const JOIN_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const JOIN_BYTES_MAX: u64 = 16 << 20;
+
+/// Ids among which those of a row group lie, at most: their distances have 32 bits.
+pub(crate) const IDS_MAX: u64 = u32::MAX as u64;
 
 /// Row groups of so many encoded bytes stay in memory when they are written: the next commits read them, to join them with what they add.
 const KEPT_BYTES_MAX: u64 = 256 << 10;
@@ -84,6 +89,19 @@ impl Piece {
             Piece::Old(group) | Piece::New(WrittenGroup { group, .. }) => group.rows,
         }
     }
+
+    /// The rows that a row group joined of it has: own rows of a transaction stay together, so that its commit can give them other ids.
+    fn joined_rows(&self, is_own: bool) -> u32 {
+        match self.group() {
+            Some(group) if !is_own => group.live_rows(),
+            _ => self.rows(),
+        }
+    }
+
+    /// The id behind that of the last row.
+    fn end_row(&self) -> u64 {
+        self.group().map_or(self.first_row() + u64::from(self.rows()), RowGroup::end_row)
+    }
 }
 
 /// Rows that are not written as pieces of up to `rows_max` rows, of which the first has this id.
@@ -113,7 +131,12 @@ struct Join {
     pieces: Vec<Piece>,
     /// The id of the first row.
     first_row: u64,
+    /// The id behind that of the last row.
+    end_row: u64,
+    /// What is left of the rows.
     rows: u64,
+    /// Ids between those of the rows may have none.
+    may_have_gaps: bool,
     /// Those of the longest of them.
     longest: u64,
     bytes: u64,
@@ -124,12 +147,13 @@ struct Join {
 }
 
 impl Join {
-    fn of(piece: Piece) -> Join {
+    fn of(piece: Piece, is_own: bool) -> Join {
         let bytes = piece.group().map_or(0, RowGroup::bytes);
-        let (first_row, rows) = (piece.first_row(), piece.rows().into());
+        let (first_row, end_row) = (piece.first_row(), piece.end_row());
+        let (rows, may_have_gaps) = (piece.joined_rows(is_own).into(), !is_own);
         let has_new = !matches!(piece, Piece::Old(..));
         let (longest, has_old, pieces) = (rows, !has_new, vec![piece]);
-        Join { pieces, first_row, rows, longest, bytes, has_old, has_new }
+        Join { pieces, first_row, end_row, rows, may_have_gaps, longest, bytes, has_old, has_new }
     }
 
     /// True if the row group behind should be joined with this one.
@@ -138,7 +162,8 @@ impl Join {
         let all_new = !self.has_old && !next.has_old;
         is_short_before(self.rows, next.rows)
             // Row groups between them may have been deleted as a whole.
-            && self.first_row + self.rows == next.first_row
+            && (self.may_have_gaps || self.end_row == next.first_row)
+            && next.end_row - self.first_row <= IDS_MAX
             // What was left apart before stays so.
             && next.has_new
             && (!all_new || self.longest.max(next.longest) <= NEW_ROWS_MAX)
@@ -163,6 +188,7 @@ fn settle(single: impl Iterator<Item = Join>, rows_max: u64) -> Vec<Join> {
             let before = joins.last_mut().expect("there are two");
             before.pieces.extend(last.pieces);
             before.rows += last.rows;
+            before.end_row = last.end_row;
             before.longest = before.longest.max(last.longest);
             before.bytes += last.bytes;
             before.has_old |= last.has_old;
@@ -200,6 +226,7 @@ pub(crate) async fn append(
     next_row_id = version.next_row_id + new_rows;
     pieces.extend(loose_pieces(groups.loose, first_loose_row, rows_max));
     let columns = version.schema.columns.len();
+    let is_own = first_own_row.is_some();
     while let (Some(segment), Some(first)) = (segments.last(), pieces.first()) {
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
         let old = segment.load(access, version.id, columns).await.map_err(at_table)?;
@@ -207,10 +234,11 @@ pub(crate) async fn append(
         if old.groups.first().is_none_or(|group| group.first_row < least) {
             break;
         }
-        let rows: u64 = pieces.iter().map(|piece| u64::from(piece.rows())).sum();
+        let rows: u64 = pieces.iter().map(|piece| u64::from(piece.joined_rows(is_own))).sum();
         let joinable = old.groups.last().is_some_and(|last| {
-            is_short_before(last.rows.into(), rows.min(rows_max))
-                && u64::from(last.rows) + u64::from(first.rows()) <= rows_max
+            let last_rows = if is_own { last.rows } else { last.live_rows() };
+            is_short_before(last_rows.into(), rows.min(rows_max))
+                && u64::from(last_rows) + u64::from(first.joined_rows(is_own)) <= rows_max
         });
         let fits = old.groups.len() + pieces.len() <= SEGMENT_GROUPS_MAX;
         let small = fits && old.groups.len() < 2 * pieces.len();
@@ -224,8 +252,7 @@ pub(crate) async fn append(
     }
     let mut taken = Vec::new();
     let mut groups = Vec::with_capacity(pieces.len());
-    for join in settle(pieces.into_iter().map(Join::of), rows_max) {
-        let is_own = first_own_row.is_some();
+    for join in settle(pieces.into_iter().map(|piece| Join::of(piece, is_own)), rows_max) {
         let made = execute(join, version, (space, access), is_own, &mut freed).await;
         let (group, allocation) = made?;
         groups.push(group);
@@ -287,24 +314,57 @@ async fn execute(
         }
         _ => {}
     }
+    let joined = joined(&join.pieces, version, (space, access), (is_own, false)).await?;
+    assert_eq!(u64::from(joined.group.rows), join.rows, "joining keeps the rows");
+    freed.extend(join.pieces.iter().filter_map(|piece| match piece {
+        Piece::Old(group) => Some(group.extent),
+        Piece::New(_) | Piece::Loose(..) => None,
+    }));
+    Ok((joined.group, Some(joined.allocation)))
+}
+
+/// Writes one row group of what is left of row groups of a table, which ascend, on a worker. Its pages stay in memory if they are few, or
+/// on request, as long as there is room.
+pub(crate) async fn join_groups(
+    groups: &[RowGroup],
+    version: &TableVersion,
+    (space, access): (&Arc<Space>, &Access),
+    keeps: bool,
+) -> Result<WrittenGroup> {
+    let pieces: Vec<Piece> = groups.iter().map(|group| Piece::Old(group.clone())).collect();
+    joined(&pieces, version, (space, access), (false, keeps)).await
+}
+
+/// Writes one row group of pieces: own rows of a transaction with their deleted rows.
+async fn joined(
+    pieces: &[Piece],
+    version: &TableVersion,
+    (space, access): (&Arc<Space>, &Access),
+    (is_own, keeps): (bool, bool),
+) -> Result<WrittenGroup> {
     let hints = no_hints(version.schema.columns.len());
     let mut encoding = Encoding::new(&version.schema);
     for (column, hint) in hints.iter().enumerate() {
-        let mut arrays = Vec::with_capacity(join.pieces.len());
-        for piece in &join.pieces {
+        let mut arrays = Vec::with_capacity(pieces.len());
+        for piece in pieces {
             if let Piece::Loose(_, _, batches) = piece {
                 arrays.extend(batches.iter().map(|columns| columns[column].clone()));
             }
             let Some(group) = piece.group() else { continue };
+            let at = arrays.len();
             let place =
                 format!("table {}, row group from row {}", version.schema.name, group.first_row);
             let decoded = decode_column(group, column, version, access, &mut arrays).await;
             decoded.map_err(|error| error.at(place))?;
+            if let Some(deleted) = group.deleted.as_ref().filter(|_| !is_own) {
+                retain(&mut arrays, at, deleted);
+            }
         }
         encoding.add(arrays, hint).await?;
     }
     let (mut written, run) = encoding.place(space).await?;
-    let (pages, is_short) = (&written.group.pages, written.group.bytes() <= KEPT_BYTES_MAX);
+    let pages = &written.group.pages;
+    let is_short = keeps || written.group.bytes() <= KEPT_BYTES_MAX;
     let is_kept = is_own && is_short && access.source.keep(pages, (run.pages(), false));
     if !is_kept {
         let images = run.write(space).await?;
@@ -312,14 +372,36 @@ async fn execute(
             access.source.keep(pages, (&images, true));
         }
     }
-    written.group.first_row = join.first_row;
-    written.group.deleted = deleted_of(&join.pieces);
-    assert_eq!(u64::from(written.group.rows), join.rows, "joining keeps the rows");
-    freed.extend(join.pieces.iter().filter_map(|piece| match piece {
-        Piece::Old(group) => Some(group.extent),
-        Piece::New(_) | Piece::Loose(..) => None,
-    }));
-    Ok((written.group, Some(written.allocation)))
+    match is_own {
+        true => {
+            written.group.first_row = pieces[0].first_row();
+            written.group.deleted = deleted_of(pieces);
+        }
+        false => {
+            let ids = pieces.iter().flat_map(live_ids);
+            (written.group.first_row, written.group.ids) = first_and_distances(ids);
+        }
+    }
+    Ok(written)
+}
+
+/// The ids of a piece's rows that are not deleted.
+fn live_ids(piece: &Piece) -> Vec<u64> {
+    match piece.group() {
+        Some(group) => group.live_ids(),
+        None => (piece.first_row()..piece.end_row()).collect(),
+    }
+}
+
+/// Leaves deleted rows of a row group out of a column, whose arrays are those from `at` on.
+pub(crate) fn retain(arrays: &mut [ArrayRef], at: usize, deleted: &Deleted) {
+    let mut first = 0;
+    for array in &mut arrays[at..] {
+        let live = deleted.live().slice(first, array.len());
+        first += array.len();
+        let left = filter(array, &BooleanArray::new(live, None));
+        *array = left.expect("a bit for each row");
+    }
 }
 
 /// The deleted rows of row groups that are joined.
@@ -393,7 +475,9 @@ mod tests {
             Join {
                 pieces: Vec::new(),
                 first_row,
+                end_row: first_row + rows,
                 rows,
+                may_have_gaps: true,
                 longest: rows,
                 bytes: rows,
                 has_old,

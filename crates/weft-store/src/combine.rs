@@ -34,7 +34,8 @@ pub(crate) fn small(work: &Work) -> Option<&[Change]> {
         None => &work.changes,
     };
     let is_small = changes.iter().all(is_small);
-    (work.device.is_none() && !work.is_checkpoint && is_small).then_some(changes)
+    (work.device.is_none() && work.tidied.is_none() && !work.is_checkpoint && is_small)
+        .then_some(changes)
 }
 
 /// What can be said of small work before it is tried.

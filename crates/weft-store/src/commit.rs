@@ -23,6 +23,7 @@ use crate::manifest_file;
 use crate::place::Place;
 use crate::snapshot::Snapshot;
 use crate::space::Device;
+use crate::tidy::{self, TidiedTable};
 use crate::transaction::{Finished, as_conflict, rebase};
 
 /// What is to be committed together.
@@ -35,6 +36,8 @@ pub(crate) struct Work {
     pub(crate) transaction: Option<Finished>,
     /// The manifest is to have everything.
     pub(crate) is_checkpoint: bool,
+    /// Row groups of a table that were written anew.
+    pub(crate) tidied: Option<TidiedTable>,
 }
 
 /// Work that waits for its commit.
@@ -153,7 +156,11 @@ async fn commit_group(core: &Arc<Core>, group: Vec<Waiting>) {
         core.access.source.pool().add_device(device.file.clone());
         core.space.add_device(device);
     }
+    let has_worn = draft.has_worn;
     let snapshot = install(core, draft);
+    if has_worn {
+        tidy::start(core);
+    }
     committed.iter().for_each(|outcome| outcome.set(Ok(snapshot.clone())));
 }
 
@@ -203,6 +210,10 @@ async fn prepare(
     match is_transaction || work.device.is_some() || work.is_checkpoint {
         true => *record = None,
         false => note(record, &work.changes, draft),
+    }
+    if let Some(tidied) = work.tidied {
+        // Recovery finds the same rows without it.
+        draft.tidy(tidied, &core.access).await?;
     }
     let put_together = put_together(core, draft, work.changes, work.transaction).await;
     put_together.map_err(|error| if is_transaction { as_conflict(error) } else { error })?;

@@ -1,5 +1,6 @@
 //! What an open database consists of; shared by its handles, snapshots and tasks.
 
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use weft_rt::memory::Ledger;
@@ -12,6 +13,30 @@ use crate::lock::Lock;
 use crate::row_locks::RowLocks;
 use crate::snapshot::{Access, Snapshot};
 use crate::space::Space;
+
+/// What becomes of row groups of which many rows are deleted.
+#[derive(Debug)]
+pub(crate) struct Tidying {
+    /// One coroutine writes them anew at a time: a budget of 1.
+    pub(crate) turn: Ledger,
+    /// The coroutine of the background runs.
+    pub(crate) is_running: AtomicBool,
+    /// Commits that have left such row groups.
+    pub(crate) commits: AtomicU64,
+    /// The database is being closed.
+    pub(crate) is_closing: AtomicBool,
+}
+
+impl Default for Tidying {
+    fn default() -> Tidying {
+        Tidying {
+            turn: Ledger::new(1),
+            is_running: AtomicBool::new(false),
+            commits: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
+        }
+    }
+}
 
 /// An open database.
 #[derive(Debug)]
@@ -26,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) committing: Ledger,
     /// What makes small commits durable.
     pub(crate) journal: Journal,
+    /// What writes row groups anew of which many rows are deleted.
+    pub(crate) tidying: Tidying,
     /// Rows that transactions have changed, and commits are changing.
     pub(crate) row_locks: Arc<RowLocks>,
     /// Work that waits for its commit.
@@ -53,6 +80,7 @@ impl Core {
             sync,
             committing: Ledger::new(1),
             journal,
+            tidying: Tidying::default(),
             row_locks: Arc::default(),
             waiting: Mutex::default(),
             lock,

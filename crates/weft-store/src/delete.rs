@@ -14,12 +14,15 @@ use crate::row_set::RowSet;
 use crate::segment::Segment;
 use crate::snapshot::Access;
 use crate::table::TableVersion;
+use crate::tidy::is_worn;
 
 /// A table with fewer rows.
 #[derive(Debug)]
 pub(crate) struct Shortened {
     pub(crate) version: TableVersion,
     pub(crate) freed: Vec<Extent>,
+    /// Many rows of a row group are deleted.
+    pub(crate) has_worn: bool,
 }
 
 /// Deletes rows, on a worker. The segments that are others then are not written.
@@ -34,14 +37,14 @@ pub(crate) async fn delete(
     let columns = version.schema.columns.len();
     let mut segments = Vec::with_capacity(version.segments.len());
     let mut freed = Vec::new();
-    let mut found = 0;
+    let (mut found, mut has_worn) = (0, false);
     for segment in &version.segments {
         let at_table = |error: StoreError| error.at(format!("table {}", version.schema.name));
         let loaded = segment.load(access, version.id, columns).await.map_err(at_table)?;
         let mut groups = Vec::with_capacity(loaded.groups.len());
         let mut has_changed = false;
         for group in &loaded.groups {
-            let Some(gone) = rows.among(group.first_row, group.rows as usize) else {
+            let Some(gone) = group.among(rows) else {
                 groups.push(group.clone());
                 continue;
             };
@@ -50,7 +53,10 @@ pub(crate) async fn delete(
             found += u64::from(live_rows - left_rows);
             has_changed = true;
             match left {
-                Some(left) => groups.push(left),
+                Some(left) => {
+                    has_worn |= is_worn(&left);
+                    groups.push(left);
+                }
                 None => freed.push(group.extent),
             }
         }
@@ -67,8 +73,8 @@ pub(crate) async fn delete(
         let table = version.schema.name.clone();
         return Err(StoreError::Conflict { table, change: "changed" });
     }
-    let version = with_segments(version, segments);
-    Ok(Shortened { version, freed })
+    let version = version.copied().with_segments(segments);
+    Ok(Shortened { version, freed, has_worn })
 }
 
 /// A row group without those of its rows whose bits are set, and how many are left; `None` if none is.
@@ -92,11 +98,5 @@ pub(crate) fn truncate(version: &TableVersion) -> Shortened {
     let (indexes, constraints) = (version.indexes.clone(), version.constraints.clone());
     let version = TableVersion::new(version.id, schema, next_row_id, Vec::new(), None)
         .with_keys(indexes, constraints);
-    Shortened { version, freed }
-}
-
-fn with_segments(version: &TableVersion, segments: Vec<Arc<Segment>>) -> TableVersion {
-    let (schema, statistics) = (version.schema.clone(), version.stored_statistics);
-    TableVersion::new(version.id, schema, version.next_row_id, segments, statistics)
-        .with_keys(version.indexes.clone(), version.constraints.clone())
+    Shortened { version, freed, has_worn: false }
 }

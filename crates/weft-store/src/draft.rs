@@ -25,6 +25,7 @@ use crate::segment::Segment;
 use crate::snapshot::{Access, Snapshot};
 use crate::space::{Allocation, Pin, Space};
 use crate::table::TableVersion;
+use crate::tidy::{TidiedTable, replace};
 use crate::transaction::OwnChanges;
 use crate::writer::WrittenGroups;
 
@@ -55,6 +56,8 @@ pub(crate) struct Draft {
     written: Vec<IndexVersion>,
     /// A table or index has gone.
     pub(crate) has_dropped: bool,
+    /// Many rows of a row group are deleted.
+    pub(crate) has_worn: bool,
     /// What the transaction that it is a statement of has changed; none for a commit.
     pub(crate) own: Option<OwnChanges>,
 }
@@ -91,6 +94,7 @@ impl Draft {
             unwritten: Vec::new(),
             written: Vec::new(),
             has_dropped: false,
+            has_worn: false,
             own: None,
             base,
         }
@@ -263,7 +267,19 @@ impl Draft {
         self.shrunk.insert(table);
     }
 
+    /// Puts row groups that were written anew into their table.
+    pub(crate) async fn tidy(&mut self, tidied: TidiedTable, access: &Access) -> Result<()> {
+        let TidiedTable { table, expected, groups } = tidied;
+        let version = self.check_identity(&table, Some(expected))?;
+        let replaced = replace(&version, groups, access).await?;
+        self.taken.extend(replaced.taken);
+        self.freed.extend(replaced.freed);
+        self.tables.insert(table, Arc::new(replaced.version));
+        Ok(())
+    }
+
     fn note_shortened(&mut self, table: String, left: Shortened) {
+        self.has_worn |= left.has_worn;
         self.freed.extend(left.freed);
         self.tables.insert(table, Arc::new(left.version));
     }

@@ -118,11 +118,7 @@ pub(crate) async fn retain_live(
                 (segment, group) = (segment + 1, 0);
                 continue;
             };
-            let is_live = |place: u64| {
-                let deleted = found.deleted.as_ref();
-                deleted.is_none_or(|deleted| deleted.live().value(place as usize))
-            };
-            return row.checked_sub(found.first_row).is_some_and(is_live);
+            return found.has_live(*row);
         }
         false
     });
@@ -135,30 +131,26 @@ async fn parts_of(version: &TableVersion, access: &Access, rows: &[u64]) -> Resu
     let (mut segment, mut group, mut start) = (0, 0, 0);
     while start < rows.len() {
         let Some(loaded) = directory.get(segment) else {
-            return Err(StoreError::Request {
-                table: version.schema.name.clone(),
-                problem: format!("there is no row {}", rows[start]),
-            });
+            return Err(no_row(version, rows[start]));
         };
         let Some(found) = loaded.groups.get(group) else {
             (segment, group) = (segment + 1, 0);
             continue;
         };
-        let end_row = found.first_row + u64::from(found.rows);
+        let end_row = found.end_row();
         let end = start + rows[start..].partition_point(|row| *row < end_row);
         if end > start {
-            if rows[start] < found.first_row {
-                return Err(StoreError::Request {
-                    table: version.schema.name.clone(),
-                    problem: format!("there is no row {}", rows[start]),
-                });
-            }
             parts.push(Part { segment: loaded.clone(), group, rows: start..end });
             start = end;
         }
         group += 1;
     }
     Ok(parts)
+}
+
+fn no_row(version: &TableVersion, row: u64) -> StoreError {
+    let (table, problem) = (version.schema.name.clone(), format!("there is no row {row}"));
+    StoreError::Request { table, problem }
 }
 
 /// Which rows of a block are wanted, and what for.
@@ -235,8 +227,8 @@ async fn read(
     Wish { projection, conditions, .. }: Wish<'_>,
 ) -> Result<(Vec<ArrayRef>, BooleanBuffer)> {
     let group = part.group();
-    let places: Vec<u32> =
-        rows[part.rows.clone()].iter().map(|row| (row - group.first_row) as u32).collect();
+    let place = |row: &u64| group.place_of(*row).ok_or_else(|| no_row(version, *row));
+    let places: Vec<u32> = rows[part.rows.clone()].iter().map(place).collect::<Result<_>>()?;
     let columns = projection.iter().enumerate().map(|(at, column)| (Purpose::Column(at), column));
     let conditioned = conditions.iter().enumerate();
     let conditioned = conditioned.map(|(at, (column, _))| (Purpose::Condition(at), column));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use weft_codec::mask;
@@ -13,6 +13,7 @@ use crate::page_io::count;
 use crate::pieces::{Picked, Pieces};
 use crate::row_group::RowGroup;
 use crate::scan::ScanShared;
+use crate::sparse_ids::{SparseIds, ids_of};
 
 /// Rows of a scan.
 #[derive(Clone, Debug)]
@@ -29,6 +30,7 @@ pub(crate) struct GroupRows {
     number: usize,
     device: u8,
     first_row: u64,
+    ids: Option<SparseIds>,
     rows: usize,
     columns: Columns,
     /// What is decoded of picked rows, and the row of it that comes next.
@@ -57,9 +59,9 @@ impl GroupRows {
         columns: Columns,
         held: [Reservation; 4],
     ) -> GroupRows {
-        let (device, first_row) = (group.extent.device, group.first_row);
+        let (device, first_row, ids) = (group.extent.device, group.first_row, group.ids.clone());
         let (rows, at, decoded) = (group.rows as usize, 0, None);
-        GroupRows { number, device, first_row, rows, columns, decoded, at, _held: held }
+        GroupRows { number, device, first_row, ids, rows, columns, decoded, at, _held: held }
     }
 
     /// The next rows, on a worker.
@@ -91,8 +93,8 @@ impl GroupRows {
                 continue;
             }
             if options.with_row_id {
-                let id = self.first_row + first as u64;
-                arrays.push(Arc::new(UInt64Array::from_iter_values(id..id + rows as u64)));
+                let places = first..first + rows;
+                arrays.push(Arc::new(ids_of(self.first_row, self.ids.as_ref(), places)));
             }
             let batch = self.batch(shared, arrays, rows)?;
             return Ok(Some(ScanRows {

@@ -177,8 +177,7 @@ impl Table {
         let segments = self.version.segments.iter().map(|segment| segment.known());
         let segments: Vec<&Loaded> = segments.collect::<Option<_>>()?;
         let Some(group) = group_of(&segments, row_id) else { return Some(false) };
-        let row = (row_id - group.first_row) as usize;
-        Some(group.deleted.as_ref().is_none_or(|deleted| deleted.live().value(row)))
+        Some(group.has_live(row_id))
     }
 
     fn resident_values(&self, row_id: u64, projection: &[usize]) -> Result<ResidentRow> {
@@ -189,10 +188,9 @@ impl Table {
         let Some(group) = group_of(&segments, row_id) else {
             return Ok(ResidentRow::NoRow);
         };
-        let row = (row_id - group.first_row) as u32;
-        if group.deleted.as_ref().is_some_and(|deleted| !deleted.live().value(row as usize)) {
+        let Some(row) = group.place_of(row_id).filter(|_| group.has_live(row_id)) else {
             return Ok(ResidentRow::NoRow);
-        }
+        };
         let mut values = Vec::with_capacity(projection.len());
         for column in projection {
             let chunk = &group.chunks[*column];

@@ -1,13 +1,18 @@
 //! What the directory of a table knows of a row group: where each column's blocks lie, and their zones.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::UInt64Array;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use weft_buffer::PageTable;
 use weft_codec::Zone;
 
 use crate::deleted::Deleted;
 use crate::extent::Extent;
 use crate::pages::{Stored, units_of};
+use crate::row_set::RowSet;
+use crate::sparse_ids::{SparseIds, ids_of};
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
 
 /// Rows of a row group, at most: what a block can hold.
@@ -15,6 +20,8 @@ pub const ROW_GROUP_ROWS_MAX: usize = weft_codec::MAX_ROWS;
 
 /// The flag of a row group of which rows are deleted.
 const HAS_DELETED: u32 = 1;
+/// The flag of a row group between whose ids others have no rows.
+const HAS_GAPS: u32 = 2;
 
 /// Bytes of the shortest block in a segment: its place and its zone.
 const BLOCK_ENTRY_BYTES: usize = 12 + 9;
@@ -23,9 +30,11 @@ const BLOCK_ENTRY_BYTES: usize = 12 + 9;
 /// deleted rows share chunks and pages.
 #[derive(Clone, Debug)]
 pub(crate) struct RowGroup {
-    /// Id of the first row; the others follow.
+    /// Id of the first row; those of the others follow, unless they are given.
     pub(crate) first_row: u64,
     pub(crate) rows: u32,
+    /// The ids of the rows, if some between them have no rows any more.
+    pub(crate) ids: Option<SparseIds>,
     /// Which of the rows are deleted, but not all.
     pub(crate) deleted: Option<Deleted>,
     /// What all its blocks occupy.
@@ -40,6 +49,7 @@ impl PartialEq for RowGroup {
     /// Pages follow from the chunks.
     fn eq(&self, other: &RowGroup) -> bool {
         (self.first_row, self.rows, self.extent) == (other.first_row, other.rows, other.extent)
+            && self.ids == other.ids
             && self.deleted == other.deleted
             && self.chunks == other.chunks
     }
@@ -126,7 +136,7 @@ impl RowGroup {
         }
         let blocks = chunks.iter().flat_map(|chunk| &chunk.blocks);
         let pages = PageTable::new(blocks.flat_map(|block| block.stored.pages()));
-        RowGroup { first_row, rows, deleted, extent, chunks: chunks.into(), pages }
+        RowGroup { first_row, rows, ids: None, deleted, extent, chunks: chunks.into(), pages }
     }
 
     /// The number of rows that are not deleted.
@@ -136,7 +146,63 @@ impl RowGroup {
 
     /// The id behind that of the last row.
     pub(crate) fn end_row(&self) -> u64 {
-        self.first_row + u64::from(self.rows)
+        self.first_row + self.ids.as_ref().map_or(self.rows.into(), SparseIds::span)
+    }
+
+    /// The place of the row that has an id, deleted or not.
+    pub(crate) fn place_of(&self, row_id: u64) -> Option<u32> {
+        let distance = row_id.checked_sub(self.first_row)?;
+        match &self.ids {
+            None => (distance < self.rows.into()).then_some(distance as u32),
+            Some(ids) => ids.place_of(distance),
+        }
+    }
+
+    /// Whether it has a row of this id, which is not deleted.
+    pub(crate) fn has_live(&self, row_id: u64) -> bool {
+        let is_live = |place: u32| {
+            let deleted = self.deleted.as_ref();
+            deleted.is_none_or(|deleted| deleted.live().value(place as usize))
+        };
+        self.place_of(row_id).is_some_and(is_live)
+    }
+
+    /// How many rows have a lesser id, deleted ones among them: their places are below this.
+    pub(crate) fn rows_before(&self, row_id: u64) -> usize {
+        let distance = row_id.saturating_sub(self.first_row);
+        match &self.ids {
+            None => distance.min(self.rows.into()) as usize,
+            Some(ids) => ids.rows_before(distance),
+        }
+    }
+
+    /// The ids of the rows that are not deleted.
+    pub(crate) fn live_ids(&self) -> Vec<u64> {
+        let ids = self.ids_of(0..self.rows as usize);
+        match &self.deleted {
+            None => ids.values().to_vec(),
+            Some(deleted) => deleted.live().set_indices().map(|row| ids.value(row)).collect(),
+        }
+    }
+
+    /// The ids of the rows at some places.
+    pub(crate) fn ids_of(&self, places: Range<usize>) -> UInt64Array {
+        ids_of(self.first_row, self.ids.as_ref(), places)
+    }
+
+    /// A bit for each row that is set if its id is in a set; `None` if none is.
+    pub(crate) fn among(&self, rows: &RowSet) -> Option<BooleanBuffer> {
+        let Some(ids) = &self.ids else { return rows.among(self.first_row, self.rows as usize) };
+        let mut bits = BooleanBufferBuilder::new(0);
+        rows.each_within(self.first_row..self.end_row(), |row_id| {
+            if let Some(place) = ids.place_of(row_id - self.first_row) {
+                if bits.is_empty() {
+                    bits.append_n(self.rows as usize, false);
+                }
+                bits.set_bit(place as usize, true);
+            }
+        });
+        (!bits.is_empty()).then(|| bits.finish())
     }
 
     /// Bytes of all blocks.
@@ -152,13 +218,17 @@ impl RowGroup {
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.u64(self.first_row);
         writer.u32(self.rows);
-        writer.u32(if self.deleted.is_some() { HAS_DELETED } else { 0 });
+        let has_deleted = if self.deleted.is_some() { HAS_DELETED } else { 0 };
+        writer.u32(has_deleted | if self.ids.is_some() { HAS_GAPS } else { 0 });
         // Version chains: none yet.
         writer.u64(0);
         writer.u64(0);
         self.extent.write(writer);
         if let Some(deleted) = &self.deleted {
             deleted.write(writer);
+        }
+        if let Some(ids) = &self.ids {
+            ids.write(writer);
         }
         for chunk in self.chunks.iter() {
             writer.u32(chunk.block_rows);
@@ -177,21 +247,24 @@ impl RowGroup {
         if rows == 0 || rows as usize > ROW_GROUP_ROWS_MAX {
             return wrong(format!("a row group of {rows} rows"));
         }
-        if first_row.checked_add(rows.into()).is_none() {
-            return wrong(format!("a row group that begins at row {first_row}"));
-        }
         let (flags, marks, versions) = (reader.u32()?, reader.u64()?, reader.u64()?);
-        if (flags & !HAS_DELETED, marks, versions) != (0, 0, 0) {
+        if (flags & !(HAS_DELETED | HAS_GAPS), marks, versions) != (0, 0, 0) {
             return wrong("a row group with marks that this version does not know");
         }
         let extent = Extent::read(reader)?;
         let has_deleted = flags & HAS_DELETED != 0;
         let deleted = has_deleted.then(|| Deleted::read(reader, rows)).transpose()?;
+        let has_gaps = flags & HAS_GAPS != 0;
+        let ids = has_gaps.then(|| SparseIds::read(reader, rows)).transpose()?;
+        let span = ids.as_ref().map_or(rows.into(), SparseIds::span);
+        if first_row.checked_add(span).is_none() {
+            return wrong(format!("a row group that begins at row {first_row}"));
+        }
         let mut chunks = Vec::with_capacity(columns);
         for _ in 0..columns {
             chunks.push(read_chunk(reader, rows, extent)?);
         }
-        Ok(RowGroup::new((first_row, rows), deleted, extent, chunks))
+        Ok(RowGroup { ids, ..RowGroup::new((first_row, rows), deleted, extent, chunks) })
     }
 }
 

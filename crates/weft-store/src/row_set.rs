@@ -159,23 +159,30 @@ impl RowSet {
         part.ids().into_iter().next_back().map(|id| number * PART_IDS + u64::from(id))
     }
 
+    /// Calls `each` with the ids of a range, ascending.
+    pub(crate) fn each_within(&self, range: Range<u64>, mut each: impl FnMut(u64)) {
+        if range.is_empty() {
+            return;
+        }
+        for (number, part) in self.parts.range(range.start / PART_IDS..=(range.end - 1) / PART_IDS)
+        {
+            let first = number * PART_IDS;
+            let (from, to) = (range.start.max(first) - first, range.end.min(first + PART_IDS));
+            let within = from as usize..(to - first) as usize;
+            part.each_within(within, |id| each(first + u64::from(id)));
+        }
+    }
+
     /// A bit for each of the `rows` from `first` on that is set if it is in the set; `None` if none is.
     pub(crate) fn among(&self, first: u64, rows: usize) -> Option<BooleanBuffer> {
-        let end = first + rows as u64;
         let mut bits = BooleanBufferBuilder::new(0);
-        let mut any = false;
-        for (number, part) in self.parts.range(first / PART_IDS..=(end - 1) / PART_IDS) {
-            let part_first = number * PART_IDS;
-            let (from, to) = (first.max(part_first) - part_first, end.min(part_first + PART_IDS));
-            part.each_within(from as usize..(to - part_first) as usize, |id| {
-                if !any {
-                    bits.append_n(rows, false);
-                    any = true;
-                }
-                bits.set_bit((part_first + u64::from(id) - first) as usize, true);
-            });
-        }
-        any.then(|| bits.finish())
+        self.each_within(first..first + rows as u64, |id| {
+            if bits.is_empty() {
+                bits.append_n(rows, false);
+            }
+            bits.set_bit((id - first) as usize, true);
+        });
+        (!bits.is_empty()).then(|| bits.finish())
     }
 }
 

@@ -6,10 +6,11 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, UInt64Array};
+use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
+use arrow_select::filter::filter;
 use weft_codec::{Block as Decoder, Predicate, mask};
 use weft_rt::memory::Ledger;
 
@@ -461,8 +462,9 @@ impl<'a> GroupScan<'a> {
             columns.push(self.join(blocks, *column)?);
         }
         if options.with_row_id {
-            let ids = picked.set_indices().map(|row| self.group.first_row + row as u64);
-            columns.push(Arc::new(UInt64Array::from_iter_values(ids)));
+            let selected = selection.slice(range.start, range.len());
+            let ids = filter(&self.group.ids_of(range), &BooleanArray::new(selected, None));
+            columns.push(ids.expect("a bit for each row"));
         }
         Ok(columns)
     }

@@ -14,6 +14,7 @@ use crate::pages::{PageKind, PageRun, Stored, units_of};
 use crate::row_group::RowGroup;
 use crate::snapshot::Access;
 use crate::space::{Allocation, Space};
+use crate::sparse_ids::SparseIds;
 use crate::wire::{Reader, WireError, WireResult, Writer, wrong};
 
 /// Bytes of the shortest row group in a segment.
@@ -45,7 +46,8 @@ const BLOCK_MEMORY_BYTES: u64 = 200;
 impl Loaded {
     fn new(groups: Vec<RowGroup>, ledger: &Ledger) -> Loaded {
         let blocks = groups.iter().flat_map(RowGroup::blocks).count();
-        let memory = ledger.try_reserve(blocks as u64 * BLOCK_MEMORY_BYTES);
+        let ids = groups.iter().filter_map(|group| group.ids.as_ref()).map(SparseIds::bytes);
+        let memory = ledger.try_reserve(blocks as u64 * BLOCK_MEMORY_BYTES + ids.sum::<u64>());
         Loaded { groups: groups.into(), _memory: memory }
     }
 }
@@ -182,6 +184,7 @@ mod tests {
     use super::*;
     use crate::deleted::Deleted;
     use crate::row_group::{Block, Chunk};
+    use crate::row_set::RowSet;
 
     fn groups() -> Vec<RowGroup> {
         let zone = |least| Zone {
@@ -205,6 +208,14 @@ mod tests {
         let live = BooleanBuffer::collect_bool(1030, |row| row != 4 && row != 1029);
         groups[0].deleted = Deleted::of_live(live);
         (groups, SegmentEntry { rows: 1028, ..entry() })
+    }
+
+    /// The row groups with ids between which others have no rows.
+    fn with_gaps() -> Vec<RowGroup> {
+        let mut groups = with_deleted().0;
+        let distances: Vec<u32> = (0..1030).map(|row| row * 5).collect();
+        groups[0].ids = SparseIds::new(&distances);
+        groups
     }
 
     fn entry() -> SegmentEntry {
@@ -235,8 +246,26 @@ mod tests {
     }
 
     #[test]
+    fn ids_with_gaps_come_back() {
+        let (groups, entry) = (with_gaps(), with_deleted().1);
+        let read = of(&encode(&groups, 5, 1), &entry, 5).unwrap();
+        assert_eq!(read, groups);
+        let group = &read[0];
+        assert_eq!(
+            (group.place_of(90), group.place_of(95), group.place_of(96)),
+            (Some(0), Some(1), None)
+        );
+        assert_eq!((group.end_row(), group.rows_before(101)), (90 + 1029 * 5 + 1, 3));
+        assert!(group.has_live(90) && !group.has_live(90 + 4 * 5) && !group.has_live(91));
+        let mut rows = RowSet::default();
+        assert!([3, 91, 95, 96, 90 + 1029 * 5].into_iter().all(|row| rows.insert(row)));
+        let among = group.among(&rows).unwrap();
+        assert_eq!(among.set_indices().collect::<Vec<_>>(), [1, 1029]);
+    }
+
+    #[test]
     fn no_bytes_make_it_panic() {
-        let good = encode(&with_deleted().0, 5, 1);
+        let good = encode(&with_gaps(), 5, 1);
         for at in 0..good.len() {
             for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
                 let mut bad = good.clone();

@@ -23,6 +23,7 @@ use crate::row_set::RowSet;
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
 use crate::spill::{SpillArea, SpillDirectory, SpillPlace};
+use crate::tidy;
 use crate::transaction::{Isolation, Transaction};
 use crate::writer::{TableWriter, WriterOptions};
 
@@ -144,6 +145,21 @@ impl Store {
             return Ok(());
         }
         self.run(Work { is_checkpoint: true, ..Work::default() }).await.map(drop)
+    }
+
+    /// Writes all row groups anew of which rows are deleted, of one table or of all: the background does so with those of which many are.
+    /// On any executor.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchTable`]; as [`Store::commit`].
+    pub async fn tidy(&self, table: Option<&str>) -> Result<()> {
+        let (core, table) = (self.core.clone(), table.map(str::to_owned));
+        let tidied = self
+            .core
+            .access
+            .runtime
+            .spawn(move || async move { tidy::tidy(&core, table.as_deref()).await });
+        tidied.await?
     }
 
     /// Locks the rows that changes delete, of a statement that is about to commit them, against transactions: waits for those that have changed
@@ -364,6 +380,9 @@ impl Drop for Store {
             return;
         }
         let path = self.core.directory.path();
+        // Whatever writes row groups anew in the background holds the database as long as it has its turn.
+        self.core.tidying.is_closing.store(true, Ordering::Release);
+        drop(weft_rt::sync::block_on(self.core.tidying.turn.reserve(1)));
         match weft_rt::sync::block_on(self.checkpoint()) {
             Ok(()) => self.core.journal.remove(&self.core.directory),
             Err(error) => {

@@ -89,6 +89,11 @@ impl TableVersion {
         }
     }
 
+    /// The same with other segments; for a copy, of which no zones are known.
+    pub(crate) fn with_segments(self, segments: Vec<Arc<Segment>>) -> TableVersion {
+        TableVersion { segments, ..self }
+    }
+
     /// The same with statistics that lie nowhere.
     pub(crate) fn with_statistics(self, statistics: Arc<Statistics>) -> TableVersion {
         TableVersion { statistics: OnceLock::from(Some(statistics)), ..self }
@@ -104,14 +109,11 @@ impl TableVersion {
         self.id ^ u64::from(self.constraints.alterations).rotate_right(16)
     }
 
-    /// True if the rows are those of another version of the table.
+    /// True if the rows are those of another version of the table: rows that are added take new ids, others only go.
     pub(crate) fn has_rows_of(&self, other: &TableVersion) -> bool {
-        let segments = |version: &TableVersion| -> Vec<*const Segment> {
-            version.segments.iter().map(Arc::as_ptr).collect()
-        };
-        self.id == other.id
+        self.identity() == other.identity()
             && self.next_row_id == other.next_row_id
-            && segments(self) == segments(other)
+            && self.rows() == other.rows()
     }
 
     /// The unique index of these columns, in whatever order.
@@ -447,10 +449,9 @@ pub(crate) async fn get(
     let Some(group) = segment.groups.get(number).filter(|group| group.first_row <= row_id) else {
         return Ok(None);
     };
-    let row = (row_id - group.first_row) as u32;
-    if group.deleted.as_ref().is_some_and(|deleted| !deleted.live().value(row as usize)) {
+    let Some(row) = group.place_of(row_id).filter(|_| group.has_live(row_id)) else {
         return Ok(None);
-    }
+    };
     let block_of = |column: &usize| {
         let chunk = &group.chunks[*column];
         &chunk.blocks[(row / chunk.block_rows) as usize]

@@ -67,22 +67,26 @@ impl<'a> NewRows<'a> {
                 continue;
             };
             self.group += 1;
-            let end = group.first_row + u64::from(group.rows);
-            if end <= self.first_row {
+            if group.end_row() <= self.first_row {
                 continue;
             }
-            let skipped = self.first_row.saturating_sub(group.first_row) as usize;
+            let skipped = group.rows_before(self.first_row);
             let mut arrays = Vec::with_capacity(columns.len());
             for column in columns {
                 let array = self.column(group, *column).await?;
                 arrays.push(array.slice(skipped, array.len() - skipped));
             }
-            let first_row = group.first_row + skipped as u64;
-            let Some(deleted) = &group.deleted else {
+            let places = skipped..group.rows as usize;
+            if group.deleted.is_none() && group.ids.is_none() {
+                let first_row = group.first_row + skipped as u64;
                 return Ok(Some((RowIds::From(first_row), arrays)));
+            }
+            let ids = group.ids_of(places.clone());
+            let Some(deleted) = &group.deleted else {
+                return Ok(Some((RowIds::Listed(ids.values().to_vec()), arrays)));
             };
-            let live = deleted.live().slice(skipped, group.rows as usize - skipped);
-            let ids = live.set_indices().map(|row| first_row + row as u64).collect();
+            let live = deleted.live().slice(skipped, places.len());
+            let ids = live.set_indices().map(|row| ids.value(row)).collect();
             let mask = BooleanArray::new(live, None);
             let left = arrays.iter().map(|array| {
                 arrow_select::filter::filter(array, &mask).expect("a bit for each row")

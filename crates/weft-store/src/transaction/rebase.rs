@@ -138,7 +138,7 @@ impl Rebase<'_> {
             let what = || format!("table {}, which this transaction has read,", before.schema.name);
             match by_id(&draft.base, *id) {
                 None => return Err(conflict(what(), "dropped")),
-                Some(now) if !Arc::ptr_eq(before, now) => return Err(conflict(what(), "changed")),
+                Some(now) if !before.has_rows_of(now) => return Err(conflict(what(), "changed")),
                 Some(_) => {}
             }
         }
@@ -286,7 +286,7 @@ impl Rebase<'_> {
         if own.is_truncated {
             let now = by_id(&draft.base, after.id);
             let is_same =
-                |before: &&Arc<TableVersion>| now.is_some_and(|now| Arc::ptr_eq(before, now));
+                |before: &&Arc<TableVersion>| now.is_some_and(|now| before.has_rows_of(now));
             if own.base.as_ref().filter(is_same).is_none() {
                 return Err(conflict(format!("table {name}"), "changed"));
             }

@@ -39,6 +39,8 @@ enum Step {
     /// The column less, which changes the directory.
     Narrow(&'static str),
     View(&'static str, &'static str),
+    /// Row groups of which rows are deleted are written anew.
+    Tidy(&'static str),
     /// A device more.
     Device,
 }
@@ -54,10 +56,13 @@ fn history() -> Vec<Step> {
         Step::View("v", "SELECT 1"),
         Step::Replace("a", 100..900),
         Step::Delete("a", 7),
+        Step::Tidy("a"),
         Step::Append("b", 4..9),
         Step::Negate("a", 5),
         Step::Delete("b", 2),
         Step::Negate("b", 1),
+        Step::Tidy("a"),
+        Step::Negate("a", 9),
         Step::Drop("a"),
         Step::Device,
         Step::Create("c"),
@@ -66,6 +71,8 @@ fn history() -> Vec<Step> {
         Step::Widen("b"),
         Step::Narrow("b"),
         Step::Delete("c", 7),
+        Step::Tidy("c"),
+        Step::Delete("c", 11),
         Step::Widen("c"),
         Step::Narrow("c"),
         Step::Delete("c", 1),
@@ -101,7 +108,7 @@ impl Step {
             Step::Truncate(name) => model.tables.get_mut(*name).unwrap().clear(),
             Step::Widen(name) => drop(model.wide.insert((*name).into())),
             Step::Narrow(name) => drop(model.wide.remove(*name)),
-            Step::Device => {}
+            Step::Device | Step::Tidy(_) => {}
             Step::View(name, sql) => drop(model.views.insert((*name).into(), (*sql).into())),
         }
     }
@@ -120,6 +127,7 @@ impl Step {
         };
         let changes = match self {
             Step::Device => return store.add_device("../added".as_ref()),
+            Step::Tidy(name) => return weft_rt::sync::block_on(store.tidy(Some(name))),
             Step::Create(name) => vec![create(name, false), index(name)],
             Step::Append(name, rows) => vec![append(name, rows)?],
             Step::Replace(name, rows) => vec![create(name, true), append(name, rows)?, index(name)],
@@ -300,6 +308,7 @@ fn random_history(random: &mut fastrand::Rng) -> Vec<Step> {
             2 => Step::Truncate(name),
             3 | 4 => Step::Delete(name, random.i64(1..5)),
             5 | 6 => Step::Negate(name, random.i64(1..5)),
+            7 => Step::Tidy(name),
             _ => Step::Append(name, rows),
         });
     }

@@ -73,6 +73,10 @@ fn deleted_rows_are_found_no_more() {
         model.extend((next_id..).zip(new.iter().copied()));
         next_id += new.len() as u64;
         check(&store, &model, &mut random);
+        if random.u8(..3) == 0 {
+            block_on(store.tidy(None)).unwrap();
+            check(&store, &model, &mut random);
+        }
         if random.u8(..8) == 0 {
             drop(store);
             store = open(&directory, &runtime);

@@ -15,4 +15,5 @@ mod pieces;
 mod small_transactions;
 mod spill;
 mod support;
+mod tidy;
 mod transactions;
