@@ -45,7 +45,8 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
                 frames.pop();
             }
             Token::Word(_) => {
-                if is(token, "select") {
+                // FROM of a change behind WITH is its own.
+                if is(token, "select") || begins_change(tokens, place) {
                     frame.has_select = true;
                 } else if is(token, "with") || is(token, "insert") {
                     frame.has_head = true;
@@ -74,6 +75,15 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
             _ => {}
         }
         place += 1;
+    }
+}
+
+/// True if a word is DELETE or UPDATE of a change, and no name.
+fn begins_change(tokens: &[TokenWithSpan], place: usize) -> bool {
+    let Some(next) = tokens.get(place + 1) else { return false };
+    match is(&tokens[place], "update") {
+        true => matches!(next.token, Token::Word(_)) && !is(next, "as"),
+        false => is(&tokens[place], "delete") && is(next, "from"),
     }
 }
 
@@ -168,6 +178,8 @@ mod tests {
     fn other_words_stay() {
         for sql in [
             "DELETE FROM t",
+            "WITH c AS ( SELECT 1 ) DELETE FROM t USING c",
+            "WITH c AS ( SELECT 1 ) UPDATE t SET a = 1 FROM c",
             "INSERT INTO TABLE t VALUES ( 1 )",
             "DESCRIBE TABLE t",
             "DROP TABLE t",
