@@ -20,7 +20,8 @@ fn status(kind: ErrorKind) -> Status {
         | ErrorKind::Io
         | ErrorKind::Storage
         | ErrorKind::Conflict
-        | ErrorKind::Deadlock => Status::IO,
+        | ErrorKind::Deadlock
+        | ErrorKind::LockNotAvailable => Status::IO,
         ErrorKind::TransactionAborted
         | ErrorKind::NoActiveTransaction
         | ErrorKind::ActiveTransaction

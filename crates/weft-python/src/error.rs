@@ -22,6 +22,7 @@ fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Storage => "storage",
         ErrorKind::Conflict => "conflict",
         ErrorKind::Deadlock => "deadlock",
+        ErrorKind::LockNotAvailable => "lock_not_available",
         ErrorKind::TransactionAborted => "transaction_aborted",
         ErrorKind::NoActiveTransaction => "no_active_transaction",
         ErrorKind::ActiveTransaction => "active_transaction",

@@ -319,6 +319,29 @@ impl StatementCatalog {
         Ok(())
     }
 
+    /// Gives the rows of a table a name in this statement, with their ids in a column of the name `ids`.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub(crate) async fn bind_with_ids_named(
+        &self,
+        name: &str,
+        ids: &str,
+        table: &Arc<Table>,
+    ) -> Result<()> {
+        let rows = self.provider(Arc::clone(table)).await?.with_row_ids();
+        let source = provider_as_source(Arc::new(rows));
+        let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?;
+        let mut columns: Vec<Expr> =
+            plan.schema().columns().into_iter().map(Expr::Column).collect();
+        if let Some(last) = columns.pop() {
+            columns.push(last.alias(ids));
+        }
+        let plan = plan.project(columns)?.build()?;
+        self.bound.insert(name, Arc::new(ViewTable::new(plan, None)));
+        Ok(())
+    }
+
     /// The same without rows that have got names in the statement, for a look at definitions, whatever the statement may do.
     pub(crate) fn unbound(&self) -> StatementCatalog {
         let (bound, access) = (Arc::default(), Access::default());

@@ -8,7 +8,9 @@ use datafusion::physical_plan::metrics::MetricValue;
 use weft_exec::spill::SpillCounts;
 use weft_rt::Share;
 use weft_rt::cancel::CancelToken;
+use weft_rt::memory::Reservation;
 use weft_rt::progress::{Progress, ProgressSnapshot};
+use weft_store::StatementLocks;
 
 use crate::engine::Engine;
 use crate::error::{Result, SqlError};
@@ -79,6 +81,10 @@ pub(crate) struct Control {
     has_changes: AtomicBool,
     /// It cannot begin anew.
     is_final: AtomicBool,
+    /// What it has locked outside of transactions.
+    locks: Mutex<Option<Arc<StatementLocks>>>,
+    /// Of the rows that its locking reads have found.
+    memory: Mutex<Vec<Reservation>>,
     /// Sequences that it has taken values of.
     pub(crate) sequences: Arc<UsedSequences>,
 }
@@ -113,6 +119,24 @@ impl Control {
     /// True if the statement cannot begin anew.
     pub(crate) fn is_final(&self) -> bool {
         self.is_final.load(Ordering::Relaxed)
+    }
+
+    /// The locks that the statement has outside of transactions; `new` makes those of one that has none yet.
+    pub(crate) fn locks(&self, new: impl FnOnce() -> StatementLocks) -> Arc<StatementLocks> {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.get_or_insert_with(|| Arc::new(new())))
+    }
+
+    /// Unlocks what the statement has locked outside of transactions, and lets go of what its locking reads have found.
+    pub(crate) fn release_locks(&self) {
+        let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(locks);
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Keeps memory until the statement has ended.
+    pub(crate) fn keep_memory(&self, memory: Reservation) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
     }
 
     pub(crate) fn handle(self: &Arc<Control>) -> CancelHandle {
@@ -243,8 +267,9 @@ impl Control {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
     }
 
-    /// Lets go of the plan, and so of the snapshot that it reads; what its scans counted is kept.
+    /// Lets go of the plan, and so of the snapshot that it reads, and of locks; what its scans counted is kept.
     pub(crate) fn finish(&self) {
+        self.release_locks();
         let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(plan) = plan {
             let mut counted = ProgressSnapshot::default();

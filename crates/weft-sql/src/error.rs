@@ -56,6 +56,8 @@ pub enum ErrorKind {
     Conflict,
     /// Transactions wait for each other's rows in a circle, which the statement would have closed.
     Deadlock,
+    /// Rows that another transaction has locked were not waited for, or in vain.
+    LockNotAvailable,
     /// A statement of the transaction has failed before: it can only be rolled back.
     TransactionAborted,
     /// There is no transaction that could be ended, or changed.
@@ -93,6 +95,7 @@ impl ErrorKind {
             ErrorKind::ForeignKeyViolation => "23503",
             ErrorKind::Conflict => "40001",
             ErrorKind::Deadlock => "40P01",
+            ErrorKind::LockNotAvailable => "55P03",
             ErrorKind::TransactionAborted => "25P02",
             ErrorKind::NoActiveTransaction => "25P01",
             ErrorKind::ActiveTransaction => "25001",

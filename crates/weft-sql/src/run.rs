@@ -164,6 +164,8 @@ async fn attempt_with_types(run: &Run, reader: &mut Reader) -> Result<Option<u64
 async fn attempt(run: &Run, reader: &mut Reader) -> Result<Option<u64>> {
     // What the statement before needed, and whoever took its rows.
     run.session.engine().ledger().trim_code_of_small();
+    // Of an attempt before this one.
+    run.control.release_locks();
     match start(run, 0).await? {
         Started::Rows(stream) => {
             let stream = shown_rows(stream);
@@ -271,12 +273,14 @@ pub(crate) fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
                 return Ok(started);
             }
         }
-        let parsed = run.session.parse(&run.sql, &run.parameters)?;
+        let mut parsed = run.session.parse(&run.sql, &run.parameters)?;
         if let Parsed::Transaction(statement) = parsed {
             return run.start_transaction_statement(statement);
         }
         run.check_transaction(&parsed)?;
         run.refresh_transaction().await?;
+        let locked = run.lock_read_rows(&mut parsed).await?;
+        let run = locked.as_ref().unwrap_or(run);
         match parsed {
             Parsed::Sql(statement) => run.start_sql(*statement).await,
             Parsed::Execute { name, values } => {
@@ -301,8 +305,7 @@ pub(crate) fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
 }
 
 impl Run {
-    async fn start_sql(&self, mut statement: DfStatement) -> Result<Started> {
-        self.lock_read_rows(&mut statement).await?;
+    async fn start_sql(&self, statement: DfStatement) -> Result<Started> {
         unsupported::check(&statement)?;
         let catalog = self
             .session

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -341,6 +342,16 @@ impl Session {
     /// True if the session's statements wait for rows that other transactions have changed.
     pub(crate) fn waits_for_rows(&self) -> bool {
         self.waits_for_rows.load(Ordering::Acquire)
+    }
+
+    /// How long the session's statements wait for rows at a time; `None` for ever.
+    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+        self.connected.get().lock_timeout()
+    }
+
+    /// The number of the session's connection.
+    pub(crate) fn pid(&self) -> i32 {
+        self.connected.get().pid()
     }
 
     /// Has the session act for a role that has logged in: its statements may do what the role may. Without a role they may do

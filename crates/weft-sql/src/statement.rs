@@ -25,6 +25,7 @@ use crate::grammar::{
 use crate::insert_syntax;
 use crate::interval_units;
 use crate::keys;
+use crate::locking_reads;
 use crate::macros;
 use crate::materialized;
 use crate::parameters::{Bindings, bound};
@@ -198,6 +199,7 @@ fn parse_within(
     }
     struct_types::rewrite(&mut tokens);
     materialized::rewrite(&mut tokens);
+    locking_reads::rewrite(&mut tokens);
     keys::rewrite_included(&mut tokens);
     exclusions::rewrite(&mut tokens);
     lambda_syntax::rewrite_tokens(&mut tokens);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use weft_store::{Change, Isolation, Snapshot, Transaction};
+use weft_store::{Change, FoundRows, Isolation, Snapshot, StatementLocks, Transaction, WhenLocked};
 
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::run::{Run, Started};
@@ -49,7 +49,7 @@ impl SessionTransaction {
             Some(Level::Snapshot) | None => Isolation::Snapshot,
         };
         SessionTransaction {
-            store: Arc::new(session.engine().store().begin(isolation)),
+            store: Arc::new(session.engine().store().begin_for(isolation, session.pid())),
             waits_for_rows: session.waits_for_rows() || isolation == Isolation::ReadCommitted,
             is_read_only: modes.is_read_only.unwrap_or(false),
             has_failed: AtomicBool::new(false),
@@ -92,6 +92,23 @@ impl SessionTransaction {
     pub(crate) fn refresh_now(&self) -> bool {
         // What has ended is told of by the statement.
         self.store.refresh_now().unwrap_or(true)
+    }
+
+    /// True if its statements cannot change the database.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Locks rows that a query has found, the first so many at most, and returns which are locked now.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::lock_found`].
+    pub(crate) async fn lock_found(
+        &self,
+        found: FoundRows,
+        wanted: (usize, WhenLocked),
+    ) -> weft_store::Result<Vec<usize>> {
+        self.store.lock_found(found, wanted).await
     }
 
     /// True if a statement that is run again may see what others have committed meanwhile.
@@ -215,26 +232,65 @@ impl Run {
         }
     }
 
+    /// True if the statement waits for rows that other transactions have changed.
+    pub(crate) fn waits_for_rows(&self) -> bool {
+        match &self.transaction {
+            Some(transaction) => transaction.waits_for_rows,
+            None => self.session.waits_for_rows(),
+        }
+    }
+
+    /// The locks that the statement has outside of transactions.
+    pub(crate) fn statement_locks(&self) -> Arc<StatementLocks> {
+        self.control.locks(|| self.session.engine().store().statement_locks(self.session.pid()))
+    }
+
+    /// What comes of waiting for rows, within the time that the session waits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LockNotAvailable`] after that time; those of waiting.
+    pub(crate) async fn within_lock_timeout<T>(
+        &self,
+        waiting: impl Future<Output = weft_store::Result<T>>,
+    ) -> Result<T> {
+        let Some(limit) = self.session.lock_timeout() else { return Ok(waiting.await?) };
+        match tokio::time::timeout(limit, waiting).await {
+            Ok(waited) => Ok(waited?),
+            Err(_) => {
+                let message = "canceling statement due to lock timeout";
+                Err(SqlError::new(ErrorKind::LockNotAvailable, message).with_hint(
+                    "another transaction has not ended in time: pg_blocking_pids tells which",
+                ))
+            }
+        }
+    }
+
     /// Makes changes: of the session's transaction if it has one, durable ones else. Waits before for rows that other transactions have
     /// changed, if the session's statements do. Not if the statement was cancelled.
     ///
     /// # Errors
-    /// What is wrong with a change; [`ErrorKind::Conflict`], [`ErrorKind::Deadlock`], [`ErrorKind::Cancelled`].
+    /// What is wrong with a change; [`ErrorKind::Conflict`], [`ErrorKind::Deadlock`], [`ErrorKind::LockNotAvailable`],
+    /// [`ErrorKind::Cancelled`].
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<()> {
         self.keep_sequences().await?;
-        let store = self.session.engine().store();
-        let _locked = match &self.transaction {
+        match &self.transaction {
             Some(transaction) if transaction.waits_for_rows => {
-                transaction.store.lock_rows(&changes).await?;
-                None
+                let locked = transaction.store.lock_rows(&changes, false);
+                self.within_lock_timeout(locked).await?;
             }
-            None if self.session.waits_for_rows() => Some(store.lock_rows(&changes).await?),
-            _ => None,
-        };
+            None if self.session.waits_for_rows() => {
+                let locks = self.statement_locks();
+                self.within_lock_timeout(locks.lock_rows(&changes, false)).await?;
+            }
+            _ => {}
+        }
         self.control.begin_commit()?;
         match &self.transaction {
             Some(transaction) => transaction.apply(changes).await?,
-            None => drop(store.commit(changes).await?),
+            None => {
+                drop(self.session.engine().store().commit(changes).await?);
+                self.control.release_locks();
+            }
         }
         // What it returns of the rows may still fail.
         self.control.note_final();

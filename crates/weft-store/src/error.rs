@@ -221,6 +221,12 @@ pub enum StoreError {
         "deadlock detected: a transaction that has changed a row which this statement is to change waits for this transaction"
     )]
     Deadlock,
+    /// A row that a statement does not wait for is locked.
+    #[error("could not obtain lock on row in relation \"{table}\"")]
+    RowLocked {
+        /// The table.
+        table: String,
+    },
     /// What was asked for is a transaction of its own.
     #[error("{what} cannot run within a transaction: COMMIT or ROLLBACK first")]
     NotInTransaction {

@@ -77,6 +77,7 @@ pub use index::{
 };
 pub use point::{KeyedRow, ResidentRow};
 pub use row_group::ROW_GROUP_ROWS_MAX;
+pub use row_locks::{FoundRows, HeldLocks, HeldTable, LockMode, WhenLocked};
 pub use row_set::RowSet;
 pub use scan::Scan;
 pub use scan_morsels::{MorselScan, ScanMorsel};
@@ -85,7 +86,7 @@ pub use schema::{COLUMNS_MAX, Column, TableSchema, scan_type};
 pub use sizes::human_bytes;
 pub use snapshot::Snapshot;
 pub use statistics::{SAMPLE_ROWS_MAX, Statistics};
-pub use store::{LockedRows, Store, StoreOptions, StoreStats};
+pub use store::{StatementLocks, Store, StoreOptions, StoreStats};
 pub use table::{ColumnResidence, Table};
 pub use transaction::{Isolation, Transaction};
 pub use weft_codec::{Op, Predicate, Scalar, Zone};

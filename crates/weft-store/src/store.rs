@@ -18,8 +18,9 @@ use crate::lock::Lock;
 use crate::manifest_file;
 use crate::open::{open, pool_bytes_min};
 use crate::place::Place;
-use crate::row_locks::LockOwner;
-use crate::row_set::RowSet;
+use crate::row_locks::{
+    FoundRows, HeldLocks, LockOwner, NewKeys, Wanted, WhenLocked, check_keys, keys_of, lock_found,
+};
 use crate::schema::TableSchema;
 use crate::snapshot::{Access, Snapshot};
 use crate::spill::{SpillArea, SpillDirectory, SpillPlace};
@@ -132,7 +133,12 @@ impl Store {
 
     /// Begins a transaction on the database as the last commit left it. It is rolled back unless it is committed.
     pub fn begin(&self, isolation: Isolation) -> Transaction {
-        Transaction::new(self.core.clone(), isolation)
+        self.begin_for(isolation, 0)
+    }
+
+    /// The same for a connection of this number, by which [`Store::locks`] tells whose locks the transaction's are.
+    pub fn begin_for(&self, isolation: Isolation, pid: i32) -> Transaction {
+        Transaction::new(self.core.clone(), isolation, pid)
     }
 
     /// Writes a manifest that has everything, if commits are in the journal alone: what is recovered after a crash is read from there.
@@ -162,19 +168,14 @@ impl Store {
         tidied.await?
     }
 
-    /// Locks the rows that changes delete, of a statement that is about to commit them, against transactions: waits for those that have changed
-    /// one of them to end. Any executor may wait; the rows are unlocked when what is returned is dropped.
-    ///
-    /// # Errors
-    /// Never [`StoreError::Deadlock`], as nothing waits for what the statement has.
-    pub async fn lock_rows(&self, changes: &[Change]) -> Result<LockedRows> {
-        let snapshot = self.core.snapshot();
-        let owner = self.core.row_locks.owner();
-        let wanted = deleted_rows(changes, |table| snapshot.tables.get(table).map(|of| of.id));
-        if !wanted.is_empty() {
-            owner.lock(&wanted).await?;
-        }
-        Ok(LockedRows { _owner: owner })
+    /// The locks of a statement outside of transactions, none yet, of a connection of this number.
+    pub fn statement_locks(&self, pid: i32) -> StatementLocks {
+        StatementLocks { core: self.core.clone(), owner: self.core.row_locks.owner(pid) }
+    }
+
+    /// What transactions and statements have locked, and for whom they wait, in the order in which they began.
+    pub fn locks(&self) -> Vec<HeldLocks> {
+        self.core.row_locks.list()
     }
 
     async fn run(&self, work: Work) -> Result<Arc<Snapshot>> {
@@ -357,17 +358,56 @@ impl Store {
 
 /// Rows that no other transaction or statement changes as long as this lives.
 #[derive(Debug)]
-pub struct LockedRows {
-    _owner: LockOwner,
+pub struct StatementLocks {
+    core: Arc<Core>,
+    owner: LockOwner,
+}
+
+impl StatementLocks {
+    /// Locks the rows that changes delete, of a statement that is about to commit them, against transactions, and the keys of few rows that it
+    /// inserts if there are new ones among them: waits for those that have one of them to end. On any executor.
+    ///
+    /// # Errors
+    /// [`StoreError::Deadlock`]; [`StoreError::Duplicate`] for a key that was committed; those of reading.
+    pub async fn lock_rows(&self, changes: &[Change], has_new_keys: bool) -> Result<()> {
+        let snapshot = self.core.snapshot();
+        let mut wanted = deleted_rows(changes, |table| snapshot.tables.get(table).map(|of| of.id));
+        let keys = if has_new_keys { keys_of(changes, &snapshot)? } else { Vec::new() };
+        wanted.extend(keys.iter().map(NewKeys::wanted));
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.owner.lock(&wanted).await?;
+        match check_keys((&self.core, &self.owner), &snapshot, &keys).await {
+            // The commit sees it.
+            Err(StoreError::Conflict { .. }) => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Locks rows that a query of a snapshot has found, the first `count` of them at most, and returns which are locked now. On any executor;
+    /// dropped before, it has locked nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::RowLocked`] where locked rows are errors; [`StoreError::Deadlock`]; [`StoreError::Conflict`] if rows are not there any
+    /// more: the statement is to run again; those of reading.
+    pub async fn lock_found(
+        &self,
+        snapshot: &Snapshot,
+        found: FoundRows,
+        (count, when_locked): (usize, WhenLocked),
+    ) -> Result<Vec<usize>> {
+        lock_found((&self.core, &self.owner), snapshot, found, (count, when_locked)).await
+    }
 }
 
 /// The rows that changes delete, by the identities of tables that `table_id` knows.
 pub(crate) fn deleted_rows(
     changes: &[Change],
     table_id: impl Fn(&str) -> Option<u64>,
-) -> Vec<(u64, RowSet)> {
+) -> Vec<Wanted> {
     let deleted = changes.iter().filter_map(|change| match change {
-        Change::Delete { table, rows, .. } => Some((table_id(table)?, rows.clone())),
+        Change::Delete { table, rows, .. } => Some(Wanted::changed(table_id(table)?, rows.clone())),
         _ => None,
     });
     deleted.collect()

@@ -89,6 +89,7 @@ _CLASSES: dict[str, tuple[type[Error], str]] = {
     "storage": (OperationalError, "58000"),
     "conflict": (OperationalError, "40001"),
     "deadlock": (OperationalError, "40P01"),
+    "lock_not_available": (OperationalError, "55P03"),
     "transaction_aborted": (OperationalError, "25P02"),
     "no_active_transaction": (ProgrammingError, "25P01"),
     "active_transaction": (ProgrammingError, "25001"),

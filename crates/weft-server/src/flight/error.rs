@@ -30,7 +30,7 @@ fn code(kind: ErrorKind) -> Code {
         | ErrorKind::NoSavepoint => Code::FailedPrecondition,
         ErrorKind::Forbidden => Code::PermissionDenied,
         ErrorKind::OutOfMemory => Code::ResourceExhausted,
-        ErrorKind::Conflict | ErrorKind::Deadlock => Code::Aborted,
+        ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::LockNotAvailable => Code::Aborted,
         ErrorKind::Cancelled => Code::Cancelled,
         ErrorKind::Io | ErrorKind::Storage | ErrorKind::Internal => Code::Internal,
     }

@@ -242,6 +242,7 @@ pub(crate) fn from_store(error: &StoreError) -> SqlError {
         StoreError::TempDirectory { .. } => ErrorKind::Setting,
         StoreError::Conflict { .. } | StoreError::Serialization { .. } => ErrorKind::Conflict,
         StoreError::Deadlock => ErrorKind::Deadlock,
+        StoreError::RowLocked { .. } => ErrorKind::LockNotAvailable,
         StoreError::TransactionEnded => ErrorKind::NoActiveTransaction,
         StoreError::NotInTransaction { .. } => ErrorKind::ActiveTransaction,
         StoreError::NoSuchSavepoint { .. } => ErrorKind::NoSavepoint,

@@ -2,6 +2,7 @@
 //! connection and is told so.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::catalog::CATALOG;
 use crate::error::{ErrorKind, Result, SqlError};
@@ -57,6 +58,11 @@ pub trait Client: Send + Sync {
     /// # Errors
     /// For settings that there are not, and values that cannot be.
     fn set(&self, name: &str, value: &str) -> Result<String>;
+
+    /// How long its statements wait at a time for rows that other transactions have locked; `None` for ever.
+    fn lock_timeout(&self) -> Option<Duration> {
+        None
+    }
 
     /// All connections of the server.
     fn backends(&self) -> Vec<Backend>;

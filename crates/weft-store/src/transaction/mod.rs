@@ -21,8 +21,9 @@ use crate::commit::{Work, commit};
 use crate::core::Core;
 use crate::draft::Draft;
 use crate::error::{Result, StoreError};
-use crate::fetch::retain_live;
-use crate::row_locks::LockOwner;
+use crate::row_locks::{
+    FoundRows, LockOwner, NewKeys, Wanted, WhenLocked, check_keys, dead_rows, keys_of, lock_found,
+};
 use crate::row_set::RowSet;
 use crate::snapshot::Snapshot;
 use crate::store::deleted_rows;
@@ -77,13 +78,13 @@ struct Moment {
 }
 
 impl Transaction {
-    pub(crate) fn new(core: Arc<Core>, isolation: Isolation) -> Transaction {
+    pub(crate) fn new(core: Arc<Core>, isolation: Isolation, pid: i32) -> Transaction {
         let begin = core.snapshot();
         let next_table_id = begin.next_table_id;
         let now = Moment { view: begin.clone(), own: OwnChanges::new(begin) };
         let state = State { now: Some(now), savepoints: Vec::new(), memory: None };
         let (state, changing, reads) = (Mutex::new(state), Ledger::new(1), Mutex::default());
-        let locks = core.row_locks.owner();
+        let locks = core.row_locks.owner(pid);
         Transaction { core, isolation, next_table_id, state, changing, reads, locks }
     }
 
@@ -169,18 +170,19 @@ impl Transaction {
         self.install(Moment { view: Arc::new(view), own })
     }
 
-    /// Locks the rows that changes of a statement delete, before they are applied: waits for transactions that have changed one of them to
-    /// end. On any executor; dropped before, it has locked nothing.
+    /// Locks the rows that changes of a statement delete, before they are applied, and the keys of few rows that it inserts if there are new
+    /// ones among them: waits for transactions that have one of them to end. On any executor; dropped before, it has locked nothing.
     ///
     /// # Errors
-    /// [`StoreError::Deadlock`]; [`StoreError::Conflict`] if one of few rows is not there any more, as the statement sees it: run again in a
-    /// read committed transaction, it sees what has become of the row, in others it never will;
-    /// [`StoreError::TransactionEnded`]; those of reading.
-    pub async fn lock_rows(&self, changes: &[Change]) -> Result<()> {
+    /// [`StoreError::Deadlock`]; [`StoreError::Conflict`] if one of few rows is not there any more, or one of a key, as the statement sees
+    /// it: run again in a read committed transaction, it sees what has become of the row, in others it never will;
+    /// [`StoreError::Duplicate`] for a key that was committed since; [`StoreError::TransactionEnded`]; those of reading.
+    pub async fn lock_rows(&self, changes: &[Change], has_new_keys: bool) -> Result<()> {
         let Moment { view, own } = self.now()?;
+        let begin = &own.begin;
         let mut wanted = deleted_rows(changes, |table| view.tables.get(table).map(|of| of.id));
-        for (table, rows) in &mut wanted {
-            let base = own.begin.tables.values().find(|version| version.id == *table);
+        for Wanted { table, rows, .. } in &mut wanted {
+            let base = begin.tables.values().find(|version| version.id == *table);
             let first_own_row = base.map_or(0, |base| base.next_row_id);
             if rows.last().is_some_and(|row| row >= first_own_row) {
                 let mut of_before = RowSet::default();
@@ -189,32 +191,40 @@ impl Transaction {
                 *rows = of_before;
             }
         }
-        wanted.retain(|(_, rows)| !rows.is_empty());
+        wanted.retain(|wanted| !wanted.rows.is_empty());
+        // Nobody else has tables that the transaction has made.
+        let mut keys = if has_new_keys { keys_of(changes, &view)? } else { Vec::new() };
+        keys.retain(|keys| keys.is_of(begin));
+        wanted.extend(keys.iter().map(NewKeys::wanted));
         if wanted.is_empty() {
             return Ok(());
         }
         self.locks.lock(&wanted).await?;
-        let newest = self.core.snapshot();
-        for (table, rows) in wanted {
-            let of = |snapshot: &Snapshot| {
-                snapshot.tables.values().find(|version| version.id == table).cloned()
-            };
-            let (Some(before), Some(now)) = (of(&own.begin), of(&newest)) else { continue };
-            if Arc::ptr_eq(&before, &now) || rows.len() >= STATISTICS_ROWS_MIN {
-                continue;
-            }
-            let (access, name) = (self.core.access.clone(), now.schema.name.clone());
-            let find = move || async move {
-                let mut live: Vec<u64> = rows.iter().collect();
-                retain_live(&now, &access, &mut live).await?;
-                Ok(live.len() as u64 == rows.len())
-            };
-            let are_live: Result<bool> = self.core.access.runtime.spawn(find).await?;
-            if !are_live? {
-                return Err(StoreError::Conflict { table: name, change: "changed" });
+        for Wanted { table, rows, .. } in wanted {
+            if rows.len() < STATISTICS_ROWS_MIN
+                && !dead_rows(&self.core, begin, table, &rows).await?.is_empty()
+            {
+                let version = begin.tables.values().find(|version| version.id == table);
+                let table = version.map(|version| version.schema.name.clone()).unwrap_or_default();
+                return Err(StoreError::Conflict { table, change: "changed" });
             }
         }
-        Ok(())
+        check_keys((&self.core, &self.locks), begin, &keys).await
+    }
+
+    /// Locks rows that a query of the transaction has found, the first `count` of them at most, and returns which are locked now, or are
+    /// the transaction's own. On any executor; dropped before, it has locked nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::RowLocked`] where locked rows are errors; [`StoreError::Deadlock`]; [`StoreError::Conflict`] as for
+    /// [`Transaction::lock_rows`]; [`StoreError::TransactionEnded`]; those of reading.
+    pub async fn lock_found(
+        &self,
+        found: FoundRows,
+        (count, when_locked): (usize, WhenLocked),
+    ) -> Result<Vec<usize>> {
+        let begin = self.now()?.own.begin;
+        lock_found((&self.core, &self.locks), &begin, found, (count, when_locked)).await
     }
 
     /// Applies changes for this transaction alone, all or none. On any executor; once begun, it goes on although

@@ -458,7 +458,7 @@ fn read_committed_transactions_see_commits_beside_what_they_have_changed() {
         match is_there {
             true => {
                 let change = deleting(&view(transaction), "t", |of| of == number);
-                block_on(transaction.lock_rows(std::slice::from_ref(&change))).unwrap();
+                block_on(transaction.lock_rows(std::slice::from_ref(&change), true)).unwrap();
                 apply(transaction, vec![change]).unwrap();
             }
             false => add(&store, transaction, "t", vec![number]),

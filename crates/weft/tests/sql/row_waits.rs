@@ -143,13 +143,7 @@ fn rows_that_are_read_for_update_are_waited_for() {
         check(first, sql, &["16"]);
         run(second, &["UPDATE t SET v = 17 WHERE k = 1"]);
     }
-    run(first, &["BEGIN"]);
-    let error = check_error(first, "SELECT v FROM t FOR UPDATE NOWAIT", ErrorKind::NotSupported);
-    assert!(error.message().contains("NOWAIT"), "{error}");
-    run(first, &["ROLLBACK", "BEGIN"]);
-    let two = "SELECT a.v FROM t AS a JOIN t AS b USING (k) FOR UPDATE";
-    check_error(first, two, ErrorKind::NotSupported);
-    run(first, &["ROLLBACK", "BEGIN READ ONLY"]);
+    run(first, &["BEGIN READ ONLY"]);
     check_error(first, "SELECT v FROM t FOR UPDATE", ErrorKind::ReadOnlyTransaction);
     run(first, &["ROLLBACK"]);
     // Without waits, the first one to commit wins.
@@ -158,6 +152,203 @@ fn rows_that_are_read_for_update_are_waited_for() {
     check(&alone, "SELECT v FROM t WHERE k = 1 FOR UPDATE", &["17"]);
     run(second, &["UPDATE t SET v = 18 WHERE k = 1"]);
     check_error(&alone, "COMMIT", ErrorKind::Conflict);
+}
+
+#[test]
+fn only_what_is_returned_is_locked() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    for (sql, rows) in [
+        ("SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE", vec!["1"]),
+        ("SELECT -k AS n, v FROM t ORDER BY n DESC LIMIT 1 FOR UPDATE", vec!["-1 10"]),
+        ("SELECT v, k FROM t ORDER BY 2 LIMIT 1 FOR NO KEY UPDATE", vec!["10 1"]),
+        ("SELECT t.* FROM t WHERE k < 3 ORDER BY v LIMIT 2 - 1 FOR UPDATE", vec!["1 10"]),
+        ("SELECT k FROM t ORDER BY k DESC LIMIT 1 OFFSET 2 FOR UPDATE OF t", vec!["1"]),
+    ] {
+        run(first, &["BEGIN"]);
+        check(first, sql, &rows);
+        check_error(
+            second,
+            "SELECT v FROM t WHERE k = 1 FOR UPDATE NOWAIT",
+            ErrorKind::LockNotAvailable,
+        );
+        // OFFSET has read the others.
+        if !sql.contains("OFFSET") {
+            run(second, &["UPDATE t SET v = 20 WHERE k = 2", "UPDATE t SET v = 30 WHERE k = 3"]);
+        }
+        run(first, &["ROLLBACK"]);
+    }
+    // A row that is gone is made up for by the next one.
+    run(first, &["BEGIN", "DELETE FROM t WHERE k = 1"]);
+    let select =
+        Waiting::new(second, "CREATE TABLE found AS SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE");
+    let select = select.waits();
+    run(first, &["COMMIT"]);
+    assert_eq!(select.outcome(), Ok(1));
+    check(second, "SELECT k FROM found", &["2"]);
+}
+
+#[test]
+fn locked_rows_are_errors_or_passed_over() {
+    let (_database, sessions) = waiting(3);
+    let [first, second, third] = &sessions[..] else { unreachable!() };
+    run(first, &["BEGIN", "UPDATE t SET v = 11 WHERE k = 1"]);
+    run(second, &["BEGIN"]);
+    let sql = "SELECT v FROM t WHERE k = 1 FOR UPDATE NOWAIT";
+    let error = check_error(second, sql, ErrorKind::LockNotAvailable);
+    assert_eq!(error.sqlstate(), "55P03");
+    assert_eq!(error.message(), "could not obtain lock on row in relation \"t\"");
+    run(second, &["ROLLBACK", "BEGIN"]);
+    check(second, "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE SKIP LOCKED", &["2"]);
+    // Again, as they are its own.
+    check(second, "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE SKIP LOCKED", &["2"]);
+    check(third, "SELECT k FROM t ORDER BY k FOR SHARE SKIP LOCKED", &["3"]);
+    check(third, "SELECT k FROM t ORDER BY k LIMIT 1 OFFSET 1 FOR UPDATE SKIP LOCKED", &[]);
+    run(first, &["COMMIT"]);
+    check(third, "SELECT k, v FROM t ORDER BY k FOR UPDATE SKIP LOCKED", &["1 11", "3 30"]);
+    run(second, &["ROLLBACK"]);
+    // Rows that several transactions only read.
+    run(first, &["BEGIN"]);
+    check(first, "SELECT v FROM t WHERE k = 1 FOR SHARE", &["11"]);
+    run(second, &["BEGIN"]);
+    check(second, "SELECT v FROM t WHERE k = 1 FOR KEY SHARE NOWAIT", &["11"]);
+    let update = Waiting::new(third, "UPDATE t SET v = 5 WHERE k = 1").waits();
+    run(first, &["COMMIT"]);
+    let update = update.waits();
+    run(second, &["COMMIT"]);
+    assert_eq!(update.outcome(), Ok(1));
+}
+
+#[test]
+fn each_row_of_a_queue_is_taken_once() {
+    const WORKERS: usize = 4;
+    const ROWS: usize = 60;
+    let (_database, sessions) = waiting(WORKERS);
+    run(&sessions[0], &["CREATE TABLE q (id INTEGER PRIMARY KEY, state VARCHAR)"]);
+    let fill = format!("INSERT INTO q SELECT i, 'new' FROM generate_series(1, {ROWS}) AS s(i)");
+    run(&sessions[0], &[fill.as_str(), "CREATE TABLE taken (id INTEGER)"]);
+    let next = "(SELECT id FROM q WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)";
+    let taken: Vec<u64> = std::thread::scope(|scope| {
+        let workers: Vec<_> = sessions
+            .iter()
+            .enumerate()
+            .map(|(number, session)| {
+                scope.spawn(move || {
+                    let change = match number % 2 {
+                        0 => format!("UPDATE q SET state = 'done' WHERE id IN {next}"),
+                        _ => format!("WITH n AS {next} DELETE FROM q USING n WHERE q.id = n.id"),
+                    };
+                    let mut taken = 0;
+                    loop {
+                        let within = number >= 2;
+                        if within {
+                            session.execute("BEGIN").unwrap();
+                        }
+                        let count = session.execute(&change).unwrap();
+                        if within {
+                            session.execute("COMMIT").unwrap();
+                        }
+                        taken += count;
+                        // Others may have what is left, and give it back.
+                        if count == 0 && left(session) == 0 {
+                            return taken;
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    assert_eq!(taken.iter().sum::<u64>(), ROWS as u64, "{taken:?}");
+    let of_updates = taken.iter().step_by(2).sum::<u64>().to_string();
+    check(&sessions[0], "SELECT count(*) FROM q WHERE state = 'done'", &[of_updates.as_str()]);
+}
+
+/// Rows of the queue that nobody has taken.
+fn left(session: &Session) -> u64 {
+    let found = support::rows(session, "SELECT count(*) FROM q WHERE state = 'new'");
+    found[0].parse().unwrap()
+}
+
+#[test]
+fn rows_of_joins_are_locked() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    run(first, &["CREATE TABLE u (k INTEGER PRIMARY KEY, w VARCHAR)"]);
+    run(first, &["INSERT INTO u VALUES (1, 'a'), (2, 'b')"]);
+    let is_locked = |sql: &str, locked: bool| match locked {
+        true => drop(check_error(
+            second,
+            &format!("{sql} FOR UPDATE NOWAIT"),
+            ErrorKind::LockNotAvailable,
+        )),
+        false => run(second, &[format!("{sql} FOR UPDATE NOWAIT").as_str()]),
+    };
+    let join = "FROM t JOIN u USING (k) WHERE u.w = 'a'";
+    for (sql, rows, locked) in [
+        (format!("SELECT k, v, w {join} FOR UPDATE"), vec!["1 10 a"], [true, true]),
+        (format!("SELECT v, w {join} FOR SHARE OF u"), vec!["10 a"], [false, true]),
+        (format!("SELECT * {join} FOR UPDATE OF t, u SKIP LOCKED"), vec!["1 10 a"], [true, true]),
+        (
+            "SELECT x.k, y.k FROM t AS x, t AS y WHERE x.k = 1 AND y.k = 2 FOR UPDATE OF x"
+                .to_owned(),
+            vec!["1 2"],
+            [true, false],
+        ),
+        (
+            "SELECT t.k, w FROM t LEFT JOIN u ON u.k = t.k + 2 WHERE t.k = 1 FOR UPDATE".to_owned(),
+            vec!["1 NULL"],
+            [true, false],
+        ),
+        (
+            "SELECT k FROM t WHERE k IN (SELECT k FROM u WHERE w = 'a' FOR UPDATE)".to_owned(),
+            vec!["1"],
+            [false, true],
+        ),
+    ] {
+        run(first, &["BEGIN"]);
+        check(first, &sql, &rows);
+        is_locked("SELECT v FROM t WHERE k = 1", locked[0]);
+        is_locked("SELECT w FROM u WHERE k = 1", locked[1]);
+        is_locked("SELECT v FROM t WHERE k = 2", false);
+        run(first, &["ROLLBACK"]);
+    }
+    let refused = [
+        ("SELECT count(*) FROM t FOR UPDATE", "aggregate functions"),
+        ("SELECT row_number() OVER () FROM t FOR UPDATE", "window functions"),
+        ("SELECT DISTINCT v FROM t FOR UPDATE", "DISTINCT"),
+        ("SELECT v FROM t GROUP BY v FOR UPDATE", "GROUP BY"),
+        ("SELECT v FROM t UNION SELECT v FROM t FOR UPDATE", "UNION"),
+        ("SELECT v FROM (SELECT v FROM t) AS s FOR UPDATE", "subquery"),
+    ];
+    for (sql, what) in refused {
+        let error = check_error(first, sql, ErrorKind::NotSupported);
+        assert!(error.message().contains(what), "{error}");
+    }
+    check_error(first, "SELECT v FROM t FOR UPDATE OF x", ErrorKind::Semantic);
+    run(first, &["CREATE VIEW w AS SELECT * FROM t"]);
+    check_error(first, "SELECT v FROM w FOR UPDATE", ErrorKind::Semantic);
+    // What EXPLAIN tells of is not locked.
+    run(first, &["BEGIN", "EXPLAIN SELECT v FROM t FOR UPDATE"]);
+    is_locked("SELECT v FROM t", false);
+    run(first, &["ROLLBACK"]);
+}
+
+#[test]
+fn sessions_that_do_not_wait_pass_over_locked_rows() {
+    let (database, sessions) = waiting(1);
+    let alone: Vec<Session> = (0..2).map(|_| database.session().unwrap()).collect();
+    let [first, second] = &alone[..] else { unreachable!() };
+    run(first, &["BEGIN"]);
+    check(first, "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE SKIP LOCKED", &["1"]);
+    check(second, "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE SKIP LOCKED", &["2"]);
+    check_error(second, "SELECT k FROM t FOR UPDATE NOWAIT", ErrorKind::LockNotAvailable);
+    // A plain one waits for nobody: the first one to commit wins.
+    run(second, &["BEGIN"]);
+    check(second, "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE", &["1"]);
+    run(first, &["UPDATE t SET v = 11 WHERE k = 1", "COMMIT"]);
+    check_error(second, "COMMIT", ErrorKind::Conflict);
+    check(&sessions[0], "SELECT v FROM t WHERE k = 1", &["11"]);
 }
 
 #[test]
