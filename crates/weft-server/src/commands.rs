@@ -18,8 +18,8 @@ pub(crate) enum Command {
     Commit,
     /// ROLLBACK, ABORT.
     Rollback,
-    /// SET of one of PostgreSQL's settings.
-    Set { name: String, value: String },
+    /// SET of one of PostgreSQL's settings, until the transaction ends if it is local.
+    Set { name: String, value: String, is_local: bool },
     /// RESET of one of them.
     Reset { name: String },
     /// SHOW of one of them.
@@ -139,6 +139,7 @@ pub(crate) fn known(name: &str) -> Option<String> {
 /// `SET [SESSION | LOCAL] name { = | TO } value`, and the settings of transactions.
 fn parse_set(sql: &str) -> Option<Command> {
     let mut rest = after_word(sql.trim().trim_end_matches(';'), "set")?;
+    let is_local = after_word(rest, "local").is_some();
     for scope in ["session characteristics as", "session", "local"] {
         let mut inner = rest;
         if scope.split(' ').all(|word| after_word(inner, word).map(|left| inner = left).is_some()) {
@@ -152,6 +153,7 @@ fn parse_set(sql: &str) -> Option<Command> {
             Some(level) => Command::Set {
                 name: "transaction_isolation".to_owned(),
                 value: level.trim().to_ascii_lowercase(),
+                is_local,
             },
             None => Command::Set {
                 name: "transaction_read_only".to_owned(),
@@ -159,6 +161,7 @@ fn parse_set(sql: &str) -> Option<Command> {
                     true => "on".to_owned(),
                     false => "off".to_owned(),
                 },
+                is_local,
             },
         });
     }
@@ -168,7 +171,7 @@ fn parse_set(sql: &str) -> Option<Command> {
     let value = rest[end..].trim_start();
     let value = value.strip_prefix('=').or_else(|| after_word(value, "to"))?;
     let value = value.trim().trim_matches('\'').trim_matches('"').to_owned();
-    Some(Command::Set { name, value })
+    Some(Command::Set { name, value, is_local })
 }
 
 /// What follows a word at the beginning of a text.
@@ -185,13 +188,15 @@ fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
 #[derive(Debug, Default)]
 pub(crate) struct ClientSettings {
     changed: BTreeMap<String, String>,
+    /// Until the transaction ends.
+    local: BTreeMap<String, String>,
 }
 
 impl ClientSettings {
     /// The value of a setting.
     pub(crate) fn get(&self, name: &str) -> &str {
         let default = || SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-        match self.changed.get(name) {
+        match self.local.get(name).or_else(|| self.changed.get(name)) {
             Some(value) => value,
             None => default().unwrap_or_default(),
         }
@@ -202,39 +207,31 @@ impl ClientSettings {
     /// # Errors
     /// SQLSTATE 55P02 for settings that are fixed, 22023 for values that the server cannot honour.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), PgWireError> {
-        if FIXED.contains(&name) {
-            return Err(error("55P02", format!("parameter {} cannot be changed", quoted(name))));
-        }
-        let plain = value.to_ascii_lowercase().replace('-', "");
-        let only = |wanted: &str, holds: bool| match holds || plain == "default" {
-            true => Ok(()),
-            false => Err(error_with_hint(
-                "22023",
-                format!("{name} cannot be '{value}'"),
-                format!("the only value is {wanted}"),
-            )),
-        };
-        match name {
-            "client_encoding" => {
-                // As in PostgreSQL, nothing but letters and digits of the name counts.
-                let name: String = plain.chars().filter(char::is_ascii_alphanumeric).collect();
-                only("UTF8", matches!(name.as_str(), "utf8" | "unicode"))?;
-            }
-            "datestyle" => only("ISO", plain.starts_with("iso"))?,
-            "intervalstyle" => only("postgres", plain == "postgres")?,
-            "bytea_output" => only("hex", plain == "hex")?,
-            "standard_conforming_strings" => only("on", matches!(plain.as_str(), "on" | "true"))?,
-            name if name.ends_with("_timeout") => {
-                milliseconds(value)?;
-            }
-            _ => {}
-        }
-        if plain == "default" {
+        let is_default = check(name, value)?;
+        self.local.remove(name);
+        if is_default {
             self.changed.remove(name);
         } else {
             self.changed.insert(name.to_owned(), value.to_owned());
         }
         Ok(())
+    }
+
+    /// Sets a setting until the transaction ends.
+    ///
+    /// # Errors
+    /// As for [`ClientSettings::set`].
+    pub(crate) fn set_local(&mut self, name: &str, value: &str) -> Result<(), PgWireError> {
+        let is_default = check(name, value)?;
+        let default = SETTINGS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let value = if is_default { default.unwrap_or_default() } else { value };
+        self.local.insert(name.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    /// Notes that there is no transaction, or no more.
+    pub(crate) fn end_transaction(&mut self) {
+        self.local.clear();
     }
 
     /// Notes what the server knows of a setting that clients cannot change.
@@ -248,6 +245,7 @@ impl ClientSettings {
             Some(name) => drop(self.changed.remove(name)),
             None => self.changed.retain(|name, _| FIXED.contains(&name.as_str())),
         }
+        self.local.retain(|local, _| name.is_some_and(|name| name != local));
     }
 
     /// How long a statement may take.
@@ -270,6 +268,41 @@ impl ClientSettings {
         };
         SETTINGS.iter().map(setting).collect()
     }
+}
+
+/// Whether a value means a setting's default, if the server can behave as the value says.
+///
+/// # Errors
+/// SQLSTATE 55P02 for settings that are fixed, 22023 for values that the server cannot honour.
+fn check(name: &str, value: &str) -> Result<bool, PgWireError> {
+    if FIXED.contains(&name) {
+        return Err(error("55P02", format!("parameter {} cannot be changed", quoted(name))));
+    }
+    let plain = value.to_ascii_lowercase().replace('-', "");
+    let only = |wanted: &str, holds: bool| match holds || plain == "default" {
+        true => Ok(()),
+        false => Err(error_with_hint(
+            "22023",
+            format!("{name} cannot be '{value}'"),
+            format!("the only value is {wanted}"),
+        )),
+    };
+    match name {
+        "client_encoding" => {
+            // As in PostgreSQL, nothing but letters and digits of the name counts.
+            let name: String = plain.chars().filter(char::is_ascii_alphanumeric).collect();
+            only("UTF8", matches!(name.as_str(), "utf8" | "unicode"))?;
+        }
+        "datestyle" => only("ISO", plain.starts_with("iso"))?,
+        "intervalstyle" => only("postgres", plain == "postgres")?,
+        "bytea_output" => only("hex", plain == "hex")?,
+        "standard_conforming_strings" => only("on", matches!(plain.as_str(), "on" | "true"))?,
+        name if name.ends_with("_timeout") => {
+            milliseconds(value)?;
+        }
+        _ => {}
+    }
+    Ok(plain == "default")
 }
 
 /// A duration in milliseconds, with one of PostgreSQL's units behind it or none.
@@ -296,7 +329,7 @@ mod tests {
 
     fn set(sql: &str) -> Option<(String, String)> {
         match parse(sql) {
-            Some(Command::Set { name, value }) => Some((name, value)),
+            Some(Command::Set { name, value, .. }) => Some((name, value)),
             _ => None,
         }
     }
@@ -327,6 +360,10 @@ mod tests {
         settings.set("statement_timeout", "2s").unwrap();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
         assert!(settings.set("statement_timeout", "soon").is_err());
+        settings.set_local("statement_timeout", "3").unwrap();
+        assert_eq!(settings.statement_timeout(), Some(Duration::from_millis(3)));
+        settings.end_transaction();
+        assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
         settings.reset(None);
         assert_eq!(settings.statement_timeout(), None);
     }

@@ -197,9 +197,14 @@ impl Connection {
                 self.session()?.roll_back();
                 ("ROLLBACK", None)
             }
-            Command::Set { name, value } => {
-                state.with_settings(|settings| settings.set(name, value))?;
+            Command::Set { name, value, is_local } => {
                 let is_within = status != TransactionStatus::Idle;
+                state.with_settings(|settings| match (*is_local, is_within) {
+                    (false, _) => settings.set(name, value),
+                    (true, true) => settings.set_local(name, value),
+                    // PostgreSQL warns, and sets nothing.
+                    (true, false) => Ok(()),
+                })?;
                 if let Some(sql) = commands::modes_of_transactions(name, value, sql, is_within) {
                     self.run_in_session(&sql).await?;
                 }

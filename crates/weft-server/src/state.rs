@@ -90,6 +90,9 @@ impl ClientState {
 
     /// Notes what the transaction of the connection is at.
     pub(crate) fn set_transaction(&self, status: TransactionStatus) {
+        if status == TransactionStatus::Idle {
+            self.with_settings(ClientSettings::end_transaction);
+        }
         self.activity().transaction = status;
     }
 
@@ -174,17 +177,25 @@ impl Client for ClientState {
         self.with_settings(|settings| settings.list())
     }
 
-    fn set(&self, name: &str, value: &str) -> weft::Result<String> {
+    fn set(&self, name: &str, value: &str, is_local: bool) -> weft::Result<String> {
         if crate::commands::known(name).is_none() {
             let message = format!("there is no setting {name} of connections");
             return Err(Error::new(ErrorKind::Setting, message));
         }
+        let is_within = self.activity().transaction != TransactionStatus::Idle;
         self.with_settings(|settings| {
-            settings
-                .set(name, value)
-                .map_err(|error| Error::new(ErrorKind::Setting, error.to_string()))?;
+            let set = match (is_local, is_within) {
+                (false, _) => settings.set(name, value),
+                (true, true) => settings.set_local(name, value),
+                (true, false) => return Ok(value.to_owned()),
+            };
+            set.map_err(|error| Error::new(ErrorKind::Setting, error.to_string()))?;
             Ok(settings.get(name).to_owned())
         })
+    }
+
+    fn lock_timeout(&self) -> Option<Duration> {
+        self.with_settings(|settings| settings.timeout("lock_timeout"))
     }
 
     fn backends(&self) -> Vec<Backend> {

@@ -53,11 +53,11 @@ pub trait Client: Send + Sync {
     /// The settings that PostgreSQL has, too.
     fn settings(&self) -> Vec<ClientSetting>;
 
-    /// Changes such a setting, and returns its value.
+    /// Changes such a setting, until the transaction ends if it is local, and returns its value.
     ///
     /// # Errors
     /// For settings that there are not, and values that cannot be.
-    fn set(&self, name: &str, value: &str) -> Result<String>;
+    fn set(&self, name: &str, value: &str, is_local: bool) -> Result<String>;
 
     /// How long its statements wait at a time for rows that other transactions have locked; `None` for ever.
     fn lock_timeout(&self) -> Option<Duration> {
@@ -100,7 +100,7 @@ impl Client for LocalClient {
         ]
     }
 
-    fn set(&self, name: &str, _: &str) -> Result<String> {
+    fn set(&self, name: &str, _: &str, _: bool) -> Result<String> {
         let message = format!("{name} is a setting of connections to a server");
         Err(SqlError::new(ErrorKind::Setting, message))
     }

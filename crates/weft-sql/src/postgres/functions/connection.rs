@@ -63,7 +63,9 @@ pub(crate) fn functions() -> Vec<Definition> {
             else {
                 return text(None::<String>);
             };
-            text(Some(around.connected.get().set(&name.to_ascii_lowercase(), &value)?))
+            let is_local = arguments.is_true(2).unwrap_or(false);
+            let name = name.to_ascii_lowercase();
+            text(Some(around.connected.get().set(&name, &value, is_local)?))
         })),
         volatile(define("pg_cancel_backend", (1, 1), truth_type, |around, arguments| {
             let pid = arguments.number(0).and_then(|pid| i32::try_from(pid).ok());
