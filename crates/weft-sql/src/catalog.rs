@@ -31,6 +31,7 @@ use crate::error::{ErrorKind, Result, SqlError, internal, unknown_table};
 use crate::file_functions::{self, BoundFiles};
 use crate::files::{FileKind, FileSet, ReadOptions, is_name_of_file, looks_like_file};
 use crate::forms;
+use crate::held_locks;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::kept_blocks;
 use crate::letter_case;
@@ -413,6 +414,10 @@ impl StatementCatalog {
         }
         if name == kept_blocks::RELATION {
             return self.secrets.as_ref().map(kept_blocks::table).transpose();
+        }
+        if name == held_locks::RELATION {
+            let locks = self.context.control.held_locks();
+            return held_locks::table(&locks, &self.snapshot).map(Some);
         }
         // Behind the user's own, as on PostgreSQL's search path.
         table_named(self, name).await

@@ -10,7 +10,7 @@ use weft_rt::Share;
 use weft_rt::cancel::CancelToken;
 use weft_rt::memory::Reservation;
 use weft_rt::progress::{Progress, ProgressSnapshot};
-use weft_store::StatementLocks;
+use weft_store::{HeldLocks, StatementLocks};
 
 use crate::engine::Engine;
 use crate::error::{Result, SqlError};
@@ -132,6 +132,11 @@ impl Control {
         let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(locks);
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// What transactions and statements have locked, and for whom they wait, while the database is open.
+    pub(crate) fn held_locks(&self) -> Vec<HeldLocks> {
+        self.engine.upgrade().map(|engine| engine.store().locks()).unwrap_or_default()
     }
 
     /// Keeps memory until the statement has ended.

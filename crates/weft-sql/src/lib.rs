@@ -83,6 +83,7 @@ mod functions;
 mod grammar;
 mod grouping_sets;
 mod groupings;
+mod held_locks;
 mod hex;
 mod identifiers;
 mod index_orders;

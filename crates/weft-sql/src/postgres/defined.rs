@@ -78,8 +78,9 @@ define! {
     "pg_language": "oid:oid lanname:name lanowner:oid lanispl:bool lanpltrusted:bool lanplcallfoid:oid \
         laninline:oid lanvalidator:oid lanacl:text[] tableoid:oid";
     "pg_largeobject_metadata": "oid:oid lomowner:oid lomacl:text[]";
-    "pg_locks": "locktype:text database:oid relation:oid pid:int4 mode:text granted:bool virtualtransaction:text \
-        transactionid:oid";
+    "pg_locks": "locktype:text database:oid relation:oid page:int4 tuple:int2 virtualxid:text transactionid:oid \
+        classid:oid objid:oid objsubid:int2 virtualtransaction:text pid:int4 mode:text granted:bool fastpath:bool \
+        waitstart:timestamptz";
     "pg_matviews": "schemaname:name matviewname:name matviewowner:name tablespace:name hasindexes:bool ispopulated:bool \
         definition:text";
     "pg_namespace": "oid:oid nspname:name nspowner:oid nspacl:text[]";

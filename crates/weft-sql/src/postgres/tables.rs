@@ -146,6 +146,7 @@ pub(crate) async fn table(catalog: &StatementCatalog, of: &Defined) -> Result<Me
                 ])?;
             }
         }
+        "pg_locks" => locks(catalog, &mut rows)?,
         "pg_namespace" => {
             for (schema, oid) in schemas(catalog.snapshot()) {
                 let name = ("nspname", schema.as_str().into());
@@ -624,7 +625,10 @@ fn activity(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
     let numbers = roles(catalog.snapshot());
     let time =
         |us: Option<i64>| ScalarValue::TimestampMicrosecond(us, Some(crate::types::ZONE.into()));
+    let locks = catalog.context().control.held_locks();
     for backend in catalog.connected().get().backends() {
+        let waits = locks.iter().any(|of| of.pid == backend.pid && !of.waits_for.is_empty());
+        let waits_for = |what: &str| ScalarValue::Utf8View(waits.then(|| what.to_owned()));
         // What others do is not for all roles.
         let is_shown =
             catalog.access().is_unrestricted() || catalog.access().is_member(&backend.user);
@@ -647,6 +651,8 @@ fn activity(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             ("backend_start", time(Some(backend.started_us))),
             ("query_start", time(backend.statement_started_us)),
             ("state_change", time(Some(backend.changed_us))),
+            ("wait_event_type", waits_for("Lock")),
+            ("wait_event", waits_for("transactionid")),
             ("state", backend.state.into()),
             ("backend_xid", ScalarValue::Int64(None)),
             ("backend_xmin", ScalarValue::Int64(None)),
@@ -654,6 +660,47 @@ fn activity(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
             ("query", query.into()),
             ("backend_type", "client backend".into()),
         ])?;
+    }
+    Ok(())
+}
+
+/// Locks as PostgreSQL has them: who has rows of a table locks the table and its own transaction, for whose end others wait.
+fn locks(catalog: &StatementCatalog, rows: &mut Rows) -> Result<()> {
+    let snapshot = catalog.snapshot();
+    let numbered = relations(snapshot);
+    let locks = catalog.context().control.held_locks();
+    let transaction = |owner: u64| ScalarValue::from(i64::try_from(owner).unwrap_or(i64::MAX));
+    for held in &locks {
+        let virtual_id = format!("{}/{}", held.pid, held.owner);
+        let common = |locktype: &str, mode: &str, granted: bool| {
+            [
+                ("locktype", locktype.into()),
+                ("virtualtransaction", virtual_id.as_str().into()),
+                ("pid", held.pid.into()),
+                ("mode", mode.into()),
+                ("granted", granted.into()),
+                ("fastpath", false.into()),
+            ]
+        };
+        for of in &held.tables {
+            let stored = snapshot.table_name(of.table);
+            let relation = numbered
+                .iter()
+                .find(|found| found.is_table() && Some(found.stored.as_str()) == stored);
+            let mode = match of.exclusive_rows + of.keys {
+                0 => "RowShareLock",
+                _ => "RowExclusiveLock",
+            };
+            let oid = relation.map(|relation| relation.oid);
+            let on = [("database", DATABASE_OID.into()), ("relation", oid.into())];
+            rows.push(common("relation", mode, true).into_iter().chain(on))?;
+        }
+        let own = [("transactionid", transaction(held.owner))];
+        rows.push(common("transactionid", "ExclusiveLock", true).into_iter().chain(own))?;
+        for blocker in &held.waits_for {
+            let on = [("transactionid", transaction(*blocker))];
+            rows.push(common("transactionid", "ShareLock", false).into_iter().chain(on))?;
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Sessions whose statements wait for rows that other transactions have changed, as those of PostgreSQL do.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{check, check_error, database};
 use weft::{Database, ErrorKind, Session, TransactionStatus};
@@ -51,6 +51,16 @@ impl Waiting {
 
     fn outcome(self) -> Result<u64, ErrorKind> {
         self.0.recv_timeout(PATIENCE).expect("the statement ends")
+    }
+}
+
+/// Waits until a statement waits for rows or keys.
+fn until_one_waits(session: &Session) {
+    let waits = "SELECT count(*) > 0 FROM weft_locks WHERE NOT granted";
+    let end = Instant::now() + PATIENCE;
+    while support::rows(session, waits) != ["true"] {
+        assert!(Instant::now() < end, "no statement waits");
+        std::thread::yield_now();
     }
 }
 
@@ -349,6 +359,44 @@ fn sessions_that_do_not_wait_pass_over_locked_rows() {
     run(first, &["UPDATE t SET v = 11 WHERE k = 1", "COMMIT"]);
     check_error(second, "COMMIT", ErrorKind::Conflict);
     check(&sessions[0], "SELECT v FROM t WHERE k = 1", &["11"]);
+}
+
+#[test]
+fn who_waits_for_whom_is_shown() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    check(first, "SELECT * FROM weft_locks", &[]);
+    run(first, &["BEGIN", "UPDATE t SET v = 1 WHERE k < 3"]);
+    run(second, &["BEGIN"]);
+    check(second, "SELECT k FROM t WHERE k = 3 FOR SHARE", &["3"]);
+    let held = "SELECT table_name, lock, count, granted FROM weft_locks WHERE granted ORDER BY transaction, lock";
+    let rows = ["t rows for update 2 true", "t rows for share 1 true"];
+    check(first, held, &rows);
+    let update = Waiting::new(second, "UPDATE t SET v = 2 WHERE k = 1");
+    until_one_waits(first);
+    let pid = std::process::id();
+    let waits = format!("{pid} t waits NULL false {pid}");
+    let sql = "SELECT pid, table_name, lock, count, granted, blocked_by FROM weft_locks WHERE NOT granted";
+    check(first, sql, &[waits.as_str()]);
+    let by = "SELECT pg_blocking_pids(pg_backend_pid())[1] = pg_backend_pid()";
+    check(first, by, &["true"]);
+    let of_postgres =
+        "SELECT locktype, mode, granted FROM pg_locks ORDER BY transactionid, pid, granted, mode";
+    check(
+        first,
+        of_postgres,
+        &[
+            "relation RowExclusiveLock true",
+            "relation RowShareLock true",
+            "transactionid ShareLock false",
+            "transactionid ExclusiveLock true",
+            "transactionid ExclusiveLock true",
+        ],
+    );
+    run(first, &["ROLLBACK"]);
+    assert_eq!(update.outcome(), Ok(1));
+    run(second, &["ROLLBACK"]);
+    check(first, "SELECT * FROM weft_locks", &[]);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Functions about the connection, its settings, and the other connections of the server.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Volatility;
 
 use crate::error::{ErrorKind, Result, SqlError};
+use crate::held_locks;
 use crate::postgres::Connected;
 use crate::postgres::functions::{
     Arguments, Definition, POSTGRES_VERSION, Surroundings, define, number, text, text_type, truth,
@@ -71,6 +72,13 @@ pub(crate) fn functions() -> Vec<Definition> {
             let pid = arguments.number(0).and_then(|pid| i32::try_from(pid).ok());
             truth(pid.map(|pid| around.connected.get().cancel(pid)))
         })),
+        volatile(define("pg_blocking_pids", (1, 1), pids_type, |around, arguments| {
+            let pid = arguments.number(0).and_then(|pid| i32::try_from(pid).ok());
+            let Some(pid) = pid else { return Ok(ScalarValue::try_from(&pids_type(&[]))?) };
+            let pids = held_locks::blocking(&around.engine()?.store().locks(), pid);
+            let pids: Vec<ScalarValue> = pids.into_iter().map(ScalarValue::from).collect();
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&pids, &DataType::Int32)))
+        })),
         volatile(define("pg_terminate_backend", (1, 2), truth_type, |around, arguments| {
             let pid = arguments.number(0).and_then(|pid| i32::try_from(pid).ok());
             truth(pid.map(|pid| around.connected.get().terminate(pid)))
@@ -81,6 +89,10 @@ pub(crate) fn functions() -> Vec<Definition> {
 
 fn volatile(definition: Definition) -> Definition {
     Definition { volatility: Volatility::Volatile, ..definition }
+}
+
+fn pids_type(_: &[DataType]) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true)))
 }
 
 fn start_type(_: &[DataType]) -> DataType {
