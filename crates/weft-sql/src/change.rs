@@ -50,6 +50,8 @@ pub(crate) struct Planned {
     first_of: Vec<String>,
     /// What new rows have to satisfy.
     pub(crate) checks: Checks,
+    /// Whether rows may get other keys than those that they have.
+    has_new_keys: bool,
 }
 
 impl Run {
@@ -95,7 +97,8 @@ impl Run {
 
     /// Runs the plan of a change and commits what it changes; returns the number of rows.
     pub(crate) async fn carry_out(&self, planned: Planned, kept: &Arc<Kept>) -> Result<u64> {
-        let Planned { name, table, state, plan, has_values, once, first_of, checks } = planned;
+        let Planned { name, table, state, plan, has_values, once, first_of, checks, has_new_keys } =
+            planned;
         let physical = self.physical(&state, &plan).await?;
         let ledger = self.session.engine().ledger().clone();
         let first_of = FirstOf::new(Arc::clone(&table), first_of, ledger.clone());
@@ -120,7 +123,7 @@ impl Run {
             changes.push(Change::Append { table: name, expected, groups });
         }
         if !changes.is_empty() {
-            self.commit(changes).await?;
+            self.commit_keys(changes, has_new_keys).await?;
         }
         drop(memory);
         Ok(affected)
@@ -257,7 +260,26 @@ pub(crate) async fn plan_bound(
         false => Checks::default(),
     };
     let (once, first_of) = (is_merge.then_some(change.tag), change.first_of.clone());
-    Ok(Planned { name, table, state, plan, has_values, once, first_of, checks })
+    let has_new_keys = has_new_keys(&table, change)?;
+    Ok(Planned { name, table, state, plan, has_values, once, first_of, checks, has_new_keys })
+}
+
+/// Whether rows may get other keys than those that they have.
+fn has_new_keys(table: &Table, change: &ChangeStatement) -> Result<bool> {
+    for clause in &change.clauses {
+        if !matches!(clause.action, Action::Delete | Action::Update) {
+            return Ok(true);
+        }
+        let names = clause.targets.iter().filter_map(|(name, _)| name.clone()).collect();
+        let targets = target_columns(table, names)?;
+        let is_target =
+            |column: usize| clause.action == Action::Update && targets.contains(&column);
+        let mut unique = table.indexes().filter(|index| index.is_unique);
+        if unique.any(|index| index.columns.iter().any(|of| is_target(of.column))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The value of the clause with this number, which is not NULL.

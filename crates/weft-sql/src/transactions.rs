@@ -266,21 +266,29 @@ impl Run {
     }
 
     /// Makes changes: of the session's transaction if it has one, durable ones else. Waits before for rows that other transactions have
-    /// changed, if the session's statements do. Not if the statement was cancelled.
+    /// changed and for keys that they have inserted, if the session's statements do. Not if the statement was cancelled.
     ///
     /// # Errors
     /// What is wrong with a change; [`ErrorKind::Conflict`], [`ErrorKind::Deadlock`], [`ErrorKind::LockNotAvailable`],
     /// [`ErrorKind::Cancelled`].
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Result<()> {
+        self.commit_keys(changes, true).await
+    }
+
+    /// The same for changes whose new rows may have the keys of those that they delete, and no others, without `has_new_keys`.
+    ///
+    /// # Errors
+    /// Those of [`Run::commit`].
+    pub(crate) async fn commit_keys(&self, changes: Vec<Change>, has_new_keys: bool) -> Result<()> {
         self.keep_sequences().await?;
         match &self.transaction {
             Some(transaction) if transaction.waits_for_rows => {
-                let locked = transaction.store.lock_rows(&changes, false);
+                let locked = transaction.store.lock_rows(&changes, has_new_keys);
                 self.within_lock_timeout(locked).await?;
             }
             None if self.session.waits_for_rows() => {
                 let locks = self.statement_locks();
-                self.within_lock_timeout(locks.lock_rows(&changes, false)).await?;
+                self.within_lock_timeout(locks.lock_rows(&changes, has_new_keys)).await?;
             }
             _ => {}
         }

@@ -25,6 +25,20 @@ struct Prepared {
     /// Rows changed or inserted.
     affected: u64,
     returned: Option<RecordBatch>,
+    /// Whether a row gets another key than it has.
+    has_new_keys: bool,
+}
+
+/// A change that changes nothing.
+fn nothing() -> Prepared {
+    Prepared { changes: Vec::new(), affected: 0, returned: None, has_new_keys: false }
+}
+
+/// Whether a row gets another key than it has.
+fn has_other_key(table: &Table, before: &KeyedRow, after: &RecordBatch) -> bool {
+    let is_other = |column: usize| before.values.get(column) != Some(after.column(column));
+    let mut unique = table.indexes().filter(|index| index.is_unique);
+    unique.any(|index| index.columns.iter().any(|of| is_other(of.column)))
 }
 
 impl Run {
@@ -50,7 +64,8 @@ impl Run {
             }
         };
         if !prepared.changes.is_empty() {
-            if let Err(error) = self.commit(prepared.changes).await {
+            let Prepared { changes, has_new_keys, .. } = prepared;
+            if let Err(error) = self.commit_keys(changes, has_new_keys).await {
                 return Err(self.conflicting(error, plan, &table));
             }
             self.control.progress.add_rows(prepared.affected);
@@ -124,8 +139,7 @@ impl Run {
                 let (index, projection) = (plan.index().to_owned(), plan.projection(table));
                 let Some(row) = self.keyed_row((index, projection), table, key).await? else {
                     plan.check_constants(parameters, now)?;
-                    let (changes, affected) = (Vec::new(), 0);
-                    return Ok(Some(Prepared { changes, affected, returned: None }));
+                    return Ok(Some(nothing()));
                 };
                 Some(row)
             }
@@ -138,13 +152,17 @@ impl Run {
             && let Some(there) = self.conflicting_row(plan, table, new).await?
         {
             let Some(updated) = plan.resolved(&there, new, parameters, now)? else {
-                let (changes, affected) = (Vec::new(), 0);
-                return Ok(Some(Prepared { changes, affected, returned: None }));
+                return Ok(Some(nothing()));
             };
             (rows, row) = (Some(updated), Some(there));
         }
         let returned = rows.as_ref().map(|rows| plan.returned(rows)).transpose()?.flatten();
         let affected = rows.as_ref().map_or(1, |rows| rows.num_rows() as u64);
+        let has_new_keys = match (&row, &rows) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(before), Some(after)) => has_other_key(table, before, after),
+        };
         let (name, expected) = (&table.schema().name, Some(table.id()));
         let mut changes = Vec::with_capacity(2);
         if let Some(row) = row {
@@ -158,7 +176,7 @@ impl Run {
             };
             changes.push(Change::Append { table: name.clone(), expected, groups });
         }
-        Ok(Some(Prepared { changes, affected, returned }))
+        Ok(Some(Prepared { changes, affected, returned, has_new_keys }))
     }
 
     /// A row of the table with a key that the new row has, of the keys that the plan looks at.

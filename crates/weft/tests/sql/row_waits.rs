@@ -366,11 +366,11 @@ fn who_waits_for_whom_is_shown() {
     let (_database, sessions) = waiting(2);
     let [first, second] = &sessions[..] else { unreachable!() };
     check(first, "SELECT * FROM weft_locks", &[]);
-    run(first, &["BEGIN", "UPDATE t SET v = 1 WHERE k < 3"]);
+    run(first, &["BEGIN", "UPDATE t SET v = 1 WHERE k < 3", "INSERT INTO t VALUES (9, 1)"]);
     run(second, &["BEGIN"]);
     check(second, "SELECT k FROM t WHERE k = 3 FOR SHARE", &["3"]);
     let held = "SELECT table_name, lock, count, granted FROM weft_locks WHERE granted ORDER BY transaction, lock";
-    let rows = ["t rows for update 2 true", "t rows for share 1 true"];
+    let rows = ["t keys 1 true", "t rows for update 2 true", "t rows for share 1 true"];
     check(first, held, &rows);
     let update = Waiting::new(second, "UPDATE t SET v = 2 WHERE k = 1");
     until_one_waits(first);
@@ -397,6 +397,91 @@ fn who_waits_for_whom_is_shown() {
     assert_eq!(update.outcome(), Ok(1));
     run(second, &["ROLLBACK"]);
     check(first, "SELECT * FROM weft_locks", &[]);
+}
+
+#[test]
+fn keys_that_others_have_inserted_are_waited_for() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    let plain = "INSERT INTO t VALUES (9, 2)";
+    let nothing = "INSERT INTO t VALUES (9, 2) ON CONFLICT DO NOTHING";
+    let update = "INSERT INTO t VALUES (9, 2) ON CONFLICT (k) DO UPDATE SET v = t.v + 10";
+    let several = "INSERT INTO t SELECT i, 2 FROM generate_series(9, 10) AS s(i)";
+    let taken = Err(ErrorKind::UniqueViolation);
+    for (sql, committed, value) in [
+        (plain, taken, "1"),
+        (nothing, Ok(0), "1"),
+        (update, Ok(1), "11"),
+        (several, taken, "1"),
+        ("UPDATE t SET k = 9, v = 2 WHERE k = 3", taken, "1"),
+    ] {
+        for within in [false, true] {
+            for commits in [true, false] {
+                run(first, &["BEGIN", "INSERT INTO t VALUES (9, 1)"]);
+                if within {
+                    run(second, &["BEGIN"]);
+                }
+                let insert = Waiting::new(second, sql).waits();
+                run(first, &[if commits { "COMMIT" } else { "ROLLBACK" }]);
+                let expected = match commits {
+                    true => committed,
+                    false => Ok(if sql == several { 2 } else { 1 }),
+                };
+                assert_eq!(insert.outcome(), expected, "{sql} {within} {commits}");
+                if within {
+                    run(second, &["COMMIT"]);
+                }
+                let value = if commits { value } else { "2" };
+                check(first, "SELECT v FROM t WHERE k = 9", &[value]);
+                run(first, &["DELETE FROM t", "INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)"]);
+            }
+        }
+    }
+    // Another key is not waited for.
+    run(first, &["BEGIN", "INSERT INTO t VALUES (9, 1)"]);
+    run(second, &["INSERT INTO t VALUES (10, 1)"]);
+    run(first, &["ROLLBACK"]);
+    // A row that another one has deleted has its key until that one has ended.
+    for (end, outcome) in [("COMMIT", Ok(1)), ("ROLLBACK", taken)] {
+        run(first, &["BEGIN", "DELETE FROM t WHERE k = 1"]);
+        let insert = Waiting::new(second, "INSERT INTO t VALUES (1, 5)").waits();
+        run(first, &[end]);
+        assert_eq!(insert.outcome(), outcome);
+    }
+    // Its own is not.
+    run(first, &["BEGIN", "DELETE FROM t WHERE k = 1", "INSERT INTO t VALUES (1, 6)", "COMMIT"]);
+    check(first, "SELECT v FROM t WHERE k = 1", &["6"]);
+}
+
+#[test]
+fn a_transaction_of_one_snapshot_is_told_of_keys_at_once() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    run(second, &["BEGIN ISOLATION LEVEL REPEATABLE READ"]);
+    check(second, "SELECT count(*) FROM t", &["3"]);
+    run(first, &["INSERT INTO t VALUES (9, 1)"]);
+    check_error(second, "INSERT INTO t VALUES (9, 2)", ErrorKind::UniqueViolation);
+    run(second, &["ROLLBACK", "BEGIN ISOLATION LEVEL REPEATABLE READ"]);
+    check(second, "SELECT count(*) FROM t", &["4"]);
+    run(first, &["INSERT INTO t VALUES (10, 1)"]);
+    let sql = "INSERT INTO t VALUES (10, 2) ON CONFLICT DO NOTHING";
+    check_error(second, sql, ErrorKind::Conflict);
+    run(second, &["ROLLBACK"]);
+}
+
+#[test]
+fn a_circle_of_keys_is_an_error_of_one_statement() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    run(first, &["BEGIN", "INSERT INTO t VALUES (8, 1)"]);
+    run(second, &["BEGIN", "UPDATE t SET v = 2 WHERE k = 1"]);
+    let update = Waiting::new(first, "UPDATE t SET v = 1 WHERE k = 1");
+    until_one_waits(second);
+    check_error(second, "INSERT INTO t VALUES (8, 2)", ErrorKind::Deadlock);
+    run(second, &["ROLLBACK"]);
+    assert_eq!(update.outcome(), Ok(1));
+    run(first, &["COMMIT"]);
+    check(second, "SELECT k, v FROM t WHERE k IN (1, 8) ORDER BY k", &["1 1", "8 1"]);
 }
 
 #[test]
