@@ -196,13 +196,18 @@ async fn prepare(
 ) -> Result<Option<Device>> {
     core.check_writable("change it")?;
     let is_transaction = work.transaction.is_some();
+    let is_partial = work.transaction.as_ref().is_some_and(|transaction| !transaction.is_whole);
     if let Some(few) = work.transaction.as_mut().and_then(|transaction| transaction.few.take()) {
         let mark = draft.mark(true);
         let mut with_few = record.clone();
         note(&mut with_few, &few, draft);
-        if put_together(core, draft, few, None).await.is_ok() {
-            *record = with_few;
-            return Ok(None);
+        match put_together(core, draft, few, None).await {
+            Ok(()) => {
+                *record = with_few;
+                return Ok(None);
+            }
+            Err(error) if is_partial => return Err(as_conflict(error)),
+            Err(_) => {}
         }
         // The transaction as a whole says why not.
         draft.return_to(mark).await;

@@ -173,7 +173,7 @@ impl Table {
     }
 
     /// Whether the table has a row of this id, which is not deleted; `None` if that is not known without waiting.
-    fn is_live(&self, row_id: u64) -> Option<bool> {
+    pub(crate) fn is_live(&self, row_id: u64) -> Option<bool> {
         let segments = self.version.segments.iter().map(|segment| segment.known());
         let segments: Vec<&Loaded> = segments.collect::<Option<_>>()?;
         let Some(group) = group_of(&segments, row_id) else { return Some(false) };

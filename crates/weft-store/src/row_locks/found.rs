@@ -16,6 +16,9 @@ use crate::row_set::RowSet;
 use crate::snapshot::Snapshot;
 use crate::table::TableVersion;
 
+/// Rows of which one thread looks one after the other whether they are there, at most.
+const ROWS_AT_ONCE_MAX: u64 = 16;
+
 /// What becomes of a row that another owner has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenLocked {
@@ -91,8 +94,18 @@ pub(crate) async fn dead_rows(
     if Arc::ptr_eq(before, now) || rows.is_empty() {
         return Ok(Vec::new());
     }
-    let (access, now) = (core.access.clone(), now.clone());
     let all: Vec<u64> = rows.iter().collect();
+    let in_memory = newest.table(&now.schema.name).filter(|_| rows.len() <= ROWS_AT_ONCE_MAX);
+    let is_live = |row: &u64| in_memory.as_ref().and_then(|table| table.is_live(*row));
+    if let Some(live) = all.iter().map(is_live).collect::<Option<Vec<bool>>>() {
+        return Ok(all
+            .into_iter()
+            .zip(live)
+            .filter(|(_, live)| !live)
+            .map(|(row, _)| row)
+            .collect());
+    }
+    let (access, now) = (core.access.clone(), now.clone());
     let mut live = all.clone();
     let find = move || async move {
         retain_live(&now, &access, &mut live).await?;

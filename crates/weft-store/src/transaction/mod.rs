@@ -4,8 +4,10 @@
 //! and deleted as commits do it, but in tables of its own that no manifest names (`own.rs`). Nothing of that is visible to others,
 //! and all its space goes back when the last reader of these tables has gone. A commit puts what the transaction has changed
 //! on top of what others have committed meanwhile, by one ordinary commit, or finds that the two do not go together
-//! (`rebase.rs`): snapshot isolation, in which the first one to commit wins.
+//! (`rebase.rs`): snapshot isolation, in which the first one to commit wins. Changes of few rows need not be applied for the
+//! transaction before it reads them (`deferred.rs`).
 
+mod deferred;
 mod few;
 mod own;
 mod rebase;
@@ -21,13 +23,16 @@ use crate::commit::{Work, commit};
 use crate::core::Core;
 use crate::draft::Draft;
 use crate::error::{Result, StoreError};
+use crate::point::ResidentRow;
 use crate::row_locks::{
     FoundRows, LockOwner, NewKeys, Wanted, WhenLocked, check_keys, dead_rows, keys_of, lock_found,
 };
 use crate::row_set::RowSet;
 use crate::snapshot::Snapshot;
 use crate::store::deleted_rows;
+use crate::table::Table;
 
+use deferred::FewChanges;
 pub(crate) use own::OwnChanges;
 pub(crate) use rebase::{Finished, as_conflict, rebase};
 
@@ -75,13 +80,22 @@ struct State {
 struct Moment {
     view: Arc<Snapshot>,
     own: OwnChanges,
+    /// All changes, if they are few; the view lacks those of them that wait.
+    few: Option<FewChanges>,
+}
+
+impl Moment {
+    /// A transaction on top of a snapshot, with changes that wait.
+    fn new(begin: Arc<Snapshot>, few: FewChanges) -> Moment {
+        Moment { view: begin.clone(), own: OwnChanges::new(begin), few: Some(few) }
+    }
 }
 
 impl Transaction {
     pub(crate) fn new(core: Arc<Core>, isolation: Isolation, pid: i32) -> Transaction {
         let begin = core.snapshot();
         let next_table_id = begin.next_table_id;
-        let now = Moment { view: begin.clone(), own: OwnChanges::new(begin) };
+        let now = Moment::new(begin, FewChanges::default());
         let state = State { now: Some(now), savepoints: Vec::new(), memory: None };
         let (state, changing, reads) = (Mutex::new(state), Ledger::new(1), Mutex::default());
         let locks = core.row_locks.owner(pid);
@@ -101,7 +115,7 @@ impl Transaction {
         self.isolation
     }
 
-    /// The database as the transaction sees it.
+    /// The database as the transaction sees it, without changes that [wait](Transaction::defer).
     ///
     /// # Errors
     /// [`StoreError::TransactionEnded`].
@@ -130,14 +144,11 @@ impl Transaction {
         if now.own.begin.generation == newest.generation {
             return Ok(true);
         }
-        let is_unchanged = Arc::ptr_eq(&now.view, &now.own.begin);
-        if is_unchanged {
-            let moment = Moment { view: newest.clone(), own: OwnChanges::new(newest) };
-            let before = std::mem::replace(now, moment);
-            drop(state);
-            drop(before);
-        }
-        Ok(is_unchanged)
+        let Some(few) = now.few.as_ref().and_then(|few| few.on(&newest)) else { return Ok(false) };
+        let before = std::mem::replace(now, Moment::new(newest, few));
+        drop(state);
+        drop(before);
+        Ok(true)
     }
 
     /// Has a read committed transaction see what was committed by now, beside what it has changed, if that is few rows. On any
@@ -157,17 +168,118 @@ impl Transaction {
 
     async fn refresh_on_worker(&self) -> Result<()> {
         let _turn = self.changing.reserve(1).await?;
-        let Moment { view, own } = self.now()?;
-        let finished = Finished { view, own, reads: BTreeSet::new(), few: None };
-        let Some(few) = finished.few_changes(&self.core.access).await? else { return Ok(()) };
+        let Moment { view, own, few } = self.now()?;
+        let changes = match few {
+            Some(few) => few.all(),
+            None => {
+                let reads = BTreeSet::new();
+                let finished = Finished { view, own, reads, few: None, is_whole: true };
+                let changes = finished.few_changes(&self.core.access).await?;
+                let Some(changes) = changes else { return Ok(()) };
+                changes
+            }
+        };
         let newest = self.core.snapshot();
+        let few = FewChanges::default().followed_by(&changes, &newest);
         let mut draft = Draft::within(newest.clone(), OwnChanges::new(newest));
-        if let Err(error) = self.change(&mut draft, few).await {
+        if let Err(error) = self.change(&mut draft, changes).await {
             draft.take_back().await;
             return Err(as_conflict(error));
         }
         let (view, own) = draft.into_view();
-        self.install(Moment { view: Arc::new(view), own })
+        self.install(Moment { view: Arc::new(view), own, few: few.map(FewChanges::applied) })
+    }
+
+    /// True if a table of this name has changes of the transaction that [wait](Transaction::defer), so that what is read of it lacks
+    /// them.
+    pub fn has_waiting(&self, table: &str) -> bool {
+        let state = self.state();
+        let few = state.now.as_ref().and_then(|now| now.few.as_ref());
+        few.is_some_and(|few| few.wait_for(table))
+    }
+
+    /// Makes changes that need not be applied before something reads their tables, as [`Transaction::settle`] does for those that do;
+    /// on any thread, without waiting. Gives the changes back if they are to be [applied](Transaction::apply).
+    ///
+    /// # Errors
+    /// [`StoreError::TransactionEnded`], [`StoreError::TransactionMemory`]; those of reading.
+    pub fn defer(&self, changes: Vec<Change>) -> Result<Option<Vec<Change>>> {
+        let Some(_turn) = self.changing.try_reserve(1) else { return Ok(Some(changes)) };
+        self.core.check_writable("change it")?;
+        let Moment { view, own, few } = self.now()?;
+        // What a serializable transaction has changed is looked at as a whole.
+        let Some(few) = few.filter(|_| self.isolation != Isolation::Serializable) else {
+            return Ok(Some(changes));
+        };
+        let Some(next) = few.followed_by(&changes, &own.begin) else { return Ok(Some(changes)) };
+        if !few.may_wait(&changes, &view, &own)? {
+            return Ok(Some(changes));
+        }
+        self.reserve(own.bytes() + next.bytes())?;
+        self.install(Moment { view, own, few: Some(next) })?;
+        Ok(None)
+    }
+
+    /// The row of a table, as the transaction's [snapshot](Transaction::snapshot) has it, with a key of a unique index, as
+    /// [`Table::resident_row`], but with the transaction's changes that [wait](Transaction::defer). The ids of rows that it has added
+    /// are not those that they get.
+    ///
+    /// # Errors
+    /// Those of [`Table::resident_row`]; [`StoreError::TransactionEnded`].
+    pub fn resident_row(
+        &self,
+        table: &Table,
+        (index, key): (&str, &[u8]),
+        projection: &[usize],
+    ) -> Result<ResidentRow> {
+        let Moment { view, few, .. } = self.now()?;
+        let seen = view
+            .table(&table.schema().name)
+            .filter(|seen| Arc::ptr_eq(&seen.version, &table.version));
+        match (seen, few) {
+            (Some(table), Some(few)) => few.resident_row(&table, (index, key), projection),
+            _ => Ok(ResidentRow::Unknown),
+        }
+    }
+
+    /// Applies changes that [wait](Transaction::defer), for this transaction alone. On any executor; once begun, it goes on although
+    /// the future is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::Serialization`] if they do not go together with what others have committed meanwhile;
+    /// [`StoreError::TransactionEnded`]; those of reading and writing.
+    pub async fn settle(self: &Arc<Self>) -> Result<()> {
+        if self.now()?.few.is_none_or(|few| few.are_applied()) {
+            return Ok(());
+        }
+        let transaction = self.clone();
+        let runtime = &self.core.access.runtime;
+        let settle = move || async move {
+            let _turn = transaction.changing.reserve(1).await?;
+            transaction.settle_in_turn().await
+        };
+        runtime.spawn(settle).await?
+    }
+
+    async fn settle_in_turn(&self) -> Result<()> {
+        let settled = self.settled(self.now()?).await?;
+        self.install(settled)
+    }
+
+    /// A moment whose view has all its changes, on a worker.
+    async fn settled(&self, moment: Moment) -> Result<Moment> {
+        let Moment { view, own, few } = moment;
+        let few = match few {
+            Some(few) if !few.are_applied() => few,
+            few => return Ok(Moment { view, own, few }),
+        };
+        let mut draft = Draft::within(view, own);
+        if let Err(error) = self.change(&mut draft, few.waiting()).await {
+            draft.take_back().await;
+            return Err(as_conflict(error));
+        }
+        let (view, own) = draft.into_view();
+        Ok(Moment { view: Arc::new(view), own, few: Some(few.applied()) })
     }
 
     /// Locks the rows that changes of a statement delete, before they are applied, and the keys of few rows that it inserts if there are new
@@ -178,7 +290,7 @@ impl Transaction {
     /// it: run again in a read committed transaction, it sees what has become of the row, in others it never will;
     /// [`StoreError::Duplicate`] for a key that was committed since; [`StoreError::TransactionEnded`]; those of reading.
     pub async fn lock_rows(&self, changes: &[Change], has_new_keys: bool) -> Result<()> {
-        let Moment { view, own } = self.now()?;
+        let Moment { view, own, .. } = self.now()?;
         let begin = &own.begin;
         let mut wanted = deleted_rows(changes, |table| view.tables.get(table).map(|of| of.id));
         for Wanted { table, rows, .. } in &mut wanted {
@@ -242,14 +354,16 @@ impl Transaction {
     async fn apply_on_worker(&self, changes: Vec<Change>) -> Result<()> {
         let _turn = self.changing.reserve(1).await?;
         self.core.check_writable("change it")?;
-        let Moment { view, own } = self.now()?;
+        self.settle_in_turn().await?;
+        let Moment { view, own, few } = self.now()?;
+        let few = few.and_then(|few| few.followed_by(&changes, &own.begin));
         let mut draft = Draft::within(view, own);
         if let Err(error) = self.change(&mut draft, changes).await {
             draft.take_back().await;
             return Err(error);
         }
         let (view, own) = draft.into_view();
-        self.install(Moment { view: Arc::new(view), own })
+        self.install(Moment { view: Arc::new(view), own, few: few.map(FewChanges::applied) })
     }
 
     async fn change(&self, draft: &mut Draft, changes: Vec<Change>) -> Result<()> {
@@ -337,7 +451,7 @@ impl Transaction {
             return Err(error);
         }
         let (view, own) = draft.into_view();
-        let moment = Moment { view: Arc::new(view), own };
+        let moment = Moment { view: Arc::new(view), own, few: moment.few };
         let mut state = self.state();
         let gone = state.savepoints.split_off(at + 1);
         let before = std::mem::replace(&mut state.savepoints[at].1, moment.clone());
@@ -360,18 +474,37 @@ impl Transaction {
 
     async fn commit_on_worker(&self) -> Result<()> {
         let _turn = self.changing.reserve(1).await?;
-        let Moment { view, own } = self.end().ok_or(StoreError::TransactionEnded)?;
-        let reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut finished = Finished { view, own, reads, few: None };
-        if !finished.has_changes() {
-            self.locks.release();
-            return Ok(());
-        }
-        finished.few = finished.few_changes(&self.core.access).await?;
-        let work = Work { transaction: Some(finished), ..Work::default() };
-        let committed = commit(&self.core, work).await.map(drop);
+        let moment = self.end().ok_or(StoreError::TransactionEnded)?;
+        let committed = self.commit_moment(moment).await;
         self.locks.release();
         committed
+    }
+
+    async fn commit_moment(&self, moment: Moment) -> Result<()> {
+        let reads = std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner));
+        let Moment { view, own, few } = moment.clone();
+        let is_whole = few.as_ref().is_none_or(FewChanges::are_applied);
+        let has_few = few.as_ref().is_some_and(|few| !few.is_empty());
+        let mut finished = Finished { view, own, reads, few: None, is_whole };
+        if !has_few && !finished.has_changes() {
+            return Ok(());
+        }
+        finished.few = match few {
+            Some(few) if finished.reads.is_empty() => Some(few.all()),
+            _ => finished.few_changes(&self.core.access).await?,
+        };
+        let work = Work { transaction: Some(finished), ..Work::default() };
+        let committed = commit(&self.core, work).await.map(drop);
+        match committed {
+            // The table may have another name by now, which the transaction as a whole finds.
+            Err(StoreError::Serialization { change: "dropped", .. }) if !is_whole => {}
+            committed => return committed,
+        }
+        let Moment { view, own, .. } = self.settled(moment).await?;
+        let reads = BTreeSet::new();
+        let finished = Finished { view, own, reads, few: None, is_whole: true };
+        let work = Work { transaction: Some(finished), ..Work::default() };
+        commit(&self.core, work).await.map(drop)
     }
 
     /// Ends the transaction without a trace; one that has ended already stays as it is.

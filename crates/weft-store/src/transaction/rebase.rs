@@ -31,6 +31,8 @@ pub(crate) struct Finished {
     pub(crate) reads: BTreeSet<u64>,
     /// What it comes to, if that is little, to be committed together with others.
     pub(crate) few: Option<Vec<Change>>,
+    /// What it sees has all that it comes to.
+    pub(crate) is_whole: bool,
 }
 
 impl Finished {

@@ -92,8 +92,24 @@ fn commit(transaction: &Arc<Transaction>) -> Result<()> {
     block_on(transaction.commit())
 }
 
-fn view(transaction: &Transaction) -> Arc<Snapshot> {
+/// Makes changes that need not be applied at once, if possible; tells whether they wait.
+fn change(transaction: &Arc<Transaction>, changes: Vec<Change>) -> Result<bool> {
+    match transaction.defer(changes)? {
+        Some(changes) => apply(transaction, changes).map(|()| false),
+        None => Ok(true),
+    }
+}
+
+/// What a transaction sees, once all its changes are applied.
+fn view(transaction: &Arc<Transaction>) -> Arc<Snapshot> {
+    block_on(transaction.settle()).unwrap();
     transaction.snapshot().unwrap()
+}
+
+/// Numbers that come into the table of this name in a snapshot.
+fn adding_to(store: &Store, snapshot: &Snapshot, name: &str, numbers: Vec<i64>) -> Change {
+    let Change::Append { table, groups, .. } = adding(store, name, numbers) else { unreachable!() };
+    Change::Append { table, expected: Some(snapshot.table(name).unwrap().id()), groups }
 }
 
 /// Adds numbers to a table.
@@ -392,7 +408,7 @@ fn what_a_serializable_transaction_has_read_must_not_change() {
     let store = fixture.open();
     make(&store, &[("t", true), ("u", true)]);
     for isolation in [Isolation::Snapshot, Isolation::Serializable] {
-        let read = |transaction: &Transaction, name: &str| {
+        let read = |transaction: &Arc<Transaction>, name: &str| {
             transaction.note_read(view(transaction).table(name).unwrap().id());
         };
         let (first, second) = (Arc::new(store.begin(isolation)), Arc::new(store.begin(isolation)));
@@ -424,7 +440,8 @@ fn read_committed_transactions_see_commits_beside_what_they_have_changed() {
     // Each changes numbers of its own: what is to be there in the end, and whether it runs.
     let begin = || Arc::new(store.begin(Isolation::ReadCommitted));
     let mut running: Vec<_> = (0..TRANSACTIONS).map(|_| (begin(), BTreeMap::new())).collect();
-    for step in 0..300 {
+    let mut waiting = 0;
+    for step in 0..400 {
         let of = random.i64(0..TRANSACTIONS);
         let (transaction, changed) = &mut running[of as usize];
         if random.u8(..6) == 0 {
@@ -451,23 +468,91 @@ fn read_committed_transactions_see_commits_beside_what_they_have_changed() {
                 false => expected.remove(number),
             };
         }
-        let seen = numbers_of(&view(transaction), "t");
-        assert_eq!(seen, expected.iter().copied().collect::<Vec<_>>(), "step {step}");
+        if random.bool() {
+            let seen = numbers_of(&view(transaction), "t");
+            assert_eq!(seen, expected.iter().copied().collect::<Vec<_>>(), "step {step}");
+        }
         let number = random.i64(0..20) * TRANSACTIONS + of;
         let is_there = expected.contains(&number);
-        match is_there {
+        let next = match is_there {
             true => {
-                let change = deleting(&view(transaction), "t", |of| of == number);
-                block_on(transaction.lock_rows(std::slice::from_ref(&change), true)).unwrap();
-                apply(transaction, vec![change]).unwrap();
+                let next = deleting(&view(transaction), "t", |of| of == number);
+                block_on(transaction.lock_rows(std::slice::from_ref(&next), true)).unwrap();
+                next
             }
-            false => add(&store, transaction, "t", vec![number]),
-        }
+            false => adding_to(&store, &transaction.snapshot().unwrap(), "t", vec![number]),
+        };
+        waiting += usize::from(change(transaction, vec![next]).unwrap());
         changed.insert(number, !is_there);
     }
     running.clear();
+    assert!(waiting > 20, "only {waiting} changes waited");
     let numbers: Vec<i64> = committed.iter().copied().collect();
     assert_eq!(numbers_of(&store.snapshot(), "t"), numbers);
+    check_space(&store);
+}
+
+#[test]
+fn changes_wait_until_their_table_is_read() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    make(&store, &[("t", true), ("u", false)]);
+    store.commit_blocking(vec![adding(&store, "t", vec![1, 2, 3])]).unwrap();
+    store.commit_blocking(vec![adding(&store, "u", vec![1])]).unwrap();
+    for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
+        let transaction = Arc::new(store.begin(isolation));
+        let seen = transaction.snapshot().unwrap();
+        let update = |number| {
+            let gone = deleting(&seen, "t", |of| of == number);
+            vec![gone, adding_to(&store, &seen, "t", vec![number])]
+        };
+        let taken = || vec![adding_to(&store, &seen, "t", vec![3])];
+        assert!(change(&transaction, taken()).is_err(), "a key that is taken");
+        assert!(change(&transaction, update(2)).unwrap());
+        assert!(change(&transaction, vec![adding_to(&store, &seen, "u", vec![7])]).unwrap());
+        assert!(change(&transaction, vec![adding_to(&store, &seen, "u", vec![8])]).unwrap());
+        assert!(transaction.has_waiting("t") && transaction.has_waiting("u"));
+        assert!(!change(&transaction, update(1)).unwrap(), "a table with keys and changes");
+        assert!(!transaction.has_waiting("t") && !transaction.has_waiting("u"));
+        let of_u = numbers_of(&seen, "u");
+        let expected: Vec<i64> = of_u.iter().copied().chain([7, 8]).collect();
+        assert_eq!(numbers_of(&transaction.snapshot().unwrap(), "u"), expected);
+        // What others commit has the changes wait again, of a transaction that sees it.
+        store.commit_blocking(vec![adding(&store, "u", vec![0])]).unwrap();
+        block_on(transaction.refresh()).unwrap();
+        assert_eq!(transaction.has_waiting("t"), isolation == Isolation::ReadCommitted);
+        assert_eq!(store.snapshot().table("u").unwrap().rows(), of_u.len() as u64 + 1);
+        commit(&transaction).unwrap();
+        assert_eq!(numbers_of(&store.snapshot(), "t"), [1, 2, 3]);
+        assert_eq!(store.snapshot().table("u").unwrap().rows(), of_u.len() as u64 + 3);
+        store.commit_blocking(vec![deleting(&store.snapshot(), "u", |of| of > 1)]).unwrap();
+    }
+    check_space(&store);
+}
+
+#[test]
+fn changes_that_wait_go_into_a_table_of_another_name() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    make(&store, &[("t", true), ("u", true)]);
+    let renamed = || Change::RenameTable { from: "t".into(), to: "v".into() };
+    let begin_with = |isolation, table: &str, number: i64| {
+        let transaction = Arc::new(store.begin(isolation));
+        let seen = transaction.snapshot().unwrap();
+        let added = adding_to(&store, &seen, table, vec![number]);
+        assert!(change(&transaction, vec![added]).unwrap());
+        transaction
+    };
+    let transaction = begin_with(Isolation::ReadCommitted, "t", 1);
+    store.commit_blocking(vec![renamed()]).unwrap();
+    commit(&transaction).unwrap();
+    assert_eq!(numbers_of(&store.snapshot(), "v"), [1]);
+    let transaction = begin_with(Isolation::Snapshot, "u", 1);
+    store.commit_blocking(vec![adding(&store, "u", vec![1])]).unwrap();
+    check_conflict(&transaction, "taken");
+    let transaction = begin_with(Isolation::Snapshot, "u", 2);
+    store.commit_blocking(vec![Change::DropTable { name: "u".into(), expected: None }]).unwrap();
+    check_conflict(&transaction, "dropped");
     check_space(&store);
 }
 
@@ -531,7 +616,9 @@ fn check_history(seed: u64, steps: usize) {
                 let first = random.i64(..400);
                 let new: Vec<i64> = (first..first + random.i64(1..=many)).collect();
                 let is_free = new.iter().all(|key| !of.rows.contains_key(key));
-                let added = apply(&of.transaction, vec![adding(&store, "t", new.clone())]);
+                let seen = of.transaction.snapshot().unwrap();
+                let added =
+                    change(&of.transaction, vec![adding_to(&store, &seen, "t", new.clone())]);
                 assert_eq!(added.is_ok(), is_free, "seed {seed}: {added:?}");
                 for key in new.into_iter().filter(|_| is_free) {
                     of.rows.insert(key, next_row);
@@ -542,7 +629,8 @@ fn check_history(seed: u64, steps: usize) {
                 let divisor = random.i64(1..30);
                 let (least, most) = (random.i64(..400), random.i64(..600));
                 let goes = |key: i64| key % divisor == 0 && (least..most).contains(&key);
-                delete(&of.transaction, "t", goes);
+                let gone = deleting(&view(&of.transaction), "t", goes);
+                change(&of.transaction, vec![gone]).unwrap();
                 of.rows.retain(|key, _| !goes(*key));
             }
             6 | 7 => {
@@ -552,9 +640,10 @@ fn check_history(seed: u64, steps: usize) {
                     of.rows.keys().copied().filter(|key| key % divisor == 0).collect();
                 if !changed.is_empty() {
                     let goes = |key: i64| key % divisor == 0;
-                    let gone = deleting(&view(&of.transaction), "t", goes);
-                    let come = adding(&store, "t", changed.clone());
-                    apply(&of.transaction, vec![gone, come]).unwrap();
+                    let seen = view(&of.transaction);
+                    let gone = deleting(&seen, "t", goes);
+                    let come = adding_to(&store, &seen, "t", changed.clone());
+                    change(&of.transaction, vec![gone, come]).unwrap();
                     for key in changed {
                         of.rows.insert(key, next_row);
                         next_row += 1;
@@ -586,7 +675,7 @@ fn check_history(seed: u64, steps: usize) {
             }
         }
         assert_eq!(numbers_of(&store.snapshot(), "t"), keys(&rows), "seed {seed}");
-        if let Some(of) = running.get(at) {
+        if let Some(of) = running.get(at).filter(|_| random.bool()) {
             assert_eq!(numbers_of(&view(&of.transaction), "t"), keys(&of.rows), "seed {seed}");
         }
         if running.is_empty() {
