@@ -194,6 +194,7 @@ mod text_casts;
 mod text_kinds;
 mod time_quantiles;
 mod timestamp_casts;
+mod transaction_start;
 mod transaction_statement;
 mod transactions;
 mod tree_explained;

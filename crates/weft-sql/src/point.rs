@@ -7,11 +7,13 @@
 //! session, the table's columns and conditions, the index, views, macros), makes a key of the values (`key.rs`), and finds the row.
 //! A statement that this way does not lead to takes the one of all statements.
 //!
-//! A query is executed by the thread that starts it: what is in memory takes no other thread, and a worker waits for what is not. A
-//! change runs as other statements do (`run.rs`), and takes no parser and planner there (`change.rs`).
+//! A query is executed by the thread that starts it: what is in memory takes no other thread, and a worker waits for what is not. So
+//! is a change within a transaction that waits for nothing (`at_once.rs`). Any other change runs as other statements do (`run.rs`),
+//! and takes no parser and planner there (`change.rs`).
 //!
 //! Snapshots, transactions and cancellation are as for all statements: `Control` says what the statement is at.
 
+mod at_once;
 mod basis;
 mod change;
 mod change_plan;
@@ -37,6 +39,7 @@ use crate::control::Control;
 use crate::economy::Economy;
 use crate::error::{Result, SqlError};
 use crate::locate::locate;
+use crate::parameters::Bindings;
 use crate::run::{Run, Started};
 use crate::running::{Header, MESSAGES_MAX, Message, ResultKind, Running};
 use crate::session::Session;
@@ -105,29 +108,40 @@ impl Session {
             return PointStart::Usual(None);
         };
         let kept = KeptText { runs_at_once: true, ..KeptText::new(&text, &values, &[]) };
-        self.start_kept(sql, kept)
+        self.start_kept(sql, kept, || Bindings::Positional(Vec::new()))
     }
 
     /// Starts a statement with these values of its parameters, each of the type that is named for it, if one is, as a point
-    /// query, if it is one whose plan is kept.
+    /// query, if it is one whose plan is kept. `parameters` are the values as expressions of SQL.
     pub(crate) fn start_point(
         self: &Arc<Session>,
         sql: &str,
         values: &[Value],
         types: &[Option<String>],
+        parameters: impl FnOnce() -> Bindings,
     ) -> PointStart {
         if values.is_empty() {
             return PointStart::Usual(None);
         }
-        self.start_kept(sql, KeptText::new(sql, values, types))
+        self.start_kept(sql, KeptText::new(sql, values, types), parameters)
     }
 
     /// Starts a statement whose text for its plan is `kept`.
-    fn start_kept(self: &Arc<Session>, sql: &str, kept: KeptText) -> PointStart {
+    fn start_kept(
+        self: &Arc<Session>,
+        sql: &str,
+        kept: KeptText,
+        parameters: impl FnOnce() -> Bindings,
+    ) -> PointStart {
         let plans = |plans: bool, kept: KeptText| PointStart::Usual(plans.then_some(kept));
         let plan = match self.kept_point(&kept.text, kept.runs_at_once) {
             Ok(Kept::Query(plan)) => plan,
-            Ok(Kept::Change(_)) => return PointStart::Usual(Some(kept)),
+            Ok(Kept::Change(plans)) => {
+                return match self.change_at_once(sql, &plans, &kept, parameters) {
+                    Some(running) => PointStart::Started(running),
+                    None => PointStart::Usual(Some(kept)),
+                };
+            }
             Err(is_planned) => return plans(is_planned, kept),
         };
         let transaction = self.transaction();
@@ -138,7 +152,9 @@ impl Session {
             Ok(lookup) => lookup,
             Err(is_planned) => return plans(is_planned, kept),
         };
-        let resident = match lookup.resident() {
+        let waiting = transaction.as_ref().filter(|of| of.has_waiting(&lookup.table.schema().name));
+        let resident = match lookup.resident(waiting) {
+            Ok(None) if waiting.is_some() => return PointStart::Usual(Some(kept)),
             Ok(resident) => resident,
             // The usual way tells of errors as it does of those of other statements.
             Err(_) => return PointStart::Usual(None),
@@ -239,14 +255,21 @@ impl Session {
 }
 
 impl Lookup {
-    /// The result, if it can be had without waiting.
+    /// The result, if it can be had without waiting; in a transaction with changes of the table that wait, with these.
     ///
     /// # Errors
     /// Those of reading and of expressions.
-    fn resident(&self) -> Result<Option<Option<RecordBatch>>> {
+    fn resident(
+        &self,
+        waiting: Option<&Arc<SessionTransaction>>,
+    ) -> Result<Option<Option<RecordBatch>>> {
         let Key::Bytes(key) = &self.key else { return Ok(Some(None)) };
         let (index, projection) = (self.plan.index(), self.plan.projection());
-        match self.table.resident_row(index, key, projection)? {
+        let found = match waiting {
+            Some(transaction) => transaction.resident_row(&self.table, (index, key), projection)?,
+            None => self.table.resident_row(index, key, projection)?,
+        };
+        match found {
             ResidentRow::Row(row) => Ok(Some(Some(self.plan.result_of(row.values)?))),
             ResidentRow::NoRow => Ok(Some(None)),
             ResidentRow::Unknown => Ok(None),
@@ -357,6 +380,9 @@ impl Run {
             let executed = match self.session.kept_point(&kept.text, true) {
                 Ok(Kept::Query(plan)) => {
                     let transaction = self.transaction.as_ref();
+                    if let Some(transaction) = transaction {
+                        transaction.settle_table(plan.table_name()).await?;
+                    }
                     match self.session.prepared_lookup(plan, &kept.given, transaction) {
                         Ok(lookup) => return self.looked_up(lookup).await,
                         Err(plans) => Err(plans),
@@ -388,7 +414,7 @@ impl Run {
     /// Those of reading and of expressions.
     async fn looked_up(&self, lookup: Lookup) -> Result<Option<Started>> {
         let schema = Arc::clone(lookup.plan.schema());
-        let batch = match lookup.resident() {
+        let batch = match lookup.resident(None) {
             Ok(Some(found)) => found,
             // The usual way tells of errors as it does of those of other statements.
             Err(_) => return Ok(None),

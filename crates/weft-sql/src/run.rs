@@ -279,6 +279,7 @@ pub(crate) fn start(run: &Run, depth: usize) -> BoxFuture<'_, Result<Started>> {
         }
         run.check_transaction(&parsed)?;
         run.refresh_transaction().await?;
+        run.settle_transaction().await?;
         let locked = run.lock_read_rows(&mut parsed).await?;
         let run = locked.as_ref().unwrap_or(run);
         match parsed {

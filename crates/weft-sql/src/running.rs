@@ -62,8 +62,8 @@ pub struct Running {
 #[derive(Debug)]
 enum Origin {
     Task(Box<Task>),
-    /// The statement ran when it was started: its rows, if it has some that were not taken.
-    Ended(Option<RecordBatch>),
+    /// The statement ran when it was started: its rows, if it has some that were not taken, and the number of those that it affected.
+    Ended(Option<RecordBatch>, Option<u64>),
 }
 
 /// A task that runs a statement.
@@ -104,7 +104,13 @@ impl Running {
         header: Header,
         batch: Option<RecordBatch>,
     ) -> Running {
-        Running { control, header: Some(header), origin: Origin::Ended(batch), ended: false }
+        Running { control, header: Some(header), origin: Origin::Ended(batch, None), ended: false }
+    }
+
+    /// A command that has ended, and the rows that it has affected.
+    pub(crate) fn ended_command(control: Arc<Control>, header: Header, affected: u64) -> Running {
+        let origin = Origin::Ended(None, Some(affected));
+        Running { control, header: Some(header), origin, ended: false }
     }
 
     /// Waits until the statement is planned.
@@ -180,9 +186,9 @@ impl Running {
         }
         ready!(self.poll_ready(context))?;
         let message = match &mut self.origin {
-            Origin::Ended(batch) => match batch.take() {
+            Origin::Ended(batch, rows_affected) => match batch.take() {
                 Some(batch) => Message::Batch(batch),
-                None => Message::Finished { rows_affected: None },
+                None => Message::Finished { rows_affected: *rows_affected },
             },
             Origin::Task(task) => match task.messages.poll_recv(context) {
                 Poll::Ready(Some(message)) => message,

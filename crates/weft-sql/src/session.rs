@@ -402,8 +402,11 @@ impl Session {
     ) -> Running {
         let start = match parameters {
             Parameters::Positional(values) if relations.is_empty() => match values.as_slice() {
-                [] => self.start_plain(sql),
-                values => self.start_point(sql, values, &[]),
+                [] => match self.start_transaction_at_once(sql) {
+                    Some(running) => PointStart::Started(running),
+                    None => self.start_plain(sql),
+                },
+                values => self.start_point(sql, values, &[], || parameters.into()),
             },
             _ => PointStart::Usual(None),
         };
@@ -446,17 +449,16 @@ impl Session {
         values: &[Value],
         types: &[Option<String>],
     ) -> Running {
-        let kept = match self.start_point(sql, values, types) {
-            PointStart::Started(running) => return self.as_current(running),
-            PointStart::Usual(kept) => kept,
-        };
         let cast = |(value, kind): (&Value, &Option<String>)| match kind {
             Some(kind) => format!("CAST({} AS {kind})", value.sql()),
             None => value.sql(),
         };
-        let bound = values.iter().zip(types).map(cast).collect();
-        let bound = Bindings::Positional(bound);
-        self.as_current(self.start_with(sql, bound, HashMap::new(), (true, kept)))
+        let bound = || Bindings::Positional(values.iter().zip(types).map(cast).collect());
+        let kept = match self.start_point(sql, values, types, bound) {
+            PointStart::Started(running) => return self.as_current(running),
+            PointStart::Usual(kept) => kept,
+        };
+        self.as_current(self.start_with(sql, bound(), HashMap::new(), (true, kept)))
     }
 
     /// Makes a statement the session's current one.

@@ -9,8 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use weft_store::{Change, FoundRows, Isolation, Snapshot, StatementLocks, Transaction, WhenLocked};
+use weft_store::{
+    Change, FoundRows, Isolation, ResidentRow, Snapshot, StatementLocks, Table, Transaction,
+    WhenLocked,
+};
 
+use crate::control::Control;
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::run::{Run, Started};
 use crate::session::Session;
@@ -79,7 +83,7 @@ impl SessionTransaction {
         self.has_failed.store(true, Ordering::Release);
     }
 
-    /// The database as it sees it.
+    /// The database as it sees it, without changes that wait.
     ///
     /// # Errors
     /// If it has ended.
@@ -109,6 +113,50 @@ impl SessionTransaction {
         wanted: (usize, WhenLocked),
     ) -> weft_store::Result<Vec<usize>> {
         self.store.lock_found(found, wanted).await
+    }
+
+    /// True if changes of it wait that what it reads of a table lacks.
+    pub(crate) fn has_waiting(&self, table: &str) -> bool {
+        self.store.has_waiting(table)
+    }
+
+    /// The row of a table with a key of an index as it sees it with changes that wait, as far as that is known without waiting.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn resident_row(
+        &self,
+        table: &Table,
+        (index, key): (&str, &[u8]),
+        projection: &[usize],
+    ) -> Result<ResidentRow> {
+        Ok(self.store.resident_row(table, (index, key), projection)?)
+    }
+
+    /// Takes changes of a statement if that waits for nothing, and they need not be applied before something reads their table; `None`
+    /// if not, or if the statement was cancelled.
+    pub(crate) fn take_at_once(
+        &self,
+        control: &Control,
+        changes: Vec<Change>,
+        has_new_keys: bool,
+    ) -> Option<()> {
+        if self.waits_for_rows {
+            self.store.lock_rows(&changes, has_new_keys).now_or_never()?.ok()?;
+        }
+        control.begin_commit().ok()?;
+        self.store.defer(changes).ok()?.is_none().then_some(())
+    }
+
+    /// Applies changes that wait if a table has some, which a statement is about to read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn settle_table(&self, table: &str) -> Result<()> {
+        if self.has_waiting(table) {
+            self.store.settle().await?;
+        }
+        Ok(())
     }
 
     /// True if a statement that is run again may see what others have committed meanwhile.
@@ -157,6 +205,14 @@ impl SessionTransaction {
             )),
             false => Ok(()),
         }
+    }
+
+    /// Makes what it has changed durable, and ends it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn commit(&self) -> Result<()> {
+        Ok(self.store.commit().await?)
     }
 
     /// Ends it without a trace.
@@ -232,6 +288,19 @@ impl Run {
         }
     }
 
+    /// Applies changes of the session's transaction that wait, before a statement that may read any table.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn settle_transaction(&self) -> Result<()> {
+        match &self.transaction {
+            Some(transaction) if transaction.status() == TransactionStatus::InTransaction => {
+                Ok(transaction.store.settle().await?)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// True if the statement waits for rows that other transactions have changed.
     pub(crate) fn waits_for_rows(&self) -> bool {
         match &self.transaction {
@@ -280,6 +349,27 @@ impl Run {
     /// # Errors
     /// Those of [`Run::commit`].
     pub(crate) async fn commit_keys(&self, changes: Vec<Change>, has_new_keys: bool) -> Result<()> {
+        self.commit_with(changes, (has_new_keys, false)).await
+    }
+
+    /// Makes changes as [`Run::commit_keys`]; those of a transaction may wait until something reads their tables, as the statement does
+    /// not.
+    ///
+    /// # Errors
+    /// Those of [`Run::commit`].
+    pub(crate) async fn commit_unread(
+        &self,
+        changes: Vec<Change>,
+        has_new_keys: bool,
+    ) -> Result<()> {
+        self.commit_with(changes, (has_new_keys, true)).await
+    }
+
+    async fn commit_with(
+        &self,
+        changes: Vec<Change>,
+        (has_new_keys, may_wait): (bool, bool),
+    ) -> Result<()> {
         self.keep_sequences().await?;
         match &self.transaction {
             Some(transaction) if transaction.waits_for_rows => {
@@ -294,7 +384,15 @@ impl Run {
         }
         self.control.begin_commit()?;
         match &self.transaction {
-            Some(transaction) => transaction.apply(changes).await?,
+            Some(transaction) => {
+                let left = match may_wait {
+                    true => transaction.store.defer(changes)?,
+                    false => Some(changes),
+                };
+                if let Some(changes) = left {
+                    transaction.apply(changes).await?;
+                }
+            }
             None => {
                 drop(self.session.engine().store().commit(changes).await?);
                 self.control.release_locks();

@@ -68,6 +68,11 @@ impl Basis {
         Basis { unique: Some(unique), ..self }
     }
 
+    /// The store's name of the table.
+    pub(super) fn table_name(&self) -> &str {
+        &self.table
+    }
+
     /// The name of the index by which the row is found.
     pub(super) fn index(&self) -> Option<&str> {
         self.index.as_ref().map(|index| index.name.as_str())

@@ -20,13 +20,13 @@ use crate::run::{Run, Started};
 use crate::sequences;
 
 /// What a change has come to, before the store has heard of it.
-struct Prepared {
-    changes: Vec<Change>,
+pub(super) struct Prepared {
+    pub(super) changes: Vec<Change>,
     /// Rows changed or inserted.
-    affected: u64,
-    returned: Option<RecordBatch>,
+    pub(super) affected: u64,
+    pub(super) returned: Option<RecordBatch>,
     /// Whether a row gets another key than it has.
-    has_new_keys: bool,
+    pub(super) has_new_keys: bool,
 }
 
 /// A change that changes nothing.
@@ -51,6 +51,11 @@ impl Run {
         plan: &Arc<ChangePlan>,
         given: &Arc<Given>,
     ) -> Result<std::result::Result<Option<Started>, bool>> {
+        if let Some(transaction) = &self.transaction
+            && (plan.is_keyed() || plan.resolves_conflicts())
+        {
+            transaction.settle_table(plan.table_name()).await?;
+        }
         let table = match self.table_of(plan) {
             Ok(table) => table,
             Err(is_old) => return Ok(Err(is_old)),
@@ -65,7 +70,7 @@ impl Run {
         };
         if !prepared.changes.is_empty() {
             let Prepared { changes, has_new_keys, .. } = prepared;
-            if let Err(error) = self.commit_keys(changes, has_new_keys).await {
+            if let Err(error) = self.commit_unread(changes, has_new_keys).await {
                 return Err(self.conflicting(error, plan, &table));
             }
             self.control.progress.add_rows(prepared.affected);
@@ -98,7 +103,7 @@ impl Run {
 
     /// The table that a change is about, if its plan is right for what the statement sees and may change; else whether the plan is to be
     /// made anew.
-    fn table_of(&self, plan: &ChangePlan) -> std::result::Result<Arc<Table>, bool> {
+    pub(super) fn table_of(&self, plan: &ChangePlan) -> std::result::Result<Arc<Table>, bool> {
         let transaction = self.transaction.as_ref();
         let snapshot = match transaction {
             None => self.session.engine().store().snapshot(),
@@ -124,7 +129,7 @@ impl Run {
     ///
     /// # Errors
     /// Those of reading, and of values.
-    async fn prepare_kept(
+    pub(super) async fn prepare_kept(
         &self,
         (plan, given): (&Arc<ChangePlan>, &Given),
         table: &Arc<Table>,

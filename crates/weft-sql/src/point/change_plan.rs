@@ -135,6 +135,11 @@ impl ChangePlan {
         self.basis.is_hidden(snapshot, schema)
     }
 
+    /// The name of its table.
+    pub(super) fn table_name(&self) -> &str {
+        self.basis.table_name()
+    }
+
     /// The table in a snapshot, as [`Basis::table`].
     pub(super) fn table(
         &self,

@@ -94,6 +94,38 @@ fn statements_see_what_is_committed_when_they_begin() {
 }
 
 #[test]
+fn a_transaction_sees_changes_that_it_has_not_applied_yet() {
+    let (_database, sessions) = waiting(2);
+    let [first, second] = &sessions[..] else { unreachable!() };
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        run(first, &["UPDATE t SET v = 10 WHERE k = 1", &format!("BEGIN ISOLATION LEVEL {level}")]);
+        run(first, &["UPDATE t SET v = v + 1 WHERE k = 1"]);
+        check(first, "SELECT v FROM t WHERE k = 1", &["11"]);
+        check(first, "SELECT v FROM t WHERE k = 2", &["20"]);
+        check(second, "SELECT v FROM t WHERE k = 1", &["10"]);
+        run(first, &["INSERT INTO t VALUES (7, 70)"]);
+        check(first, "SELECT v FROM t WHERE k = 7", &["70"]);
+        check(first, "SELECT count(*), sum(v) FROM t", &["4 131"]);
+        run(first, &["UPDATE t SET k = 8 WHERE k = 7"]);
+        check(first, "SELECT v FROM t WHERE k = 7", &[]);
+        check(first, "SELECT v FROM t WHERE k = 8", &["70"]);
+        run(first, &["DELETE FROM t WHERE k = 3"]);
+        check(first, "SELECT v FROM t WHERE k = 3", &[]);
+        run(first, &["INSERT INTO t VALUES (3, 30)", "DELETE FROM t WHERE k = 8", "SAVEPOINT s"]);
+        check(second, "SELECT v FROM t WHERE k = 3", &["30"]);
+        check_error(first, "INSERT INTO t VALUES (1, 0)", ErrorKind::UniqueViolation);
+        run(first, &["ROLLBACK TO s", "UPDATE t SET v = v + 1 WHERE k = 1"]);
+        run(first, &["UPDATE t SET v = v + 1 WHERE k = 1"]);
+        check(first, "SELECT k, v FROM t ORDER BY k", &["1 13", "2 20", "3 30"]);
+        run(first, &["COMMIT"]);
+        check(second, "SELECT k, v FROM t ORDER BY k", &["1 13", "2 20", "3 30"]);
+    }
+    // Nothing is left of a transaction that is rolled back.
+    run(first, &["BEGIN", "UPDATE t SET v = 0 WHERE k = 1", "ROLLBACK"]);
+    check(first, "SELECT v FROM t WHERE k = 1", &["13"]);
+}
+
+#[test]
 fn a_statement_waits_for_a_row_and_sees_what_has_become_of_it() {
     let (_database, sessions) = waiting(2);
     let [first, second] = &sessions[..] else { unreachable!() };
