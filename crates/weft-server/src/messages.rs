@@ -4,7 +4,7 @@
 //! whether its kind is expected, and whether its parts fill it. A message in the wrong form is answered with an error, as PostgreSQL
 //! does it; where it is not clear any more where the next one begins, the connection ends.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -23,9 +23,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::codec::{Framed, FramedParts};
 
 use crate::connection::{Connection, Extended, as_fatal, fatal};
 use crate::error::error;
+use crate::gathered::Gathered;
 
 /// How long a client may take until it has said who it is.
 const STARTUP_MAX: Duration = Duration::from_secs(60);
@@ -47,6 +49,12 @@ const PASSWORD_BYTES_MAX: usize = 65_535;
 
 /// The longest message with a statement or values, in bytes: what `pgwire` takes.
 const MESSAGE_BYTES_MAX: usize = 0x3fff_fffe;
+
+/// Kinds of messages whose answers are not sent before the next Sync or Flush.
+const ANSWERED_LATER: &[u8] = b"PBDEC";
+
+/// Kinds of messages that are handled without a wait for anything but the client.
+const HANDLED_AT_ONCE: &[u8] = b"BDHSC";
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +108,11 @@ pub(crate) async fn serve(
 ) -> PgWireResult<()> {
     let limit = Instant::now() + STARTUP_MAX;
     let Ok(negotiated) = timeout_at(limit, negotiate_tls(socket, tls)).await else { return Ok(()) };
-    let Some(mut socket) = negotiated? else { return Ok(()) };
+    let Some(socket) = negotiated? else { return Ok(()) };
+    let parts = socket.into_parts();
+    let mut gathered = FramedParts::new(Gathered::new(parts.io), parts.codec);
+    (gathered.read_buf, gathered.write_buf) = (parts.read_buf, parts.write_buf);
+    let mut socket = Framed::from_parts(gathered);
     let mut incoming = socket.read_buffer_mut().split();
     if socket.is_secure() && !incoming.is_empty() {
         // Another than the client may have sent it.
@@ -133,6 +145,9 @@ pub(crate) async fn serve(
             PgWireConnectionState::CopyInProgress(is_extended) => Some(is_extended),
             _ => None,
         };
+        let kind = (stage == Stage::Started).then_some(message[0]);
+        let is_one_of = |kinds: &[u8]| kind.is_some_and(|kind| kinds.contains(&kind));
+        socket.get_mut().hold(is_one_of(ANSWERED_LATER));
         let is_extended = in_copy.unwrap_or_else(|| b"PBEDCHS".contains(&message[0]));
         let done = match check(stage, &message, said_password) {
             Ok(()) => {
@@ -148,7 +163,10 @@ pub(crate) async fn serve(
                 let is_cancel = matches!(message, PgWireFrontendMessage::CancelRequest(_));
                 said_password |= stage == Stage::Password;
                 socket.set_transaction_status(connection.transaction_status());
-                let other_end = other_end(socket.get_ref())?;
+                let other_end = match is_one_of(HANDLED_AT_ONCE) {
+                    true => None,
+                    false => Some(other_end(socket.get_ref().stream())?),
+                };
                 let work = process_message(
                     message,
                     &mut socket,
@@ -159,8 +177,9 @@ pub(crate) async fn serve(
                     Arc::clone(connection.shared()),
                 );
                 let done = tokio::select! {
+                    biased;
                     done = work => done,
-                    () = until_gone(&other_end) => {
+                    () = until_gone(other_end.as_ref()) => {
                         log::debug!("a client went while its statement ran");
                         return Ok(());
                     }
@@ -172,7 +191,15 @@ pub(crate) async fn serve(
             }
             Err(error) => Err(error),
         };
+        let begins_copy = matches!(socket.state(), PgWireConnectionState::CopyInProgress(_));
+        if done.is_err() || begins_copy {
+            socket.get_mut().hold(false);
+        }
         match done {
+            // The client sends its rows once it has been told that it may.
+            Ok(()) if begins_copy && in_copy.is_none() => {
+                SinkExt::<PgWireBackendMessage>::flush(&mut socket).await?;
+            }
             Ok(()) => {}
             Err(PgWireError::IoError(error)) => return Err(error.into()),
             Err(error) if error.is_fatal() || stage != Stage::Started => {
@@ -197,8 +224,9 @@ fn other_end(stream: &MaybeTls) -> io::Result<std::net::TcpStream> {
     Ok(stream.as_fd().try_clone_to_owned()?.into())
 }
 
-/// Waits until the client has closed its end of a connection that does not block.
-async fn until_gone(other_end: &std::net::TcpStream) {
+/// Waits until the client has closed its end of a connection that does not block; forever without a handle of it.
+async fn until_gone(other_end: Option<&std::net::TcpStream>) {
+    let Some(other_end) = other_end else { return pending().await };
     let mut next = [0; 64];
     loop {
         tokio::time::sleep(GONE_INTERVAL).await;
