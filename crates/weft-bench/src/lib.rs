@@ -111,7 +111,11 @@ pub fn run(args: &BenchArgs) -> Result<(), BenchError> {
             summary = Some(table(&points) + &compression::summary(&points));
             points
         }
-        Experiment::Inlj(args) => inlj::run(args, &machine)?,
+        Experiment::Inlj(args) => {
+            let points = inlj::run(args, &machine)?;
+            summary = Some(table(&points) + &inlj::summary(&points));
+            points
+        }
         Experiment::Tpch(args) => {
             let (points, text) =
                 queried(&TPCH, &args.suite, &args.queries(), &machine, &mut verdict)?;

@@ -16,9 +16,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use weft_rt::background;
+use weft_store::ProbeCode;
 
 use crate::program::{Operand, Program, Register, Step};
 use crate::registers::Registers;
+
+mod probe;
+
+pub(crate) use probe::ProbeTier;
+pub use probe::{KeyField, ProbeShape};
 
 /// Makes code of programs.
 pub trait Compiler: fmt::Debug + Send + Sync {
@@ -34,6 +40,12 @@ pub trait Compiler: fmt::Debug + Send + Sync {
 
     /// The runs of a program, the code that they become, and that of the processor, in lines of text.
     fn explain(&self, program: &Program, reads: Option<&[Register]>) -> Vec<String>;
+
+    /// Code that looks tuples up in an index: a coroutine. `None` if it cannot be made, or there is no memory for it.
+    fn probe(&self, shape: &ProbeShape) -> Option<Arc<dyn ProbeCode>>;
+
+    /// The code of a probe, as by [`Compiler::explain`].
+    fn explain_probe(&self, shape: &ProbeShape) -> Vec<String>;
 }
 
 /// Compiled runs of one program.

@@ -7,6 +7,7 @@ use std::fmt;
 
 use futures::future::{BoxFuture, LocalBoxFuture};
 
+use crate::compile::ProbeShape;
 use crate::error::Result;
 use crate::profile::Facts;
 use crate::program::{Program, Register};
@@ -37,6 +38,11 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// What it has done, when the pipeline has ended.
     fn facts(&self) -> Facts {
         Facts::new()
+    }
+
+    /// What the code depends on that looks its tuples up in an index, if it does so.
+    fn probe(&self) -> Option<ProbeShape> {
+        None
     }
 
     /// Gives back what it has when the pipeline has ended well: for what takes long to drop, bit by bit. On a worker.

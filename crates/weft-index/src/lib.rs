@@ -17,6 +17,7 @@ pub use tree::directory::Flushed;
 pub use tree::load::BulkLoad;
 pub use tree::mode::{Boxed, Coroutines, Interleaved, Mode, Naive, Prefetching};
 pub use tree::places::Space;
+pub use tree::prefix_round::{NO_ROW, PrefixFound, PrefixRound, RoundFound};
 pub use tree::prefixes::{EntryBytes, PrefixCursor};
 pub use tree::range::{Direction, Entry, Range};
 pub use tree::resident::Resident;

@@ -17,6 +17,7 @@ pub(crate) mod interleave;
 pub(crate) mod load;
 pub(crate) mod mode;
 pub(crate) mod places;
+pub(crate) mod prefix_round;
 pub(crate) mod prefixes;
 pub(crate) mod range;
 pub(crate) mod resident;

@@ -11,14 +11,16 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, ir};
-use weft_exec::compile::{Code, Compiler, Scratch};
+use weft_exec::compile::{Code, Compiler, ProbeShape, Scratch};
 use weft_exec::program::{Program, Register};
 use weft_exec::registers::Registers;
 use weft_rt::memory::{Cache, Ledger};
+use weft_store::ProbeCode;
 
 use crate::call::{Function, Slot, execute};
 use crate::emit::{self, OutputValidity};
 use crate::native::{Pages, note_for_perf};
+use crate::probe::{self, Probe, ProbeFunctions};
 use crate::run::{Run, Shape, ranges, run};
 
 /// Compiles programs for the processor that the process runs on.
@@ -35,6 +37,7 @@ pub struct JitCompiler {
 #[derive(Default)]
 struct Kept {
     code: HashMap<String, Arc<RunCode>>,
+    probes: HashMap<ProbeShape, Arc<ProbeFunctions>>,
     bytes: u64,
 }
 
@@ -99,8 +102,7 @@ impl JitCompiler {
         self.steps.fetch_add(shape.steps.len() as u64, Ordering::Relaxed);
         self.took_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         let mut kept = self.kept();
-        let most = self.ledger.limit() / KEPT_DIVISOR;
-        let gone = (kept.bytes > most).then(|| std::mem::take(&mut *kept));
+        let gone = self.make_room(&mut kept);
         kept.bytes += code.pages.bytes();
         kept.code.insert(key, code.clone());
         drop(kept);
@@ -148,6 +150,45 @@ impl JitCompiler {
             self.isa.default_call_conv(),
         );
         Some((made(&*self.isa, function, is_shown)?, validity))
+    }
+
+    /// The functions of a probe, and whether they were made now.
+    fn probe_functions(&self, shape: &ProbeShape) -> Option<(Arc<ProbeFunctions>, bool)> {
+        if let Some(functions) = self.kept().probes.get(shape) {
+            return Some((functions.clone(), false));
+        }
+        let [ramp, resume] = self.made_probe(shape, false);
+        let (ramp, resume) = (ramp?.bytes, resume?.bytes);
+        let (pages, starts) = Pages::new(&[&ramp, &resume], &self.ledger)?;
+        let named = [
+            (starts[0], ramp.len(), "weft::probe_ramp".to_owned()),
+            (starts[1], resume.len(), "weft::probe_resume".to_owned()),
+        ];
+        note_for_perf(&pages, &named);
+        let functions = Arc::new(ProbeFunctions::new(pages, &starts));
+        let gone = {
+            let mut kept = self.kept();
+            let gone = self.make_room(&mut kept);
+            kept.bytes += functions.pages.bytes();
+            kept.probes.insert(shape.clone(), functions.clone());
+            gone
+        };
+        drop(gone);
+        Some((functions, true))
+    }
+
+    /// The ramp and the resume function of a probe.
+    pub(crate) fn made_probe(&self, shape: &ProbeShape, is_shown: bool) -> [Option<Made>; 2] {
+        let (config, call) = (self.isa.frontend_config(), self.isa.default_call_conv());
+        let functions =
+            [probe::ramp_function(config, call), probe::resume_function(shape, config, call)];
+        functions.map(|function| made(&*self.isa, function, is_shown))
+    }
+
+    /// All code that is kept, if it is too much.
+    fn make_room(&self, kept: &mut Kept) -> Option<Kept> {
+        let most = self.ledger.limit() / KEPT_DIVISOR;
+        (kept.bytes > most).then(|| std::mem::take(kept))
     }
 
     fn runs_of(&self, program: &Program, reads: Option<&[Register]>) -> Vec<Run> {
@@ -266,6 +307,38 @@ impl Compiler for JitCompiler {
         }
         lines
     }
+
+    fn probe(&self, shape: &ProbeShape) -> Option<Arc<dyn ProbeCode>> {
+        let began = Instant::now();
+        let (functions, is_new) = self.probe_functions(shape)?;
+        let took = if is_new { began.elapsed() } else { Duration::ZERO };
+        Some(Arc::new(Probe { functions, shape: shape.clone(), took }))
+    }
+
+    fn explain_probe(&self, shape: &ProbeShape) -> Vec<String> {
+        let keys = match &shape.keys {
+            Some(keys) => format!("keys of {} integers made by it", keys.len()),
+            None => "keys made by the interpreter".to_owned(),
+        };
+        let mut lines = vec![format!(
+            "coroutine that looks up in the index, {} descents at a time, {keys}",
+            probe::WINDOW
+        )];
+        let [ramp, resume] = self.made_probe(shape, true);
+        lines.extend(shown(ramp, "its ramp", self.isa.name()));
+        lines.extend(shown(resume, "its resume function", self.isa.name()));
+        lines
+    }
+}
+
+/// The two texts of a function, in lines.
+fn shown(made: Option<Made>, name: &str, isa: &str) -> Vec<String> {
+    let Some(Made { bytes, texts: Some((code, machine)) }) = made else { return Vec::new() };
+    let mut lines = vec![format!("  {name}:")];
+    lines.extend(code.lines().map(|line| format!("    {line}")));
+    lines.push(format!("  {} bytes of {isa} for it:", bytes.len()));
+    lines.extend(machine.lines().map(|line| format!("    {line}")));
+    lines
 }
 
 /// The code of a program.

@@ -57,9 +57,9 @@ const WAITS: u64 = 1;
 const ENDED: u64 = 2;
 
 /// What functions of a callee and resume functions say.
-const SUSPENDED: u64 = 0;
-const READY: u64 = 1;
-const PANICKED: u64 = 2;
+pub(crate) const SUSPENDED: u64 = 0;
+pub(crate) const READY: u64 = 1;
+pub(crate) const PANICKED: u64 = 2;
 
 thread_local! {
     /// What the callee has panicked with, until the future goes on with it.
@@ -75,7 +75,7 @@ pub type Found = [u64; RESULT_WORDS];
 /// The functions through which generated code awaits an asynchronous function, in the order in which it loads them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct Functions {
+pub(crate) struct Functions {
     start: unsafe extern "C" fn(*mut u8, *mut u8, *const u8, u64, *mut Found) -> u64,
     poll: unsafe extern "C" fn(*mut u8, *mut u8, *mut Found) -> u64,
 }
@@ -88,6 +88,28 @@ pub struct Callee<'e, F> {
     slot: Layout,
     call: F,
     environment: PhantomData<&'e F>,
+}
+
+impl<F> Callee<'_, F> {
+    /// What generated code reaches it through.
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// What functions are given to call it.
+    pub(crate) fn environment(&self) -> *const u8 {
+        (&raw const self.call).cast()
+    }
+
+    /// The layout of its future.
+    pub(crate) fn slot(&self) -> Layout {
+        self.slot
+    }
+
+    /// What drops its future where it waits.
+    pub(crate) fn discard(&self) -> unsafe fn(*mut u8) {
+        self.discard
+    }
 }
 
 impl<'e, F, G> Callee<'e, F>
@@ -159,7 +181,7 @@ unsafe extern "C" fn poll<G: Future<Output = Found>>(
         }
         Ok(Poll::Pending) => SUSPENDED,
         Err(panic) => {
-            PANIC.set(Some(panic));
+            note_panic(panic);
             PANICKED
         }
     }
@@ -186,7 +208,7 @@ type Ramp = unsafe extern "C" fn(
     *const u8,
 ) -> u64;
 /// A resume function: the frame and the context.
-type Resume = unsafe extern "C" fn(*mut u8, *mut u8) -> u64;
+pub(crate) type Resume = unsafe extern "C" fn(*mut u8, *mut u8) -> u64;
 
 /// The code of a loop of calls, for all callees.
 #[derive(Debug)]
@@ -263,25 +285,25 @@ fn layout(slot: Layout) -> (Layout, usize) {
 }
 
 /// What frames, and the slots in them, are aligned to.
-const FRAME_ALIGN: usize = 64;
+pub(crate) const FRAME_ALIGN: usize = 64;
 
-/// Frames that a worker keeps for the next coroutines, and how large they may be, in bytes.
+/// Frames that a worker keeps for the next coroutines, and how many bytes they may have together.
 const POOLED: usize = 256;
-const POOLED_BYTES_MAX: usize = 4096;
+const POOLED_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
     static POOL: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Memory of a frame.
-struct Frame {
+pub(crate) struct Frame {
     memory: NonNull<u8>,
     layout: Layout,
 }
 
 impl Frame {
     /// A frame of the worker's pool, or a new one.
-    fn new(layout: Layout) -> Frame {
+    pub(crate) fn new(layout: Layout) -> Frame {
         let pooled = POOL.with_borrow_mut(|pool| {
             let at = pool.iter().rposition(|frame| frame.layout == layout)?;
             Some(pool.swap_remove(at))
@@ -294,22 +316,31 @@ impl Frame {
         })
     }
 
+    /// Where it lies.
+    pub(crate) fn memory(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+
     /// Gives the frame to the pool of the worker that it is on.
-    fn give_back(self) {
-        if self.layout.size() > POOLED_BYTES_MAX {
-            return;
-        }
+    pub(crate) fn give_back(self) {
         // While a thread ends its pool may be gone.
         let mut frame = Some(self);
         POOL.try_with(|pool| {
             if let Ok(mut pool) = pool.try_borrow_mut()
                 && pool.len() < POOLED
+                && let Some(given) = &frame
+                && bytes_of(&pool) + given.layout.size() <= POOLED_BYTES_MAX
             {
                 pool.extend(frame.take());
             }
         })
         .ok();
     }
+}
+
+/// Bytes of frames.
+fn bytes_of(frames: &[Frame]) -> usize {
+    frames.iter().map(|frame| frame.layout.size()).sum()
 }
 
 impl Drop for Frame {
@@ -380,10 +411,7 @@ impl Future for Calls<'_> {
         };
         match said {
             SUSPENDED => Poll::Pending,
-            PANICKED => match PANIC.take() {
-                Some(panic) => resume_unwind(panic),
-                None => unreachable!("a panic has a payload"),
-            },
+            PANICKED => resume_panic(),
             _ => Poll::Ready(()),
         }
     }
@@ -401,7 +429,20 @@ impl Drop for Calls<'_> {
     }
 }
 
-fn signature(call: CallConv, parameters: usize) -> Signature {
+/// Keeps a panic until the coroutine's future goes on with it ([`resume_panic`]).
+pub(crate) fn note_panic(panic: Box<dyn Any + Send>) {
+    PANIC.set(Some(panic));
+}
+
+/// Goes on with the panic that a callee has panicked with.
+pub(crate) fn resume_panic() -> ! {
+    match PANIC.take() {
+        Some(panic) => resume_unwind(panic),
+        None => unreachable!("a panic has a payload"),
+    }
+}
+
+pub(crate) fn signature(call: CallConv, parameters: usize) -> Signature {
     let mut signature = Signature::new(call);
     signature.params.extend((0..parameters).map(|_| AbiParam::new(types::I64)));
     signature.returns.push(AbiParam::new(types::I64));
@@ -537,7 +578,7 @@ fn resume_function(config: TargetFrontendConfig, call: CallConv) -> Function {
     function
 }
 
-fn call_of(
+pub(crate) fn call_of(
     b: &mut FunctionBuilder<'_>,
     signature: cranelift_codegen::ir::SigRef,
     function: Value,

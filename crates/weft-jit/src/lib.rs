@@ -10,6 +10,7 @@
 //! - `native` has pages of machine code, which are writable or executable and never both.
 //! - [`compiler`] compiles programs, keeps code by shape within the memory budget, and explains it. `call` executes code on registers.
 //! - [`coroutine`] is what a generated function is that waits: a frame, a function that starts it, one that resumes it.
+//! - `probe` is the coroutine of an index-nested-loop join: it makes keys of tuples and awaits the descents of an index.
 //!
 //! *Errors.* Generated code notices overflow, division by zero and casts without a result, and leaves the vector to the interpreter: which
 //! error there is, and of which row, is the interpreter's to say.
@@ -24,6 +25,7 @@ mod emit;
 mod emit_numbers;
 mod helpers;
 mod native;
+mod probe;
 pub mod run;
 
 pub use compiler::JitCompiler;

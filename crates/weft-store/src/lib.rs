@@ -73,7 +73,7 @@ pub use group_rows::ScanRows;
 pub use index::{
     Check, Constraints, ForeignKey, IndexColumn, IndexDefinition, IndexEnds, IndexScan,
     IndexScanOptions, KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches,
-    KeyRange, Unknowns,
+    KeyRange, ProbeCode, ProbeRound, Probed, Unknowns,
 };
 pub use point::{KeyedRow, ResidentRow};
 pub use row_group::ROW_GROUP_ROWS_MAX;
@@ -90,7 +90,7 @@ pub use store::{StatementLocks, Store, StoreOptions, StoreStats};
 pub use table::{ColumnResidence, Table};
 pub use transaction::{Isolation, Transaction};
 pub use weft_codec::{Op, Predicate, Scalar, Zone};
-pub use weft_index::IndexError;
+pub use weft_index::{IndexError, KeyColumn, NO_ROW, PrefixFound};
 pub use writer::{PartitionWriter, TableWriter, WriterOptions, WrittenGroups};
 
 /// Version of the format of the files.

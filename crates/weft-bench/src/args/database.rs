@@ -358,6 +358,10 @@ pub struct InljArgs {
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub tuples_per_coroutine: u32,
 
+    /// Whether lookups run as generated coroutines: never, always or auto; a list compares them
+    #[arg(long, value_delimiter = ',', default_value = "never", value_name = "LIST", value_parser = ["never", "always", "auto"])]
+    pub compile: Vec<String>,
+
     /// Run the queries by scanning, too
     #[arg(long)]
     pub compare_scan: bool,

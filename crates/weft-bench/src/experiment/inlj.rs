@@ -5,12 +5,15 @@
 //! that other experiments do without. What counts as the database is what a query reads of it: a scan of columns leaves most of a
 //! table alone, so of the whole database a fifth would hold everything that is asked for. Memory for the part that is to be cached comes
 //! beside some for the operators; a run whose time does not count fills it. Drivers take turns. Every answer is checked: against the known one, or the first run's.
+//!
+//! With `--compile` lookups run as generated coroutines (`weft-jit`'s `probe`), and without; processor times are compared.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft::{Database, DatabaseOptions, QueryResult, Session};
 use weft_rt::memory::heap;
+use weft_rt::process_time;
 
 use super::apart;
 use super::measured::Measured;
@@ -18,7 +21,7 @@ use crate::answer::{Answer, TextRows, limit_of, text_rows};
 use crate::args::{InljArgs, distinct};
 use crate::data::progress_bar;
 use crate::error::BenchError;
-use crate::report::{Machine, Point};
+use crate::report::{Machine, Point, units};
 use crate::workload::{Query, TPCH, WorkloadError};
 use crate::{resident, sampler};
 
@@ -45,6 +48,8 @@ struct Way<'a> {
     cached: f64,
     /// By indexes, or by scanning.
     by_index: bool,
+    /// When lookups are compiled.
+    compile: &'a str,
 }
 
 /// Makes and loads the database if needed, and runs the queries.
@@ -69,14 +74,14 @@ pub fn run(args: &InljArgs, machine: &Machine) -> Result<Vec<Point>, BenchError>
             let mut runs = Vec::with_capacity(repetitions);
             // The first fills the cache.
             for repetition in 0..=repetitions {
-                let (measured, rows) = run_once(&database, &session, query)?;
+                let (run, rows) = run_once(&database, &session, query)?;
                 check(query, &mut answer, rows)?;
                 if repetition > 0 {
-                    runs.push(measured);
+                    runs.push(run);
                 }
                 bar.inc(1);
             }
-            runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            runs.sort_by(|a, b| a.measured.seconds.total_cmp(&b.measured.seconds));
             points.push(point(&runs, of_way(args, machine, query, way)));
             drop((session, database));
             heap::trim(0, 0);
@@ -94,10 +99,12 @@ fn ways(args: &InljArgs) -> Vec<Way<'_>> {
     for threads in threads {
         for cached in args.fractions() {
             for driver in &args.driver {
-                let way = Way { threads, driver, cached, by_index: true };
-                ways.push(way);
-                if args.compare_scan {
-                    ways.push(Way { by_index: false, ..way });
+                for compile in &args.compile {
+                    let way = Way { threads, driver, cached, by_index: true, compile };
+                    ways.push(way);
+                    if args.compare_scan {
+                        ways.push(Way { by_index: false, ..way });
+                    }
                 }
             }
         }
@@ -126,7 +133,7 @@ fn prepare(args: &InljArgs) -> Result<(), BenchError> {
 /// What a query reads of a database of which nothing is in memory and everything fits there, bytes.
 fn bytes_read(args: &InljArgs, query: &Query, by_index: bool) -> Result<u64, BenchError> {
     let threads = distinct(&args.common.threads()).into_iter().max().unwrap_or(1);
-    let way = Way { threads, driver: "auto", cached: 1.0, by_index };
+    let way = Way { threads, driver: "auto", cached: 1.0, by_index, compile: "never" };
     let database = open_at(&args.database(), &options(&way, None))?;
     let session = database.session().map_err(WorkloadError::statement(query.name()))?;
     set(&session, query, &way, args)?;
@@ -173,6 +180,7 @@ fn set(
         ("index_scan", "never".to_owned()),
         ("index_join_tuples", args.tuples_per_coroutine.to_string()),
         ("io_depth", depth.to_string()),
+        ("compile", way.compile.to_owned()),
     ] {
         let set = session.execute(&format!("SET {name} = '{value}'"));
         set.map_err(WorkloadError::statement(query.name()))?;
@@ -180,24 +188,31 @@ fn set(
     Ok(())
 }
 
+/// A run, and the processor time that the process took for it.
+struct Run {
+    measured: Measured,
+    processor: Duration,
+}
+
 fn run_once(
     database: &Database,
     session: &Session,
     query: &Query,
-) -> Result<(Measured, TextRows), BenchError> {
+) -> Result<(Run, TextRows), BenchError> {
     resident::reset_peak();
-    let before = database.stats();
+    let (before, processor_before) = (database.stats(), process_time());
     let timed = || {
         let start = Instant::now();
         let batches = session.query(query.sql).and_then(QueryResult::collect);
         (batches, start.elapsed().as_secs_f64())
     };
     let ((batches, seconds), over_time) = sampler::watch(database, timed);
+    let processor = process_time() - processor_before;
     let batches = batches.map_err(WorkloadError::statement(query.name()))?;
     let measured = Measured::new(seconds, &before, &database.stats(), over_time);
     let rows =
         text_rows(&batches).map_err(|source| WorkloadError::Text { what: query.name(), source })?;
-    Ok((measured, rows))
+    Ok((Run { measured, processor }, rows))
 }
 
 /// Checks an answer, or makes it the one that later ones are compared with.
@@ -219,9 +234,10 @@ fn wrong(query: &Query, source: crate::answer::AnswerError) -> WorkloadError {
 /// What the runs of a way have in common.
 fn of_way(args: &InljArgs, machine: &Machine, query: &Query, way: &Way<'_>) -> Point {
     let scanned = if way.by_index { "" } else { ", scan" };
+    let compiled = if way.compile == "never" { "" } else { ", compiled" };
     Point {
         experiment: "inlj".to_owned(),
-        pattern: Some(format!("{}{scanned}", query.name())),
+        pattern: Some(format!("{}{scanned}{compiled}", query.name())),
         query: Some(query.number),
         driver: way.driver.to_owned(),
         device: machine.device.clone(),
@@ -229,20 +245,57 @@ fn of_way(args: &InljArgs, machine: &Machine, query: &Query, way: &Way<'_>) -> P
         depth: if way.driver == "blocking" { 1 } else { args.depth },
         cached: Some(way.cached),
         scale: Some(args.scale),
+        compile: Some(way.compile.to_owned()),
         ..Point::default()
     }
 }
 
 /// The point of runs in the order of their times.
-fn point(runs: &[Measured], of_way: Point) -> Point {
+fn point(runs: &[Run], of_way: Point) -> Point {
+    let mut processor: Vec<Duration> = runs.iter().map(|run| run.processor).collect();
+    processor.sort_unstable();
     Point {
         repetitions: runs.len() as u32,
-        seconds_min: runs.first().map(|run| run.seconds),
-        seconds_max: runs.last().map(|run| run.seconds),
-        resident_bytes_peak: runs.iter().filter_map(|run| run.resident_bytes).max(),
+        seconds_min: runs.first().map(|run| run.measured.seconds),
+        seconds_max: runs.last().map(|run| run.measured.seconds),
+        processor_seconds: Some(processor[processor.len() / 2].as_secs_f64()),
+        resident_bytes_peak: runs.iter().filter_map(|run| run.measured.resident_bytes).max(),
         answer: Some("correct".to_owned()),
-        ..runs[runs.len() / 2].point(of_way)
+        ..runs[runs.len() / 2].measured.point(of_way)
     }
+}
+
+/// How much processor time compiled lookups take of that of the others, in words.
+pub fn summary(points: &[Point]) -> String {
+    let mut text = String::new();
+    let is_compiled = |point: &&Point| point.compile.as_deref().is_some_and(|mode| mode != "never");
+    for point in points.iter().filter(is_compiled) {
+        let name = |point: &Point| {
+            point.pattern.as_deref().map(|name| name.trim_end_matches(", compiled").to_owned())
+        };
+        let other = points.iter().find(|other| {
+            other.compile.as_deref() == Some("never")
+                && name(other) == name(point)
+                && other.driver == point.driver
+                && other.cached == point.cached
+                && other.threads == point.threads
+        });
+        let Some((other, (of_other, of_point))) = other
+            .and_then(|other| Some((other, other.processor_seconds.zip(point.processor_seconds)?)))
+        else {
+            continue;
+        };
+        text.push_str(&format!(
+            "{}, {}, {} cached: compiled ({}) {} times the processor time, {} times the time\n",
+            name(point).unwrap_or_default(),
+            point.driver,
+            units::percent(point.cached.unwrap_or(0.0)),
+            point.compile.as_deref().unwrap_or_default(),
+            units::number(of_point / of_other),
+            units::number(point.seconds / other.seconds),
+        ));
+    }
+    text
 }
 
 /// Fills in how much faster each point is than the blocking driver's.

@@ -1,4 +1,4 @@
-//! How fast one thread runs TPC-H queries 1 and 6 in memory: rows per second of the whole query, of the scan that decodes
+//! How fast one thread runs TPC-H queries 1 and 6 in memory: rows per second of the whole query, interpreted and compiled, of the scan that decodes
 //! their columns, and of a loop written by hand over what it decodes.
 //!
 //! The loop runs over each batch twice, and the second time counts: the engine, too, works on what is in the core's caches. It
@@ -26,6 +26,7 @@ use crate::workload::{Query, TPCH, WorkloadError};
 
 /// What is measured of a query.
 const WHOLE: &str = "query";
+const COMPILED: &str = "query, compiled";
 const DECODING: &str = "decoding";
 const BY_HAND: &str = "by hand";
 
@@ -41,12 +42,16 @@ pub fn run(args: &RateArgs, machine: &Machine) -> Result<Vec<Point>, BenchError>
     let database = rate.load()?;
     let memory_bytes = database.stats().memory_limit;
     let bar = progress_bar("runs").with_message("rate");
-    bar.set_length(2 * 2 * u64::from(args.common.repeat));
+    bar.set_length(2 * 3 * u64::from(args.common.repeat));
     let mut done = || bar.inc(1);
-    let of_queries = [
-        rate.queries(&database, &TPCH.queries[0], &mut done)?,
-        rate.queries(&database, &TPCH.queries[5], &mut done)?,
-    ];
+    let mut of_queries = Vec::new();
+    for query in [&TPCH.queries[0], &TPCH.queries[5]] {
+        let (seconds, answer) = rate.queries(&database, query, "never", &mut done)?;
+        let (compiled, of_compiled) = rate.queries(&database, query, "always", &mut done)?;
+        let expected = Answer::of_run(answer.clone(), &[], None);
+        expected.check(&of_compiled).map_err(|source| wrong(query, source))?;
+        of_queries.push((seconds, compiled, answer));
+    }
     drop(database);
     let of_loops = [
         rate.loops::<Query1>(memory_bytes, &TPCH.queries[0], &mut done)?,
@@ -55,14 +60,19 @@ pub fn run(args: &RateArgs, machine: &Machine) -> Result<Vec<Point>, BenchError>
     bar.finish_and_clear();
     let mut points = Vec::new();
     let queries = [&TPCH.queries[0], &TPCH.queries[5]].into_iter().zip(&of_queries);
-    for ((query, (seconds, answer)), loops) in queries.zip(&of_loops) {
+    for ((query, (seconds, compiled, answer)), loops) in queries.zip(&of_loops) {
         let kept = |row: &Vec<String>| match query.number {
             1 => SUMS.iter().map(|&column| row[column].clone()).collect(),
             _ => row.clone(),
         };
         let expected = Answer::of_run(answer.iter().map(kept).collect(), &[], None);
         expected.check(&loops.answer).map_err(|source| wrong(query, source))?;
-        points.push(rate.point(query, WHOLE, seconds, loops.rows));
+        let of_mode = |what, seconds, compile: &str| Point {
+            compile: Some(compile.to_owned()),
+            ..rate.point(query, what, seconds, loops.rows)
+        };
+        points.push(of_mode(WHOLE, seconds, "never"));
+        points.push(of_mode(COMPILED, compiled, "always"));
         points.push(rate.point(query, DECODING, &loops.decoding, loops.rows));
         points.push(rate.point(query, BY_HAND, &loops.by_hand, loops.rows));
     }
@@ -72,15 +82,16 @@ pub fn run(args: &RateArgs, machine: &Machine) -> Result<Vec<Point>, BenchError>
 /// What the points say, in words.
 pub fn summary(points: &[Point]) -> String {
     let mut text = String::new();
-    for query in points.chunks_exact(3) {
-        let [whole, decoding, by_hand] = [0, 1, 2].map(|part| query[part].seconds);
+    for query in points.chunks_exact(4) {
+        let [whole, compiled, decoding, by_hand] = [0, 1, 2, 3].map(|part| query[part].seconds);
         let name = query[0].pattern.as_deref().and_then(|name| name.split(' ').next());
         text.push_str(&format!(
             "{}: the query takes {} times as long as the loop by hand over decoded vectors, {} times \
-             as long as decoding and the loop\n",
+             as long as decoding and the loop; compiled {} times as long as interpreted\n",
             name.unwrap_or_default(),
             units::number(whole / by_hand),
             units::number(whole / (decoding + by_hand)),
+            units::number(compiled / whole),
         ));
     }
     text
@@ -115,15 +126,17 @@ impl Rate<'_> {
         Ok(open(1)?)
     }
 
-    /// Times of a query whose columns are in memory, and its answer.
+    /// Times of a query, compiled or not, whose columns are in memory, and its answer.
     fn queries(
         &self,
         database: &Database,
         query: &Query,
+        compile: &str,
         done: &mut dyn FnMut(),
     ) -> Result<(Vec<f64>, TextRows), BenchError> {
         let failed = || WorkloadError::statement(query.name());
         let session = database.session().map_err(failed())?;
+        session.execute(&format!("SET compile = '{compile}'")).map_err(failed())?;
         let once = || {
             let start = Instant::now();
             let batches = session.query(query.sql).and_then(QueryResult::collect)?;

@@ -7,11 +7,12 @@ use serde_json::Value;
 use super::{Point, ReportError};
 
 /// The columns in order. A value that a point lacks leaves its cell empty.
-pub const COLUMNS: [&str; 71] = [
+pub const COLUMNS: [&str; 73] = [
     "experiment",
     "pattern",
     "query",
     "variant",
+    "compile",
     "suspends",
     "batch",
     "workload",
@@ -71,6 +72,7 @@ pub const COLUMNS: [&str; 71] = [
     "bytes_on_disk",
     "reads",
     "reads_shared",
+    "processor_seconds",
     "optimum_gb_per_s",
     "ratio_to_naive",
     "ratio_to_blocking",

@@ -34,6 +34,9 @@ pub struct Point {
     /// how a function was called, for `coroutine`: `async-fn`, `generated` or `boxed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
+    /// When pipelines and lookups were compiled, for `inlj` and `rate`: `never`, `always` or `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compile: Option<String>,
     /// Whether each call suspended once, for `coroutine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspends: Option<bool>,
@@ -194,6 +197,9 @@ pub struct Point {
     /// Lookups that waited for a read another one had already started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_shared: Option<u64>,
+    /// Processor time of the process in the median run, seconds, for `inlj`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_seconds: Option<f64>,
     /// Best throughput that the measured device and memory bandwidths permit, 10^9 bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimum_gb_per_s: Option<f64>,
@@ -345,6 +351,7 @@ variant              probe: naive | ermia | amac-mk | coro-mk | coro-fn-mk;
                      tpcc, ycsb: naive | ermia | amac-mk | coro-mk | coro-fn-mk | corobase-fn |
                      corobase | corobase-hard | hybrid;
                      coroutine: async-fn | generated | boxed
+compile              inlj, rate: when pipelines and lookups were compiled: never | always | auto
 suspends             coroutine: true if each call suspended once
 batch                probe: lookups in flight at a time; tpcc, ycsb: transactions of a thread
 workload             tpcc: tpcc | tpccr | tpcch; ycsb: read | update | rmw | mixed | insert | scan
@@ -407,6 +414,7 @@ decompress_ns        processor time of decompressing a byte, counted as it was b
 bytes_on_disk        bytes that a database or a column takes on its devices
 reads                reads sent to the device
 reads_shared         lookups that waited for a read started by another
+processor_seconds    inlj: processor time of the process
 optimum_gb_per_s     best throughput that device and memory bandwidth permit, 10^9 bytes/s
 ratio_to_naive       probe: keys per second / those of naive, same index and threads;
                      tpcc, ycsb: the same of transactions per second of processor time

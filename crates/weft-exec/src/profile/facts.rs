@@ -7,6 +7,8 @@ pub enum Unit {
     Count,
     /// Bytes.
     Bytes,
+    /// Hundredths.
+    Percent,
 }
 
 /// A number worth knowing.
@@ -27,6 +29,11 @@ impl Fact {
     /// So many things.
     pub fn count(name: &'static str, value: u64) -> Fact {
         Fact { name, value, unit: Unit::Count }
+    }
+
+    /// So many hundredths.
+    pub fn percent(name: &'static str, value: u64) -> Fact {
+        Fact { name, value, unit: Unit::Percent }
     }
 
     /// So many bytes.

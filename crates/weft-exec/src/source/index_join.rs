@@ -7,38 +7,43 @@
 //! program. What a tuple matches comes in rounds of bounded size. With the blocking driver the same code is the
 //! synchronous join.
 //!
+//! Where code is generated (`compile.rs`), a coroutine's keys are made and looked up by a generated coroutine.
+//!
 //! Tuples that come out have the address of the outer tuple as their first column, from which the program loads what it
 //! needs of it, and then, for pairs, the columns of the inner row, or for marks whether there is a match.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use arrow_array::{
     Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
     new_null_array,
 };
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, MutableBuffer, NullBuffer};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, MutableBuffer};
+use arrow_schema::{DataType, Schema};
 use futures::FutureExt;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use weft_rt::memory::Holder;
-use weft_store::{KeyLookup, KeyLookups, KeyMatches, Unknowns};
+use weft_store::{KeyColumn, KeyLookup, KeyLookups, KeyMatches, Unknowns};
 
 use super::batches::BatchTuples;
 use crate::arrow::ColumnBuilder;
+use crate::compile::{KeyField, ProbeShape, ProbeTier};
 use crate::error::{ExecError, Result};
 use crate::interpret::{Advance, Interpreter};
 use crate::lane::Lane;
 use crate::pace::Pace;
 use crate::pipeline::{Morsel, Source, Tuples};
 use crate::profile::{Fact, Facts};
-use crate::program::{Program, Register};
+use crate::program::{Program, Register, Step};
 use crate::query::Context;
 use crate::selection::Selected;
 use crate::sink::Stored;
 use crate::spill::frozen::Frozen;
 use crate::spill::reader::Reader;
+use crate::tuple::Field;
 use crate::vector::VECTOR_ROWS_MAX;
 
 /// Outer tuples of a coroutine, unless another number is asked for: as few as make its start cheap beside them (Umbra, section 5).
@@ -86,6 +91,18 @@ pub struct OuterKeys {
     pub columns: Vec<(Register, DataType)>,
 }
 
+impl OuterKeys {
+    /// The field of tuples that a register is loaded from, if nothing else makes it.
+    fn field(&self, register: Register) -> Option<Field> {
+        self.program.steps.iter().find_map(|step| match step {
+            Step::Load { layout, field, out, .. } if *out == register => {
+                Some(layout.fields()[*field])
+            }
+            _ => None,
+        })
+    }
+}
+
 /// Looks up outer tuples in an index.
 #[derive(Debug)]
 pub struct IndexJoin {
@@ -106,6 +123,8 @@ struct Shared {
     /// Outer tuples of a coroutine, at most.
     tuples_max: usize,
     opened: OnceLock<Opened>,
+    /// Whether keys are looked up by generated code, once the source is open.
+    tier: OnceLock<Option<Arc<ProbeTier>>>,
     /// What NOT IN has to know of the inner rows, once a coroutine has asked.
     unknowns: OnceLock<Unknowns>,
 }
@@ -150,9 +169,18 @@ impl IndexJoin {
         tuples_max: usize,
     ) -> IndexJoin {
         assert!((1..=VECTOR_ROWS_MAX).contains(&tuples_max), "{tuples_max} tuples of a coroutine");
-        let (opened, unknowns) = (OnceLock::new(), OnceLock::new());
-        let shared =
-            Shared { outer, keys, kind, lookup, inner, residual, tuples_max, opened, unknowns };
+        let shared = Shared {
+            outer,
+            keys,
+            kind,
+            lookup,
+            inner,
+            residual,
+            tuples_max,
+            opened: OnceLock::new(),
+            tier: OnceLock::new(),
+            unknowns: OnceLock::new(),
+        };
         IndexJoin { shared: Arc::new(shared), plan: OnceLock::new() }
     }
 }
@@ -164,21 +192,34 @@ impl Source for IndexJoin {
 
     fn facts(&self) -> Facts {
         let stats = self.shared.lookup.stats();
-        vec![
+        let mut facts = vec![
             Fact::count("outer tuples", self.tuples()),
             Fact::count("keys looked up", stats.keys),
             Fact::count("rows found", stats.found),
             Fact::count("rows fetched", stats.fetched),
-        ]
+        ];
+        if let Some(Some(tier)) = self.shared.tier.get()
+            && let Some(code) = tier.code()
+        {
+            let share = 100 * stats.keys_by_code / stats.keys.max(1);
+            facts.push(Fact::percent("keys by generated coroutines", share));
+            facts.push(Fact::bytes("their code", code.bytes()));
+        }
+        facts
+    }
+
+    fn probe(&self) -> Option<ProbeShape> {
+        Some(self.shared.shape())
     }
 
     fn open<'a>(&'a self, context: &'a Context) -> BoxFuture<'a, Result<()>> {
         let stored = self.shared.outer.get();
-        let mut tuples = 0;
+        let tuples = self.tuples();
+        let mut in_memory = 0;
         let pages = stored.map_or(&[][..], |stored| &stored.memory.pages);
         let ends = pages.iter().map(|stored| {
-            tuples += stored.page.tuples();
-            tuples
+            in_memory += stored.page.tuples();
+            in_memory
         });
         let plan = Plan {
             ends: ends.collect(),
@@ -192,6 +233,11 @@ impl Source for IndexJoin {
             for_keys: Mutex::default(),
             for_residual: Mutex::default(),
         });
+        let tier = || {
+            let compiling = context.compiling.as_ref()?;
+            ProbeTier::new(compiling, self.shared.shape(), tuples)
+        };
+        self.shared.tier.get_or_init(tier);
         async { Ok(()) }.boxed()
     }
 
@@ -342,8 +388,8 @@ struct Joining {
     lookups: Option<KeyLookups>,
     /// Which of them have a match, where that counts.
     matched: Vec<bool>,
-    /// Which of them have a key without a null, if not all do.
-    validity: Option<NullBuffer>,
+    /// Whether generated code looks them up, and how long making keys took, if their lookup is measured.
+    measured: Option<(bool, Duration)>,
     has_ended: bool,
 }
 
@@ -354,8 +400,36 @@ impl Joining {
             IndexJoinKind::Inner => Vec::new(),
             _ => vec![false; addresses.len()],
         };
-        let (shared, validity) = (shared.clone(), None);
-        Joining { shared, addresses, lookups, matched, validity, has_ended }
+        let (shared, measured) = (shared.clone(), None);
+        Joining { shared, addresses, lookups, matched, measured, has_ended }
+    }
+
+    /// Begins to look up the keys.
+    fn begin(&mut self, opened: &Opened) -> Result<KeyLookups> {
+        let shared = &self.shared;
+        let tier = shared.tier.get().and_then(Option::as_ref);
+        let (code, is_measured) = tier.map_or((None, false), |tier| tier.next());
+        let began = is_measured.then(Instant::now);
+        let is_by_code = code.is_some();
+        let lookups = match code {
+            Some(code) if code.key_bytes().is_some() => {
+                let columns = shared.keys.columns.len();
+                shared.lookup.begin_tuples(self.addresses.clone(), columns, code)
+            }
+            code => shared.lookup.begin(&shared.keys_of(&self.addresses, opened)?, code)?,
+        };
+        self.measured = began.map(|began| (is_by_code, began.elapsed()));
+        Ok(lookups)
+    }
+
+    /// All keys have been looked up.
+    fn note_measured(&mut self) {
+        let tier = self.shared.tier.get().and_then(Option::as_ref);
+        if let (Some((is_by_code, took)), Some(tier)) = (self.measured.take(), tier)
+            && let Some(lookups) = &self.lookups
+        {
+            tier.note(is_by_code, self.addresses.len(), took + lookups.descending());
+        }
     }
 
     /// The next tuples that come of them; `None` when all have.
@@ -366,11 +440,7 @@ impl Joining {
         let shared = self.shared.clone();
         let opened = shared.opened.get().expect("the source was opened");
         if self.lookups.is_none() {
-            let keys = shared.keys_of(&self.addresses, opened)?;
-            self.lookups = Some(shared.lookup.begin(&keys)?);
-            self.validity = keys.iter().fold(None, |nulls, key| {
-                NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
-            });
+            self.lookups = Some(self.begin(opened)?);
         }
         let mut pace = Pace::default();
         while let Some(lookups) = &mut self.lookups
@@ -406,6 +476,7 @@ impl Joining {
             pace.keep().await;
         }
         self.has_ended = true;
+        self.note_measured();
         let wants = match shared.kind {
             IndexJoinKind::Inner => return Ok(None),
             IndexJoinKind::Mark => {
@@ -417,8 +488,10 @@ impl Joining {
             IndexJoinKind::Semi => true,
             IndexJoinKind::NotIn => {
                 let unknowns = shared.unknowns().await?;
+                let tuples = self.addresses.len();
+                let have_keys = self.lookups.as_ref().map(|of| of.have_keys(tuples));
                 let is_unknown = |tuple: usize| {
-                    let has_null = self.validity.as_ref().is_some_and(|of| of.is_null(tuple));
+                    let has_null = have_keys.as_ref().is_some_and(|have| !have.value(tuple));
                     unknowns.has_rows && (unknowns.has_null || has_null)
                 };
                 let tuples = self.matched.iter_mut().enumerate();
@@ -446,6 +519,29 @@ impl Joining {
 }
 
 impl Shared {
+    /// What code depends on that looks up the tuples: it makes keys that are integers.
+    fn shape(&self) -> ProbeShape {
+        let columns = self.keys.columns.iter().zip(self.lookup.key_columns());
+        let field = |((register, data_type), column): (&(Register, DataType), &KeyColumn)| {
+            let is_integer = data_type.is_integer()
+                || matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
+            let field = self.keys.field(*register)?;
+            let fits = is_integer
+                && column.data_type == *data_type
+                && field.lane == Lane::of(data_type)
+                && field.register_lane == field.lane;
+            fits.then(|| KeyField {
+                offset: field.offset,
+                null: field.null_place(),
+                bytes: field.lane.width(),
+                is_signed: !data_type.is_unsigned_integer(),
+                has_null_byte: column.is_nullable,
+                is_descending: column.is_descending,
+            })
+        };
+        ProbeShape { keys: columns.map(field).collect() }
+    }
+
     /// The keys of outer tuples, an array for each column.
     fn keys_of(&self, addresses: &[u64], opened: &Opened) -> Result<Vec<ArrayRef>> {
         let mut interpreter = opened.take(&opened.for_keys, &self.keys.program);
@@ -505,7 +601,7 @@ fn tuples_of(addresses: Vec<u64>, beside: Vec<ArrayRef>, lanes: &[Lane]) -> Resu
     let rows = RecordBatchOptions::new().with_row_count(Some(addresses.len()));
     let addresses = Arc::new(UInt64Array::from(addresses)) as ArrayRef;
     let columns: Vec<ArrayRef> = std::iter::once(addresses).chain(beside).collect();
-    let field = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
+    let field = |array: &ArrayRef| arrow_schema::Field::new("", array.data_type().clone(), true);
     let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
     let batch = RecordBatch::try_new_with_options(Arc::new(schema), columns, &rows)?;
     BatchTuples::new(&batch, lanes)

@@ -29,6 +29,18 @@ impl PrefixCursor {
         PrefixCursor { from: Some(prefix.to_vec()), end, moved_from: None }
     }
 
+    /// A lookup that a round of lookups has left at `next`.
+    pub(super) fn stopped(prefix: &[u8], next: Vec<u8>) -> PrefixCursor {
+        let end = after_prefix(prefix);
+        PrefixCursor { from: Some(next), end, moved_from: Some(prefix.to_vec()) }
+    }
+
+    /// A lookup that has found all rows at once.
+    pub fn looked_up(prefix: &[u8]) -> PrefixCursor {
+        let end = after_prefix(prefix);
+        PrefixCursor { from: None, end, moved_from: Some(prefix.to_vec()) }
+    }
+
     /// True if it has found all rows.
     pub fn has_ended(&self) -> bool {
         self.from.is_none()
@@ -86,8 +98,13 @@ impl EntryBytes {
 
     /// Forgets them, and keeps their memory.
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
+        self.truncate(0);
+    }
+
+    /// Forgets all but the first `len` of them.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().map_or(0, |(_, end)| *end));
     }
 
     fn append(&mut self, other: &EntryBytes) {

@@ -148,7 +148,10 @@ impl PipelinesExec {
         let inputs = self.inputs.iter().map(|_| Vec::new()).collect();
         let Translated { query, .. } = translate(&self.part, inputs)?;
         let explain = |pipeline: &Pipeline| {
-            compiler.explain(&pipeline.program, pipeline.sink.reads().as_deref())
+            let probe = pipeline.source.probe();
+            let mut lines = probe.map_or(Vec::new(), |shape| compiler.explain_probe(&shape));
+            lines.extend(compiler.explain(&pipeline.program, pipeline.sink.reads().as_deref()));
+            lines
         };
         Ok(query.pipelines.iter().map(explain).collect())
     }

@@ -243,6 +243,7 @@ fn in_words(facts: &Facts) -> String {
     let word = |Fact { name, value, unit }: &Fact| match unit {
         Unit::Count => format!("{name} {}", grouped(*value)),
         Unit::Bytes => format!("{name} {}", human_bytes(*value)),
+        Unit::Percent => format!("{name} {value} %"),
     };
     let words: Vec<String> = facts.iter().map(word).collect();
     words.join(", ")

@@ -6,26 +6,26 @@
 //! comes in rounds of bounded size, however many rows have one key. Where entries of the index have all columns that are asked for,
 //! those of conditions among them, rows are told from them and not fetched.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, new_null_array};
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use weft_codec::{Block, Compression, Options, Predicate};
-use weft_index::{EntryBytes, KeyEncoder, Keys, PrefixCursor};
+use weft_index::{EntryBytes, KeyColumn, KeyEncoder, Keys, PrefixCursor, PrefixRound};
 
 use crate::error::{Result, StoreError};
 use crate::fetch::{Wish, fetch_where, retain_live};
 use crate::index::definition::Covering;
+use crate::index::overlay::Layer;
+use crate::index::probe::{Ordered, ProbeCode, ProbeKeys, ProbeRound, Probing, ROWS_MAX, timed};
 use crate::index::version::IndexVersion;
 use crate::table::Table;
 
 /// Lookups that run beside each other.
 const WIDTH: usize = 32;
-/// Rows that are fetched in a round, about.
-const ROWS_MAX: usize = 2_048;
-/// Pairs of a key and a row in a round, about.
-const PAIRS_MAX: usize = 8_192;
 
 /// How values of entries are put into a block for a moment.
 const AS_THEY_ARE: Options = Options { cascade_depth: 0, compression: Compression::None };
@@ -59,6 +59,7 @@ pub struct KeyLookup {
 #[derive(Debug, Default)]
 struct Counts {
     keys: AtomicU64,
+    keys_by_code: AtomicU64,
     found: AtomicU64,
     fetched: AtomicU64,
 }
@@ -68,6 +69,8 @@ struct Counts {
 pub struct KeyLookupStats {
     /// Different keys that were looked up in each vector.
     pub keys: u64,
+    /// Those of them that code has looked up.
+    pub keys_by_code: u64,
     /// Rows that the index has led to.
     pub found: u64,
     /// Rows that columns were fetched of.
@@ -87,14 +90,23 @@ pub struct Unknowns {
 #[derive(Debug)]
 pub struct KeyLookups {
     lookup: Arc<KeyLookup>,
-    /// One for each different key, in each of the trees that the index consists of.
-    cursors: Vec<Vec<PrefixCursor>>,
-    /// The numbers of the keys, those that are equal beside each other, and where those of each cursor end.
-    numbers: Vec<u32>,
-    ends: Vec<u32>,
-    /// How many equal keys there are, at most.
-    equal_max: usize,
+    way: Way,
+    /// Whether keys have all columns of the index.
+    is_of_whole_keys: bool,
+    descending: Duration,
 }
+
+/// How keys are looked up.
+#[derive(Debug)]
+enum Way {
+    /// By cursors, one for each different key, in each of the trees that the index consists of.
+    Cursors { ordered: Ordered, cursors: Vec<Vec<PrefixCursor>> },
+    /// By code.
+    Code(Probing),
+}
+
+/// What lookups have found in a tree: keys by number and ids of rows, and the rows' entries if they are wanted.
+type FoundRows = (Vec<(u32, u64)>, EntryBytes);
 
 /// What some keys match: pairs of a key and a row.
 #[derive(Debug)]
@@ -146,18 +158,14 @@ const SAMPLED: u64 = 256;
 impl KeyLookup {
     /// What it has done so far.
     pub fn stats(&self) -> KeyLookupStats {
-        let Counts { keys, found, fetched } = &self.counts;
-        let [keys, found, fetched] =
-            [keys, found, fetched].map(|count| count.load(Ordering::Relaxed));
-        KeyLookupStats { keys, found, fetched }
+        let Counts { keys, keys_by_code, found, fetched } = &self.counts;
+        let [keys, keys_by_code, found, fetched] =
+            [keys, keys_by_code, found, fetched].map(|count| count.load(Ordering::Relaxed));
+        KeyLookupStats { keys, keys_by_code, found, fetched }
     }
 
-    /// Begins to look up keys: rows of these arrays, which are values of the first columns of the index, in the types of
-    /// the table's scans. A key with a NULL matches nothing.
-    ///
-    /// # Errors
-    /// [`StoreError::Index`] if the arrays are not of the columns' types.
-    pub fn begin(self: &Arc<Self>, keys: &[ArrayRef]) -> Result<KeyLookups> {
+    /// The keys of rows of these arrays, without those that have a NULL, and the rows' numbers.
+    fn encoded(&self, keys: &[ArrayRef]) -> Result<(Keys, Vec<u32>)> {
         let rows = keys.first().map_or(0, |array| array.len());
         let nulls = keys.iter().fold(None, |nulls: Option<NullBuffer>, array| {
             NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref())
@@ -177,28 +185,60 @@ impl KeyLookup {
                 nulls.valid_indices().map(|number| number as u32).collect()
             }
         };
-        let mut order: Vec<u32> = (0..encoded.len() as u32).collect();
-        order.sort_unstable_by(|a, b| encoded.get(*a as usize).cmp(encoded.get(*b as usize)));
-        let (mut different, mut ends) = (Vec::new(), Vec::new());
-        for (at, place) in order.iter().enumerate() {
-            let key = encoded.get(*place as usize);
-            let is_equal = at > 0 && encoded.get(order[at - 1] as usize) == key;
-            match ends.last_mut() {
-                Some(end) if is_equal => *end = at as u32 + 1,
-                _ => {
-                    different.push(key);
-                    ends.push(at as u32 + 1);
-                }
+        Ok((encoded, numbers))
+    }
+
+    /// Begins to look up keys: rows of these arrays, which are values of the first columns of the index, in the types of
+    /// the table's scans. A key with a NULL matches nothing. With code, that looks them up.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] if the arrays are not of the columns' types.
+    pub fn begin(
+        self: &Arc<Self>,
+        keys: &[ArrayRef],
+        code: Option<Arc<dyn ProbeCode>>,
+    ) -> Result<KeyLookups> {
+        let (encoded, numbers) = self.encoded(keys)?;
+        let ordered = Ordered::of_keys(encoded, &numbers);
+        self.counts.keys.fetch_add(ordered.len() as u64, Ordering::Relaxed);
+        Ok(match code {
+            None => {
+                let cursors = || (0..ordered.len()).map(|key| PrefixCursor::new(ordered.get(key)));
+                let layers = 0..self.index.layer_count();
+                let cursors = layers.map(|_| cursors().collect()).collect();
+                self.lookups(Way::Cursors { ordered, cursors }, keys.len())
             }
-        }
-        let starts = std::iter::once(&0).chain(&ends);
-        let equal_max = starts.zip(&ends).map(|(start, end)| (end - start) as usize).max();
-        let numbers = order.iter().map(|at| numbers[*at as usize]).collect();
-        self.counts.keys.fetch_add(different.len() as u64, Ordering::Relaxed);
-        let cursors = || different.iter().map(|key| PrefixCursor::new(key)).collect();
-        let cursors = (0..self.index.layer_count()).map(|_| cursors()).collect();
-        let equal_max = equal_max.unwrap_or(1);
-        Ok(KeyLookups { lookup: self.clone(), cursors, numbers, ends, equal_max })
+            Some(code) => {
+                let ordered = ordered.into();
+                let of_code = ProbeKeys { tuples: Vec::new(), key_bytes: 0, ordered };
+                self.lookups(Way::Code(Probing::new(code, of_code)), keys.len())
+            }
+        })
+    }
+
+    /// Begins to look up the keys that code makes of tuples, of the first `columns` columns of the index.
+    ///
+    /// # Panics
+    /// If the code does not make keys.
+    pub fn begin_tuples(
+        self: &Arc<Self>,
+        tuples: Vec<u64>,
+        columns: usize,
+        code: Arc<dyn ProbeCode>,
+    ) -> KeyLookups {
+        let key_bytes = code.key_bytes().expect("code that makes keys");
+        let keys = ProbeKeys { tuples, key_bytes, ordered: OnceCell::new() };
+        self.lookups(Way::Code(Probing::new(code, keys)), columns)
+    }
+
+    fn lookups(self: &Arc<Self>, way: Way, columns: usize) -> KeyLookups {
+        let is_of_whole_keys = columns == self.encoder.columns().len();
+        KeyLookups { lookup: self.clone(), way, is_of_whole_keys, descending: Duration::ZERO }
+    }
+
+    /// The columns of the index's keys.
+    pub fn key_columns(&self) -> &[KeyColumn] {
+        self.encoder.columns()
     }
 
     fn encode(&self, keys: &[ArrayRef], encoded: &mut Keys) -> Result<()> {
@@ -282,6 +322,102 @@ impl KeyLookup {
         Ok(unknowns)
     }
 
+    /// Goes on with cursors of a tree, for a round.
+    async fn go_on(
+        &self,
+        layer: &Layer<'_>,
+        cursors: &mut [PrefixCursor],
+        rows_max: usize,
+    ) -> Result<FoundRows> {
+        let tree = &layer.opened.tree;
+        let failed = |source| self.index.definition().error(self.table.schema(), source);
+        let (mut found, mut entries) = match &self.covering {
+            Some(_) => {
+                let found = tree.multi_prefix_entries(cursors, WIDTH, rows_max).await;
+                let (found, entries) = found.map_err(failed)?;
+                // Rows of later commits are in the tree as well.
+                shown(found, &entries, |row| layer.shows(row))
+            }
+            None => {
+                let found = tree.multi_prefix(cursors, WIDTH, rows_max).await;
+                let mut found = found.map_err(failed)?;
+                found.retain(|(_, row)| layer.shows(*row));
+                (found, EntryBytes::new())
+            }
+        };
+        let wanted = self.covering.is_some().then_some(&mut entries);
+        layer.add_past(cursors, &mut found, wanted);
+        Ok((found, entries))
+    }
+
+    /// Goes on with keys that code looks up, for a round; `None` if there is nothing to go on with.
+    async fn probe(
+        &self,
+        layers: &[Layer<'_>],
+        probing: &mut Probing,
+        is_of_whole_keys: bool,
+    ) -> Result<Option<FoundRows>> {
+        if let Some(layer) = layers.get(probing.layer)
+            && !probing.left.is_empty()
+        {
+            let left = std::mem::take(&mut probing.left);
+            let (numbers, mut cursors): (Vec<u32>, Vec<PrefixCursor>) = left.into_iter().unzip();
+            let rows_max = probing.keys.ordered().rows_max();
+            let (mut found, entries) = self.go_on(layer, &mut cursors, rows_max).await?;
+            found.iter_mut().for_each(|(number, _)| *number = numbers[*number as usize]);
+            let of_numbers = numbers.into_iter().zip(cursors);
+            probing.left = of_numbers.filter(|(_, cursor)| !cursor.has_ended()).collect();
+            return Ok(Some((found, entries)));
+        }
+        if probing.keys.ordered.get().is_some_and(|ordered| probing.next == ordered.len()) {
+            (probing.layer, probing.next) = (probing.layer + 1, 0);
+        }
+        let Some(layer) = layers.get(probing.layer) else { return Ok(None) };
+        let (first, tree) = (probing.next, &layer.opened.tree);
+        let rows_max = probing.keys.ordered.get().map_or(ROWS_MAX, Ordered::rows_max);
+        let found = PrefixRound::new(rows_max, is_of_whole_keys, self.covering.is_some());
+        let are_made_now = probing.keys.ordered.get().is_none();
+        let round = ProbeRound::new(&probing.keys, tree, &found);
+        let probed = probing.code.probe(&round, first).await;
+        let ordered = probing.keys.ordered();
+        if are_made_now {
+            self.counts.keys.fetch_add(ordered.len() as u64, Ordering::Relaxed);
+        }
+        if probing.layer == 0 {
+            let looked_up = (probed.next - first) as u64;
+            self.counts.keys_by_code.fetch_add(looked_up, Ordering::Relaxed);
+        }
+        probing.next = probed.next;
+        let found = found.into_found();
+        if let Some(source) = found.failed {
+            return Err(self.index.definition().error(self.table.schema(), *source));
+        }
+        probing.left = found.left;
+        let mut rows = found.rows;
+        rows.extend(probed.rows.iter().map(|[number, row]| (*number as u32, *row)));
+        let (mut rows, mut entries) = match found.entries {
+            Some(entries) => shown(rows, &entries, |row| layer.shows(row)),
+            None => {
+                rows.retain(|(_, row)| layer.shows(*row));
+                (rows, EntryBytes::new())
+            }
+        };
+        if layer.has_past() {
+            let mut cursors: Vec<PrefixCursor> =
+                (0..probing.next).map(|key| PrefixCursor::looked_up(ordered.get(key))).collect();
+            // Keys of earlier rounds are none that this one has looked up.
+            for (key, cursor) in cursors.iter_mut().enumerate().take(first) {
+                *cursor = PrefixCursor::new(ordered.get(key));
+            }
+            for (key, cursor) in &probing.left {
+                cursors[*key as usize] = cursor.clone();
+            }
+            let wanted = self.covering.is_some().then_some(&mut entries);
+            layer.add_past(&cursors, &mut rows, wanted);
+        }
+        Ok(Some((rows, entries)))
+    }
+
     /// True if rows are told from the entries of the index, and not fetched.
     pub fn is_index_only(&self) -> bool {
         let KeyLookupOptions { projection, conditions, .. } = &self.options;
@@ -326,29 +462,13 @@ impl KeyLookups {
         let lookup = self.lookup.clone();
         let Table { version, access, .. } = &*lookup.table;
         let layers = lookup.index.layers(version, access).await?;
-        let goes_on = |cursors: &[PrefixCursor]| cursors.iter().any(|cursor| !cursor.has_ended());
-        while let Some(at) = self.cursors.iter().position(|cursors| goes_on(cursors)) {
-            let rows_max = (PAIRS_MAX / self.equal_max.max(1)).clamp(1, ROWS_MAX);
-            let tree = &layers[at].opened.tree;
-            let definition = lookup.index.definition();
-            let failed = |source| definition.error(lookup.table.schema(), source);
-            let cursors = &mut self.cursors[at];
-            let (mut found, mut entries) = match &lookup.covering {
-                Some(_) => {
-                    let found = tree.multi_prefix_entries(cursors, WIDTH, rows_max).await;
-                    let (found, entries) = found.map_err(failed)?;
-                    // Rows of later commits are in the tree as well.
-                    shown(found, &entries, |row| layers[at].shows(row))
-                }
-                None => {
-                    let found = tree.multi_prefix(cursors, WIDTH, rows_max).await;
-                    let mut found = found.map_err(failed)?;
-                    found.retain(|(_, row)| layers[at].shows(*row));
-                    (found, EntryBytes::new())
-                }
-            };
-            let wanted = lookup.covering.is_some().then_some(&mut entries);
-            layers[at].add_past(&self.cursors[at], &mut found, wanted);
+        let definition = lookup.index.definition();
+        let failed = |source| definition.error(lookup.table.schema(), source);
+        loop {
+            let mut descending = Duration::ZERO;
+            let found = timed(self.find(&layers), &mut descending).await;
+            self.descending += descending;
+            let Some((found, entries)) = found? else { return Ok(None) };
             let mut ids: Vec<u64> = found.iter().map(|(_, row)| *row).collect();
             ids.sort_unstable();
             ids.dedup();
@@ -373,17 +493,55 @@ impl KeyLookups {
                 return Ok(Some(KeyMatches { keys, rows, columns }));
             }
         }
-        Ok(None)
     }
 
+    /// How long the processor was busy with keys and with finding the ids of rows.
+    pub fn descending(&self) -> Duration {
+        self.descending
+    }
+
+    /// Different keys; those that code makes are known once it has run.
+    pub fn keys(&self) -> usize {
+        self.ordered().map_or(0, Ordered::len)
+    }
+
+    /// For each of so many tuples whether its key has no NULL, once the keys are made.
+    pub fn have_keys(&self, tuples: usize) -> BooleanBuffer {
+        let mut bits = BooleanBufferBuilder::new(tuples);
+        bits.append_n(tuples, false);
+        let numbers = self.ordered().map_or(&[][..], |ordered| &ordered.numbers);
+        numbers.iter().for_each(|number| bits.set_bit(*number as usize, true));
+        bits.finish()
+    }
+
+    fn ordered(&self) -> Option<&Ordered> {
+        match &self.way {
+            Way::Cursors { ordered, .. } => Some(ordered),
+            Way::Code(probing) => probing.keys.ordered.get(),
+        }
+    }
+
+    /// The rows that a round finds in one of the trees, those that have left it among them; `None` if no more can be found.
+    async fn find(&mut self, layers: &[Layer<'_>]) -> Result<Option<FoundRows>> {
+        let lookup = self.lookup.clone();
+        match &mut self.way {
+            Way::Cursors { ordered, cursors } => {
+                let goes_on = |of: &Vec<PrefixCursor>| of.iter().any(|of| !of.has_ended());
+                let Some(at) = cursors.iter().position(goes_on) else { return Ok(None) };
+                lookup.go_on(&layers[at], &mut cursors[at], ordered.rows_max()).await.map(Some)
+            }
+            Way::Code(probing) => lookup.probe(layers, probing, self.is_of_whole_keys).await,
+        }
+    }
     /// The pairs of keys and rows, of which `ids` are left.
     fn pairs(&self, found: &[(u32, u64)], ids: &[u64]) -> (Vec<u32>, Vec<u32>) {
         let (mut keys, mut rows) = (Vec::with_capacity(found.len()), Vec::new());
+        let Some(ordered) = self.ordered() else { return (keys, rows) };
         for (cursor, id) in found {
             let Ok(row) = ids.binary_search(id) else { continue };
             let cursor = *cursor as usize;
-            let start = if cursor == 0 { 0 } else { self.ends[cursor - 1] };
-            let equal = &self.numbers[start as usize..self.ends[cursor] as usize];
+            let start = if cursor == 0 { 0 } else { ordered.ends[cursor - 1] };
+            let equal = &ordered.numbers[start as usize..ordered.ends[cursor] as usize];
             keys.extend_from_slice(equal);
             rows.resize(keys.len(), row as u32);
         }

@@ -16,9 +16,11 @@ pub(crate) mod maintain;
 pub(crate) mod new_rows;
 pub(crate) mod overlay;
 mod past;
+pub(crate) mod probe;
 mod space;
 pub(crate) mod version;
 
 pub use definition::{Check, Constraints, ForeignKey, IndexColumn, IndexDefinition};
 pub use join::{KeyLookup, KeyLookupOptions, KeyLookupStats, KeyLookups, KeyMatches, Unknowns};
 pub use lookup::{IndexEnds, IndexScan, IndexScanOptions, KeyRange};
+pub use probe::{ProbeCode, ProbeRound, Probed};

@@ -46,6 +46,11 @@ impl Layer<'_> {
         row < self.end && self.hidden.is_none_or(|hidden| !hidden.contains(row))
     }
 
+    /// Whether entries have left the tree.
+    pub(crate) fn has_past(&self) -> bool {
+        !self.past.is_empty()
+    }
+
     /// Entries that count and have left the tree, between two bounds, in order.
     fn past(&self, from: Bound<PastKey>, to: Bound<PastKey>) -> Vec<PastEntry> {
         let mut found = self.past.between(self.moment, from, to);

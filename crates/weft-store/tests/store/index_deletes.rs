@@ -91,7 +91,7 @@ fn looked_up(runtime: &Runtime, table: &Arc<Table>, numbers: &[i64]) -> Vec<(i64
     let lookup = table.key_lookup(options).unwrap();
     let keys: ArrayRef = Arc::new(Int64Array::from(numbers.to_vec()));
     let task = runtime.spawn(move || async move {
-        let mut lookups = lookup.begin(&[keys])?;
+        let mut lookups = lookup.begin(&[keys], None)?;
         let mut found = Vec::new();
         while let Some(matches) = lookups.next().await? {
             let (numbers, texts) = (&matches.columns[0], &matches.columns[1]);

@@ -9,6 +9,7 @@ mod copy;
 mod files;
 mod index_changes;
 mod index_joins;
+mod index_joins_compiled;
 mod index_only;
 mod index_orders;
 mod kept;
