@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::{check, database, rows};
+use crate::support::{check, check_error, database, rows};
 use weft::{Database, DatabaseOptions, ErrorKind, Session};
 
 /// A table of outer rows, some of whose keys are NULL, equal, or not there, and one with indexes of all kinds on keys.
@@ -162,6 +162,19 @@ fn explain_shows_the_coroutine_and_what_share_of_probes_ran_in_it() {
     let text = "SELECT count(*) FROM a JOIN b ON b.t = a.t AND a.id < 20";
     let code = rows(&session, &format!("EXPLAIN (CODE) {text}")).join("\n");
     assert!(code.contains("keys made by the interpreter"), "{code}");
+}
+
+#[test]
+fn errors_are_those_of_the_interpreter() {
+    let database = database();
+    let session = database.session().unwrap();
+    with_keys(&session, 3_000, 2_000);
+    let sql = "SELECT count(*) FROM a JOIN b ON b.k = a.k AND 100 / (b.n - 3) > a.id";
+    let errors = ["never", "always", "auto"].map(|compile| {
+        set(&session, "compile", compile);
+        check_error(&session, sql, ErrorKind::Data).to_string()
+    });
+    assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
 }
 
 fn open(path: &Path, driver: &str) -> Database {
