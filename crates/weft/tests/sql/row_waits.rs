@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::support::{check, check_error, database};
+use crate::support::{check, check_error, database, rows};
 use weft::{Database, ErrorKind, Session, TransactionStatus};
 
 /// How long a statement that does not wait may take at most.
@@ -58,7 +58,7 @@ impl Waiting {
 fn until_one_waits(session: &Session) {
     let waits = "SELECT count(*) > 0 FROM weft_locks WHERE NOT granted";
     let end = Instant::now() + PATIENCE;
-    while support::rows(session, waits) != ["true"] {
+    while rows(session, waits) != ["true"] {
         assert!(Instant::now() < end, "no statement waits");
         std::thread::yield_now();
     }
@@ -308,7 +308,7 @@ fn each_row_of_a_queue_is_taken_once() {
 
 /// Rows of the queue that nobody has taken.
 fn left(session: &Session) -> u64 {
-    let found = support::rows(session, "SELECT count(*) FROM q WHERE state = 'new'");
+    let found = rows(session, "SELECT count(*) FROM q WHERE state = 'new'");
     found[0].parse().unwrap()
 }
 
