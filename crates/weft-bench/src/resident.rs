@@ -20,6 +20,11 @@ pub fn peak_bytes() -> Option<u64> {
     status_bytes("VmHWM:")
 }
 
+/// The resident pages of files now, those of the program itself above all, in bytes; `None` where the kernel does not say.
+pub fn file_bytes() -> Option<u64> {
+    status_bytes("RssFile:")
+}
+
 fn status_bytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with(name))?;
