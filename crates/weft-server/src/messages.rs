@@ -111,17 +111,24 @@ pub(crate) async fn serve(
     let Some(socket) = negotiated? else { return Ok(()) };
     let parts = socket.into_parts();
     let mut gathered = FramedParts::new(Gathered::new(parts.io), parts.codec);
-    (gathered.read_buf, gathered.write_buf) = (parts.read_buf, parts.write_buf);
+    gathered.write_buf = parts.write_buf;
     let mut socket = Framed::from_parts(gathered);
-    let mut incoming = socket.read_buffer_mut().split();
+    let mut incoming = BytesMut::from(&parts.read_buf[..]);
+    drop(parts.read_buf);
+    // What comes is read into `incoming`.
+    *socket.read_buffer_mut() = BytesMut::new();
     if socket.is_secure() && !incoming.is_empty() {
         // Another than the client may have sent it.
         return Err(error("08P01", "there was unencrypted data after the request for encryption"));
     }
     let extended = Arc::new(Extended(Arc::clone(&connection)));
-    let mut said_password = false;
+    let (mut said_password, mut is_new) = (false, true);
     loop {
         let stage = Stage::of(socket.state());
+        if stage == Stage::Started && is_new && socket.write_buffer().is_empty() {
+            // A connection that stays idle keeps no buffer.
+            (*socket.write_buffer_mut(), is_new) = (BytesMut::new(), false);
+        }
         let received = receive(socket.get_mut(), &mut incoming, stage);
         let received = match stage {
             Stage::Started => received.await,
