@@ -43,7 +43,7 @@ def test_exceptions_are_a_hierarchy() -> None:
         ("CREATE TABLE t (a INTEGER)", weft.ProgrammingError, "42P07"),
         ("INSERT INTO t2 VALUES (NULL)", weft.IntegrityError, "23000"),
         ("SET nonsense = 1", weft.ProgrammingError, "22023"),
-        ("VACUUM", weft.NotSupportedError, "0A000"),
+        ("OPTIMIZE", weft.NotSupportedError, "0A000"),
         ("SELECT * FROM 'missing.parquet'", weft.OperationalError, "58030"),
     ],
 )
