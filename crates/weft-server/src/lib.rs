@@ -1,7 +1,7 @@
 //! A server for PostgreSQL's clients, and those of Arrow Flight SQL: their protocols in front of a Weft database.
 //!
 //! [`Server`] listens on an address and gives each connection a session of the database. The crate `pgwire` takes messages apart,
-//! after a look at what clients send (`messages.rs`), and writes them, those that belong together at once (`gathered.rs`); what a message means is decided here: statements of clients that concern the connection itself
+//! after a look at what clients send (`messages.rs`), and writes them; answers to one batch of messages are sent at once (`gathered.rs`); what a message means is decided here: statements of clients that concern the connection itself
 //! (`commands.rs`), queries by both protocols (`connection.rs`), types (`types.rs`), values in the text and the binary
 //! format (`encode.rs`, `text.rs`, `binary.rs`, `json.rs`), parameters (`parameters.rs`), COPY between a client and a table
 //! (`copy_in.rs`, `copy_out.rs`) and errors with their SQLSTATE (`error.rs`). `auth.rs` knows who a client is, and

@@ -50,7 +50,7 @@ pub(crate) struct Planned {
     first_of: Vec<String>,
     /// What new rows have to satisfy.
     pub(crate) checks: Checks,
-    /// Whether rows may get other keys than those that they have.
+    /// Whether a row may get another key than it has.
     has_new_keys: bool,
 }
 
@@ -264,7 +264,7 @@ pub(crate) async fn plan_bound(
     Ok(Planned { name, table, state, plan, has_values, once, first_of, checks, has_new_keys })
 }
 
-/// Whether rows may get other keys than those that they have.
+/// Whether a row may get another key than it has.
 fn has_new_keys(table: &Table, change: &ChangeStatement) -> Result<bool> {
     for clause in &change.clauses {
         if !matches!(clause.action, Action::Delete | Action::Update) {

@@ -252,10 +252,7 @@ mod tests {
     use super::*;
 
     fn rewritten(sql: &str) -> String {
-        let mut tokens = tokenize(sql).unwrap();
-        rewrite(&mut tokens);
-        let texts: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
-        texts.concat().split_whitespace().collect::<Vec<_>>().join(" ")
+        crate::text::rewritten(sql, rewrite)
     }
 
     #[test]

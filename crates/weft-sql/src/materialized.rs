@@ -36,13 +36,9 @@ pub(crate) fn rewrite(tokens: &mut [TokenWithSpan]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::tokenize;
 
     fn rewritten(sql: &str) -> String {
-        let mut tokens = tokenize(sql).unwrap();
-        rewrite(&mut tokens);
-        let texts: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
-        texts.concat().split_whitespace().collect::<Vec<_>>().join(" ")
+        crate::text::rewritten(sql, |tokens| rewrite(tokens))
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct Running {
 #[derive(Debug)]
 enum Origin {
     Task(Box<Task>),
-    /// The statement ran when it was started: its rows, if it has some that were not taken, and the number of those that it affected.
+    /// The statement ran when it was started: its rows, unless they were taken, and the number of rows that it affected.
     Ended(Option<RecordBatch>, Option<u64>),
 }
 

@@ -83,6 +83,15 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>> {
     Ok(whole_numbers(tokens))
 }
 
+/// A text whose tokens a test has rewritten, with one space between words.
+#[cfg(test)]
+pub(crate) fn rewritten(sql: &str, rewrite: impl FnOnce(&mut Vec<TokenWithSpan>)) -> String {
+    let mut tokens = tokenize(sql).unwrap();
+    rewrite(&mut tokens);
+    let texts: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
+    texts.concat().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The tokens with numbers such as `1_000_000.5` in one: the tokenizer takes `_000_000` for a word.
 fn whole_numbers(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut whole: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());

@@ -344,7 +344,7 @@ impl Run {
         self.commit_keys(changes, true).await
     }
 
-    /// The same for changes whose new rows may have the keys of those that they delete, and no others, without `has_new_keys`.
+    /// Makes changes as [`Run::commit`]; without `has_new_keys`, new rows have no keys but keys of rows that the changes delete.
     ///
     /// # Errors
     /// Those of [`Run::commit`].

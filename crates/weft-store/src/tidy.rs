@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use arrow_buffer::BooleanBufferBuilder;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use weft_buffer::SwipState;
 use weft_rt::sleep;
 
@@ -117,8 +117,8 @@ fn runs(groups: &[RowGroup], aim: Aim) -> Vec<Range<usize>> {
     runs
 }
 
-/// Whether a neighbour is joined with row groups that are written anew: if what that makes is not half as long as a row group may be, or
-/// the neighbour is written anew as well.
+/// Whether a neighbour is joined with row groups that are written anew: if together they have at most half of the rows that a row group
+/// may have, or the neighbour is written anew as well.
 fn takes(run: &[RowGroup], neighbour: &RowGroup, aim: Aim) -> bool {
     let all = || run.iter().chain([neighbour]);
     let rows: u64 = all().map(|group| u64::from(group.live_rows())).sum();
@@ -324,9 +324,7 @@ pub(crate) async fn replace(
 }
 
 /// Which of the rows that row groups had are left, given each as it is now and as it was.
-fn live_of<'a>(
-    groups: impl Iterator<Item = (&'a RowGroup, &'a RowGroup)>,
-) -> arrow_buffer::BooleanBuffer {
+fn live_of<'a>(groups: impl Iterator<Item = (&'a RowGroup, &'a RowGroup)>) -> BooleanBuffer {
     let mut live = BooleanBufferBuilder::new(0);
     for (now, old) in groups {
         let is_live = |row: usize| match &now.deleted {

@@ -31,7 +31,7 @@ pub struct PrefixRound {
 /// What lookups of a round have found.
 #[derive(Debug, Default)]
 pub struct RoundFound {
-    /// Numbers of lookups and ids of rows, but for those that lookups gave to their caller.
+    /// Numbers of lookups and ids of rows, without rows that lookups gave to their caller.
     pub rows: Vec<(u32, u64)>,
     /// The entries of the rows, if they are wanted: the lookups give no rows to their caller then.
     pub entries: Option<EntryBytes>,

@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Waker;
 
-use weft_exec::compile::Compiler;
+use weft_exec::compile::{Compiler, KeyField};
 use weft_rt::memory::Ledger;
+use weft_store::NO_ROW;
 
 use super::*;
 use crate::JitCompiler;

@@ -79,11 +79,7 @@ mod tests {
     use super::*;
 
     fn rewritten(sql: &str) -> String {
-        let mut tokens = tokenize(sql).unwrap();
-        rewrite(&mut tokens);
-        let texts: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
-        let text = texts.concat().replace('\u{1}', "|");
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        crate::text::rewritten(sql, |tokens| rewrite(tokens)).replace('\u{1}', "|")
     }
 
     #[test]

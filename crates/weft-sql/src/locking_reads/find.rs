@@ -237,7 +237,7 @@ fn check_form(query: &Query) -> Result<()> {
     }
 }
 
-/// How many rows a query wants, those that OFFSET leaves out among them.
+/// How many rows a query wants, rows that OFFSET leaves out among them.
 fn count_of(query: &Query) -> Option<Expr> {
     let (limit, offset) = match &query.limit_clause {
         Some(LimitClause::LimitOffset { limit, offset, .. }) => {

@@ -3,8 +3,8 @@
 //! Each locking read is found in the statement, the innermost first (`find.rs`, `names.rs`), and run for the rows of its tables with their ids, as many
 //! as its LIMIT lets through. What can be locked of them, by its NOWAIT or SKIP LOCKED, stands in place of the tables when the statement
 //! runs. So what is locked is what is returned. A transaction holds the locks until it ends, whatever its isolation; a statement
-//! outside of transactions while it runs. In sessions whose statements do not wait for rows, a plain FOR UPDATE waits for nobody: within a
-//! transaction the rows are written anew as they are, so that another one that changes them does not go together with it.
+//! outside of transactions while it runs. In sessions whose statements do not wait for rows, a plain FOR UPDATE waits for no transaction: within a
+//! transaction the rows are written anew as they are, so that another transaction which changes them does not go together with it.
 
 mod find;
 mod names;
@@ -39,7 +39,7 @@ use crate::statement::Parsed;
 
 pub(crate) use words::rewrite;
 
-/// Rows beyond those that are wanted for which a query that passes over locked rows is run, at least.
+/// A query that passes over locked rows is run for more rows than it wants: so many more, at least.
 const SPARE_ROWS: usize = 16;
 
 /// The rows that a locking read has found.
@@ -319,7 +319,7 @@ struct Rewritten {
 }
 
 impl Rewritten {
-    /// Adds the rows of a table among those that are locked, but for those that it has.
+    /// Adds the locked rows of a table that are not there yet.
     fn add(
         &mut self,
         state: &SessionState,
@@ -367,7 +367,7 @@ fn add_columns(read: &mut LockingRead, tables: &[Arc<Table>]) {
     }
 }
 
-/// The rows of a table among those that are locked, each once.
+/// The locked rows of a table, each once.
 fn rows_of_table(found: &Found, table: &Table, ids: usize) -> Result<RecordBatch> {
     let all = found.rows.column(ids).as_primitive::<UInt64Type>();
     let mut seen = HashSet::new();

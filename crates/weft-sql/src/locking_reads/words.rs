@@ -87,13 +87,9 @@ fn is_between(tokens: &[TokenWithSpan], places: &[usize], number: usize) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::tokenize;
 
     fn rewritten(sql: &str) -> String {
-        let mut tokens = tokenize(sql).unwrap();
-        rewrite(&mut tokens);
-        let texts: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
-        texts.concat().split_whitespace().collect::<Vec<_>>().join(" ")
+        crate::text::rewritten(sql, rewrite)
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl KeyLookup {
         KeyLookupStats { keys, keys_by_code, found, fetched }
     }
 
-    /// The keys of rows of these arrays, without those that have a NULL, and the rows' numbers.
+    /// The keys of the rows of these arrays that have no NULL, and the numbers of the rows.
     fn encoded(&self, keys: &[ArrayRef]) -> Result<(Keys, Vec<u32>)> {
         let rows = keys.first().map_or(0, |array| array.len());
         let nulls = keys.iter().fold(None, |nulls: Option<NullBuffer>, array| {
